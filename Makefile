@@ -1,0 +1,43 @@
+# `make demo` and `make test` need Python 3.11+ and cargo, nothing else.
+.PHONY: demo test lint bench build native full clean
+
+UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
+SYNC := $(UV) sync --quiet --inexact
+BIN := .venv/bin
+SIM := --manifest-path sim/Cargo.toml
+LIB := sim/target/release/$(if $(filter Darwin,$(shell uname)),lib_sim.dylib,lib_sim.so)
+
+demo: $(UV)  ## a first look: install the light parts, run a small evaluation, print where its report is
+	$(SYNC) --no-dev
+	$(BIN)/orbitcc demo
+
+test: full  ## everything: the native tests, then the Python tests with the learners installed
+	cargo test --release --workspace $(SIM)
+	$(BIN)/python -m pytest
+
+lint: build
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	cargo fmt $(SIM) --all --check
+	cargo clippy $(SIM) --workspace --all-targets -- -D warnings
+
+bench: build  ## the figures of docs/performance.md
+	$(BIN)/orbitcc bench
+
+build: $(UV)  ## simulator, command and developer tools, without the learners
+	$(SYNC)
+
+full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3)
+	$(SYNC) --extra train
+
+native:  ## rebuild only the simulator, in place
+	cargo build --release $(SIM) --package orbitcc-python --features extension-module
+	cp $(LIB) orbitcc/_sim.abi3.so.tmp && mv orbitcc/_sim.abi3.so.tmp orbitcc/_sim.abi3.so
+
+.tools/bin/uv:
+	python3 -m venv .tools
+	.tools/bin/pip install --quiet uv
+
+clean:
+	rm -rf .venv .tools build dist sim/target orbitcc/_sim*.so

@@ -1,0 +1,1 @@
+"""Learned controllers: policy networks and their checkpoints."""

@@ -1,0 +1,1 @@
+"""The classical controllers: name, parameters, paper, presets."""

@@ -1,0 +1,1 @@
+"""What an agent lives in: scenarios, controllers by name, simulation, environments."""

@@ -1,0 +1,1 @@
+"""Suites, metrics, statistics, figures and reports."""

@@ -1,0 +1,153 @@
+"""Types of the native simulator (Rust, `sim/python`).
+
+Times are integer nanoseconds, rates bits per second, sizes bytes, unless a name says otherwise.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+STATS_FIELDS: tuple[str, ...]
+"""Names of the last axis of :meth:`Worlds.stats`, in order (see docs/architecture.md)."""
+
+FLOW_SERIES: tuple[str, ...]
+"""Per-flow arrays of :meth:`Simulation.recording`, each of shape [T, F]."""
+
+LINK_SERIES: tuple[str, ...]
+"""Per-link arrays of :meth:`Simulation.recording`, each of shape [T, L]."""
+
+CONTROLLERS: Mapping[str, Mapping[str, Any]]
+"""Native controllers: name -> parameter name -> default value."""
+
+PRESETS: Mapping[str, Mapping[str, Any]]
+"""Native observation / action / reward pieces: `{"observation": {name: {"dim": 50, "low": [...], "high": [...],
+"labels": [...], "units": [...]}}, "action": {name: {"dim": 1}}, "reward": {name: {}}}`."""
+
+class Policy:
+    """A feed-forward network acting natively.
+
+    layers: one mapping per layer, `{"weight": f32[out, in], "bias": f32[out], "norm": None | {"kind": "layer",
+    "scale": f32[out], "shift": f32[out], "eps": float}, "activation": "tanh" | "relu" | "leaky_relu" | "linear"}`;
+    a batch normalisation is folded into weight and bias by the caller. `leaky_relu` has slope 0.2.
+    mean, std: observation normaliser, f32[D] (`(x - mean) / std`, then clipped to +-clip), or None.
+    squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Mapping[str, Any]],
+        *,
+        observation: str,
+        action: str,
+        interval_ns: int,
+        mean: NDArray[np.float32] | None = None,
+        std: NDArray[np.float32] | None = None,
+        clip: float = 10.0,
+        squash: str = "clip",
+    ) -> None: ...
+    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """f32[n, D] -> f32[n, A]."""
+
+class Simulation:
+    """One network, run from start to end.
+
+    spec: the JSON text of a compiled network (`envs.scenario.Scenario.compile`). Raises ValueError naming the field.
+    policies: networks for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
+    """
+
+    def __init__(
+        self, spec: str, *, record_interval_ns: int = 0, policies: Mapping[str, Policy] | None = None
+    ) -> None: ...
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def duration_ns(self) -> int: ...
+    def run_until(self, t_ns: int) -> None:
+        """Advance to t_ns (never beyond the duration); the GIL is released."""
+
+    def run(self) -> None: ...
+    def clone(self) -> Simulation:
+        """An exact copy that continues identically."""
+
+    def flow_totals(self) -> list[dict[str, Any]]: ...
+    def link_totals(self) -> list[dict[str, Any]]: ...
+    def recording(self) -> dict[str, NDArray[np.float64]]: ...
+    def event_hash(self) -> int:
+        """64-bit hash of every event so far."""
+
+    @property
+    def events(self) -> int: ...
+
+class WorldState:
+    """An opaque, exact copy of one world of a batch."""
+
+class Worlds:
+    """N independent worlds stepped together by a thread pool, GIL released.
+
+    Each world advances by `interval_ns` per step on its own grid (t = k x interval). Slot s of a world is its s-th
+    flow with the controller `external`, in the order of the spec; worlds with fewer such flows leave slots idle.
+    Arrays are caller-owned, C-contiguous and written in place; a wrong shape or dtype raises ValueError.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[str],
+        *,
+        slots: int,
+        interval_ns: int,
+        observation: str = "astraea",
+        action: str = "astraea",
+        reward: str = "astraea",
+        threads: int = 0,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> None: ...
+    @property
+    def num_worlds(self) -> int: ...
+    @property
+    def slots(self) -> int: ...
+    @property
+    def observation_dim(self) -> int: ...
+    @property
+    def action_dim(self) -> int: ...
+    def reset(self, index: int, spec: str) -> None:
+        """Replace world `index` by a fresh one (advanced to its first decision, t = interval)."""
+
+    def observe(self, obs: NDArray[np.float32], reward: NDArray[np.float32], status: NDArray[np.uint8]) -> None:
+        """Write the current obs [N, S, D], reward [N, S] and status [N, S] without advancing."""
+
+    def step(
+        self,
+        actions: NDArray[np.float32],
+        obs: NDArray[np.float32],
+        reward: NDArray[np.float32],
+        status: NDArray[np.uint8],
+    ) -> None:
+        """Apply actions [N, S, A] in [-1, 1] to slots with STATUS_ACTIVE and advance every unfinished world one
+        interval. Raises ValueError (naming world and slot) for a NaN action, leaving every world as it was."""
+
+    def stats(self, out: NDArray[np.float64]) -> None:
+        """Write the raw interval statistics, [N, S, len(STATS_FIELDS)]."""
+
+    def global_state(self, out: NDArray[np.float32]) -> None:
+        """Write the critic's global state, [N, 12] (Astraea, section 4 of the paper's tables)."""
+
+    def set_cwnd(self, index: int, slot: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
+        """For custom action pieces: set the window (and, if > 0, the pacing rate) of one slot directly."""
+
+    def finished(self) -> NDArray[np.bool_]:
+        """Which worlds have reached their time limit, [N]."""
+
+    def now_ns(self) -> NDArray[np.int64]: ...
+    def flow_totals(self, index: int) -> list[dict[str, Any]]: ...
+    def link_totals(self, index: int) -> list[dict[str, Any]]: ...
+    def save(self, index: int) -> WorldState: ...
+    def restore(self, index: int, state: WorldState) -> None: ...
+
+STATUS_IDLE: int  # 0: no flow in this slot now (not yet started, or gone)
+STATUS_ACTIVE: int  # 1: acts on the next step
+STATUS_TERMINATED: int  # 2: its object finished during the last interval; this is its final observation
+STATUS_TRUNCATED: int  # 4: scheduled leave, or the world's time limit; this is its final observation
