@@ -1,0 +1,120 @@
+"""The one table of controllers: name -> what it is and how the simulator runs it.
+
+Baselines and learned policies register here on `import orbitcc`; scenarios, evaluation and the command line look up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+if TYPE_CHECKING:
+    from orbitcc._sim import Policy
+
+Kind = Literal["baseline", "agent", "internal"]
+
+Made = tuple[dict[str, Any], "dict[str, Policy]"]
+"""The native controller, `{"name": ..., "params": {...}}`, and the policy networks it refers to by key."""
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a controller: its default, what it means, and what is allowed.
+
+    `choices` lists the allowed values; otherwise `low` and `high` bound a number (both inclusive). A parameter with neither takes any
+    value of its default's type.
+    """
+
+    default: Any
+    description: str
+    choices: tuple[Any, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    def check(self, name: str, value: Any) -> Any:
+        """`value`, in the parameter's type; OrbitccError when it is not allowed."""
+        if self.choices:
+            if value in self.choices:
+                return value
+            raise UnknownNameError(name, value, [str(c) for c in self.choices])
+        if isinstance(self.default, bool):
+            if isinstance(value, bool):
+                return value
+            raise OrbitccError(name, value, "true or false")
+        if isinstance(self.default, int | float):
+            whole = isinstance(self.default, int)
+            ok = isinstance(value, int | float) and not isinstance(value, bool) and (not whole or value == int(value))
+            low = -float("inf") if self.low is None else self.low
+            high = float("inf") if self.high is None else self.high
+            if ok and low <= value <= high:  # NaN fails every comparison
+                return int(value) if whole else float(value)
+            raise OrbitccError(name, value, f"{'a whole number' if whole else 'a number'} in [{low:g}, {high:g}]")
+        if isinstance(value, str):
+            return value
+        raise OrbitccError(name, value, "text")
+
+
+@dataclass(frozen=True)
+class ControllerInfo:
+    """A controller as the registry knows it.
+
+    make(params) receives every parameter of `params`, checked and with defaults filled in.
+    """
+
+    name: str
+    kind: Kind
+    description: str
+    make: Callable[[dict[str, Any]], Made]
+    paper: str = ""
+    params: Mapping[str, Param] = field(default_factory=dict)
+
+
+_TABLE: dict[str, ControllerInfo] = {}
+
+
+def register(info: ControllerInfo) -> ControllerInfo:
+    """Add a controller. A name is registered once; ValueError otherwise."""
+    if info.name in _TABLE:
+        raise ValueError(f"controller {info.name!r} is already registered")
+    _TABLE[info.name] = info
+    return info
+
+
+def get(name: str, field: str = "controller") -> ControllerInfo:
+    """The controller called `name`; UnknownNameError (about `field`) with the nearest valid name otherwise."""
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise UnknownNameError(field, name, names()) from None
+
+
+def names(kind: Kind | None = None) -> tuple[str, ...]:
+    """The registered names, sorted; of one kind, or everything a user can choose."""
+    return tuple(sorted(n for n, c in _TABLE.items() if (c.kind == kind if kind else c.kind != "internal")))
+
+
+def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Made:
+    """The native controller for `name` with these parameters, checked; OrbitccError naming `field` otherwise."""
+    info = get(name, field)
+    for key in params:
+        if key not in info.params:
+            raise UnknownNameError(f"{field}.{key}", key, info.params)
+    checked = {k: p.check(f"{field}.{k}", params.get(k, p.default)) for k, p in info.params.items()}
+    return info.make(checked)
+
+
+def _native_external(params: dict[str, Any]) -> Made:
+    return {"name": "external", "params": params}, {}
+
+
+register(
+    ControllerInfo(
+        name="external",
+        kind="internal",
+        description="driven from outside, step by step, by an environment; not for plain runs",
+        make=_native_external,
+    )
+)

@@ -1,0 +1,60 @@
+"""Errors a user can cause: one line naming the field, the value and what is allowed.
+
+The command line prints the line and exits with code 2; everything else that goes wrong is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+
+class OrbitccError(ValueError):
+    """A value that cannot be used. `field` is the dotted name of what was set, e.g. `links.0.rate_mbps`."""
+
+    def __init__(self, field: str, value: Any, allowed: str) -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{field}: {_shown(value)} is not allowed; allowed: {allowed}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Worker processes hand errors back pickled; the default would call __init__ with the message alone.
+        return type(self), (self.field, self.value, self.allowed)
+
+    def under(self, prefix: str) -> OrbitccError:
+        """The same error, seen from one level up: `rate_mbps` under `links.0` is `links.0.rate_mbps`."""
+        return OrbitccError(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
+
+
+class UnknownNameError(OrbitccError):
+    """A name that is in no registry; the message suggests the nearest valid one."""
+
+    def __init__(self, field: str, name: Any, known: Iterable[str]) -> None:
+        self.known = tuple(known)
+        near = nearest(str(name), self.known)
+        hint = f"did you mean {near!r}? " if near else ""
+        super().__init__(field, name, f"{hint}one of {', '.join(self.known) or '(none)'}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value, self.known)
+
+
+class FileError(OrbitccError):
+    """A file that cannot be read or written, or that holds something else than it should."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The most similar of the known names, or None when nothing is similar."""
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return by_lower[found[0]] if found else None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

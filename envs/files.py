@@ -1,0 +1,82 @@
+"""Files that are either whole or absent: written under a temporary name, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from orbitcc.envs.errors import FileError
+
+
+def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write `data` to `path`, making missing folders; readers see the old file or the new one, never a part.
+
+    Raises FileError when the folder cannot be made or written.
+    """
+    target = Path(path)
+    temporary: str | None = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp makes private files
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise FileError("file", str(target), f"a writable place ({error.strerror or error})") from None
+    return target
+
+
+def atomic_write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """As `atomic_write_bytes`, for UTF-8 text."""
+    return atomic_write_bytes(path, text.encode("utf-8"))
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The UTF-8 text of a file; FileError when it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FileError("file", str(path), "UTF-8 text") from None
+    except OSError as error:
+        raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The content of a TOML file; FileError, with the line, when it is not TOML."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError("file", str(path), f"TOML text ({error})") from None
+
+
+def toml_text(data: Mapping[str, Any]) -> str:
+    """`data` as TOML; entries that are None are left out (TOML has no null)."""
+    return tomli_w.dumps(_without_none(data))
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(v) for v in value]
+    return value
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
