@@ -1,1 +1,5 @@
-"""The classical controllers: name, parameters, paper, presets."""
+"""The classical controllers: name, parameters, paper, presets. Importing this package registers them."""
+
+from orbitcc.baselines import loss_based, unresponsive
+
+__all__ = ["loss_based", "unresponsive"]

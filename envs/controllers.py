@@ -1,6 +1,6 @@
 """The one table of controllers: name -> what it is and how the simulator runs it.
 
-Baselines and learned policies register here on `import orbitcc`; scenarios, evaluation and the command line look up here.
+Baselines and learned policies register here on `import orbitcc`; scenarios, evaluation and the command line look here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Made = tuple[dict[str, Any], "dict[str, Policy]"]
 class Param:
     """One parameter of a controller: its default, what it means, and what is allowed.
 
-    `choices` lists the allowed values; otherwise `low` and `high` bound a number (both inclusive). A parameter with neither takes any
-    value of its default's type.
+    `choices` lists the allowed values; otherwise `low` and `high` bound a number (both inclusive). A parameter with
+    neither takes any value of its default's type.
     """
 
     default: Any
@@ -46,7 +46,8 @@ class Param:
             raise OrbitccError(name, value, "true or false")
         if isinstance(self.default, int | float):
             whole = isinstance(self.default, int)
-            ok = isinstance(value, int | float) and not isinstance(value, bool) and (not whole or value == int(value))
+            ok = isinstance(value, int | float) and not isinstance(value, bool)
+            ok = ok and (not whole or float(value).is_integer())
             low = -float("inf") if self.low is None else self.low
             high = float("inf") if self.high is None else self.high
             if ok and low <= value <= high:  # NaN fails every comparison
@@ -96,14 +97,18 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
     return tuple(sorted(n for n, c in _TABLE.items() if (c.kind == kind if kind else c.kind != "internal")))
 
 
-def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Made:
-    """The native controller for `name` with these parameters, checked; OrbitccError naming `field` otherwise."""
+def check(name: str, params: Mapping[str, Any], field: str = "controller") -> dict[str, Any]:
+    """Every parameter of the controller `name`, checked, with defaults; OrbitccError naming `field` otherwise."""
     info = get(name, field)
     for key in params:
         if key not in info.params:
             raise UnknownNameError(f"{field}.{key}", key, info.params)
-    checked = {k: p.check(f"{field}.{k}", params.get(k, p.default)) for k, p in info.params.items()}
-    return info.make(checked)
+    return {k: p.check(f"{field}.{k}", params.get(k, p.default)) for k, p in info.params.items()}
+
+
+def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Made:
+    """The native controller for `name` with these parameters; OrbitccError naming `field` when one is not allowed."""
+    return get(name, field).make(check(name, params, field))
 
 
 def _native_external(params: dict[str, Any]) -> Made:

@@ -1,6 +1,6 @@
 """Errors a user can cause: one line naming the field, the value and what is allowed.
 
-The command line prints the line and exits with code 2; everything else that goes wrong is a bug and keeps its traceback.
+The command line prints the line and exits with code 2; whatever else goes wrong is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -18,15 +18,23 @@ class OrbitccError(ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{field}: {_shown(value)} is not allowed; allowed: {allowed}")
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        return f"{self.field}: {_shown(self.value)} is not allowed; allowed: {self.allowed}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Worker processes hand errors back pickled; the default would call __init__ with the message alone.
         return type(self), (self.field, self.value, self.allowed)
 
+    def at(self, field: str) -> OrbitccError:
+        """The same error about another field."""
+        make, (_, *rest) = self.__reduce__()
+        return make(field, *rest)
+
     def under(self, prefix: str) -> OrbitccError:
         """The same error, seen from one level up: `rate_mbps` under `links.0` is `links.0.rate_mbps`."""
-        return OrbitccError(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
+        return self.at(".".join(part for part in (prefix, self.field) if part))
 
 
 class UnknownNameError(OrbitccError):
@@ -34,9 +42,12 @@ class UnknownNameError(OrbitccError):
 
     def __init__(self, field: str, name: Any, known: Iterable[str]) -> None:
         self.known = tuple(known)
-        near = nearest(str(name), self.known)
-        hint = f"did you mean {near!r}? " if near else ""
-        super().__init__(field, name, f"{hint}one of {', '.join(self.known) or '(none)'}")
+        super().__init__(field, name, f"one of {', '.join(self.known) or '(none)'}")
+
+    def _message(self) -> str:
+        near = nearest(str(self.value), self.known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        return f"{self.field}: unknown name {_shown(self.value)}{hint} (allowed: {self.allowed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.known)

@@ -1,0 +1,25 @@
+"""Controllers that take packet loss for congestion."""
+
+from orbitcc.baselines.native import native, preset
+from orbitcc.envs.controllers import Param
+
+reno = native(
+    "reno",
+    "NewReno as in Linux: one packet more per round trip, half the window on loss",
+    paper="RFC 5681, RFC 6582",
+)
+
+cubic = native(
+    "cubic",
+    "CUBIC as in Linux: the window follows a cubic of the time since the last loss",
+    paper="Ha, Rhee, Xu: CUBIC: A New TCP-Friendly High-Speed TCP Variant, 2008; RFC 9438",
+    params={
+        "hystart": Param(
+            "both",
+            "how slow start may end before a loss: by ACK trains, by rising delay, by either (Linux), or not at all",
+            choices=("both", "train", "delay", "off"),
+        ),
+    },
+)
+
+cubic_nohystart = preset(cubic, "cubic-nohystart", "CUBIC whose slow start ends only with a loss", hystart="off")

@@ -1,0 +1,29 @@
+"""Registration of controllers that the simulator runs natively under the same name and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orbitcc.envs.controllers import ControllerInfo, Made, Param, register
+
+
+def native(
+    name: str, description: str, *, paper: str = "", params: Mapping[str, Param] | None = None
+) -> ControllerInfo:
+    """Register the native controller `name`."""
+
+    def make(values: dict[str, Any]) -> Made:
+        return {"name": name, "params": values}, {}
+
+    return register(ControllerInfo(name, "baseline", description, make, paper=paper, params=params or {}))
+
+
+def preset(of: ControllerInfo, name: str, description: str, **values: Any) -> ControllerInfo:
+    """Register `of` under another name, with these parameters fixed."""
+
+    def make(rest: dict[str, Any]) -> Made:
+        return of.make({**{k: p.default for k, p in of.params.items()}, **rest, **values})
+
+    rest = {k: p for k, p in of.params.items() if k not in values}
+    return register(ControllerInfo(name, "baseline", description, make, paper=of.paper, params=rest))

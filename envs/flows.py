@@ -1,0 +1,157 @@
+"""Flows: who sends, from when to when, over which links, and what the application offers."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, model_validator
+
+from orbitcc.envs import controllers
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS
+from orbitcc.envs.model import MAX_TIME_S, Model, number, tagged
+
+
+class ControllerSpec(Model):
+    """A controller by name, with the parameters that differ from its defaults."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> ControllerSpec:
+        try:
+            controllers.check(self.name, self.params, "name")
+        except OrbitccError as error:
+            raise error.at(error.field.replace("name.", "params.", 1)) from None
+        return self
+
+    @staticmethod
+    def parse(text: str) -> ControllerSpec:
+        """`NAME[:param=value,...]`, e.g. `cubic:hystart=off`."""
+        name, _, rest = text.partition(":")
+        params = {}
+        for part in rest.split(",") if rest else []:
+            key, equals, value = part.partition("=")
+            if not equals or not key:
+                raise OrbitccError("", text, "NAME[:param=value,...]")
+            params[key.strip()] = parse_value(value)
+        return ControllerSpec(name=name.strip(), params=params)
+
+    def __str__(self) -> str:
+        return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.params.items()) if self.params else "")
+
+
+class Bulk(Model):
+    """Always has data to send."""
+
+    kind: Literal["bulk"] = "bulk"
+
+
+class Bytes(Model):
+    """Sends this many bytes, then is finished."""
+
+    kind: Literal["bytes"] = "bytes"
+    bytes: Annotated[int, number(1, 1e15, "bytes", whole=True)]
+
+
+class Cbr(Model):
+    """Offers data at a constant rate; with the controller `udp` this is the sending rate on the wire."""
+
+    kind: Literal["cbr"] = "cbr"
+    rate_mbps: Annotated[float, number(0, MAX_RATE_MBPS, "Mbit/s", above=True)]
+
+
+class OnOff(Model):
+    """Exponential on and off times with these means; while on, offers data at a rate, or without limit (None)."""
+
+    kind: Literal["on_off"] = "on_off"
+    rate_mbps: Annotated[float | None, number(0, MAX_RATE_MBPS, "Mbit/s", above=True, optional=True)] = None
+    on_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    off_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+
+
+Traffic = Bulk | Bytes | Cbr | OnOff
+
+
+def _traffic_shorthand(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _controller(value: Any) -> Any:
+    if isinstance(value, ControllerSpec):
+        return value
+    return ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+
+
+class Flow(Model):
+    """One sender and its receiver.
+
+    name: unique; made from the controller's name when left empty.
+    path: links by name or position, in order; None: all links of the scenario.
+    uplink_delay_ms: extra delay of the sender's own access link, on the data direction only.
+    """
+
+    name: str = ""
+    controller: Annotated[ControllerSpec, PlainValidator(_controller)]
+    path: tuple[int | str, ...] | None = None
+    start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
+    stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None
+    uplink_delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
+    traffic: Annotated[
+        Traffic,
+        PlainValidator(tagged({"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff}, _traffic_shorthand)),
+    ] = Bulk()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Flow:
+        if self.stop_s is not None and self.stop_s <= self.start_s:
+            raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
+        if self.path is not None and not self.path:
+            raise OrbitccError("path", self.path, "one link or more (leave it out for all links)")
+        if self.controller.name == "udp" and not isinstance(self.traffic, Cbr | OnOff):
+            raise OrbitccError("traffic.kind", self.traffic.kind, "cbr or on_off for the controller udp")
+        return self
+
+    @staticmethod
+    def parse(text: str) -> Flow:
+        """`NAME[:param=value,...][@start]`, e.g. `cubic:hystart=off@20s`; OrbitccError about `flow` otherwise.
+
+        Three words are about the flow, not its controller: `rate_mbps=` makes it a constant-rate flow (the controller
+        `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` says when it leaves.
+        """
+        head, at, start = text.rpartition("@")
+        if not at:
+            head, start = text, "0"
+        try:
+            start_s = float(start.strip().removesuffix("s"))
+        except ValueError:
+            raise OrbitccError("flow", text, "NAME[:param=value,...][@start], e.g. cubic:hystart=off@20s") from None
+        name, _, rest = head.partition(":")
+        own: dict[str, Any] = {}
+        params = []
+        for part in rest.split(",") if rest else []:
+            key, _, value = part.partition("=")
+            if key == "rate_mbps":
+                own["traffic"] = {"kind": "cbr", "rate_mbps": parse_value(value)}
+            elif key == "uplink_ms":
+                own["uplink_delay_ms"] = parse_value(value)
+            elif key == "stop":
+                own["stop_s"] = parse_value(value.removesuffix("s"))
+            else:
+                params.append(part)
+        try:
+            spec = ControllerSpec.parse(f"{name}:{','.join(params)}" if params else name)
+            return Flow(controller=spec, start_s=start_s, **own)
+        except OrbitccError as error:
+            field = "" if error.field == "name" else error.field.removeprefix("params.")
+            raise error.at(field).under("flow") from None
+
+
+def parse_value(text: str) -> Any:
+    """A value given on the command line: TOML (number, true/false, list, table, quoted text), or else plain text."""
+    try:
+        return tomllib.loads(f"v = {text.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

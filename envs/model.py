@@ -1,0 +1,186 @@
+"""The base of everything a scenario is made of: frozen pydantic models whose errors are OrbitccError.
+
+Quantities are checked by `number` and `schedule`, so that every message gives the whole allowed range and the unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+Points = tuple[tuple[float, Any], ...]
+"""A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
+
+
+class Model(BaseModel):
+    """A frozen model without unknown fields; construction raises OrbitccError naming the field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise as_orbitcc_error(error) from None
+
+    # Tells pydantic that nested models need not go through this __init__ (the outermost one reports for all).
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_fields(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise UnknownNameError(str(key), key, cls.model_fields)
+        return data
+
+    @classmethod
+    def build(cls, data: Any) -> Self:
+        """`model_validate` with this project's errors."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise as_orbitcc_error(error) from None
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with these fields replaced, checked again as a whole."""
+        return type(self)(**{**{k: getattr(self, k) for k in type(self).model_fields}, **changes})
+
+
+def as_orbitcc_error(error: ValidationError) -> OrbitccError:
+    """The first of pydantic's complaints, as one of ours."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, OrbitccError):
+        return cause.under(where)
+    if first["type"] == "missing":
+        return OrbitccError(where, None, "a value (this field has no default)")
+    message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return OrbitccError(where, first["input"], message)
+
+
+def number(
+    low: float, high: float, unit: str = "", *, above: bool = False, whole: bool = False, optional: bool = False
+) -> PlainValidator:
+    """A finite number in [low, high], or (low, high] with `above`; `whole` gives an int, `optional` also takes None."""
+    return PlainValidator(lambda value: checked_number(value, low, high, unit, above, whole, optional))
+
+
+def checked_number(
+    value: Any,
+    low: float,
+    high: float,
+    unit: str = "",
+    above: bool = False,
+    whole: bool = False,
+    optional: bool = False,
+) -> Any:
+    """What `number` does, for one value; OrbitccError with an empty field otherwise."""
+    if value is None and optional:
+        return None
+    kind = "a whole number" if whole else "a number"
+    allowed = f"{kind} in {'(' if above else '['}{_short(low)}, {_short(high)}]{f' {unit}' if unit else ''}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        # numpy scalars pass through here
+        if isinstance(value, str | bool) or not hasattr(value, "__float__"):
+            raise OrbitccError("", value, allowed)
+        value = float(value)
+    if not math.isfinite(value) or not low <= value <= high or (above and value == low):
+        raise OrbitccError("", value, allowed)
+    if whole:
+        if not float(value).is_integer():
+            raise OrbitccError("", value, allowed)
+        return int(value)
+    return float(value)
+
+
+def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> PlainValidator:
+    """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`."""
+    return PlainValidator(lambda value: _checked_schedule(value, item, optional))
+
+
+def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) -> Any:
+    if value is None and optional:
+        return None
+    if not isinstance(value, list | tuple):
+        return item(value)
+    shape = "a schedule [[time_s, value], ...] that starts at time 0, in increasing order of time"
+    if not value:
+        raise OrbitccError("", value, shape)
+    points = []
+    before = -1.0
+    for i, point in enumerate(value):
+        if not isinstance(point, list | tuple) or len(point) != 2:
+            raise OrbitccError(str(i), point, shape)
+        try:
+            t = checked_number(point[0], 0.0, MAX_TIME_S, "s")
+            if (i == 0 and t != 0.0) or t <= before:
+                raise OrbitccError("", point[0], shape)
+            points.append((t, item(point[1])))
+        except OrbitccError as error:
+            raise error.under(str(i)) from None
+        before = t
+    return tuple(points)
+
+
+MAX_TIME_S = 1e6
+"""The longest run, some 11 days: far beyond any study, well within 64-bit nanoseconds."""
+
+
+def points_of(value: Any) -> Points:
+    """The (time, value) pairs of a field checked by `schedule`; none for None."""
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else ((0.0, value),)
+
+
+def value_at(value: Any, t_s: float, *, interpolate: bool = False) -> Any:
+    """A scheduled value at t_s: the last one set, or on the line to the next one with `interpolate`."""
+    if not isinstance(value, tuple):
+        return value
+    now = value[0]
+    for after in value[1:]:
+        if after[0] > t_s:
+            if interpolate:
+                return now[1] + (after[1] - now[1]) * (t_s - now[0]) / (after[0] - now[0])
+            break
+        now = after
+    return now[1]
+
+
+def mean_over(value: Any, duration_s: float) -> float:
+    """The time mean of a stepwise schedule over [0, duration_s]."""
+    points = [(t, v) for t, v in points_of(value) if t < duration_s]
+    ends = [t for t, _ in points[1:]] + [duration_s]
+    return sum(v * (end - t) for (t, v), end in zip(points, ends, strict=True)) / duration_s
+
+
+def tagged(kinds: Mapping[str, type[Model]], shorthand: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+    """A checker for a table whose `kind` says which model it is; `shorthand` first turns short forms into tables."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, tuple(kinds.values())):
+            return value
+        if shorthand is not None:
+            value = shorthand(value)
+            if isinstance(value, tuple(kinds.values())):
+                return value
+        if not isinstance(value, Mapping):
+            raise OrbitccError("", value, f"a table with kind = one of {', '.join(kinds)}")
+        kind = value.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise UnknownNameError("kind", kind, kinds)
+        return kinds[kind].build(value)
+
+    return check
+
+
+def _short(x: float) -> str:
+    return f"{int(x)}" if float(x).is_integer() and abs(x) < 1e6 else f"{x:g}"

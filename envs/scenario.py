@@ -1,0 +1,294 @@
+"""A scenario: links, flows, duration and seed, as a file or in Python, checked once and compiled for the simulator."""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from orbitcc.envs import controllers
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
+from orbitcc.envs.flows import ControllerSpec, Flow, parse_value
+from orbitcc.envs.links import Direction, Link
+from orbitcc.envs.model import MAX_TIME_S, Model, mean_over, number, value_at
+
+if TYPE_CHECKING:
+    from orbitcc._sim import Policy
+
+SCHEMA_VERSION = 1
+TCP_IP_HEADER_BYTES = 52
+"""20 bytes IPv4, 20 TCP, 12 timestamp option."""
+
+_buffer = number(1024, 2**40, "bytes", whole=True)
+
+
+class SimSettings(Model):
+    """What only the simulator knows: hosts, headers and noise. The defaults are a well-tuned host of a Linux 6 kernel.
+
+    Without noise every seed of a static network is the same run, and the phase of a drop-tail queue decides the shares;
+    so each host delays each packet by U(0, send_jitter_ms), in order, and each flow starts U(0, start_jitter_ms) late.
+    """
+
+    kernel: Literal["v6"] = "v6"
+    hz: Literal[100, 250, 300, 1000] = 1000
+    mss_bytes: Annotated[int, number(100, 65_000, "bytes", whole=True)] = 1448
+    frame_overhead_bytes: Annotated[int, number(0, 1000, "bytes", whole=True)] = Field(
+        default=14, description="bytes a link counts on top of the 52 of TCP/IP; 0 makes a full packet 1500 bytes"
+    )
+    initial_cwnd_packets: Annotated[int, number(1, 10_000, "packets", whole=True)] = 10
+    rmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] = Field(
+        default=(4096, 131_072, 67_108_864), description="receive buffer: least, first, most (net.ipv4.tcp_rmem)"
+    )
+    wmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] = Field(
+        default=(4096, 16_384, 67_108_864), description="send buffer: least, first, most (net.ipv4.tcp_wmem)"
+    )
+    moderate_rcvbuf: bool = True
+    slow_start_after_idle: bool = True
+    noise: bool = Field(default=True, description="false switches both jitters off")
+    send_jitter_ms: Annotated[float | None, number(0, 1e4, "ms", optional=True)] = Field(
+        default=None, description="None: the time the slowest link takes for one full packet"
+    )
+    start_jitter_ms: Annotated[float | None, number(0, 1e6, "ms", optional=True)] = Field(
+        default=None, description="None: the shortest base RTT of any flow"
+    )
+
+    @property
+    def packet_bytes(self) -> int:
+        """A full data packet on the wire."""
+        return self.mss_bytes + TCP_IP_HEADER_BYTES + self.frame_overhead_bytes
+
+
+class Scenario(Model):
+    """A network and the flows on it.
+
+    Every time is in seconds from the start; schedules, link and flow fields say their units in their names.
+    """
+
+    schema_version: Literal[1] = 1
+    name: str = Field(min_length=1)
+    description: str = ""
+    duration_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    seed: Annotated[int, number(0, 2**53, whole=True)] = 1
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    sim: SimSettings = SimSettings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Scenario:
+        if not self.links:
+            raise OrbitccError("links", [], "one link or more")
+        if not self.flows:
+            raise OrbitccError("flows", [], "one flow or more")
+        link_names = self.link_names
+        if len(set(link_names)) < len(link_names):
+            raise OrbitccError("links", list(link_names), "links with different names")
+        for i, flow in enumerate(self.flows):
+            if flow.start_s >= self.duration_s:
+                raise OrbitccError(
+                    f"flows.{i}.start_s", flow.start_s, f"before the end, duration_s = {self.duration_s:g}"
+                )
+            for j, hop in enumerate(flow.path or ()):
+                if isinstance(hop, int) and not 0 <= hop < len(link_names):
+                    raise OrbitccError(f"flows.{i}.path.{j}", hop, f"a link: 0 to {len(link_names) - 1}, or its name")
+                if isinstance(hop, str) and hop not in link_names:
+                    raise UnknownNameError(f"flows.{i}.path.{j}", hop, link_names)
+        # A frozen model is filled in here, before anyone else has seen it.
+        object.__setattr__(self, "flows", _named(self.flows))
+        return self
+
+    # -- what is in it ----------------------------------------------------------------------------------------------
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        return tuple(link.name for link in self.links)
+
+    @property
+    def flow_names(self) -> tuple[str, ...]:
+        return tuple(flow.name for flow in self.flows)
+
+    def path_of(self, flow_index: int) -> tuple[int, ...]:
+        """The positions of the links a flow crosses."""
+        path = self.flows[flow_index].path
+        if path is None:
+            return tuple(range(len(self.links)))
+        names = self.link_names
+        return tuple(hop if isinstance(hop, int) else names.index(hop) for hop in path)
+
+    def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
+        """Propagation there and back for one flow at t_s, without queues and transmission times."""
+        total = self.flows[flow_index].uplink_delay_ms
+        for position in self.path_of(flow_index):
+            link = self.links[position]
+            for way in (link, link.backward()):
+                total += value_at(way.delay_ms, t_s, interpolate=way.interpolate_delay)
+        return float(total)
+
+    def capacity_mbps(self, t_s: float = 0.0, flow_index: int = 0) -> float:
+        """The rate of the slowest link of a flow's path at t_s (forward; outages not counted); inf when unlimited."""
+        rates = [value_at(self.links[p].rate_mbps, t_s) for p in self.path_of(flow_index)]
+        return min((r for r in rates if r is not None), default=math.inf)
+
+    def mean_capacity_mbps(self, flow_index: int = 0) -> float:
+        """The least time-mean rate along a flow's path (outages not counted); inf when unlimited."""
+        rates = [self.links[p].rate_mbps for p in self.path_of(flow_index)]
+        return min((mean_over(r, self.duration_s) for r in rates if r is not None), default=math.inf)
+
+    # -- variants ---------------------------------------------------------------------------------------------------
+
+    def with_flows(self, flows: Sequence[Flow]) -> Scenario:
+        """The same network with other flows."""
+        return self.changed(flows=tuple(flows))
+
+    def with_controller(self, controller: ControllerSpec | str, *, only: str | None = None) -> Scenario:
+        """The same flows under another controller: all of them, or those whose controller is named `only`.
+
+        Unresponsive `udp` traffic keeps its own.
+        """
+        spec = ControllerSpec.parse(controller) if isinstance(controller, str) else controller
+        chosen = [f.controller.name == only if only else f.controller.name != "udp" for f in self.flows]
+        flows = [
+            # Names follow the controllers, unless they were given.
+            f.changed(controller=spec, name="" if f.name.startswith(f"{_stem(f.controller)}-") else f.name) if c else f
+            for f, c in zip(self.flows, chosen, strict=True)
+        ]
+        return self.changed(flows=tuple(flows))
+
+    def with_seed(self, seed: int) -> Scenario:
+        """The same scenario with another seed."""
+        return self.changed(seed=seed)
+
+    def override(self, key: str, value: Any) -> Scenario:
+        """One field replaced: `override("links.0.rate_mbps", "50")`. Text is read as on the command line.
+
+        Links and flows may be named instead of numbered (`links.bottleneck.rate_mbps`).
+        """
+        data = self.model_dump()
+        node: Any = data
+        parts = key.split(".")
+        for depth, part in enumerate(parts):
+            where = ".".join(parts[: depth + 1])
+            last = depth == len(parts) - 1
+            if isinstance(node, list):
+                index = _index(node, part, where)
+                if last:
+                    node[index] = parse_value(value) if isinstance(value, str) else value
+                node = node[index]
+            elif isinstance(node, dict):
+                if last:
+                    node[part] = parse_value(value) if isinstance(value, str) else value
+                    break
+                if part not in node:
+                    raise UnknownNameError(where, part, node)
+                if node[part] is None and part == "reverse":
+                    node[part] = Link.build(node).backward().model_dump()
+                node = node[part] = list(node[part]) if isinstance(node[part], tuple) else node[part]
+            else:
+                raise OrbitccError(key, value, f"a field ({'.'.join(parts[:depth])} is a single value)")
+        return Scenario.build(data)
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def to_toml(self) -> str:
+        return toml_text(self.model_dump())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        return atomic_write_text(path, self.to_toml())
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Scenario:
+        version = data.get("schema_version", SCHEMA_VERSION)
+        if version != SCHEMA_VERSION:
+            raise OrbitccError("schema_version", version, f"{SCHEMA_VERSION} (this version of OrbitCC)")
+        return Scenario.build(data)
+
+    @staticmethod
+    def from_toml(text: str) -> Scenario:
+        try:
+            return Scenario.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise OrbitccError("scenario", text[:40], f"TOML text ({error})") from None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Scenario:
+        data = read_toml(path)
+        if data.get("kind") is not None:
+            raise FileError("file", str(path), "a scenario, not a distribution of scenarios")
+        return Scenario.from_dict(data)
+
+    # -- backends ---------------------------------------------------------------------------------------------------
+
+    def compile(self) -> str:
+        """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""
+        from orbitcc.envs.compile import compile_scenario
+
+        return compile_scenario(self)
+
+    def policies(self) -> dict[str, Policy]:
+        """The policy networks the compiled text refers to."""
+        found: dict[str, Policy] = {}
+        for i, flow in enumerate(self.flows):
+            _, policies = controllers.make(flow.controller.name, flow.controller.params, f"flows.{i}.controller")
+            found.update(policies)
+        return found
+
+
+class ScenarioDistribution(Model):
+    """Something scenarios are drawn from, one per episode."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+
+    @property
+    def max_agents(self) -> int:
+        """The largest number of flows with the controller `external` in any scenario."""
+        raise NotImplementedError
+
+    def sample(self, rng: np.random.Generator) -> Scenario:
+        """One scenario; the same generator state gives the same one."""
+        raise NotImplementedError
+
+
+def _stem(controller: ControllerSpec) -> str:
+    return str(controller.params.get("name") or controller.name)
+
+
+def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+    """Flows without a name get one from their controller and position."""
+    if not all(flow.name for flow in flows):
+        flows = tuple(
+            f if f.name else f.model_copy(update={"name": f"{_stem(f.controller)}-{i}"}) for i, f in enumerate(flows)
+        )
+    names = [flow.name for flow in flows]
+    if len(set(names)) < len(names):
+        raise OrbitccError("flows", names, "flows with different names")
+    return flows
+
+
+def _index(items: Sequence[Any], part: str, where: str) -> int:
+    if part.isdigit():
+        if int(part) < len(items):
+            return int(part)
+        raise OrbitccError(where, int(part), f"0 to {len(items) - 1}")
+    names = [item["name"] for item in items if isinstance(item, dict) and "name" in item]
+    if part in names:
+        return names.index(part)
+    raise UnknownNameError(where, part, names or [str(i) for i in range(len(items))])
+
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ControllerSpec",
+    "Direction",
+    "Flow",
+    "Link",
+    "Scenario",
+    "ScenarioDistribution",
+    "SimSettings",
+]
