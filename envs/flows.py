@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError
@@ -85,6 +85,10 @@ def _controller(value: Any) -> Any:
     return ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
 
 
+ControllerChoice = Annotated[ControllerSpec, BeforeValidator(_controller)]
+"""A controller as a ControllerSpec, its table, or its text `NAME[:param=value,...]`."""
+
+
 class Flow(Model):
     """One sender and its receiver.
 
@@ -94,14 +98,14 @@ class Flow(Model):
     """
 
     name: str = ""
-    controller: Annotated[ControllerSpec, PlainValidator(_controller)]
+    controller: ControllerChoice
     path: tuple[int | str, ...] | None = None
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
     stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None
     uplink_delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
     traffic: Annotated[
         Traffic,
-        PlainValidator(tagged({"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff}, _traffic_shorthand)),
+        BeforeValidator(tagged({"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff}, _traffic_shorthand)),
     ] = Bulk()
 
     @model_validator(mode="after")

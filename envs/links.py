@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.model import MAX_TIME_S, Model, Points, checked_number, number, schedule, tagged
@@ -80,7 +80,7 @@ class Viasat(Model):
 
 Queue = DropTailBytes | DropTailPackets | Viasat
 
-_queue = PlainValidator(
+_queue = BeforeValidator(
     tagged({"drop_tail_bytes": DropTailBytes, "drop_tail_packets": DropTailPackets, "viasat": Viasat})
 )
 

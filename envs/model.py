@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
@@ -68,9 +68,9 @@ def as_orbitcc_error(error: ValidationError) -> OrbitccError:
 
 def number(
     low: float, high: float, unit: str = "", *, above: bool = False, whole: bool = False, optional: bool = False
-) -> PlainValidator:
+) -> BeforeValidator:
     """A finite number in [low, high], or (low, high] with `above`; `whole` gives an int, `optional` also takes None."""
-    return PlainValidator(lambda value: checked_number(value, low, high, unit, above, whole, optional))
+    return BeforeValidator(lambda value: checked_number(value, low, high, unit, above, whole, optional))
 
 
 def checked_number(
@@ -101,9 +101,9 @@ def checked_number(
     return float(value)
 
 
-def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> PlainValidator:
+def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
     """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`."""
-    return PlainValidator(lambda value: _checked_schedule(value, item, optional))
+    return BeforeValidator(lambda value: _checked_schedule(value, item, optional))
 
 
 def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) -> Any:

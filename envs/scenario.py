@@ -169,29 +169,7 @@ class Scenario(Model):
 
         Links and flows may be named instead of numbered (`links.bottleneck.rate_mbps`).
         """
-        data = self.model_dump()
-        node: Any = data
-        parts = key.split(".")
-        for depth, part in enumerate(parts):
-            where = ".".join(parts[: depth + 1])
-            last = depth == len(parts) - 1
-            if isinstance(node, list):
-                index = _index(node, part, where)
-                if last:
-                    node[index] = parse_value(value) if isinstance(value, str) else value
-                node = node[index]
-            elif isinstance(node, dict):
-                if last:
-                    node[part] = parse_value(value) if isinstance(value, str) else value
-                    break
-                if part not in node:
-                    raise UnknownNameError(where, part, node)
-                if node[part] is None and part == "reverse":
-                    node[part] = Link.build(node).backward().model_dump()
-                node = node[part] = list(node[part]) if isinstance(node[part], tuple) else node[part]
-            else:
-                raise OrbitccError(key, value, f"a field ({'.'.join(parts[:depth])} is a single value)")
-        return Scenario.build(data)
+        return Scenario.build(replaced(self.model_dump(), key, parse_value(value) if isinstance(value, str) else value))
 
     # -- files ------------------------------------------------------------------------------------------------------
 
@@ -269,6 +247,30 @@ def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     if len(set(names)) < len(names):
         raise OrbitccError("flows", names, "flows with different names")
     return flows
+
+
+def replaced(data: Any, key: str, value: Any) -> Any:
+    """A dumped model with the field `key` (dotted) replaced; items of lists by position or name."""
+    return _replaced(data, key.split("."), 0, value)
+
+
+def _replaced(node: Any, parts: list[str], depth: int, value: Any) -> Any:
+    """`node` with the value at parts[depth:] replaced."""
+    if depth == len(parts):
+        return value
+    part, where = parts[depth], ".".join(parts[: depth + 1])
+    if isinstance(node, list | tuple):
+        index = _index(node, part, where)
+        return [_replaced(item, parts, depth + 1, value) if i == index else item for i, item in enumerate(node)]
+    if not isinstance(node, dict):
+        raise OrbitccError(".".join(parts), value, f"a field ({'.'.join(parts[:depth])} is a single value)")
+    below = node.get(part)
+    if depth + 1 < len(parts):
+        if part not in node:
+            raise UnknownNameError(where, part, node)
+        if part == "reverse" and below is None:
+            below = Link.build(node).backward().model_dump()
+    return {**node, part: _replaced(below, parts, depth + 1, value)}
 
 
 def _index(items: Sequence[Any], part: str, where: str) -> int:

@@ -1,0 +1,416 @@
+"""Distributions of scenarios, declared as ranges: what training worlds are drawn from.
+
+Sampling builds scenarios without checking them again (the ranges were checked), so that it is cheap between episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.links import (
+    MAX_DELAY_MS,
+    MAX_RATE_MBPS,
+    PACKET_BYTES,
+    Direction,
+    DropTailBytes,
+    DropTailPackets,
+    GilbertElliott,
+    Link,
+    Outage,
+    Queue,
+    Viasat,
+)
+from orbitcc.envs.model import MAX_TIME_S, Model, checked_number, number
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+
+EXTERNAL = ControllerSpec(name="external")
+UDP = ControllerSpec(name="udp")
+
+
+class Span(Model):
+    """A range to draw from, uniformly or (log) uniformly in the logarithm; `[low, high]` for short."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def draw(self, rng: np.random.Generator) -> float:
+        if self.log:
+            return float(self.low * (self.high / self.low) ** rng.random())
+        return float(self.low + (self.high - self.low) * rng.random())
+
+    def draw_whole(self, rng: np.random.Generator) -> int:
+        """A whole number; every one of low..high (both inclusive) has its share of the range."""
+        if self.log:
+            low, high = self.low, self.high + 1
+            return min(int(low * (high / low) ** rng.random()), int(self.high))
+        return int(rng.integers(int(self.low), int(self.high) + 1))
+
+
+def span(low: float, high: float, unit: str = "") -> BeforeValidator:
+    """A Span within [low, high]."""
+
+    def check(value: Any) -> Span:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = (value, value)
+        if isinstance(value, list | tuple) and len(value) == 2:
+            value = {"low": value[0], "high": value[1]}
+        got = value if isinstance(value, Span) else Span.build(value)
+        for name in ("low", "high"):
+            try:
+                checked_number(getattr(got, name), low, high, unit)
+            except OrbitccError as error:
+                raise error.under(name) from None
+        if got.low > got.high:
+            raise OrbitccError("low", got.low, f"at most high = {got.high:g}")
+        if got.log and got.low <= 0:
+            raise OrbitccError("low", got.low, "above 0 for a logarithmic range")
+        return got
+
+    return BeforeValidator(check)
+
+
+_share = span(0, 1)
+_probability = number(0, 1)
+
+
+class Slots(Model):
+    """What happens at the edges of reconfiguration slots: new rate, new RTT, an interruption.
+
+    The delay changes when an interruption starts, the rate when it ends (Mazilu et al., reconfiguration model).
+    """
+
+    length_s: Annotated[Span, span(1, 1e4, "s")] = Span(low=15, high=15)
+    odd_length_s: Annotated[Span, span(1, 1e4, "s")] = Span(low=3, high=30)
+    odd_length_probability: Annotated[float, _probability] = 0.0
+    rate_factor: Annotated[Span, span(0.01, 100)] = Span(low=0.5, high=1.0)
+    redraw_rtt_probability: Annotated[float, _probability] = 1.0
+    rtt_jump_ms: Annotated[Span, span(-1e4, 1e4, "ms")] = Span(low=-20, high=20)
+    interruption_ms: Annotated[Span, span(0, 1e3, "ms")] = Span(low=45, high=120)
+    long_interruption_ms: Annotated[Span, span(0, 1e3, "ms")] = Span(low=150, high=750)
+    long_interruption_probability: Annotated[float, _probability] = 0.0
+
+
+class RandomLoss(Model):
+    """Independent loss on the data direction, drawn anew in each slot."""
+
+    none_probability: Annotated[float, _probability] = 0.4
+    p: Annotated[Span, _share] = Span(low=1e-5, high=2e-2, log=True)
+
+
+class GeoImpairments(Model):
+    """Losses and stalls of a GEO link, fitted to Claypool et al.'s week of probes.
+
+    loss_scale multiplies the fitted loss (1.41e-4 singles, bad episodes at 1.82e-4 per s, mean 0.322 s), stall_scale
+    the fitted rate of stalls (8.6e-3 per s, exponential with mean 0.135 s, at most 1 s). A stall holds one direction.
+    """
+
+    loss_scale: Annotated[Span, span(0, 100)] = Span(low=1, high=35, log=True)
+    stall_scale: Annotated[Span, span(0, 100)] = Span(low=0.2, high=5, log=True)
+
+
+class AckPath(Model):
+    """The return direction: forward rate over return rate, and independent loss of acknowledgements."""
+
+    rate_ratio: Annotated[Span, span(0.1, 1000)] = Span(low=1, high=50, log=True)
+    loss: Annotated[Span, _share] = Span(low=0, high=0.02)
+
+
+class Hotspots(Model):
+    """Short crowds: a share of a hop's rate is taken by unresponsive traffic, or cut."""
+
+    per_s: Annotated[float, number(0, 10, "1/s")] = 1 / 60
+    share: Annotated[Span, span(0, 0.95)] = Span(low=0.2, high=0.8)
+    mean_s: Annotated[float, number(0, 1e4, "s", above=True)] = 8.0
+    length_s: Annotated[Span, span(0.1, 1e4, "s")] = Span(low=1, high=40)
+    cut_probability: Annotated[float, _probability] = 0.2
+
+
+class PathDistribution(ScenarioDistribution):
+    """One path of one or several bottlenecks with drawn rate, RTT, buffer, impairments and learning flows.
+
+    Every learning flow has the controller `external`. The first one starts at 0 and stays to the end; with several
+    bottlenecks it crosses all of them, the others one each, and all have the same base RTT.
+    """
+
+    kind: Literal["paths"] = "paths"
+    duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 60.0
+    rate_mbps: Annotated[Span, span(0.1, MAX_RATE_MBPS, "Mbit/s")]
+    base_rtt_ms: Annotated[Span, span(0.1, MAX_DELAY_MS, "ms")]
+    buffer_bdp: Annotated[Span, span(0.001, 1e3)]
+    min_buffer_packets: Annotated[int, number(1, 1e6, whole=True)] = 10
+    viasat_probability: Annotated[float, _probability] = Field(
+        default=0.0, description="share of worlds with the Viasat queue: drops from 1 s, full at 2 s of the rate"
+    )
+    overtaking_probability: Annotated[float, _probability] = 0.0
+
+    flows: Annotated[Span, span(1, 1000)]
+    mean_gap_s: Annotated[float | None, number(0, MAX_TIME_S, "s", optional=True)] = Field(
+        default=None,
+        description="exponential gaps between starts of this mean; None: starts uniform over half the run",
+    )
+    lifetime_share: Annotated[Span, _share] = Field(
+        default=Span(low=0.25, high=1.0), description="lifetime as a share of what is left of the run"
+    )
+    own_rtt_probability: Annotated[float, _probability] = Field(
+        default=0.0, description="share of worlds where each flow adds delay of its own, up to the highest base RTT"
+    )
+
+    one_bottleneck_probability: Annotated[float, _probability] = 1.0
+    bottlenecks: Annotated[Span, span(2, 100)] = Span(low=2, high=6)
+    cross_flows: Annotated[Span, span(1, 100)] = Span(low=1, high=2)
+    hop_rate_factor: Annotated[Span, span(0.01, 100)] = Span(low=0.5, high=1.5)
+
+    slots: Slots | None = None
+    loss: RandomLoss | None = None
+    geo: GeoImpairments | None = None
+    ack_path: AckPath | None = None
+    hotspots: Hotspots | None = None
+
+    @property
+    def max_agents(self) -> int:
+        crowd = (
+            1 + int(self.bottlenecks.high) * int(self.cross_flows.high) if self.one_bottleneck_probability < 1 else 0
+        )
+        return max(int(self.flows.high), crowd)
+
+    def sample(self, rng: np.random.Generator) -> Scenario:
+        return _Draw(self, rng).scenario()
+
+
+class Mixture(ScenarioDistribution):
+    """One of several distributions, drawn by weight for each episode."""
+
+    kind: Literal["mixture"] = "mixture"
+    weights: tuple[Annotated[float, number(0, 1e6)], ...]
+    parts: tuple[PathDistribution, ...]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Mixture:
+        if len(self.weights) != len(self.parts) or sum(self.weights) <= 0:
+            raise OrbitccError("weights", list(self.weights), f"{len(self.parts)} numbers, not all 0")
+        return self
+
+    @property
+    def max_agents(self) -> int:
+        return max(part.max_agents for part in self.parts)
+
+    def sample(self, rng: np.random.Generator) -> Scenario:
+        at = np.searchsorted(np.cumsum(self.weights), rng.random() * sum(self.weights), side="right")
+        return self.parts[int(at)].sample(rng)
+
+
+class _Draw:
+    """The drawing of one scenario. The order of the draws is part of a distribution: it decides what a seed gives."""
+
+    def __init__(self, dist: PathDistribution, rng: np.random.Generator) -> None:
+        self.dist, self.rng = dist, rng
+        self.rate = dist.rate_mbps.draw(rng)
+        self.rtt = dist.base_rtt_ms.draw(rng)
+        self.buffer_bdp = dist.buffer_bdp.draw(rng)
+        several = dist.one_bottleneck_probability < 1 and rng.random() >= dist.one_bottleneck_probability
+        self.hops = dist.bottlenecks.draw_whole(rng) if several else 1
+        self.ordering = "overtaking" if rng.random() < dist.overtaking_probability else "fifo"
+        self.viasat = rng.random() < dist.viasat_probability
+        self.edges = self._slot_edges()
+        self.rtts = self._rtts()
+
+    def scenario(self) -> Scenario:
+        links, udp = [], []
+        for hop in range(self.hops):
+            link, flows = self._link(hop)
+            links.append(link)
+            udp.extend(flows)
+        flows = self._learners() + udp
+        seed = int(self.rng.integers(2**53))
+        return Scenario.model_construct(
+            name=self.dist.name,
+            duration_s=self.dist.duration_s,
+            seed=seed,
+            links=tuple(links),
+            flows=tuple(flows),
+        )
+
+    def _slot_edges(self) -> list[tuple[float, float]]:
+        """(time, length of the interruption in ms) of every slot edge after the start."""
+        slots, rng = self.dist.slots, self.rng
+        if slots is None:
+            return []
+        odd = rng.random() < slots.odd_length_probability
+        length = (slots.odd_length_s if odd else slots.length_s).draw(rng)
+        edges = []
+        for k in range(1, math.ceil(self.dist.duration_s / length)):
+            long = rng.random() < slots.long_interruption_probability
+            cut_ms = (slots.long_interruption_ms if long else slots.interruption_ms).draw(rng)
+            edges.append((k * length, cut_ms))
+        return edges
+
+    def _rtts(self) -> list[tuple[float, float]]:
+        """The base RTT over time."""
+        slots, rng, span = self.dist.slots, self.rng, self.dist.base_rtt_ms
+        points = [(0.0, self.rtt)]
+        if slots is not None:
+            for t, _ in self.edges:
+                if rng.random() < slots.redraw_rtt_probability:
+                    rtt = span.draw(rng)
+                else:
+                    rtt = min(max(points[-1][1] + slots.rtt_jump_ms.draw(rng), span.low), span.high)
+                points.append((t, rtt))
+        return points
+
+    def _link(self, hop: int) -> tuple[Link, list[Flow]]:
+        dist, rng = self.dist, self.rng
+        rate = self.rate * (dist.hop_rate_factor.draw(rng) if self.hops > 1 else 1.0)
+        rates = [(0.0, rate)]
+        if dist.slots is not None:
+            rates += [(t + cut_ms / 1e3, rate * dist.slots.rate_factor.draw(rng)) for t, cut_ms in self.edges]
+        udp: list[Flow] = []
+        if dist.hotspots is not None:
+            rates, udp = self._hotspots(dist.hotspots, hop, rate, rates)
+        delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self.rtts])
+        outages = [
+            Outage.model_construct(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
+            for t, cut_ms in self.edges
+            if cut_ms >= 1
+        ]
+        if dist.geo is not None:
+            outages = self._stalls(dist.geo)
+        reverse: dict[str, Any] = {"rate_mbps": rate, "loss": 0.0}
+        if dist.ack_path is not None:
+            reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
+        link = Link.model_construct(
+            name=f"hop-{hop}",
+            rate_mbps=_scheduled(rates),
+            delay_ms=delay,
+            loss=self._loss(),
+            queue=self._queue(rate),
+            ordering=self.ordering,
+            outages=tuple(outages),
+            reverse=Direction.model_construct(
+                **reverse,
+                delay_ms=delay,
+                ordering=self.ordering,
+                queue=DropTailPackets.model_construct(limit_packets=1000),
+            ),
+        )
+        return link, udp
+
+    def _queue(self, rate: float) -> Queue:
+        second = int(rate * 1e6 / 8)
+        if self.viasat:
+            return Viasat.model_construct(limit_bytes=2 * second, threshold_bytes=second)
+        least = self.dist.min_buffer_packets * PACKET_BYTES
+        return DropTailBytes.model_construct(limit_bytes=max(int(self.buffer_bdp * rate * self.rtt * 125), least))
+
+    def _loss(self) -> Any:
+        dist, rng = self.dist, self.rng
+        if dist.geo is not None:
+            scale = dist.geo.loss_scale.draw(rng)
+            return GilbertElliott.model_construct(
+                good_loss=1.41e-4 * scale, bad_loss=1.0, to_bad_per_s=1.82e-4 * scale, to_good_per_s=1 / 0.322
+            )
+        if dist.loss is None or rng.random() < dist.loss.none_probability:
+            return 0.0
+        share = dist.loss.p
+        return _scheduled([(t, share.draw(rng) / self.hops) for t in (0.0, *(t for t, _ in self.edges))])
+
+    def _stalls(self, geo: GeoImpairments) -> list[Outage]:
+        rng = self.rng
+        per_s = 8.6e-3 * geo.stall_scale.draw(rng)
+        stalls: list[Outage] = []
+        t = rng.exponential(1 / per_s) if per_s > 0 else math.inf
+        while t < self.dist.duration_s:
+            length_s = max(min(rng.exponential(0.135), 1.0), 1e-3)
+            way = "forward" if rng.random() < 0.5 else "reverse"
+            stalls.append(
+                Outage.model_construct(
+                    at_s=float(t), duration_ms=length_s * 1e3, mode="hold", flush="none", directions=way
+                )
+            )
+            t += length_s + 1e-3 + rng.exponential(1 / per_s)
+        return stalls
+
+    def _hotspots(
+        self, hotspots: Hotspots, hop: int, rate: float, rates: list[tuple[float, float]]
+    ) -> tuple[list[tuple[float, float]], list[Flow]]:
+        """The hop's rates with the cuts in them, and the unresponsive flows."""
+        rng, duration = self.rng, self.dist.duration_s
+        flows: list[Flow] = []
+        if hotspots.per_s == 0:
+            return rates, flows
+        t = rng.exponential(1 / hotspots.per_s)
+        while t < duration:
+            length = min(max(rng.exponential(hotspots.mean_s), hotspots.length_s.low), hotspots.length_s.high)
+            end = min(t + length, duration)
+            share = hotspots.share.draw(rng)
+            if rng.random() < hotspots.cut_probability:
+                rates = _scaled_between(rates, float(t), float(end), 1 - share)
+            else:
+                flows.append(
+                    Flow.model_construct(
+                        name=f"hotspot-{hop}-{len(flows)}",
+                        controller=UDP,
+                        path=(hop,),
+                        start_s=float(t),
+                        stop_s=float(end) if end < duration else None,
+                        traffic=Cbr.model_construct(rate_mbps=share * rate),
+                    )
+                )
+            t += length + rng.exponential(1 / hotspots.per_s)
+        return rates, flows
+
+    def _learners(self) -> list[Flow]:
+        dist, rng, duration = self.dist, self.rng, self.dist.duration_s
+        paths: list[tuple[int, ...] | None]
+        if self.hops == 1:
+            paths = [None] * dist.flows.draw_whole(rng)
+        else:
+            paths = [None, *((hop,) for hop in range(self.hops) for _ in range(dist.cross_flows.draw_whole(rng)))]
+        own_rtts = rng.random() < dist.own_rtt_probability
+        flows: list[Flow] = []
+        start = 0.0
+        for i, path in enumerate(paths):
+            stop = None
+            if i > 0:
+                gap = dist.mean_gap_s
+                start = start + rng.exponential(gap) if gap is not None else rng.random() * duration / 2
+                life = dist.lifetime_share.draw(rng) * (duration - start)
+                if life < 1.0:  # too short to decide anything
+                    continue
+                stop = float(start + life) if start + life < duration - 1e-9 else None
+            extra = self.rtt * (1 - 1 / self.hops) if path is not None else 0.0
+            if own_rtts and i > 0:
+                extra += rng.random() * max(dist.base_rtt_ms.high - self.rtt, 0.0)
+            flows.append(
+                Flow.model_construct(
+                    name=f"flow-{i}",
+                    controller=EXTERNAL,
+                    path=path,
+                    start_s=float(start),
+                    stop_s=stop,
+                    uplink_delay_ms=float(extra),
+                )
+            )
+        return flows
+
+
+def _scheduled(points: list[tuple[float, float]]) -> Any:
+    return points[0][1] if len(points) == 1 else tuple(points)
+
+
+def _scaled_between(
+    points: list[tuple[float, float]], start: float, end: float, factor: float
+) -> list[tuple[float, float]]:
+    """A stepwise schedule multiplied by `factor` between two times."""
+
+    def at(t: float) -> float:
+        return next(v for time, v in reversed(points) if time <= t)
+
+    times = sorted({t for t, _ in points} | {start, end})
+    return [(t, at(t) * (factor if start <= t < end else 1.0)) for t in times]

@@ -1,0 +1,131 @@
+"""The library of scenarios: name -> scenario with parameters, and name -> distribution of scenarios."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, validate_call
+
+from orbitcc.envs.distribution import Mixture, PathDistribution
+from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.files import read_toml
+from orbitcc.envs.flows import parse_value
+from orbitcc.envs.model import as_orbitcc_error
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.scenarios.geo import geo_ideal
+from orbitcc.envs.scenarios.leo import leo_responsiveness
+from orbitcc.envs.scenarios.micro import dumbbell
+from orbitcc.envs.scenarios.parking_lot import parking_lot
+from orbitcc.envs.scenarios.training import DISTRIBUTIONS
+
+
+@dataclass(frozen=True)
+class ScenarioInfo:
+    """A named scenario: `build` takes the parameters, `params` gives their defaults."""
+
+    name: str
+    description: str
+    params: Mapping[str, Any]
+    build: Callable[..., Scenario]
+
+
+SCENARIOS: dict[str, ScenarioInfo] = {}
+
+
+def register(name: str, build: Callable[..., Scenario]) -> None:
+    """Add a scenario; its docstring's first line describes it, its keyword arguments are its parameters."""
+    if name in SCENARIOS or name in DISTRIBUTIONS:
+        raise ValueError(f"scenario {name!r} is already registered")
+    params = {p.name: p.default for p in inspect.signature(build).parameters.values()}
+    description = (inspect.getdoc(build) or "").partition("\n")[0]
+    SCENARIOS[name] = ScenarioInfo(name, description, params, validate_call(build))
+
+
+register("dumbbell", dumbbell)
+register("leo-responsiveness", leo_responsiveness)
+register("geo-ideal", geo_ideal)
+register("parking-lot", parking_lot)
+
+
+def names() -> tuple[str, ...]:
+    """All names: scenarios, then distributions."""
+    return (*SCENARIOS, *DISTRIBUTIONS)
+
+
+def get(name: str, **params: Any) -> Scenario:
+    """The scenario called `name` with these parameters; OrbitccError naming the parameter otherwise."""
+    if name not in SCENARIOS:
+        raise UnknownNameError("scenario", name, SCENARIOS)
+    info = SCENARIOS[name]
+    for key in params:
+        if key not in info.params:
+            raise UnknownNameError(key, key, info.params)
+    try:
+        return info.build(**params)
+    except ValidationError as error:
+        raise as_orbitcc_error(error) from None
+
+
+def distribution(name: str) -> ScenarioDistribution:
+    """The distribution called `name`."""
+    if name not in DISTRIBUTIONS:
+        raise UnknownNameError("distribution", name, DISTRIBUTIONS)
+    return DISTRIBUTIONS[name]
+
+
+def load(
+    name_or_file: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
+) -> Scenario | ScenarioDistribution:
+    """A scenario or a distribution by its name or from a TOML file.
+
+    settings: values by key. A key that is a parameter of a named scenario is given to its builder, any other is the
+    dotted name of a field (`links.0.rate_mbps`). Values that are text are read as on the command line.
+    """
+    settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
+    text = os.fspath(name_or_file)
+    if text in SCENARIOS:
+        params = {k: v for k, v in settings.items() if k in SCENARIOS[text].params}
+        fields = {k: v for k, v in settings.items() if k not in params}
+        return _overridden(get(text, **params), fields, SCENARIOS[text].params)
+    if text in DISTRIBUTIONS:
+        return _distribution_overridden(DISTRIBUTIONS[text], settings)
+    if not (text.endswith(".toml") or os.sep in text or Path(text).exists()):
+        raise UnknownNameError("scenario", text, names())
+    data = read_toml(text)
+    kind = data.get("kind")
+    if kind is None:
+        return _overridden(Scenario.from_dict(data), settings, {})
+    return _distribution_overridden(_distribution(data), settings)
+
+
+def _distribution(data: Mapping[str, Any]) -> ScenarioDistribution:
+    kinds: dict[str, type[ScenarioDistribution]] = {"paths": PathDistribution, "mixture": Mixture}
+    if data.get("kind") not in kinds:
+        raise UnknownNameError("kind", data.get("kind"), kinds)
+    return kinds[data["kind"]].build(data)
+
+
+def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[str, Any]) -> Scenario:
+    for key, value in fields.items():
+        first = key.partition(".")[0]
+        if first not in Scenario.model_fields:  # say which parameters there are, too
+            raise UnknownNameError(key, first, (*params, *Scenario.model_fields))
+        scenario = scenario.override(key, value)
+    return scenario
+
+
+def _distribution_overridden(chosen: ScenarioDistribution, fields: Mapping[str, Any]) -> ScenarioDistribution:
+    if not fields:
+        return chosen
+    data = chosen.model_dump()
+    for key, value in fields.items():
+        data = replaced(data, key, value)
+    return type(chosen).build(data)
+
+
+__all__ = ["DISTRIBUTIONS", "SCENARIOS", "ScenarioInfo", "distribution", "get", "load", "names", "register"]

@@ -1,0 +1,93 @@
+"""Low-Earth-orbit links: the experiments of the LEO study (Mazilu et al.)."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Annotated, Literal
+
+from orbitcc.envs.flows import ControllerChoice, ControllerSpec, Flow
+from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Link, Outage
+from orbitcc.envs.model import MAX_TIME_S, number
+from orbitcc.envs.scenario import Scenario, SimSettings
+
+PERIOD_S = 15
+BUFFER_BYTES = 655_360
+"""The study's buffer: 50 x 2^20 bit/s x 100 ms."""
+BDP_BYTES = 655_360
+"""The study's bandwidth-delay product of a 100 Mbit/s, 50 ms path (it takes 2^20 for a million)."""
+
+
+def reconfigurations(
+    run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["repo", "paper"] = "repo"
+) -> list[tuple[int, int, float, int | None]]:
+    """The study's random schedule: (rate Mbit/s, base RTT ms, loss in percent, interruption ms) for each 15-s period.
+
+    order: the two branches of the study's code draw differently; "M" draws an interruption in each period, "L" none.
+    rtt: "repo" draws 5-100 ms as the code, "paper" 10-100 ms as the text.
+    """
+    draw = random.Random(run)
+    least = 5 if rtt == "repo" else 10
+    return [
+        (
+            draw.randint(50, 100),
+            draw.randint(least, 100),
+            round(draw.uniform(0, 1), 2),
+            draw.randint(45, 120) if order == "M" else None,
+        )
+        for _ in range(periods)
+    ]
+
+
+def leo_responsiveness(
+    run: Annotated[int, number(1, 2**31, whole=True)] = 1,
+    order: Literal["M", "L"] = "M",
+    rtt: Literal["repo", "paper"] = "repo",
+    loss: bool = False,
+    buffer_bytes: Annotated[int, number(1514, 1e12, "bytes", whole=True)] = BUFFER_BYTES,
+    controller: ControllerChoice = ControllerSpec(name="cubic"),
+    duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
+) -> Scenario:
+    """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the study's.
+
+    As in the study the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
+    bottleneck; acknowledgements return free of both. An interruption takes the bottleneck down: its queue is lost, and
+    what arrives meanwhile; the delay changes when it starts, the rate when it ends.
+    """
+    schedule = reconfigurations(run, math.ceil(duration_s / PERIOD_S), order=order, rtt=rtt)
+    rates, delays, losses, outages = [], [], [], []
+    for k, (rate_mbps, rtt_ms, loss_percent, interruption_ms) in enumerate(schedule):
+        t = float(k * PERIOD_S)
+        delays.append((t, rtt_ms))
+        losses.append((t, loss_percent / 100))
+        if k == 0 or interruption_ms is None:
+            rates.append((t, rate_mbps))
+        else:
+            rates.append((t + interruption_ms / 1e3, rate_mbps))
+            outages.append(Outage(at_s=t, duration_ms=interruption_ms, mode="drop", flush="queue"))
+    most = 22 * (BDP_BYTES + buffer_bytes)
+    return Scenario(
+        name="leo-responsiveness",
+        duration_s=duration_s,
+        seed=run,
+        links=(
+            Link(
+                name="path",
+                delay_ms=tuple(delays),
+                loss=tuple(losses) if loss else 0.0,
+                loss_at="ingress",
+                queue=DropTailPackets(limit_packets=100_000),
+                ordering="overtaking",
+                reverse=Direction(),
+            ),
+            Link(
+                name="bottleneck",
+                rate_mbps=tuple(rates),
+                queue=DropTailBytes(limit_bytes=buffer_bytes),
+                outages=tuple(outages),
+                reverse=Direction(),
+            ),
+        ),
+        flows=(Flow(controller=controller),),
+        sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
+    )

@@ -1,0 +1,87 @@
+"""The distributions learners are trained on."""
+
+from orbitcc.envs.distribution import (
+    AckPath,
+    GeoImpairments,
+    Hotspots,
+    Mixture,
+    PathDistribution,
+    RandomLoss,
+    Slots,
+    Span,
+)
+
+# Ranges of the Astraea paper (its training table) as cited by follow-up work: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5
+# flows with random starts, running times and RTTs, static links. Episode length, gaps and lifetimes are ours.
+TRAIN_ASTRAEA = PathDistribution(
+    name="train-astraea",
+    description="Astraea's static links: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5 flows come and go",
+    duration_s=60,
+    rate_mbps=Span(low=40, high=160),
+    base_rtt_ms=Span(low=10, high=140),
+    buffer_bdp=Span(low=0.1, high=16, log=True),
+    flows=Span(low=2, high=5),
+    mean_gap_s=10,
+    own_rtt_probability=0.5,
+)
+
+# One bottleneck that is reconfigured every 15 s as in Mazilu et al. (LEO study, sections V-A and V-C), in wider ranges.
+TRAIN_LEO = PathDistribution(
+    name="train-leo",
+    description="LEO links: every 15 s a new rate, RTT and loss, and an interruption of up to 150 ms",
+    duration_s=60,
+    rate_mbps=Span(low=10, high=200, log=True),
+    base_rtt_ms=Span(low=10, high=250, log=True),
+    buffer_bdp=Span(low=0.1, high=8, log=True),
+    overtaking_probability=0.5,
+    flows=Span(low=1, high=5),
+    mean_gap_s=10,
+    slots=Slots(interruption_ms=Span(low=0, high=150)),
+    loss=RandomLoss(),
+)
+
+# One GEO bottleneck with the impairments measured by Claypool et al.; half of the worlds have the provider's queue.
+TRAIN_GEO = PathDistribution(
+    name="train-geo",
+    description="GEO links: 10-300 Mbit/s, 480-700 ms, bursty loss, stalls, slow return, Viasat or drop-tail queue",
+    duration_s=120,
+    rate_mbps=Span(low=10, high=300, log=True),
+    base_rtt_ms=Span(low=480, high=700),
+    buffer_bdp=Span(low=0.1, high=8, log=True),
+    viasat_probability=0.5,
+    flows=Span(low=1, high=5),
+    mean_gap_s=20,
+    geo=GeoImpairments(),
+    ack_path=AckPath(loss=Span(low=0, high=0)),
+)
+
+_MIXED_LEO = PathDistribution(
+    name="train-mixed",
+    duration_s=120,
+    rate_mbps=Span(low=10, high=200, log=True),
+    base_rtt_ms=Span(low=10, high=250, log=True),
+    buffer_bdp=Span(low=0.1, high=8, log=True),
+    overtaking_probability=0.5,
+    flows=Span(low=1, high=20, log=True),
+    own_rtt_probability=0.5,
+    one_bottleneck_probability=0.4,
+    slots=Slots(
+        odd_length_probability=0.3,
+        rate_factor=Span(low=0.5, high=1.5),
+        redraw_rtt_probability=0.5,
+        interruption_ms=Span(low=0, high=150),
+        long_interruption_probability=0.05,
+    ),
+    loss=RandomLoss(),
+    ack_path=AckPath(),
+    hotspots=Hotspots(),
+)
+
+TRAIN_MIXED = Mixture(
+    name="train-mixed",
+    description="85 % LEO paths of 1-6 bottlenecks with crowds and slots, 15 % GEO links; 1-20 flows",
+    weights=(0.85, 0.15),
+    parts=(_MIXED_LEO, TRAIN_GEO.changed(name="train-mixed", flows=Span(low=1, high=20, log=True), mean_gap_s=None)),
+)
+
+DISTRIBUTIONS = {d.name: d for d in (TRAIN_ASTRAEA, TRAIN_LEO, TRAIN_GEO, TRAIN_MIXED)}
