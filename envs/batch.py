@@ -1,0 +1,180 @@
+"""N worlds stepped together through the pieces of one preset: what every environment of this room is built on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import Action, Observation, Preset, Reward
+
+IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
+TERMINATED, TRUNCATED = _sim.STATUS_TERMINATED, _sim.STATUS_TRUNCATED
+
+
+class Batch:
+    """N worlds of up to S agents each; slot s of a world is its s-th flow with the controller ``external``.
+
+    The arrays are written in place by :meth:`reset` and :meth:`step`:
+    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``).
+
+    Args:
+        specs: N compiled networks.
+        slots: agents per world at most; worlds with fewer leave slots idle.
+        preset: the pieces; native ones run in the simulator, Python ones on the raw statistics of all flows at once.
+        threads: of the native pool; 0 = one per core.
+        policies: networks of background flows with the native controller ``policy``.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[str],
+        *,
+        slots: int,
+        preset: Preset,
+        threads: int = 1,
+        policies: Mapping[str, _sim.Policy] | None = None,
+    ) -> None:
+        self._preset = preset
+        self._settings: dict[str, Any] = {
+            "slots": slots,
+            "interval_ns": preset.interval_ns,
+            "observation": preset.native("observation"),
+            "action": preset.native("action"),
+            "reward": preset.native("reward"),
+            "policies": policies,
+        }
+        self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
+        self._nursery: _sim.Worlds | None = None
+        n = len(specs)
+        self.observation_space = preset.observation_space()
+        self.action_space = preset.action_space()
+        self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
+        self.reward = np.zeros((n, slots), np.float32)
+        self.status = np.zeros((n, slots), np.uint8)
+        self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
+        self._native_obs: NDArray[np.float32] = np.zeros((n, slots, self._worlds.observation_dim), np.float32)
+        self._no_action = np.zeros((n, slots, self._worlds.action_dim), np.float32)
+        self._custom_obs = isinstance(preset.observation, Observation)
+        self._custom_reward = isinstance(preset.reward, Reward)
+        if not self._custom_obs:
+            self._native_obs = self.obs
+
+    @property
+    def num_worlds(self) -> int:
+        return self._worlds.num_worlds
+
+    @property
+    def slots(self) -> int:
+        return self._worlds.slots
+
+    def reset(self, index: int, spec: str) -> None:
+        """Replace world `index` by a fresh one at the first decision of its first agent.
+
+        The other worlds stand still. :meth:`observe` must follow before the arrays are read.
+
+        Raises:
+            OrbitccError: no agent ever becomes active in this world.
+        """
+        self._worlds.reset(index, spec)
+        self._worlds.observe(self._native_obs, self.reward, self.status)
+        if (self.status[index] & ACTIVE).any():
+            return
+        # A step would move every world, so a world whose agents start late grows up alone and is then moved in.
+        if self._nursery is None:
+            self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
+        nursery = self._nursery
+        nursery.reset(0, spec)
+        obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
+        nursery.observe(obs, reward, status)
+        while not (status & ACTIVE).any():
+            if nursery.finished()[0]:
+                raise OrbitccError("scenario", "no agent ever starts", "an external flow that starts before the end")
+            nursery.step(self._no_action[:1], obs, reward, status)
+        self._worlds.restore(index, nursery.save(0))
+
+    def observe(self) -> None:
+        """Write obs, reward and status as they stand, without advancing."""
+        self._worlds.observe(self._native_obs, self.reward, self.status)
+        self._custom_pieces()
+
+    def step(self, actions: NDArray[np.float32]) -> None:
+        """Advance every unfinished world one interval; `actions` is f32[N, S, A], read where status is active.
+
+        Raises:
+            OrbitccError: an active slot's action is NaN; no world has moved.
+        """
+        active = self.status == ACTIVE
+        if np.isnan(actions[active]).any():
+            world, slot = np.argwhere(active & np.isnan(actions).any(axis=-1))[0]
+            raise OrbitccError(f"action (environment {world}, agent {slot})", "NaN", "numbers in [-1, 1]")
+        if isinstance(self._preset.action, Action):
+            self._apply_custom_action(self._preset.action, actions, active)
+            actions = self._no_action
+        self._worlds.step(np.ascontiguousarray(actions, np.float32), self._native_obs, self.reward, self.status)
+        self._custom_pieces()
+
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw interval statistics, f64[N, S, len(STATS_FIELDS)]; the array is reused by the next call."""
+        self._worlds.stats(self._statistics)
+        return self._statistics
+
+    def global_state(self, out: NDArray[np.float32]) -> None:
+        """Write the critic's global state, f32[N, 12]."""
+        self._worlds.global_state(out)
+
+    def finished(self) -> NDArray[np.bool_]:
+        """Which worlds have reached their time limit, bool[N]."""
+        return self._worlds.finished()
+
+    def now_s(self) -> NDArray[np.float64]:
+        """Simulated time of each world in seconds, f64[N]."""
+        return self._worlds.now_ns().astype(np.float64) * 1e-9
+
+    def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Flow and link totals of one world so far."""
+        return self._worlds.flow_totals(index), self._worlds.link_totals(index)
+
+    def save(self, index: int) -> _sim.WorldState:
+        """An exact copy of one world."""
+        return self._worlds.save(index)
+
+    def restore(self, index: int, state: _sim.WorldState) -> None:
+        """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
+        self._worlds.restore(index, state)
+
+    def _custom_pieces(self) -> None:
+        if not (self._custom_obs or self._custom_reward):
+            return
+        live = self.status != IDLE
+        rows = self.statistics()[live]
+        if self._custom_reward:
+            assert isinstance(self._preset.reward, Reward)
+            self.reward[...] = 0.0
+            self.reward[live] = _finite("reward", self._preset.reward.function(rows), (len(rows),))
+        if self._custom_obs:
+            piece = self._preset.observation
+            assert isinstance(piece, Observation)
+            self.obs[...] = np.clip(0.0, piece.low, piece.high)
+            values = _finite("observation", piece.function(rows), (len(rows), piece.low.size))
+            self.obs[live] = np.clip(values, piece.low, piece.high)
+
+    def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32], active: NDArray[np.bool_]) -> None:
+        rows = self.statistics()[active]
+        result = piece.function(actions[active], rows)
+        cwnd, pacing = result if isinstance(result, tuple) else (result, np.zeros(len(rows)))
+        cwnd, pacing = _finite("action", cwnd, (len(rows),)), _finite("action", pacing, (len(rows),))
+        for (world, slot), window, rate in zip(np.argwhere(active), cwnd, pacing, strict=True):
+            self._worlds.set_cwnd(int(world), int(slot), float(window), float(rate))
+
+
+def _finite(kind: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """What a user's piece returned, checked: right shape, no NaN or infinity."""
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise OrbitccError(f"custom {kind}", f"an array of shape {array.shape}", f"shape {shape}: a row per flow")
+    if not np.isfinite(array).all():
+        raise OrbitccError(f"custom {kind}", "NaN or infinity", "finite numbers")
+    return array

@@ -1,0 +1,101 @@
+"""N running episodes drawn from one source: the engine room shared by the single, vector and parallel environments."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.envs.batch import ACTIVE, Batch
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import STATS, Preset
+from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.source import EpisodeSource, agent_flows
+
+FINAL_INFO = ("goodput_mbps", "srtt_ms", "delay_inflation", "sent_packets", "retransmitted_packets", "lost_packets")
+"""Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
+
+
+class Episodes:
+    """N worlds, each in some episode of `source`.
+
+    Args:
+        source: draws scenarios.
+        preset: what agents see, do and are paid for.
+        n: worlds.
+        threads: of the native pool; 0 = one per core.
+    """
+
+    def __init__(self, source: EpisodeSource, preset: Preset, n: int, threads: int = 1) -> None:
+        self.source = source
+        self.preset = preset
+        self.observation_space = preset.observation_space()
+        self.action_space = preset.action_space()
+        self._n = n
+        self._threads = threads
+        self._batch: Batch | None = None
+        self._scenarios: list[Scenario | None] = [None] * n
+
+    @property
+    def batch(self) -> Batch:
+        """The worlds; there are none before the first :meth:`begin`."""
+        if self._batch is None:
+            raise OrbitccError("step", "called before reset()", "reset() first")
+        return self._batch
+
+    def begin(
+        self, index: int, rng: np.random.Generator, seed: int | None = None, scenario: Scenario | None = None
+    ) -> None:
+        """Start a new episode in world `index`, at the first decision of its first agent; the others stand still."""
+        if scenario is None:
+            scenario = self.source.draw(rng, seed)
+        else:
+            if not isinstance(scenario, Scenario):
+                raise OrbitccError("options.scenario", scenario, "a Scenario")
+            scenario = self.source.mark_agents(scenario)
+        agents = len(agent_flows(scenario))
+        if not 1 <= agents <= self.source.slots:
+            raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.source.slots}")
+        network, policies = scenario.compile(), scenario.policies()
+        if self._batch is None:
+            self._batch = Batch(
+                [network] * self._n,
+                slots=self.source.slots,
+                preset=self.preset,
+                threads=self._threads,
+                policies=policies,
+            )
+        self._batch.reset(index, network)
+        self._scenarios[index] = scenario
+
+    def scenario(self, index: int) -> Scenario:
+        """The scenario of the running episode of world `index`."""
+        scenario = self._scenarios[index]
+        if scenario is None:
+            raise OrbitccError("step", "called before reset()", "reset() first")
+        return scenario
+
+    def final_info(self, index: int, slot: int) -> dict[str, float]:
+        """What a leaving flow leaves behind: its totals (:data:`FINAL_INFO`)."""
+        flow = agent_flows(self.scenario(index))[slot]
+        totals = self.batch.totals(index)[0][flow]
+        return {key: float(totals[key]) for key in FINAL_INFO}
+
+    def statistics(self, index: int, slot: int) -> dict[str, float]:
+        """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        row = self.batch.statistics()[index, slot]
+        return {name: float(row[column]) for name, column in STATS.items()}
+
+    def active(self, index: int) -> NDArray[np.bool_]:
+        """Slots of world `index` that act on the next step, bool[S]."""
+        return self.batch.status[index] == ACTIVE
+
+    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+        """An exact copy of a running episode."""
+        return self.scenario(index), self.batch.save(index)
+
+    def restore(self, index: int, saved: tuple[Scenario, Any]) -> None:
+        """Go back to a saved episode; it continues identically."""
+        self._scenarios[index] = saved[0]
+        self.batch.restore(index, saved[1])
+        self.batch.observe()

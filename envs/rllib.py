@@ -1,0 +1,63 @@
+"""RLlib's view of a world with late joiners (new API stack).
+
+RLlib's own PettingZoo wrapper takes the agents present at reset for all there are; this adapter does not. It needs Ray;
+nothing else in this room does.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from orbitcc.envs.parallel import ParallelCongestionEnv
+
+Obs = dict[str, NDArray[np.float32]]
+
+
+class RLlibCongestionEnv(MultiAgentEnv):
+    """One world as an RLlib `MultiAgentEnv`.
+
+    `config` holds the arguments of :class:`ParallelCongestionEnv`, and `reward_scale`, a factor on every reward
+    (default 1; the preset's rewards are small).
+
+    A reward goes to an agent that acted; who has just joined gets an observation only.
+
+    RLlib declares an episode *terminated* as soon as every agent it has met is flagged as done one by one, even if all
+    were truncated, and then learns a final value of zero. So when the last agents present leave, the whole is truncated
+    by `truncateds["__all__"]` and those that were truncated get no flag of their own. That also ends the episode where
+    everybody known has left and others would come later: RLlib could not go on with them.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        arguments = dict(config or {})
+        self._scale = float(arguments.pop("reward_scale", 1.0))
+        self.world = ParallelCongestionEnv(**arguments)
+        self.possible_agents = list(self.world.possible_agents)
+        self.agents: list[str] = []
+        self.observation_spaces = self.world.observation_spaces
+        self.action_spaces = self.world.action_spaces
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Obs, dict[str, dict[str, Any]]]:
+        observations, infos = self.world.reset(seed=seed, options=options)
+        self.agents = list(self.world.agents)
+        return observations, infos
+
+    def step(
+        self, action_dict: dict[str, NDArray[np.float32]]
+    ) -> tuple[Obs, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        acted = self.world.agents
+        observations, rewards, terminateds, truncateds, infos = self.world.step(action_dict)
+        known_stay = any(agent in self.world.agents for agent in acted)
+        # who left now still answers in this step
+        self.agents = list(dict.fromkeys([*acted, *self.world.agents])) if known_stay else list(acted)
+        return (
+            {agent: observations[agent] for agent in self.agents},
+            {agent: self._scale * rewards[agent] for agent in acted},
+            {**{agent: terminateds[agent] for agent in self.agents}, "__all__": False},
+            {**{agent: truncateds[agent] and known_stay for agent in self.agents}, "__all__": not known_stay},
+            {agent: infos[agent] for agent in self.agents},
+        )

@@ -1,0 +1,155 @@
+"""N single-agent environments stepped natively: the vector form behind the same ids."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from orbitcc.envs.batch import TERMINATED, TRUNCATED
+from orbitcc.envs.episodes import FINAL_INFO, Episodes
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.source import EpisodeSource
+
+_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+    """N worlds of :class:`orbitcc.envs.single.CongestionEnv`, stepped together by native threads.
+
+    Environment i of a batch reset with `seed` is, bit for bit, the single environment reset with `seed + i` (or with
+    `seed[i]`), whatever the number of threads.
+
+    `infos` are arrays. Where an episode ended, its flow's totals stand under their names (`goodput_mbps`, ...) with the
+    masks `_goodput_mbps`, ...; with same-step autoreset they move to `final_info`, and `final_obs` holds the last
+    observations.
+
+    Args:
+        num_envs: worlds.
+        autoreset_mode: `AutoresetMode.NEXT_STEP` (default) or `SAME_STEP`, or their values.
+        threads: of the native pool; 0 = one per core.
+        other arguments: as in the single environment.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: str | Scenario | ScenarioDistribution = "dumbbell",
+        *,
+        preset: str | Preset = "astraea",
+        observation: str | Observation | None = None,
+        action: str | Action | None = None,
+        reward: str | Reward | None = None,
+        interval_ms: float | None = None,
+        background: str = "cubic",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        threads: int = 0,
+        render_mode: None = None,
+    ) -> None:
+        if render_mode is not None:
+            raise OrbitccError("render_mode", render_mode, "None")
+        if not (isinstance(num_envs, int) and num_envs >= 1):
+            raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
+        if autoreset_mode not in _MODES and autoreset_mode not in [mode.value for mode in _MODES]:
+            raise OrbitccError("autoreset_mode", autoreset_mode, f"one of {', '.join(m.value for m in _MODES)}")
+        self._mode = AutoresetMode(autoreset_mode)
+        self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
+        pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
+        source = EpisodeSource(scenario, max_agents=1, background=background)
+        self._episodes = Episodes(source, pieces, num_envs, threads)
+        self.num_envs = num_envs
+        self.single_observation_space = self._episodes.observation_space
+        self.single_action_space = self._episodes.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._rngs: list[np.random.Generator | None] = [None] * num_envs
+        self._over = np.zeros(num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start new episodes, everywhere or where `options["reset_mask"]` (bool[N]) is true."""
+        options = options or {}
+        mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs, np.bool_)))
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise OrbitccError("options.reset_mask", f"{mask.dtype}{list(mask.shape)}", f"bool[{self.num_envs}]")
+        if seed is None or isinstance(seed, int):
+            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
+        if len(seeds) != self.num_envs:
+            raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
+        for index in np.flatnonzero(mask):
+            self._begin(int(index), seeds[index], options.get("scenario"))
+        self._episodes.batch.observe()
+        self._over[mask] = False
+        return self._episodes.batch.obs[:, 0].copy(), {}
+
+    def step(
+        self, actions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        batch = self._episodes.batch
+        values = np.asarray(actions, np.float32)
+        if values.shape != self.action_space.shape:
+            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        renewed = self._over.copy()
+        batch.step(values[:, None])
+        status = batch.status[:, 0]
+        if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
+            status = np.where(renewed, 0, status)
+            for index in np.flatnonzero(renewed):
+                self._begin(int(index))
+            batch.observe()
+        terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
+        rewards = np.where(renewed, 0.0, batch.reward[:, 0]).astype(np.float64)
+        ended = terminated | truncated
+        infos = self._totals(ended)
+        if self._mode is AutoresetMode.SAME_STEP:
+            if ended.any():
+                infos = {"final_info": infos, "_final_info": ended, **self._final_obs(ended)}
+                for index in np.flatnonzero(ended):
+                    self._begin(int(index))
+                batch.observe()
+        else:
+            self._over = ended
+        return batch.obs[:, 0].copy(), rewards, terminated, truncated, infos
+
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS_FIELDS)]."""
+        return self._episodes.batch.statistics()[:, 0].copy()
+
+    def scenario(self, index: int) -> Scenario:
+        """The scenario of the running episode of environment `index`."""
+        return self._episodes.scenario(index)
+
+    def _begin(self, index: int, seed: int | None = None, scenario: Scenario | None = None) -> None:
+        rng = self._rngs[index]
+        if seed is not None or rng is None:
+            rng, _ = seeding.np_random(seed)
+            self._rngs[index] = rng
+        self._episodes.begin(index, rng, seed, scenario)
+
+    def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        if not ended.any():
+            return {}
+        infos: dict[str, Any] = {}
+        for key in FINAL_INFO:
+            infos[key], infos[f"_{key}"] = np.zeros(self.num_envs), ended.copy()
+        for index in np.flatnonzero(ended):
+            for key, value in self._episodes.final_info(int(index), 0).items():
+                infos[key][index] = value
+        return infos
+
+    def _final_obs(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        # an object array with a row per ended episode: what gymnasium's own vector environments give
+        final = np.full(self.num_envs, None, dtype=object)
+        for index in np.flatnonzero(ended):
+            final[index] = self._episodes.batch.obs[index, 0].copy()
+        return {"final_obs": final, "_final_obs": ended.copy()}
+
+
+_preset = preset  # the constructor's argument of the same name hides the function
