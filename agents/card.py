@@ -1,0 +1,78 @@
+"""The card of a checkpoint: what a policy needs beside its weights, and what a reader wants to know of it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Range = tuple[float, float]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Layer(_Model):
+    """One dense layer: how many units, what follows it."""
+
+    units: Annotated[int, Field(ge=1)]
+    activation: Literal["tanh", "relu", "leaky_relu", "linear"]
+    norm: Literal["none", "layer"] = "none"
+    norm_eps: float = 1e-5
+
+
+class Observation(_Model):
+    """The native observation a policy reads, and the hash of its definition when the policy was trained."""
+
+    preset: str
+    dim: Annotated[int, Field(ge=1)]
+    hash: str
+
+
+class Action(_Model):
+    """The native action a policy performs."""
+
+    preset: str
+    dim: Annotated[int, Field(ge=1)]
+
+
+class Envelope(_Model):
+    """The network conditions a policy was trained in, as [low, high]; None = not stated."""
+
+    scenario: str
+    rate_mbps: Range | None = None
+    base_rtt_ms: Range | None = None
+    buffer_bdp: Range | None = None
+    loss: Range | None = None
+    flows: Range | None = None
+    remarks: str = ""
+
+
+class Training(_Model):
+    """How a policy came about; `command` makes it again."""
+
+    recipe: str
+    command: str
+    seed: int
+    revision: str
+    agent_steps: int
+    simulated_hours: float
+    wall_minutes: float
+    versions: dict[str, str]
+
+
+class Card(_Model):
+    """`card.json`, schema version 1."""
+
+    schema_version: Literal[1] = 1
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    description: str
+    observation: Observation
+    action: Action
+    interval_ms: Annotated[float, Field(gt=0)]
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    normaliser: bool = False
+    clip: Annotated[float, Field(gt=0)] = 10.0
+    squash: Literal["tanh", "clip"] = "clip"
+    envelope: Envelope
+    training: Training
+    scores: dict[str, Any] = {}

@@ -1,0 +1,162 @@
+"""The checkpoint format: a folder with `policy.safetensors` and `card.json`.
+
+Loading reads these two files and nothing else; neither can carry code.
+"""
+
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from orbitcc import _sim
+from orbitcc.agents.card import Card
+from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents.policy import Tensors, build, mismatch
+from orbitcc.envs.errors import FileError, UnknownNameError
+from orbitcc.envs.presets import observation_hash
+
+WEIGHTS, CARD = "policy.safetensors", "card.json"
+SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+
+
+class CheckpointError(FileError):
+    """A checkpoint that cannot be used: names the file and the reason."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__("checkpoint", str(path), f"a folder with {WEIGHTS} and {CARD}, as `orbitcc train` writes it")
+        self.path, self.reason = path, reason
+        self.args = (f"checkpoint {path}: {reason}; allowed: {self.allowed}",)
+
+    def __reduce__(self) -> tuple[type, tuple[Path, str]]:
+        return type(self), (self.path, self.reason)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A policy ready to act, and its card."""
+
+    card: Card
+    policy: _sim.Policy
+    path: Path
+
+
+def shipped() -> list[str]:
+    """Names of the checkpoints that travel with the package."""
+    if not SHIPPED.is_dir():
+        return []
+    return sorted(folder.name for folder in SHIPPED.iterdir() if (folder / CARD).is_file())
+
+
+def resolve(name_or_path: str | Path) -> Path:
+    """The folder of a checkpoint: a shipped name, or a path to the folder (or to one of its files).
+
+    Raises:
+        OrbitccError: neither a shipped name nor an existing path.
+    """
+    text = str(name_or_path)
+    if text in shipped():
+        return SHIPPED / text
+    path = Path(text).expanduser()
+    if path.name in (WEIGHTS, CARD) and path.exists():
+        return path.parent
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise CheckpointError(path, "is a file")
+    if "/" in text:
+        raise CheckpointError(path, "does not exist")
+    raise UnknownNameError("checkpoint", text, shipped())
+
+
+def load(name_or_path: str | Path) -> Checkpoint:
+    """Read and check a checkpoint.
+
+    Raises:
+        OrbitccError: unknown name, missing, truncated or foreign file, tensors that do not fit the card, or an
+            observation or action this version does not have or defines differently.
+    """
+    folder = resolve(name_or_path).resolve()
+    stamps = tuple(_stamp(folder / name) for name in (CARD, WEIGHTS))
+    return _load(folder, stamps)
+
+
+def read_card(folder: Path) -> Card:
+    """Only the card, without building the network."""
+    path = folder / CARD
+    try:
+        return Card.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(path, error.strerror or "cannot be read") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "JSON"
+        raise CheckpointError(path, f"is not a card: {field}: {first['msg']}") from None
+
+
+@lru_cache(maxsize=16)
+def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
+    # stamps only key the cache: a checkpoint that training overwrites is read anew
+    card = read_card(folder)
+    path = folder / WEIGHTS
+    try:
+        tensors: Tensors = load_tensors(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(path, error.strerror or "cannot be read") from None
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(path, f"is truncated or not a safetensors file ({error})") from None
+    _check_native(folder / CARD, card)
+    reason = mismatch(card, tensors)
+    if reason:
+        raise CheckpointError(path, f"does not fit its card: {reason}")
+    return Checkpoint(card, build(card, tensors), folder)
+
+
+def _check_native(path: Path, card: Card) -> None:
+    if card.observation.preset not in _sim.PRESETS["observation"]:
+        raise CheckpointError(path, f"needs the observation {card.observation.preset!r}, which this version lacks")
+    if card.action.preset not in _sim.PRESETS["action"]:
+        raise CheckpointError(path, f"needs the action {card.action.preset!r}, which this version lacks")
+    if card.observation.hash != observation_hash(card.observation.preset):
+        raise CheckpointError(path, f"was trained on another definition of the observation {card.observation.preset!r}")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise CheckpointError(path, error.strerror or "cannot be read") from None
+    return status.st_mtime_ns, status.st_size
+
+
+def save(folder: Path, card: Card, tensors: Tensors) -> Path:
+    """Write a checkpoint; the folder changes from the old one to the new one at once.
+
+    Files the format does not know (a README) are kept.
+
+    Raises:
+        OrbitccError: the tensors do not fit the card, or the folder cannot be written.
+    """
+    tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    reason = mismatch(card, tensors)
+    if reason:
+        raise CheckpointError(folder, f"cannot be saved: {reason}")
+    fresh = scratch(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists():
+            shutil.copytree(folder, fresh)
+        else:
+            fresh.mkdir()
+        (fresh / WEIGHTS).write_bytes(save_tensors(dict(tensors)))
+        (fresh / CARD).write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        replace_folder(fresh, folder)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise CheckpointError(folder, error.strerror or str(error)) from None
+    return folder

@@ -1,0 +1,28 @@
+"""Folders that change as a whole."""
+
+import shutil
+import uuid
+from pathlib import Path
+
+
+def scratch(folder: Path) -> Path:
+    """A name beside `folder` to build its next version under."""
+    return folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def replace_folder(fresh: Path, folder: Path) -> None:
+    """Put `fresh` where `folder` is; readers see the old one or the new one.
+
+    A folder cannot be replaced in one call, so the old one steps aside first and comes back if the move fails.
+    """
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    aside = scratch(folder)
+    folder.rename(aside)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        aside.rename(folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,72 @@
+"""From tensors and card to a native network."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.agents.card import Card
+
+Tensors = Mapping[str, NDArray[np.float32]]
+
+
+def expected_tensors(card: Card) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor a card asks for.
+
+    `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out];
+    with a normaliser `normaliser.mean` and `normaliser.std` [D].
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    width = card.observation.dim
+    for index, layer in enumerate(card.layers):
+        shapes[f"layers.{index}.weight"] = (layer.units, width)
+        shapes[f"layers.{index}.bias"] = (layer.units,)
+        if layer.norm == "layer":
+            shapes[f"layers.{index}.norm.scale"] = (layer.units,)
+            shapes[f"layers.{index}.norm.shift"] = (layer.units,)
+        width = layer.units
+    if card.normaliser:
+        shapes["normaliser.mean"] = shapes["normaliser.std"] = (card.observation.dim,)
+    return shapes
+
+
+def mismatch(card: Card, tensors: Tensors) -> str | None:
+    """Why these tensors are not the network of this card, or None."""
+    expected = expected_tensors(card)
+    if card.layers[-1].units != card.action.dim:
+        return f"its last layer has {card.layers[-1].units} units for an action of {card.action.dim}"
+    for name, shape in expected.items():
+        if name not in tensors:
+            return f"the tensor {name} is missing"
+        if tensors[name].shape != shape:
+            return f"the tensor {name} has shape {list(tensors[name].shape)}, the card says {list(shape)}"
+        if tensors[name].dtype != np.float32:
+            return f"the tensor {name} is {tensors[name].dtype}, not float32"
+        if not np.isfinite(tensors[name]).all():
+            return f"the tensor {name} holds NaN or infinity"
+    surplus = sorted(set(tensors) - set(expected))
+    return f"the tensor {surplus[0]} is not in the card" if surplus else None
+
+
+def build(card: Card, tensors: Tensors) -> _sim.Policy:
+    """The native network; `tensors` must fit the card (see :func:`mismatch`)."""
+    layers: list[dict[str, Any]] = []
+    for index, layer in enumerate(card.layers):
+        norm = None
+        if layer.norm == "layer":
+            scale, shift = tensors[f"layers.{index}.norm.scale"], tensors[f"layers.{index}.norm.shift"]
+            norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
+        weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
+        layers.append({"weight": weight, "bias": bias, "norm": norm, "activation": layer.activation})
+    return _sim.Policy(
+        layers,
+        observation=card.observation.preset,
+        action=card.action.preset,
+        interval_ns=round(card.interval_ms * 1e6),
+        mean=tensors["normaliser.mean"] if card.normaliser else None,
+        std=tensors["normaliser.std"] if card.normaliser else None,
+        clip=card.clip,
+        squash=card.squash,
+    )

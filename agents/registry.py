@@ -1,0 +1,38 @@
+"""Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `agent:path=...`."""
+
+from typing import Any
+
+from orbitcc.agents.checkpoint import SHIPPED, load, read_card, shipped
+from orbitcc.envs import controllers
+from orbitcc.envs.controllers import ControllerInfo, Made, Param
+from orbitcc.envs.errors import OrbitccError
+
+
+def _make(name_or_path: str) -> Made:
+    checkpoint = load(name_or_path)
+    key = str(checkpoint.path)
+    return {"name": "policy", "params": {"policy": key}}, {key: checkpoint.policy}
+
+
+def _agent(params: dict[str, Any]) -> Made:
+    if not params["path"]:
+        raise OrbitccError("controller.path", params["path"], "the folder or the name of a checkpoint")
+    return _make(params["path"])
+
+
+def register_agents() -> None:
+    """Register `agent` and every shipped checkpoint; weights are read when a flow uses them."""
+    controllers.register(
+        ControllerInfo(
+            name="agent",
+            kind="agent",
+            description="a trained policy from a checkpoint folder",
+            make=_agent,
+            params={"path": Param("", "folder or name of the checkpoint")},
+        )
+    )
+    for name in shipped():
+        card = read_card(SHIPPED / name)
+        controllers.register(
+            ControllerInfo(name, "agent", card.description, lambda params, name=name: _make(name))  # type: ignore[misc]
+        )

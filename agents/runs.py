@@ -1,0 +1,145 @@
+"""The folder a training run leaves behind: the same whoever trains.
+
+runs/<scenario>__<recipe>__<seed>__<time>/
+    config.json     the resolved recipe, command, seed, versions, revision
+    metrics.csv     step, tag, value: what TensorBoard shows, as text
+    events.out.*    TensorBoard
+    best/ last/     checkpoints (policy.safetensors + card.json)
+    state/          what the learner needs to resume
+"""
+
+import csv
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.envs.files import atomic_write_text, read_text
+
+CONFIG, METRICS, BEST, LAST, STATE = "config.json", "metrics.csv", "best", "last", "state"
+_PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselines3", "safetensors")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run folder that exists."""
+
+    path: Path
+
+    @staticmethod
+    def create(root: Path, scenario: str, recipe: str, seed: int, config: Mapping[str, Any]) -> "RunFolder":
+        """Make a fresh folder with its `config.json`.
+
+        Raises:
+            OrbitccError: the folder cannot be written.
+        """
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        base = f"{scenario}__{recipe}__{seed}__{stamp}"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            path = root / base
+            for number in range(2, 100):
+                try:
+                    path.mkdir()
+                    break
+                except FileExistsError:
+                    path = root / f"{base}-{number}"
+        except OSError as error:
+            raise FileError("out", str(root), f"a folder that can be written ({error.strerror})") from None
+        folder = RunFolder(path)
+        atomic_write_text(path / CONFIG, json.dumps(dict(config), indent=2) + "\n")
+        return folder
+
+    @staticmethod
+    def latest(root: Path, recipe: str, seed: int) -> "RunFolder":
+        """The newest run of this recipe and seed under `root` that can be resumed.
+
+        Raises:
+            OrbitccError: there is none.
+        """
+        pattern = f"*__{recipe}__{seed}__*"
+        candidates = [path for path in root.glob(pattern) if (path / STATE).is_dir()] if root.is_dir() else []
+        if not candidates:
+            raise OrbitccError("resume", str(root), f"a folder with a run {pattern} that has saved its state")
+        return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
+
+    def config(self) -> dict[str, Any]:
+        """What `config.json` holds."""
+        try:
+            data = json.loads(read_text(self.path / CONFIG))
+        except json.JSONDecodeError as error:
+            raise FileError("file", str(self.path / CONFIG), f"JSON text ({error})") from None
+        if not isinstance(data, dict):
+            raise FileError("file", str(self.path / CONFIG), "a JSON table")
+        return data
+
+    @property
+    def best(self) -> Path:
+        return self.path / BEST
+
+    @property
+    def last(self) -> Path:
+        return self.path / LAST
+
+    @property
+    def state(self) -> Path:
+        return self.path / STATE
+
+
+class MetricsFile:
+    """`metrics.csv`, appended line by line: `step,tag,value`."""
+
+    def __init__(self, path: Path, keep_until: int | None = None) -> None:
+        """Open for appending. `keep_until` drops lines of later steps: they are repeated by a resumed run."""
+        rows: list[list[str]] = []
+        if keep_until is not None and path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = [r for r in csv.reader(file) if len(r) == 3 and r[0].isdigit() and int(r[0]) <= keep_until]
+        lines = "".join(",".join(row) + "\n" for row in [["step", "tag", "value"], *rows])
+        atomic_write_text(path, lines)
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._writer = csv.writer(self._file, lineterminator="\n")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for tag, value in values.items():
+            self._writer.writerow([step, tag, repr(float(value))])
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def versions() -> dict[str, str]:
+    """Versions of this package, Python and what trains with it."""
+    found = {"python": platform.python_version()}
+    for name in ("orbitcc", *_PACKAGES):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def revision() -> str:
+    """The commit of the source tree, with `+` where files differ from it; `unknown` outside a checkout."""
+    here = Path(__file__).resolve().parent
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=here, env=environment, capture_output=True, text=True, check=True, timeout=10
+        )
+        return done.stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
