@@ -1,0 +1,142 @@
+"""Scores on held-out worlds: the same worlds at every evaluation, for policies and for classical controllers.
+
+Scores: `reward` per decision, over all of them; and means over worlds of `utilisation` of the busiest link;
+`queue_delay_ms`, smoothed RTT above the unloaded RTT, mean over flows; `jain`, Jain's index over the goodput of seconds
+in which two flows or more were present throughout (worlds without such seconds do not count); `loss`, lost of sent
+packets.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.envs.batch import ACTIVE, Batch
+from orbitcc.envs.presets import STATS, preset
+from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.source import EpisodeSource, agent_flows
+
+Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+"""obs f32[n, D] -> actions f32[n, A]."""
+
+Scores = dict[str, float]
+
+
+class HeldOut:
+    """`worlds` scenarios drawn from `scenario` with seeds no training run uses."""
+
+    def __init__(self, scenario: str, preset_name: str, worlds: int, seed: int) -> None:
+        source = EpisodeSource(scenario)
+        rngs = [np.random.default_rng([seed, index]) for index in range(worlds)]
+        self.scenarios: list[Scenario] = [source.draw(rng) for rng in rngs]
+        self._preset = preset(preset_name)
+        self._slots = source.slots
+
+    def rollout(self, act: Act) -> Scores:
+        """Drive every agent of every world with `act`, step by step."""
+        batch = Batch(
+            [scenario.compile() for scenario in self.scenarios],
+            slots=self._slots,
+            preset=self._preset,
+            threads=0,
+            policies={key: value for scenario in self.scenarios for key, value in scenario.policies().items()},
+        )
+        batch.observe()
+        actions = np.zeros((*batch.status.shape, *batch.action_space.shape), np.float32)
+        window = max(1, round(1e9 / self._preset.interval_ns))
+        rewards, decisions, steps = 0.0, 0, 0
+        bits = np.zeros(batch.status.shape)
+        present = np.ones(batch.status.shape, np.bool_)
+        seconds: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
+        while not batch.finished().all():
+            active = batch.status == ACTIVE
+            running = ~batch.finished()
+            if active.any():
+                actions[active] = act(batch.obs[active])
+            batch.step(actions)
+            rewards += float(batch.reward[active].sum())
+            decisions += int(active.sum())
+            statistics = batch.statistics()
+            bits += np.where(active, np.nan_to_num(statistics[..., STATS["goodput_bps"]]), 0.0)
+            present &= active & running[:, None]
+            steps += 1
+            if steps % window == 0:
+                seconds.append((bits, present))
+                bits, present = np.zeros_like(bits), np.ones_like(present)
+        goodput = np.array([pair[0] for pair in seconds])
+        there = np.array([pair[1] for pair in seconds])
+        worlds = [
+            _scores(*batch.totals(i), agent_flows(scenario), goodput[:, i], there[:, i])
+            for i, scenario in enumerate(self.scenarios)
+        ]
+        return {"reward": rewards / max(1, decisions), **_mean(worlds)}
+
+    def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Scores:
+        """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
+        worlds = []
+        for scenario in self.scenarios:
+            network = json.loads(scenario.compile())
+            agents = agent_flows(scenario)
+            for index in agents:
+                network["flows"][index]["controller"] = dict(controller)
+            networks = {**scenario.policies(), **(policies or {})}
+            simulation = _sim.Simulation(json.dumps(network), record_interval_ns=10**9, policies=networks)
+            simulation.run()
+            series = simulation.recording()
+            goodput, there = series["goodput_mbps"][:, agents], series["active"][:, agents] >= 1.0
+            there[1:] &= there[:-1]  # whole seconds only
+            worlds.append(_scores(simulation.flow_totals(), simulation.link_totals(), agents, goodput, there))
+        return _mean(worlds)
+
+
+def constant(value: float) -> Act:
+    """Always the same action."""
+    return lambda obs: np.full((len(obs), 1), value, np.float32)
+
+
+def uniform(seed: int) -> Act:
+    """Uniformly random actions."""
+    rng = np.random.default_rng(seed)
+    return lambda obs: rng.uniform(-1.0, 1.0, (len(obs), 1)).astype(np.float32)
+
+
+def jain(goodput: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
+    """Mean Jain index (sum x)^2 / (n sum x^2) over the windows with two flows or more; NaN if there is none.
+
+    goodput, present: [windows, flows].
+    """
+    rates = np.where(present, goodput, 0.0)
+    count = present.sum(axis=1)
+    squares = (rates**2).sum(axis=1)
+    valid = (count >= 2) & (squares > 0.0)
+    if not valid.any():
+        return float("nan")
+    return float((rates.sum(axis=1)[valid] ** 2 / (count[valid] * squares[valid])).mean())
+
+
+def _scores(
+    flows: list[dict[str, Any]],
+    links: list[dict[str, Any]],
+    agents: list[int],
+    goodput: NDArray[np.float64],
+    present: NDArray[np.bool_],
+) -> Scores:
+    own = [flows[index] for index in agents if flows[index]["sent_packets"]]
+    delays = [flow["srtt_ms"] - flow["base_rtt_ms"] for flow in own]
+    return {
+        "utilisation": max(link["utilisation"] for link in links),
+        "queue_delay_ms": float(np.mean(delays)) if delays else float("nan"),
+        "jain": jain(goodput, present),
+        "loss": sum(f["lost_packets"] for f in own) / max(1, sum(f["sent_packets"] for f in own)),
+    }
+
+
+def _mean(worlds: list[Scores]) -> Scores:
+    mean: Scores = {}
+    for key in worlds[0]:
+        values = [scores[key] for scores in worlds if np.isfinite(scores[key])]
+        mean[key] = float(np.mean(values)) if values else float("nan")
+    return mean

@@ -1,0 +1,86 @@
+"""What a training run writes while it goes: TensorBoard events, `metrics.csv`, and a sign of life on the screen."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from orbitcc.agents.runs import METRICS, MetricsFile, RunFolder
+
+SCORES = ("reward", "utilisation", "queue_delay_ms", "jain", "loss")
+"""Tags `heldout/...`, the same whoever trains; `train/reward` is the mean per decision while exploring."""
+
+
+class Logbook:
+    """Scalars by tag and agent step, into TensorBoard and `metrics.csv`."""
+
+    def __init__(self, folder: RunFolder, resume_at: int | None = None) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        purge = None if resume_at is None else resume_at + 1
+        self._events = SummaryWriter(str(folder.path), purge_step=purge)
+        self._metrics = MetricsFile(folder.path / METRICS, keep_until=resume_at)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Append; values that are not finite (a figure that does not exist yet) are left out."""
+        finite = {tag: float(value) for tag, value in values.items() if math.isfinite(value)}
+        for tag, value in finite.items():
+            self._events.add_scalar(tag, value, step)
+        self._metrics.write(step, finite)
+        self._events.flush()
+
+    def close(self) -> None:
+        self._events.close()
+        self._metrics.close()
+
+
+class Display:
+    """A progress bar on a terminal, else one plain line every few seconds, on standard error."""
+
+    def __init__(self, total: int, title: str, every_s: float = 5.0) -> None:
+        self._total = total
+        self._title = title
+        self._every_s = every_s
+        self._last = -math.inf
+        self._bar = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task(title, total=total, note="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """One line now."""
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def update(self, done: int, note: str) -> None:
+        """How far it is, and one figure worth watching."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=min(done, self._total), note=note)
+        elif time.monotonic() - self._last >= self._every_s:
+            self._last = time.monotonic()
+            self.say(f"{self._title}: {done:,} of {self._total:,} agent steps, {note}")

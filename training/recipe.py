@@ -1,0 +1,103 @@
+"""Recipes: everything `orbitcc train` needs to know, in a TOML file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.files import read_toml
+from orbitcc.envs.flows import parse_value
+from orbitcc.envs.model import Model, number
+
+RECIPES = Path(__file__).resolve().parent / "recipes"
+
+_fraction = number(0, 1, "")
+_rate = number(0, 1, "", above=True)
+_steps = number(1, 1e12, "agent steps", whole=True)
+
+
+class Network(Model):
+    """The policy's hidden layers; the value function has a network of the same shape."""
+
+    hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+
+
+class Ppo(Model):
+    """Proximal policy optimisation (Schulman et al., 2017)."""
+
+    worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+    batch: Annotated[int, number(1, 1e9, "steps of worlds", whole=True)] = 4_096
+    minibatch: Annotated[int, _steps] = 2_048
+    epochs: Annotated[int, number(1, 100, "", whole=True)] = 6
+    lr: Annotated[float, _rate] = 3e-4
+    gamma: Annotated[float, _fraction] = 0.98
+    gae_lambda: Annotated[float, _fraction] = 0.95
+    clip: Annotated[float, _rate] = 0.2
+    entropy: Annotated[float, _fraction] = 0.003
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
+    value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+
+
+class Evaluation(Model):
+    """Held-out worlds, the same at every evaluation."""
+
+    every: Annotated[int, _steps] = 150_000
+    worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = 16
+    seed: Annotated[int, number(0, 2**53, whole=True)] = 1_000_000
+
+
+class Recipe(Model):
+    """A recipe, checked."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    description: str = ""
+    algorithm: Literal["rllib-ppo"]
+    scenario: str
+    preset: str = "astraea"
+    agent_steps: Annotated[int, _steps]
+    network: Network = Network()
+    ppo: Ppo = Ppo()
+    evaluation: Evaluation = Evaluation()
+
+
+def names() -> list[str]:
+    """Recipes that travel with the package."""
+    return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
+    """A recipe by name, or from a TOML file, with `key=value` changes (dotted keys).
+
+    Raises:
+        OrbitccError: unknown recipe or key, a value that is not allowed, or a file that is no recipe.
+    """
+    if name_or_file in names():
+        data = read_toml(RECIPES / f"{name_or_file}.toml")
+    elif name_or_file.endswith(".toml"):
+        data = read_toml(name_or_file)
+    else:
+        raise UnknownNameError("recipe", name_or_file, names())
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key.strip():
+            raise OrbitccError("set", change, "KEY=VALUE, e.g. ppo.lr=1e-4")
+        _put(data, key.strip(), parse_value(text))
+    return Recipe.build(data)
+
+
+def _put(data: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    node = data
+    for part in path:
+        node = node.setdefault(part, {})
+        if not isinstance(node, dict):
+            raise OrbitccError("set", key, f"a field ({part} is a single value)")
+    node[last] = value
+
+
+__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "load", "names"]
