@@ -1,0 +1,82 @@
+"""Who is evaluated: a controller or a learned policy, under one label."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orbitcc.envs import controllers
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenario import ControllerSpec, Flow, Scenario
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One line of every table and figure.
+
+    label: what people read, unique within a campaign. digest: of a learned policy's files, so that a retrained policy
+    under the same name is another contender; empty for classical controllers.
+    """
+
+    label: str
+    controller: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def key(self) -> str:
+        """Identifies the contender in stored results; a policy is known by its weights, wherever they lie."""
+        return f"{self.label.split(' ')[0]}#{self.digest}" if self.digest else spec_text(self.controller, self.params)
+
+    def take_all(self, scenario: Scenario) -> Scenario:
+        """The scenario with every flow driven by this contender and named after it."""
+        spec = ControllerSpec(name=self.controller, params=dict(self.params))
+        several = len(scenario.flows) > 1
+        return scenario.with_flows(
+            [
+                flow.changed(controller=spec, name=f"{self.label}-{i}" if several else self.label)
+                for i, flow in enumerate(scenario.flows)
+            ]
+        )
+
+
+def spec_text(name: str, params: Mapping[str, Any]) -> str:
+    """`cubic:hystart=off,kernel=v6`: parameters in alphabetical order."""
+    return name + "".join(f"{',' if i else ':'}{key}={params[key]}" for i, key in enumerate(sorted(params)))
+
+
+def from_controller(text: str) -> Contender:
+    """A `--controller NAME[:param=value,...]` argument. Raises OrbitccError for an unknown name or a start time."""
+    if "@" in text:
+        raise OrbitccError("--controller", text, "NAME[:param=value,...]; a suite decides itself when flows start")
+    spec = Flow.parse(text).controller
+    controllers.make(spec.name, spec.params)  # refuses wrong parameters now, not in a worker later
+    if controllers.get(spec.name).kind == "agent":
+        return from_agent(str(spec.params.get("path", spec.name)))
+    return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))
+
+
+def from_agent(name_or_path: str) -> Contender:
+    """An `--agent NAME_OR_PATH` argument. Raises OrbitccError if it is no usable checkpoint."""
+    from orbitcc.agents import checkpoint
+
+    loaded = checkpoint.load(name_or_path)
+    acting = loaded.card.model_dump_json(include={"observation", "action", "interval_ms", "layers", "clip", "squash"})
+    weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
+    digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
+    if name_or_path in checkpoint.shipped():
+        return Contender(loaded.card.name, name_or_path, {}, digest)
+    return Contender(loaded.card.name, "agent", {"path": name_or_path}, digest)
+
+
+def line_up(controller_texts: Sequence[str], agents: Sequence[str]) -> list[Contender]:
+    """The contenders of a campaign, with distinct labels. Raises OrbitccError for wrong or repeated ones."""
+    found = [from_controller(text) for text in controller_texts] + [from_agent(text) for text in agents]
+    keys = [contender.key for contender in found]
+    for contender in found:
+        if keys.count(contender.key) > 1:
+            raise OrbitccError("contenders", contender.label, "every controller and agent once")
+    labels = [contender.label for contender in found]
+    return [c if labels.count(c.label) == 1 else replace(c, label=f"{c.label} #{c.digest[:6]}") for c in found]

@@ -1,0 +1,79 @@
+"""Says when a learned policy is judged under conditions it was not trained for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orbitcc.envs.links import Bernoulli, GilbertElliott, Link
+from orbitcc.envs.model import points_of
+from orbitcc.envs.scenario import Scenario
+from orbitcc.eval.campaign import Campaign
+
+Range = tuple[float, float]
+
+
+def warnings(campaign: Campaign) -> list[str]:
+    """One sentence for every policy of the campaign that meets conditions outside its card's envelope."""
+    from orbitcc.agents import checkpoint
+
+    found = []
+    met = conditions(case.scenario for case in campaign.suite.cases(campaign.runs))
+    for contender in campaign.contenders:
+        if not contender.digest:
+            continue
+        card = checkpoint.load(str(contender.params.get("path", contender.controller))).card
+        outside = []
+        for name, (what, unit) in NAMES.items():
+            trained = getattr(card.envelope, name)
+            if trained is not None and name in met and not _within(met[name], trained):
+                outside.append(f"{what} {_words(met[name], unit)} (trained: {_words(trained, unit)})")
+        if outside:
+            found.append(f"{contender.label} is evaluated outside its training envelope: {'; '.join(outside)}")
+    return found
+
+
+NAMES = {
+    "rate_mbps": ("rate", "Mbit/s"),
+    "base_rtt_ms": ("base RTT", "ms"),
+    "loss": ("random loss", ""),
+    "flows": ("flows", ""),
+}
+
+
+def conditions(scenarios: Iterable[Scenario]) -> dict[str, Range]:
+    """Lowest and highest rate, base RTT, loss and number of flows over all scenarios and times."""
+    values: dict[str, list[float]] = {name: [] for name in NAMES}
+    for scenario in scenarios:
+        values["flows"].append(float(len(scenario.flows)))
+        times = sorted({t for link in scenario.links for t in _times(link)})
+        for flow in range(len(scenario.flows)):
+            values["base_rtt_ms"] += [scenario.base_rtt_ms(flow, t) for t in times]
+            values["rate_mbps"] += [scenario.capacity_mbps(t, flow) for t in times]
+        for link in scenario.links:
+            values["loss"] += [_loss_rate(loss) for _, loss in points_of(link.loss)]
+    return {name: (min(v), max(v)) for name, v in values.items() if v}
+
+
+def _times(link: Link) -> Iterable[float]:
+    for schedule in (link.rate_mbps, link.delay_ms, link.backward().delay_ms):
+        yield from (t for t, _ in points_of(schedule))
+
+
+def _loss_rate(loss: float | Bernoulli | GilbertElliott) -> float:
+    """The long-run share of lost packets."""
+    if isinstance(loss, Bernoulli):
+        return loss.p
+    if isinstance(loss, GilbertElliott):
+        bad = loss.to_bad_per_s / (loss.to_bad_per_s + loss.to_good_per_s)
+        return bad * loss.bad_loss + (1 - bad) * loss.good_loss
+    return float(loss)
+
+
+def _within(met: Range, trained: Range) -> bool:
+    slack = 1e-9 * max(1.0, abs(trained[1]))
+    return trained[0] - slack <= met[0] and met[1] <= trained[1] + slack
+
+
+def _words(values: Range, unit: str) -> str:
+    low, high = values
+    return f"{low:g}{'' if low == high else f'–{high:g}'}{f' {unit}' if unit else ''}"

@@ -1,0 +1,36 @@
+"""Which code made a result."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shlex
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+
+@cache
+def version() -> str:
+    """`<version>+sim.<8 hex digits of the native simulator's file>`: results of different builds never mix."""
+    from orbitcc import _sim
+
+    build = hashlib.sha256(Path(str(_sim.__file__)).read_bytes()).hexdigest()[:8]
+    return f"{metadata.version('orbitcc')}+sim.{build}"
+
+
+def versions() -> dict[str, str]:
+    """What a reader needs to make the result again."""
+    return {
+        "orbitcc": version(),
+        "python": platform.python_version(),
+        "numpy": metadata.version("numpy"),
+        "scipy": metadata.version("scipy"),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def command_line() -> str:
+    """The command this process was started with, without the folders of this machine."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

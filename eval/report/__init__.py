@@ -1,0 +1,210 @@
+"""One self-contained page per campaign: numbers, pictures, and how to make them again."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
+from orbitcc.eval import provenance
+from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.contenders import Contender
+from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
+from orbitcc.eval.style import DARK, THEMES, ThemeName
+from orbitcc.eval.suites import Figure, Metric
+
+
+def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
+    """Draw the campaign's figures (in figures/) and write report.html beside them; returns the page's path.
+
+    notes: plain sentences a reader must know, shown with the command.
+    """
+    pictures = []
+    for figure in campaign.suite.figures(campaign):
+        files: dict[ThemeName, bytes] = {}
+        for name, theme in THEMES.items():
+            from orbitcc.eval.figures import render
+
+            files[name] = render(figure.draw(theme))
+            suffix = "" if name == "light" else "-dark"
+            atomic_write_bytes(campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png", files[name])
+        pictures.append(_picture(figure, files))
+    page = Template(_asset("page.html")).substitute(
+        css=_asset("style.css").rstrip(),
+        title=html.escape(campaign.suite.title),
+        lead=_lead(campaign),
+        description=html.escape(campaign.suite.description),
+        runs=_runs(campaign.runs),
+        table=_table(campaign),
+        table_note=_table_note(campaign),
+        differences=_differences(campaign),
+        figures="\n".join(pictures),
+        notes="\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in notes),
+        command=html.escape(campaign.command),
+        facts=_facts(campaign),
+        definitions="\n".join(
+            f"<dt>{html.escape(m.title)}</dt><dd>{html.escape(m.definition)}; {m.better} is better.</dd>"
+            for m in campaign.suite.metrics
+        ),
+        source=html.escape(campaign.suite.source),
+    )
+    return atomic_write_text(campaign.out_dir / "report.html", page)
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' if count != 1 else ''}"
+
+
+def leaders(campaign: Campaign, metric: Metric) -> list[str]:
+    """Who has the best median, first, and everyone whose paired difference to it holds zero."""
+    runs = {c.label: campaign.by_seed(c, metric.key) for c in campaign.contenders}
+    sign = -1 if metric.better == "higher" else 1
+    medians = {label: median_estimate(own.values()).median for label, own in runs.items()}
+    ranked = sorted((label for label in medians if medians[label] == medians[label]), key=lambda x: sign * medians[x])
+    if not ranked:
+        return []
+    best, *others = ranked
+    return [best, *(o for o in others if verdict_of(metric, paired_difference(runs[o], runs[best])) == "tied")]
+
+
+def _lead(campaign: Campaign) -> str:
+    """What came out, a sentence per metric."""
+    estimates = campaign.estimates()
+    if len(estimates) == 1:
+        label, own = next(iter(estimates.items()))
+        words = ", ".join(f"{m.title.lower()} {m.format(own[m.key].median)}" for m in campaign.suite.metrics)
+        return f"<strong>{html.escape(label)}</strong> over {_runs(campaign.runs)}: {html.escape(words)} (medians)."
+    sentences = []
+    for m in campaign.suite.metrics:
+        first = leaders(campaign, m)
+        if not first:
+            continue
+        names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
+        value = html.escape(m.format(estimates[first[0]][m.key].median))
+        said = f"{names} is best, with a median of {value}" if len(first) == 1 else f"{names} are tied at about {value}"
+        sentences.append(f"{html.escape(m.title)}: {said}.")
+    return " ".join(sentences)
+
+
+def _who(campaign: Campaign, contender: Contender, tag: str, content: str) -> str:
+    colour = campaign.lines[contender.label].colour
+    return f'<{tag} class="who" style="--light:{colour};--dark:{DARK.tone(colour)}">{content}</{tag}>'
+
+
+def _name(contender: Contender) -> str:
+    return f'<span class="swatch"></span>{html.escape(contender.label)}'
+
+
+def _table(campaign: Campaign) -> str:
+    estimates = campaign.estimates()
+    first = {m.key: leaders(campaign, m) for m in campaign.suite.metrics}
+    head = "".join(
+        f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in campaign.suite.metrics
+    )
+    rows = []
+    for c in campaign.contenders:
+        cells = [_who(campaign, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)]
+        for m in campaign.suite.metrics:
+            estimate = estimates[c.label][m.key]
+            content = f'<span class="value">{html.escape(m.format(estimate.median))}</span>'
+            if len(estimates) > 1 and c.label in first[m.key]:
+                content += f'<span class="rank">{"best" if len(first[m.key]) == 1 else "tied best"}</span>'
+            if estimate.has_interval:
+                content += f'<span class="range">{_between(m, estimate)}</span>'
+                content += _track(m, estimate, [e[m.key] for e in estimates.values()])
+            cell = _who(campaign, c, "td", content)
+            cells.append(cell.replace("<td ", f'<td data-title="{html.escape(m.title)}" ', 1))
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    body = "\n".join(rows)
+    return f"<table><thead><tr><th scope=col></th>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+
+
+def _between(metric: Metric, estimate: Estimate) -> str:
+    return html.escape(f"{metric.format(estimate.low)} – {metric.format(estimate.high)}")
+
+
+def _track(metric: Metric, own: Estimate, everyone: Sequence[Estimate]) -> str:
+    """Median and interval on an axis that all contenders share and that reaches the ideal value."""
+    ends = [metric.ideal, *(e.low for e in everyone), *(e.high for e in everyone)]
+    low, span = min(ends), (max(ends) - min(ends)) or 1.0
+    left, middle, right = (100 * (x - low) / span for x in (own.low, own.median, own.high))
+    return (
+        f'<span class="track" aria-hidden="true"><i style="left:{left:.1f}%;width:{right - left:.1f}%"></i>'
+        f'<b style="left:{middle:.1f}%"></b></span>'
+    )
+
+
+def _table_note(campaign: Campaign) -> str:
+    if campaign.runs == 1:
+        return "A single run: no interval can be given."
+    return (
+        "Below each median, its 95 % bootstrap interval over the runs; dot and bar show both on a shared axis. "
+        "“Tied”: paired by run, the difference to the best median is within chance."
+    )
+
+
+def _differences(campaign: Campaign) -> str:
+    """Each other contender against the first, run by run under the same conditions."""
+    if len(campaign.contenders) < 2 or campaign.runs < 2:
+        return ""
+    first, rows = campaign.contenders[0], []
+    differences = campaign.differences()
+    for c in campaign.contenders[1:]:
+        cells = []
+        for m in campaign.suite.metrics:
+            d = differences[c.label][m.key]
+            verdict = verdict_of(m, d)
+            scale, unit = (100, " points") if m.percent else (1, m.unit)
+            low, middle, high = (f"{scale * x:+.{m.decimals}f}".replace("-", "−") for x in (d.low, d.median, d.high))
+            cells.append(
+                f'<td data-title="{html.escape(m.title)}"><span class="value">{middle}{unit}</span> '
+                f'<span class="{verdict}">{verdict}</span><span class="range">{low} to {high}</span></td>'
+            )
+        who = _who(campaign, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
+        rows.append(f"<tr>{who}{''.join(cells)}</tr>")
+    head = "".join(f"<th scope=col>{html.escape(m.title)}</th>" for m in campaign.suite.metrics)
+    return (
+        f"<section>\n<h2>Against {html.escape(first.label)}, run by run</h2>\n"
+        f"<table><thead><tr><th scope=col></th>{head}</tr></thead>\n<tbody>\n"
+        + "\n".join(rows)
+        + "\n</tbody></table>\n"
+        '<p class="note">Median of the differences under the same conditions and its 95 % bootstrap interval; '
+        "“tied” where the interval holds zero.</p>\n</section>"
+    )
+
+
+def verdict_of(metric: Metric, difference: Estimate) -> str:
+    """Whether a paired difference is `better`, `worse`, or `tied` (its interval holds zero, or there is none)."""
+    if not difference.has_interval or difference.low <= 0 <= difference.high:
+        return "tied"
+    return "better" if (difference.median > 0) == (metric.better == "higher") else "worse"
+
+
+def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:
+    light, dark = (f"data:image/png;base64,{base64.b64encode(files[n]).decode()}" for n in THEMES)
+    title = html.escape(figure.title)
+    picture = (
+        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{title}"></picture><figcaption>{html.escape(figure.caption)}</figcaption></figure>'
+    )
+    if figure.folded:
+        return f"<details><summary>{title}</summary>{picture}</details>"
+    return f"<section>\n<h2>{title}</h2>\n{picture}\n</section>"
+
+
+def _facts(campaign: Campaign) -> str:
+    seeds = sorted({row["seed"] for row in campaign.rows})
+    facts = {
+        "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
+        "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+        **provenance.versions(),
+    }
+    return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items())

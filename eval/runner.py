@@ -1,0 +1,151 @@
+"""Runs a suite for its contenders on all cores.
+
+Every run is a simulation of its own with its own seed, so results depend neither on how many workers there are nor on
+the order they finish in. Finished runs are appended at once; a campaign that was killed continues.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval import campaign as store
+from orbitcc.eval import provenance
+from orbitcc.eval.campaign import Campaign, Row
+from orbitcc.eval.contenders import Contender
+from orbitcc.eval.progress import Progress
+from orbitcc.eval.suites import Case, Suite
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run: a case of a suite met by a contender. series: where to keep its time series, if anywhere."""
+
+    suite: Suite
+    case: Case
+    contender: Contender
+    version: str
+    series: Path | None
+
+
+def execute(task: Task) -> Row:
+    """Simulate and measure."""
+    from orbitcc.envs.simulate import simulate
+
+    began = time.perf_counter()
+    scenario = task.suite.enter(task.case, task.contender)
+    recording = simulate(scenario, record_interval_s=task.suite.record_interval_s)
+    values = task.suite.measure(recording)
+    if task.series is not None:
+        recording.save(task.series)
+    return {
+        "suite": task.suite.name,
+        "scenario": task.case.digest,
+        "seed": task.case.seed,
+        "contender": task.contender.key,
+        "controller": task.contender.controller,
+        "params": dict(task.contender.params),
+        "version": task.version,
+        "metrics": {name: None if value != value else value for name, value in values.items()},
+        "elapsed_s": round(time.perf_counter() - began, 3),
+    }
+
+
+def run_suite(
+    suite: Suite,
+    contenders: Sequence[Contender],
+    *,
+    out_dir: str | os.PathLike[str],
+    profile: str = "quick",
+    runs: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    command: str = "",
+) -> Campaign:
+    """Run what is missing and compile the table; returns the campaign with a row for every run asked for.
+
+    runs: overrides the profile's number of runs per contender. workers: processes, default all cores.
+    Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
+    """
+    if not contenders:
+        raise OrbitccError("contenders", 0, "at least one controller or agent")
+    labels = [c.label for c in contenders]
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice:
+        raise OrbitccError("contenders", twice, "every controller and agent once")
+    if workers is not None and workers < 1:
+        raise OrbitccError("workers", workers, "1 or more")
+    count = suite.runs(profile, runs)
+    campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
+    cases = suite.cases(count)
+    showcase = suite.showcase(count)
+    tasks = [
+        Task(suite, case, c, campaign.version, campaign.series_path(c) if case.seed == showcase else None)
+        for case in cases  # by case, so that an interrupted campaign has all contenders on the same cases
+        for c in contenders
+    ]
+    with store.opened(campaign, resume) as (file, known):
+        store.write_plan(campaign, provenance.versions())
+        finished = {store.key_of(row): row for row in known if row["version"] == campaign.version}
+        missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
+        with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
+            for row in _results(missing, workers or os.cpu_count() or 1):
+                store.append(file, row)
+                finished[store.key_of(row)] = row
+                progress.advance()
+        campaign.rows = [finished[_key(task)] for task in tasks]
+        campaign.write_csv()
+    return campaign
+
+
+def _key(task: Task) -> store.Key:
+    return task.suite.name, task.case.digest, task.contender.key, task.case.seed
+
+
+def _series_kept(task: Task) -> bool:
+    return task.series is None or task.series.exists()
+
+
+def _results(tasks: Sequence[Task], workers: int) -> Iterator[Row]:
+    """The rows of the tasks, as they finish."""
+    if min(workers, len(tasks)) <= 1:
+        yield from map(execute, tasks)
+        return
+    before = set(multiprocessing.active_children())
+    # Spawned, not forked: the native thread pool and matplotlib's caches do not survive a fork.
+    pool = ProcessPoolExecutor(
+        min(workers, len(tasks)), mp_context=multiprocessing.get_context("spawn"), initializer=_enter_worker
+    )
+    try:
+        for future in as_completed([pool.submit(execute, task) for task in tasks]):
+            yield future.result()
+        pool.shutdown()
+    except BaseException:
+        # A run may be long: do not wait for those under way.
+        children = set(multiprocessing.active_children()) - before
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in children:
+            child.terminate()
+        raise
+
+
+def _enter_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    """A parent that was killed cannot stop its workers: they leave by themselves."""
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""How sure a number is: medians over runs with bootstrap intervals, and differences paired by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+_SEED = 20260101
+"""Of the resampling: the same values give the same interval, every time."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median over n runs and its percentile bootstrap interval (NaN bounds when a single run allows none)."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def has_interval(self) -> bool:
+        return self.n > 1
+
+
+def median_estimate(values: Iterable[float]) -> Estimate:
+    """Median and 95 % bootstrap interval; NaN values (a run in which the metric has no meaning) are left out."""
+    x = np.asarray(list(values), dtype=np.float64)
+    x = x[~np.isnan(x)]
+    if x.size == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    if x.size == 1:
+        return Estimate(float(x[0]), float("nan"), float("nan"), 1)
+    from scipy.stats import bootstrap  # a slow import, needed only here
+
+    interval = bootstrap(
+        (x,),
+        np.median,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",  # the bias-corrected form has no value for a median of equal numbers
+        rng=np.random.default_rng(_SEED),
+    ).confidence_interval
+    return Estimate(float(np.median(x)), float(interval.low), float(interval.high), int(x.size))
+
+
+def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
+    """Median of `first - second` over the seeds both have. An interval around 0 is a tie."""
+    return median_estimate(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))

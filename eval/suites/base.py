@@ -1,0 +1,112 @@
+"""What a suite is: cases to run, metrics of a finished run, figures of a finished campaign."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.scenario import Scenario
+from orbitcc.eval.contenders import Contender
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.style import Theme
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column of the results.
+
+    percent: shown as 100 x the value. ideal: the best possible value, where the axis of a comparison is anchored.
+    """
+
+    key: str
+    title: str
+    unit: str
+    better: Literal["higher", "lower"]
+    ideal: float
+    definition: str
+    percent: bool = False
+    decimals: int = 3
+
+    def format(self, value: float) -> str:
+        """As people read it, with its unit; an en dash for NaN."""
+        if value != value:
+            return "–"
+        return f"{100 * value if self.percent else value:.{self.decimals}f}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Conditions every contender meets alike: the scenario with placeholder flows, and the seed of its noise."""
+
+    seed: int
+    scenario: Scenario
+
+    @cached_property
+    def digest(self) -> str:
+        """12 hex digits of the compiled network."""
+        return hashlib.sha256(self.scenario.compile().encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture of a campaign, drawn once per theme. folded: the page shows its title, a click the picture."""
+
+    slug: str
+    title: str
+    caption: str
+    draw: Callable[[Theme], Canvas]
+    folded: bool = False
+
+
+class Suite(ABC):
+    """An experiment that any controller or policy can be put through."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    description: ClassVar[str]
+    source: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]
+    profiles: ClassVar[Mapping[str, int]]
+    """Profile -> number of runs per contender."""
+    max_runs: ClassVar[int]
+    record_interval_s: ClassVar[float] = 1.0
+
+    @abstractmethod
+    def cases(self, runs: int) -> list[Case]:
+        """The first `runs` cases, always the same ones."""
+
+    @abstractmethod
+    def showcase(self, runs: int) -> int:
+        """Seed of the case whose series are kept for pictures."""
+
+    @abstractmethod
+    def measure(self, recording: Recording) -> dict[str, float]:
+        """The metrics of one finished run, by key (and further columns for the table, after them)."""
+
+    @abstractmethod
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        """What to show of a finished campaign."""
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        """The case with the contender in it: by default it drives every flow."""
+        return contender.take_all(case.scenario)
+
+    def runs(self, profile: str, runs: int | None = None) -> int:
+        """How many runs per contender. Raises OrbitccError for an unknown profile or a count the suite has not."""
+        if profile not in self.profiles:
+            raise UnknownNameError("profile", profile, self.profiles)
+        if runs is None:
+            return self.profiles[profile]
+        if not 1 <= runs <= self.max_runs:
+            raise OrbitccError("runs", runs, f"1 to {self.max_runs} for {self.name}")
+        return runs

@@ -1,0 +1,132 @@
+"""E3 of the LEO study: one flow on a path whose bandwidth and base RTT jump every 15 seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from orbitcc.envs import scenarios
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Figure, Metric, Suite
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+
+SHOWCASE_RUN = 2
+"""The run the study's Figure 3 shows, and the seconds of it."""
+SHOWCASE_WINDOW_S = (105.0, 225.0)
+
+
+class Responsiveness(Suite):
+    """Mazilu et al. 2026, section V-A: 50 random schedules of 300 s, the same for every contender."""
+
+    name = "responsiveness"
+    title = "Responsiveness on a LEO path"
+    description = (
+        "One flow runs for 300 s over a path that is reconfigured every 15 s: a new bandwidth (50–100 Mbit/s), a new "
+        "base RTT (5–100 ms), and an interruption of 45–120 ms that empties the bottleneck's queue. Every contender "
+        "meets the same schedules."
+    )
+    source = "Experiment E3 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
+    metrics = (
+        Metric(
+            key="goodput_over_optimal",
+            title="Goodput / optimal",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="mean of the 1-s goodput samples (0 < t < 300 s) over the mean bandwidth of the run; headers "
+            "count in the bandwidth, so 0.956 is the ceiling",
+        ),
+        Metric(
+            key="delay_inflation",
+            title="Delay inflation",
+            unit="×",
+            better="lower",
+            ideal=1.0,
+            decimals=2,
+            definition="mean of smoothed RTT over the unloaded RTT of the same second, without the first and last 10 s",
+        ),
+        Metric(
+            key="retransmission_rate",
+            title="Retransmission rate",
+            unit=" %",
+            better="lower",
+            ideal=0.0,
+            percent=True,
+            decimals=2,
+            definition="retransmitted over sent packets",
+        ),
+    )
+    profiles: ClassVar = {"quick": 4, "reduced": 10, "full": 50}
+    max_runs = 50
+
+    def cases(self, runs: int) -> list[Case]:
+        """Schedules 1..runs in the order of the study's repository; the noise is seeded with the run's number."""
+        return [Case(run, scenarios.get("leo-responsiveness", run=run).with_seed(run)) for run in range(1, runs + 1)]
+
+    def showcase(self, runs: int) -> int:
+        return min(runs, SHOWCASE_RUN)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        duration_s = recording.scenario.duration_s
+        totals = recording.flow_totals[0]
+        # Second by second at its middle: the schedule switches within 120 ms of a full second.
+        optimal = float(np.mean([recording.scenario.capacity_mbps(s + 0.5) for s in range(int(duration_s))]))
+        flow = {name: series[:, 0] for name, series in recording.flows.items()}
+        t = recording.t_s
+        bottleneck = recording.link_names.index("bottleneck")
+        return {
+            "goodput_over_optimal": metrics.goodput_over_optimal(t, flow["goodput_mbps"], optimal, 0.0, duration_s),
+            "delay_inflation": metrics.delay_inflation(t, flow["srtt_ms"], flow["base_rtt_ms"], 0.0, duration_s),
+            "retransmission_rate": metrics.retransmission_rate(totals["retransmitted_packets"], totals["sent_packets"]),
+            "retransmitted_mbps": metrics.retransmitted_mbps(totals["retransmitted_packets"], duration_s),
+            "goodput_mbps": metrics.mean_in_window(t, flow["goodput_mbps"], 0.0, duration_s),
+            "optimal_mbps": optimal,
+            "utilisation": metrics.utilisation(
+                recording.links["delivered_mbps"][:, bottleneck], recording.links["capacity_mbps"][:, bottleneck]
+            ),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import figures  # matplotlib: only when something is drawn
+
+        ecdf = Figure(
+            "ecdf",
+            "Goodput over all runs",
+            f"Share of the {campaign.runs} runs in which a contender got at most this part of the optimal bandwidth. "
+            "Further right is better; a steep curve means that the path matters little. The thin line marks the "
+            "ceiling that packet headers leave.",
+            lambda theme: figures.draw_ecdf(
+                campaign.values("goodput_over_optimal"), campaign.lines, "goodput / optimal", theme, ceiling=1448 / 1514
+            ),
+        )
+        shown = campaign.recordings()
+        if not shown:
+            return [ecdf]
+        run = self.showcase(campaign.runs)
+        start, end = SHOWCASE_WINDOW_S
+        rates = Figure(
+            "sending-rate",
+            "Sending rate under changing bandwidth",
+            f"Run {run}, seconds {start:.0f}–{end:.0f}, as in the study's Figure 3: what each contender sends (1-s "
+            "means) over the bandwidth there was (shaded), and the base RTT below. A dotted line marks a "
+            "reconfiguration.",
+            lambda theme: figures.draw_sending_rate(shown, campaign.lines, SHOWCASE_WINDOW_S, theme),
+        )
+        close = [
+            Figure(
+                f"run-{number}",
+                f"One run up close: {label}",
+                f"Run {run} from its first second to its last: goodput under the bandwidth there was, smoothed and "
+                "base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
+                partial(figures.draw_run, recording),
+                folded=True,
+            )
+            for number, (label, recording) in enumerate(shown.items(), start=1)
+        ]
+        return [ecdf, rates, *close]

@@ -1,0 +1,232 @@
+"""`orbitcc bench`: how fast the simulator and the environments are on this machine."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from orbitcc.envs.scenario import Scenario
+
+REPEATS = 5
+INTERVAL_MS = 30
+PACKET_BYTES = 1514
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row: the median of CPU time measurements beside its target (and the ambition beyond it)."""
+
+    what: str
+    value: float
+    unit: str
+    target: float
+    ambition: float
+    higher_is_better: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.target if self.higher_is_better else self.value <= self.target
+
+
+def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False) -> None:
+    """Measure the simulator: CPU time per delivered packet, environment steps per second."""
+    results: list[Result] = []
+    for row in ROWS:
+        results.append(row(results))
+        if not as_json:
+            print(f"  {results[-1].what}: {_value(results[-1])}", file=sys.stderr, flush=True)
+    if as_json:
+        print(json.dumps({"rows": [{**asdict(r), "met": r.met} for r in results]}, indent=2))
+        return
+    _print(results)
+
+
+def _median(measure: Callable[[], float]) -> float:
+    """The median over repeats, after one run that warms caches and the allocator."""
+    measure()
+    return statistics.median(measure() for _ in range(REPEATS))
+
+
+def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
+    """CPU nanoseconds per packet delivered to a receiver, or per packet a link delivered."""
+    from orbitcc import _sim
+
+    text = scenario.compile()
+
+    def measure() -> float:
+        simulation = _sim.Simulation(text)
+        began = time.process_time_ns()
+        simulation.run()
+        spent = time.process_time_ns() - began
+        if per_hop:
+            return spent / (sum(link["delivered_bytes"] for link in simulation.link_totals()) / PACKET_BYTES)
+        return spent / (sum(flow["received_bytes"] for flow in simulation.flow_totals()) / scenario.sim.mss_bytes)
+
+    return _median(measure)
+
+
+def _one_cubic(_: list[Result]) -> Result:
+    from orbitcc.envs import scenarios
+
+    value = _ns_per_packet(scenarios.get("dumbbell").with_controller("cubic"))
+    return Result("one bulk Cubic flow, 100 Mbit/s, 50 ms, 1 BDP", value, "ns/packet", 80, 45)
+
+
+def _one_agent(_: list[Result]) -> Result:
+    from orbitcc.envs import scenarios
+
+    scenario = scenarios.get("dumbbell")
+    value = _median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
+    return Result("one agent-driven paced flow, same link, a decision every 30 ms", value, "ns/packet", 80, 45)
+
+
+def _ten_cubic(_: list[Result]) -> Result:
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.scenario import Flow
+
+    scenario = scenarios.get("dumbbell").with_flows([Flow.parse("cubic") for _ in range(10)])
+    return Result("10 Cubic flows on one link", _ns_per_packet(scenario), "ns/packet", 120, 70)
+
+
+def _parking_lot(_: list[Result]) -> Result:
+    from orbitcc.envs import scenarios
+
+    scenario = scenarios.get("parking-lot", bottlenecks=6).with_controller("cubic")
+    value = _ns_per_packet(scenario, per_hop=True)
+    return Result("6-hop parking lot, 7 Cubic flows", value, "ns/packet-hop", 120, 80)
+
+
+def _geo(results: list[Result]) -> Result:
+    from orbitcc.envs import scenarios
+
+    value = _ns_per_packet(scenarios.get("geo-ideal").with_controller("cubic")) / results[0].value
+    return Result("Cubic, GEO 144 Mbit/s, 600 ms, 36 MB buffer: ratio to the first row", value, "x", 1.3, 1.1)
+
+
+def _env_steps(_results: list[Result]) -> Result:
+    """A 100 Mbit/s, 30 ms path kept busy by an agent, through the vector environment and one native thread."""
+    import gymnasium
+    import numpy as np
+
+    import orbitcc  # noqa: F401  # registers the environments
+    from orbitcc.envs import scenarios
+
+    scenario = scenarios.get("dumbbell", rate_mbps=100, base_rtt_ms=30)
+    envs: Any = gymnasium.make_vec(
+        "orbitcc/Dumbbell-v0", num_envs=16, scenario=scenario, threads=1, vectorization_mode="vector_entry_point"
+    )
+    envs.reset(seed=1)
+    up, hold = np.full((16, 1), 1.0, np.float32), np.zeros((16, 1), np.float32)
+    for _ in range(160):  # 1.025^160 = 52: from 10 packets to well over the 250 of the path, so that the link is full
+        envs.step(up)
+
+    def measure() -> float:
+        began = time.process_time_ns()
+        for _ in range(200):
+            envs.step(hold)
+        return 16 * 200 / (time.process_time_ns() - began) * 1e9
+
+    value = _median(measure)
+    what = "environment steps through Python, LEO 100 Mbit/s, 30 ms, astraea preset, one core"
+    return Result(what, value, "steps/s", 40_000, 90_000, higher_is_better=True)
+
+
+def _step_overhead(results: list[Result]) -> Result:
+    """A batch of 256 nearly idle worlds, minus what its packets cost."""
+    from orbitcc.envs import scenarios
+
+    scenario = scenarios.get("dumbbell", rate_mbps=1, base_rtt_ms=30)
+    per_packet = results[1].value
+
+    def measure() -> float:
+        done = _Driven(scenario, worlds=256).run()
+        return (done["cpu_s"] * 1e9 - done["packets"] * per_packet) / done["steps"] / 1e3
+
+    return Result("one step beyond its packets, batch of 256, native", _median(measure), "µs", 1.0, 0.3)
+
+
+class _Driven:
+    """Worlds with one flow each, driven from outside at a window of 1.2 BDP."""
+
+    def __init__(self, scenario: Scenario, worlds: int = 1) -> None:
+        import numpy as np
+
+        from orbitcc import _sim
+        from orbitcc.envs.scenario import Flow
+
+        driven = scenario.with_flows([Flow.parse("external")])
+        self.steps = int(driven.duration_s * 1e3 / INTERVAL_MS) - 1
+        if worlds > 1:
+            self.steps = 100
+        self.worlds = _sim.Worlds(
+            [driven.with_seed(seed).compile() for seed in range(1, worlds + 1)],
+            slots=1,
+            interval_ns=INTERVAL_MS * 1_000_000,
+            threads=1,
+        )
+        bdp = driven.capacity_mbps() * driven.base_rtt_ms() * 1e3 / 8 / PACKET_BYTES
+        for index in range(worlds):
+            self.worlds.set_cwnd(index, 0, max(4.0, 1.2 * bdp), driven.capacity_mbps() * 1e6)
+        shape = (worlds, 1)
+        self.hold = np.zeros((*shape, self.worlds.action_dim), np.float32)
+        self.obs = np.zeros((*shape, self.worlds.observation_dim), np.float32)
+        self.reward = np.zeros(shape, np.float32)
+        self.status = np.zeros(shape, np.uint8)
+        self.mss = driven.sim.mss_bytes
+
+    def run(self) -> dict[str, float]:
+        """All steps, each holding the window; how much CPU time they took and how many packets they delivered."""
+        began = time.process_time_ns()
+        for _ in range(self.steps):
+            self.worlds.step(self.hold, self.obs, self.reward, self.status)
+        cpu_s = (time.process_time_ns() - began) / 1e9
+        count = self.worlds.num_worlds
+        received = sum(self.worlds.flow_totals(i)[0]["received_bytes"] for i in range(count))
+        packets = received / self.mss
+        return {
+            "cpu_s": cpu_s,
+            "packets": packets,
+            "steps": float(self.steps * count),
+            "packets_per_cpu_s": packets / cpu_s,
+        }
+
+
+ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+    _one_cubic,
+    _one_agent,
+    _ten_cubic,
+    _parking_lot,
+    _geo,
+    _step_overhead,
+    _env_steps,
+)
+
+
+def _value(result: Result) -> str:
+    number = f"{result.value:,.0f}" if result.value >= 1000 else f"{result.value:.3g}"
+    return f"{number} {result.unit}"
+
+
+def _print(results: list[Result]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    title = f"CPU time on this machine, medians of {REPEATS}"
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", border_style="dim")
+    table.add_column("what")
+    for heading in ("measured", "target", "ambition"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for r in results:
+        sign = "≥" if r.higher_is_better else "≤"
+        verdict = "[green]met[/green]" if r.met else "[red]missed[/red]"
+        table.add_row(r.what, f"[bold]{_value(r)}[/bold]", f"{sign} {r.target:,g}", f"{r.ambition:,g}", verdict)
+    Console().print(table)

@@ -1,0 +1,143 @@
+"""`orbitcc eval`: put controllers and checkpoints through a suite."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.contenders import Contender
+
+DEFAULT_CONTROLLERS = ("cubic", "reno")
+
+
+def evaluate(
+    suite: Annotated[str, typer.Argument(help="Which suite; `orbitcc list suites` shows them.")],
+    controller: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME[:param=value,...], e.g. cubic:hystart=off. Repeat. Without any: cubic and reno."),
+    ] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="A learned policy: a checkpoint's folder or shipped name. Repeat.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "quick",
+    runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.eval import contenders, provenance, suites
+    from orbitcc.eval.runner import run_suite
+
+    chosen = suites.get(suite)
+    if resume and out is None:
+        raise OrbitccError("--resume", "without --out", "--resume with the --out folder to continue")
+    line_up = contenders.line_up(controller or ([] if agent else DEFAULT_CONTROLLERS), agent or [])
+    folder = out or new_folder(suite)
+    try:
+        campaign = run_suite(
+            chosen,
+            line_up,
+            out_dir=folder,
+            profile=profile,
+            runs=runs,
+            workers=workers,
+            resume=resume,
+            command=provenance.command_line(),
+        )
+    except KeyboardInterrupt:
+        again = provenance.command_line() if out else f"{provenance.command_line()} --out {folder}"
+        again += "" if resume else " --resume"
+        print(f"interrupted; finished runs are kept. Continue with: {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finish(campaign, line_up, as_json=as_json)
+
+
+def new_folder(suite: str) -> Path:
+    """results/<suite>__<time>."""
+    return Path("results") / f"{suite}__{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def finish(campaign: Campaign, line_up: list[Contender], *, as_json: bool) -> None:
+    """Report and table of a finished campaign; what both `eval` and `demo` end with."""
+    from orbitcc.eval.envelope import warnings
+    from orbitcc.eval.report import write_report
+
+    notes = warnings(campaign)
+    for note in notes:
+        print(f"warning: {note}", file=sys.stderr)
+    report = write_report(campaign, notes)
+    if as_json:
+        print(json.dumps(as_dict(campaign, report), indent=2))
+        return
+    print_table(campaign)
+    print(f"report: {report}")
+    print(f"table:  {campaign.out_dir / 'runs.csv'}")
+
+
+def as_dict(campaign: Campaign, report: Path) -> dict[str, Any]:
+    """The table for `--json`; a bound that a single run does not allow is null."""
+    estimates = campaign.estimates()
+    return {
+        "suite": campaign.suite.name,
+        "profile": campaign.profile,
+        "runs": campaign.runs,
+        "version": campaign.version,
+        "contenders": [
+            {
+                "contender": contender.label,
+                "controller": contender.controller,
+                "params": dict(contender.params),
+                **{
+                    key: {"median": _finite(e.median), "low": _finite(e.low), "high": _finite(e.high), "runs": e.n}
+                    for key, e in estimates[contender.label].items()
+                },
+            }
+            for contender in campaign.contenders
+        ],
+        "csv": str(campaign.out_dir / "runs.csv"),
+        "report": str(report),
+    }
+
+
+def print_table(campaign: Campaign) -> None:
+    """Medians and 95 % intervals, one line per contender."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from orbitcc.eval.style import DARK
+
+    runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
+    table = Table(
+        title=f"{campaign.suite.title} · {runs} each · median and 95 % interval",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        border_style="dim",
+    )
+    table.add_column("contender", no_wrap=True)
+    for metric in campaign.suite.metrics:
+        arrow = "↑" if metric.better == "higher" else "↓"
+        table.add_column(f"{metric.title} {arrow}", justify="right")
+    estimates, lines = campaign.estimates(), campaign.lines
+    for label in campaign.labels:
+        cells = []
+        for metric in campaign.suite.metrics:
+            e = estimates[label][metric.key]
+            interval = f"  [dim]{metric.format(e.low)} – {metric.format(e.high)}[/dim]" if e.has_interval else ""
+            cells.append(f"[bold]{metric.format(e.median)}[/bold]{interval}")
+        table.add_row(f"[{DARK.tone(lines[label].colour)}]●[/] {label}", *cells)
+    Console().print(table)
+
+
+def _finite(value: float) -> float | None:
+    return None if value != value else value

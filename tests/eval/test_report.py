@@ -1,0 +1,119 @@
+"""The report: one valid file that needs nothing else, with numbers and pictures that are there."""
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from orbitcc.eval.report import verdict_of, write_report
+from orbitcc.eval.statistics import Estimate
+
+VOID = {"meta", "img", "source", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks nesting, collects attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(campaign):
+    path = write_report(campaign, ["a note <with> signs"])
+    parsed = Page()
+    parsed.raw = path.read_text(encoding="utf-8")
+    parsed.feed(parsed.raw)
+    return parsed
+
+
+def test_every_tag_is_closed(page):
+    assert page.open == []
+    assert [tag for tag, _ in page.tags].count("h1") == 1
+
+
+def test_the_page_needs_nothing_from_outside(page):
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", page.raw)
+    for tag, attributes in page.tags:
+        assert tag not in {"script", "link", "iframe"}
+        for name in ("src", "srcset", "href"):
+            if name in attributes:
+                assert attributes[name].startswith("data:image/png;base64,")
+
+
+def test_pictures_decode_and_show_something(page):
+    sources = [a["src"] for tag, a in page.tags if tag == "img"] + [a["srcset"] for t, a in page.tags if t == "source"]
+    assert len(sources) >= 6  # distribution, sending rate, two runs: light and dark
+    for source in sources:
+        picture = matplotlib.image.imread(io.BytesIO(base64.b64decode(source.split(",", 1)[1])), format="png")
+        assert min(picture.shape[:2]) > 400
+        assert picture[..., :3].std() > 0.02
+
+
+def test_dark_pictures_are_dark_and_light_ones_light(page):
+    for tag, key, dark in (("img", "src", False), ("source", "srcset", True)):
+        for _, attributes in (t for t in page.tags if t[0] == tag):
+            data = base64.b64decode(attributes[key].split(",", 1)[1])
+            brightness = float(np.median(matplotlib.image.imread(io.BytesIO(data), format="png")[..., :3]))
+            assert (brightness < 0.3) == dark
+
+
+def test_pictures_have_alternative_texts(page):
+    assert all(a.get("alt") for tag, a in page.tags if tag == "img")
+
+
+def test_numbers_in_the_table_are_the_campaigns(page, campaign):
+    estimates = campaign.estimates()
+    for label, own in estimates.items():
+        assert label in page.text
+        for metric in campaign.suite.metrics:
+            assert metric.format(own[metric.key].median) in page.text
+            assert f"{metric.format(own[metric.key].low)} – {metric.format(own[metric.key].high)}" in page.text
+
+
+def test_the_page_says_how_it_was_made(page, campaign):
+    assert "orbitcc eval responsiveness --runs 3" in page.text
+    assert campaign.version in page.text
+
+
+def test_notes_are_shown_as_text(page):
+    assert "a note <with> signs" in page.text
+
+
+def test_it_reads_on_a_phone_and_in_the_dark(page):
+    assert any(a.get("name") == "viewport" for tag, a in page.tags if tag == "meta")
+    assert "prefers-color-scheme: dark" in page.raw
+
+
+@pytest.mark.parametrize(
+    ("metric", "difference", "verdict"),
+    [
+        ("goodput_over_optimal", Estimate(0.1, 0.05, 0.2, 9), "better"),
+        ("goodput_over_optimal", Estimate(-0.1, -0.2, -0.05, 9), "worse"),
+        ("delay_inflation", Estimate(-0.1, -0.2, -0.05, 9), "better"),
+        ("delay_inflation", Estimate(0.1, -0.05, 0.2, 9), "tied"),
+        ("delay_inflation", Estimate(0.1, float("nan"), float("nan"), 1), "tied"),
+    ],
+)
+def test_verdicts_follow_the_direction_of_the_metric(campaign, metric, difference, verdict):
+    chosen = next(m for m in campaign.suite.metrics if m.key == metric)
+    assert verdict_of(chosen, difference) == verdict

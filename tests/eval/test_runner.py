@@ -1,0 +1,189 @@
+"""Campaigns: nothing is lost, nothing runs twice, the number of workers does not matter."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.campaign import Campaign, key_of
+from orbitcc.eval.runner import run_suite
+
+MAIN = "import sys; from orbitcc.cli import main; sys.exit(main())"
+
+
+def run(out: Path, *, controllers: tuple[str, ...] = ("cubic", "reno"), runs: int = 3, **options) -> Campaign:
+    line_up = contenders.line_up(controllers, [])
+    return run_suite(suites.get("responsiveness"), line_up, out_dir=out, runs=runs, quiet=True, **options)
+
+
+def lines_of(campaign: Campaign) -> list[dict]:
+    return [json.loads(line) for line in campaign.jsonl.read_text().splitlines()]
+
+
+def test_every_contender_has_every_run(campaign):
+    assert len(campaign.rows) == 6
+    for values in campaign.values("goodput_over_optimal").values():
+        assert len(values) == 3
+        assert all(0.2 < v < 0.96 for v in values)
+
+
+def test_the_table_is_the_same_for_any_number_of_workers(campaign, tmp_path):
+    parallel = run(tmp_path, workers=3)
+    assert (tmp_path / "runs.csv").read_bytes() == (campaign.out_dir / "runs.csv").read_bytes()
+    assert sorted(map(key_of, lines_of(parallel))) == sorted(map(key_of, lines_of(campaign)))
+
+
+def test_the_same_command_gives_the_same_series(campaign, tmp_path):
+    again = run(tmp_path, workers=1)
+    for label, recording in campaign.recordings().items():
+        other = again.recordings()[label]
+        assert (recording.flows["goodput_mbps"] == other.flows["goodput_mbps"]).all()
+
+
+def test_contenders_meet_the_same_scenarios(campaign):
+    met = {c.label: [r["scenario"] for r in campaign.rows if r["contender"] == c.key] for c in campaign.contenders}
+    assert met["cubic"] == met["reno"]
+    assert len(set(met["cubic"])) == 3
+
+
+def test_a_larger_campaign_adds_to_a_smaller_one(tmp_path):
+    small = run(tmp_path, controllers=("cubic",), runs=1, workers=1)
+    first = small.jsonl.read_bytes()
+    larger = run(tmp_path, controllers=("cubic", "reno"), runs=2, workers=1, resume=True)
+    assert larger.jsonl.read_bytes().startswith(first)
+    assert len(lines_of(larger)) == 4
+
+
+def test_a_finished_campaign_runs_nothing_again(tmp_path):
+    done = run(tmp_path, controllers=("reno",), runs=2, workers=1)
+    before, table = done.jsonl.read_bytes(), (tmp_path / "runs.csv").read_bytes()
+    run(tmp_path, controllers=("reno",), runs=2, workers=1, resume=True)
+    assert done.jsonl.read_bytes() == before
+    assert (tmp_path / "runs.csv").read_bytes() == table
+
+
+def test_a_torn_last_line_is_cut_off_and_its_run_repeated(tmp_path):
+    done = run(tmp_path, controllers=("reno",), runs=2, workers=1)
+    whole, table = done.jsonl.read_bytes(), (tmp_path / "runs.csv").read_bytes()
+    done.jsonl.write_bytes(whole[:-40])
+    run(tmp_path, controllers=("reno",), runs=2, workers=1, resume=True)
+    assert len(lines_of(done)) == 2
+    assert (tmp_path / "runs.csv").read_bytes() == table
+
+
+def test_runs_of_another_version_are_not_mixed_in(tmp_path):
+    done = run(tmp_path, controllers=("reno",), runs=1, workers=1)
+    old = lines_of(done)[0]
+    done.jsonl.write_text(json.dumps({**old, "version": "0.0.0", "metrics": {"goodput_over_optimal": 9.0}}) + "\n")
+    again = run(tmp_path, controllers=("reno",), runs=1, workers=1, resume=True)
+    assert again.rows[0]["metrics"] == old["metrics"]
+    assert len(lines_of(again)) == 2
+
+
+def test_a_killed_campaign_continues_to_the_same_table(tmp_path):
+    arguments = ["eval", "responsiveness", "--controller", "cubic", "--runs", "10", "--workers", "2"]
+    reference = subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments, "--out", str(tmp_path / "whole")], capture_output=True, text=True
+    )
+    assert reference.returncode == 0, reference.stderr
+    out = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *arguments, "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "runs.jsonl").exists() or (out / "runs.jsonl").read_bytes().count(b"\n") < 2:
+        assert time.monotonic() < deadline, "no run finished in time"
+        assert process.poll() is None, "the campaign ended before it could be killed"
+        time.sleep(0.005)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = (out / "runs.jsonl").read_bytes()
+    kept = kept[: kept.rfind(b"\n") + 1]
+    assert 2 <= kept.count(b"\n") < 10
+    assert not (out / "runs.csv").exists()
+
+    again = [sys.executable, "-c", MAIN, *arguments, "--out", str(out), "--resume"]
+    resumed = subprocess.run(again, capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "runs.csv").read_bytes() == (tmp_path / "whole" / "runs.csv").read_bytes()
+    continued = (out / "runs.jsonl").read_bytes()
+    assert continued.startswith(kept)
+    keys = [key_of(json.loads(line)) for line in continued.splitlines()]
+    assert len(keys) == len(set(keys)) == 10
+    assert not any(_runs(pid) for pid in workers), "workers outlive their killed parent"
+
+
+def test_ctrl_c_leaves_a_folder_to_resume(tmp_path):
+    arguments = [sys.executable, "-c", MAIN, "eval", "responsiveness", "--controller", "cubic", "--runs", "40"]
+    process = subprocess.Popen(
+        [*arguments, "--workers", "2", "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "runs.jsonl").exists() or (tmp_path / "runs.jsonl").read_bytes().count(b"\n") < 2:
+        assert time.monotonic() < deadline, "no run finished in time"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    assert 2 <= len((tmp_path / "runs.jsonl").read_text().splitlines()) < 40
+
+
+def test_a_folder_with_runs_is_not_overwritten(campaign):
+    with pytest.raises(OrbitccError, match="--resume"):
+        run(campaign.out_dir, workers=1)
+
+
+def test_two_processes_do_not_write_to_one_folder(campaign):
+    import fcntl
+
+    with campaign.jsonl.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OrbitccError, match="no other evaluation"):
+            run(campaign.out_dir, resume=True)
+
+
+def test_a_foreign_runs_file_is_refused_with_its_line(tmp_path):
+    (tmp_path / "runs.jsonl").write_text('{"suite": "responsiveness"}\n')
+    with pytest.raises(OrbitccError, match="line 1"):
+        run(tmp_path, resume=True)
+    assert (tmp_path / "runs.jsonl").read_text() == '{"suite": "responsiveness"}\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"runs": 0}, "runs"), ({"runs": 51}, "runs"), ({"workers": 0}, "workers"), ({"profile": "fulll"}, "profile")],
+)
+def test_wrong_options_name_their_field(tmp_path, options, field):
+    with pytest.raises(OrbitccError) as caught:
+        run(tmp_path, **options)
+    assert caught.value.field == field
+    assert not (tmp_path / "runs.jsonl").exists()
+
+
+def _runs(pid: str) -> bool:
+    """Whether a process is still there; a zombie is not. Waits a little for it to leave."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.05)
+    return True
