@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from orbitcc.envs.flows import ControllerChoice, ControllerSpec, Flow
+from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.links import MAX_RATE_MBPS, Direction, Link, Viasat
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.scenarios.micro import CUBIC
 
 _HOST_BUFFER_BYTES = 60_000_000
 """tcp_rmem and tcp_wmem of the measurements (Claypool et al.)."""
@@ -18,7 +19,7 @@ def geo_ideal(
     return_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 20.0,
     base_rtt_ms: Annotated[float, number(0.01, 1e5, "ms")] = 597.0,
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
-    controller: ControllerChoice = ControllerSpec(name="cubic"),
+    controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 120.0,
 ) -> Scenario:
     """The Viasat link of Claypool et al. without weather, loss and stalls; its 36 MB queue drops from 18 MB on."""

@@ -6,10 +6,11 @@ import math
 import random
 from typing import Annotated, Literal
 
-from orbitcc.envs.flows import ControllerChoice, ControllerSpec, Flow
+from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Link, Outage
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.scenarios.micro import CUBIC
 
 PERIOD_S = 15
 BUFFER_BYTES = 655_360
@@ -45,7 +46,7 @@ def leo_responsiveness(
     rtt: Literal["repo", "paper"] = "repo",
     loss: bool = False,
     buffer_bytes: Annotated[int, number(1514, 1e12, "bytes", whole=True)] = BUFFER_BYTES,
-    controller: ControllerChoice = ControllerSpec(name="cubic"),
+    controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
     """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the study's.

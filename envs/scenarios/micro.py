@@ -9,6 +9,9 @@ from orbitcc.envs.links import MAX_RATE_MBPS, PACKET_BYTES, DropTailBytes, Link
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario
 
+CUBIC = ControllerSpec(name="cubic")
+"""Who sends when nobody is named."""
+
 
 def buffer_bytes(rate_mbps: float, base_rtt_ms: float, buffer_bdp: float) -> int:
     """`buffer_bdp` bandwidth-delay products, at least one packet."""
@@ -20,7 +23,7 @@ def dumbbell(
     base_rtt_ms: Annotated[float, number(0.01, 1e5, "ms")] = 50.0,
     buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
-    controller: ControllerChoice = ControllerSpec(name="cubic"),
+    controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 60.0,
 ) -> Scenario:
     """One drop-tail bottleneck, the delay split evenly; flows start together."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerChoice, ControllerSpec, Flow
+from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.links import MAX_RATE_MBPS, Direction, DropTailBytes, Link
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.scenarios.micro import buffer_bytes
+from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 
 def parking_lot(
@@ -17,7 +17,7 @@ def parking_lot(
     rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 100.0,
     base_rtt_ms: Annotated[float, number(0.01, 6e4, "ms")] = 50.0,
     buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
-    controller: ControllerChoice = ControllerSpec(name="cubic"),
+    controller: ControllerChoice = CUBIC,
     long_start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 50.0,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 200.0,
 ) -> Scenario:

@@ -1,0 +1,63 @@
+"""The command `orbitcc`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from orbitcc.commands import bench, demo, eval_, list_, run, train
+
+app = typer.Typer(
+    name="orbitcc",
+    help="A training gym for congestion control over satellite links: simulate, train, evaluate, look.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.command("run")(run.run)
+app.command("list")(list_.list_names)
+app.command("train")(train.train)
+app.command("eval")(eval_.evaluate)
+app.command("bench")(bench.bench)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from orbitcc import __version__
+
+        print(f"orbitcc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. What the user got wrong is one line on stderr and exit code 2."""
+    from orbitcc.envs.errors import OrbitccError
+
+    try:
+        app()
+    except OrbitccError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # e.g. `orbitcc list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""`orbitcc list`: what there is, by name."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+KINDS = ("scenarios", "controllers", "suites", "recipes", "checkpoints")
+
+
+def list_names(
+    what: Annotated[str | None, typer.Argument(metavar=f"[{'|'.join(KINDS)}]", help="One kind; default: all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show the scenarios, controllers, suites, recipes and checkpoints that can be named."""
+    from orbitcc.envs.errors import UnknownNameError
+
+    if what is not None and what not in KINDS:
+        raise UnknownNameError("list", what, KINDS)
+    found = {kind: _entries(kind) for kind in (KINDS if what is None else (what,))}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    _print(found)
+
+
+def _entries(kind: str) -> list[dict[str, Any]]:
+    if kind == "scenarios":
+        from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+
+        plain = [
+            {"name": s.name, "description": s.description, "params": {k: _plain(v) for k, v in s.params.items()}}
+            for s in SCENARIOS.values()
+        ]
+        return plain + [
+            {"name": d.name, "description": d.description, "distribution": True} for d in DISTRIBUTIONS.values()
+        ]
+    if kind == "controllers":
+        from orbitcc.envs import controllers
+
+        known = [controllers.get(name) for name in controllers.names()]
+        return [
+            {
+                "name": c.name,
+                "kind": c.kind,
+                "description": c.description,
+                "paper": c.paper,
+                "params": {
+                    name: {"default": p.default, "description": p.description, "choices": list(p.choices)}
+                    for name, p in c.params.items()
+                },
+            }
+            for c in known
+        ]
+    if kind == "suites":
+        from orbitcc.eval import suites
+
+        return [{"name": name, "description": suites.get(name).title} for name in suites.names()]
+    if kind == "recipes":
+        from orbitcc.training import recipe
+
+        return [{"name": name, "description": recipe.load(name).description} for name in recipe.names()]
+    from orbitcc.agents import checkpoint
+
+    return [
+        {"name": name, "description": checkpoint.read_card(checkpoint.SHIPPED / name).description}
+        for name in checkpoint.shipped()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _print(found: dict[str, list[dict[str, Any]]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    for kind, entries in found.items():
+        table = Table(title=kind, title_justify="left", title_style="bold", box=None, show_header=False, padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column()
+        for entry in entries:
+            text = escape(entry["description"])
+            if entry.get("paper"):
+                text += f" [dim]({escape(entry['paper'])})[/dim]"
+            params = entry.get("params") or {}
+            defaults = {k: v["default"] if isinstance(v, dict) else v for k, v in params.items()}
+            shown = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in defaults.items()]
+            if shown:
+                text += f"\n[dim]{escape('  '.join(shown))}[/dim]"
+            table.add_row(entry["name"], text)
+        if not entries:
+            table.add_row("[dim](none)[/dim]", "")
+        console.print(table)
+        console.print()

@@ -1,0 +1,215 @@
+"""`orbitcc run`: one run of a scenario."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.simulate import Recording
+
+FLOW_KEYS = (
+    "name",
+    "controller",
+    "goodput_mbps",
+    "srtt_ms",
+    "srtt_p95_ms",
+    "base_rtt_ms",
+    "delay_inflation",
+    "sent_packets",
+    "retransmitted_packets",
+    "lost_packets",
+    "rtos",
+)
+LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets")
+PLAIN_PROGRESS_EVERY_S = 5.0
+
+
+def run(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc list scenarios`) or a TOML file.")
+    ],
+    flow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[:param=value,...][@start]", help="Replaces the scenario's flows. Repeat."),
+    ] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="A flow of a learned policy: a checkpoint's folder or name. Repeat.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter or a field, e.g. links.0.rate_mbps=50. Repeat."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of noise and losses; default: the scenario's own.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between the points of the series.")] = 1.0,
+    series: Annotated[Path | None, typer.Option(help="Write the series to this .csv or .npz file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Simulate a scenario and print what each flow and link achieved."""
+    from orbitcc.envs.errors import FileError
+    from orbitcc.envs.simulate import simulate
+
+    if series is not None and series.suffix not in (".csv", ".npz"):
+        raise FileError("--series", str(series), "a name ending in .csv or .npz")
+    chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
+    with _Progress(chosen.name) as progress:
+        recording = simulate(chosen, record_interval_s=interval, progress=progress)
+    if series is not None:
+        (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
+    if plot is not None:
+        from orbitcc.eval.figures import plot_run
+
+        plot_run(recording, plot)
+    if as_json:
+        print(json.dumps(as_dict(recording), indent=2, allow_nan=False))
+    else:
+        print_tables(recording)
+
+
+def prepare(source: str, flows: list[str], agents: list[str], changes: list[str], seed: int | None) -> Scenario:
+    """The scenario as asked for on the command line.
+
+    A distribution is sampled with the seed (1 without one); flows given replace its learning flows one for one, and a
+    single one stands for all of them.
+    """
+    import numpy as np
+
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.flows import Flow
+    from orbitcc.envs.scenario import ControllerSpec, Scenario, ScenarioDistribution
+
+    given = [Flow.parse(text) for text in flows]
+    given += [Flow(controller=ControllerSpec(name="agent", params={"path": path})) for path in agents]
+    loaded = scenarios.load(source, _settings(changes))
+    if seed is not None and not 0 <= seed <= 2**53:
+        raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
+    if isinstance(loaded, ScenarioDistribution):
+        drawn = loaded.sample(np.random.default_rng(1 if seed is None else seed))
+        return _as_drawn(drawn, given)
+    assert isinstance(loaded, Scenario)
+    if given:
+        loaded = loaded.with_flows(given)
+    return loaded if seed is None else loaded.with_seed(seed)
+
+
+def _as_drawn(drawn: Scenario, given: list[Any]) -> Scenario:
+    from orbitcc.envs.errors import OrbitccError
+
+    if not given:
+        raise OrbitccError(
+            "--flow", "(none)", "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
+        )
+    learning = [i for i, f in enumerate(drawn.flows) if f.controller.name == "external"]
+    if len(given) not in (1, len(learning)):
+        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or the {len(learning)} this seed draws")
+    flows = list(drawn.flows)
+    for k, i in enumerate(learning):
+        flows[i] = flows[i].changed(controller=given[k % len(given)].controller)
+    return drawn.with_flows(flows)
+
+
+def _settings(changes: list[str]) -> dict[str, str]:
+    from orbitcc.envs.errors import OrbitccError
+
+    settings = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals or not key.strip():
+            raise OrbitccError("--set", change, "KEY=VALUE, e.g. links.0.rate_mbps=50")
+        settings[key.strip()] = value
+    return settings
+
+
+def as_dict(recording: Recording) -> dict[str, Any]:
+    """The figures for `--json`; one that does not exist (no RTT sample) is null."""
+    controllers = [flow.controller.name for flow in recording.scenario.flows]
+    flows = [{**total, "controller": name} for total, name in zip(recording.flow_totals, controllers, strict=True)]
+    return {
+        "flows": [{key: _finite(flow[key]) for key in FLOW_KEYS} for flow in flows],
+        "links": [{key: _finite(link[key]) for key in LINK_KEYS} for link in recording.link_totals],
+    }
+
+
+def print_tables(recording: Recording) -> None:
+    """One table of flows, one of links."""
+    from rich.console import Console
+    from rich.table import Table
+
+    scenario, console = recording.scenario, Console()
+    title = f"{scenario.name} · {scenario.duration_s:g} s · seed {scenario.seed}"
+    style = {"title_justify": "left", "title_style": "bold", "header_style": "bold", "border_style": "dim"}
+    table = Table("flow", "controller", title=title, **style)  # type: ignore[arg-type]
+    for head in ("goodput Mbit/s", "srtt ms", "p95", "base", "inflation", "sent", "retransmitted", "lost", "RTOs"):
+        table.add_column(head, justify="right")
+    for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
+        table.add_row(
+            total["name"],
+            str(flow.controller),
+            _shown(total["goodput_mbps"], 2),
+            *(_shown(total[key], 1) for key in ("srtt_ms", "srtt_p95_ms", "base_rtt_ms")),
+            _shown(total["delay_inflation"], 3),
+            *(f"{total[key]:,}" for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
+        )
+    console.print(table)
+    table = Table("link", **style)  # type: ignore[arg-type]
+    for head in ("utilisation", "mean queue kB", "largest queue kB", "dropped packets", "lost packets"):
+        table.add_column(head, justify="right")
+    for total in recording.link_totals:
+        table.add_row(
+            total["name"],
+            f"{_shown(100 * total['utilisation'], 1)} %" if _finite(total["utilisation"]) is not None else "–",
+            _shown(total["queue_bytes_mean"] / 1e3, 1),
+            _shown(total["queue_bytes_max"] / 1e3, 1),
+            f"{total['dropped_packets']:,}",
+            f"{total['lost_packets']:,}",
+        )
+    console.print(table)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _shown(value: float | None, decimals: int) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{value:,.{decimals}f}"
+
+
+class _Progress:
+    """On stderr: a bar on a terminal once a run takes longer than a second, elsewhere a line every few seconds."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._began = self._last = time.monotonic()
+        self._bar: Any = None
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=share)
+        elif sys.stderr.isatty():
+            if now - self._began > 1.0:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                self._bar = Progress(console=Console(stderr=True), transient=True)
+                self._bar.start()
+                self._bar.add_task(self.title, total=1.0, completed=share)
+        elif now - self._last >= PLAIN_PROGRESS_EVERY_S:
+            self._last = now
+            print(f"{self.title}: {share:.0%} simulated", file=sys.stderr, flush=True)
