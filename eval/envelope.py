@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitcc.envs.links import Bernoulli, GilbertElliott, Link
+from orbitcc.envs.links import Bernoulli, DropTailPackets, GilbertElliott, Link
 from orbitcc.envs.model import points_of
 from orbitcc.envs.scenario import Scenario
 from orbitcc.eval.campaign import Campaign
@@ -35,23 +35,35 @@ def warnings(campaign: Campaign) -> list[str]:
 NAMES = {
     "rate_mbps": ("rate", "Mbit/s"),
     "base_rtt_ms": ("base RTT", "ms"),
+    "buffer_bdp": ("buffer", "BDP"),
     "loss": ("random loss", ""),
     "flows": ("flows", ""),
 }
 
 
 def conditions(scenarios: Iterable[Scenario]) -> dict[str, Range]:
-    """Lowest and highest rate, base RTT, loss and number of flows over all scenarios and times."""
+    """Lowest and highest value of each of NAMES over all scenarios, flows and times."""
     values: dict[str, list[float]] = {name: [] for name in NAMES}
     for scenario in scenarios:
         values["flows"].append(float(len(scenario.flows)))
         times = sorted({t for link in scenario.links for t in _times(link)})
         for flow in range(len(scenario.flows)):
-            values["base_rtt_ms"] += [scenario.base_rtt_ms(flow, t) for t in times]
-            values["rate_mbps"] += [scenario.capacity_mbps(t, flow) for t in times]
+            path = [scenario.links[i] for i in scenario.path_of(flow)]
+            buffers = [buffer_bytes(link, scenario.sim.packet_bytes) for link in path if link.rate_mbps is not None]
+            for t in times:
+                rtt, rate = scenario.base_rtt_ms(flow, t), scenario.capacity_mbps(t, flow)
+                values["base_rtt_ms"].append(rtt)
+                values["rate_mbps"].append(rate)
+                values["buffer_bdp"] += [size / (rate * rtt * 125) for size in buffers if rtt > 0]
         for link in scenario.links:
             values["loss"] += [_loss_rate(loss) for _, loss in points_of(link.loss)]
     return {name: (min(v), max(v)) for name, v in values.items() if v}
+
+
+def buffer_bytes(link: Link, packet_bytes: int) -> float:
+    """How much the queue before a link holds."""
+    queue = link.queue
+    return float(queue.limit_packets * packet_bytes if isinstance(queue, DropTailPackets) else queue.limit_bytes)
 
 
 def _times(link: Link) -> Iterable[float]:
@@ -76,4 +88,4 @@ def _within(met: Range, trained: Range) -> bool:
 
 def _words(values: Range, unit: str) -> str:
     low, high = values
-    return f"{low:g}{'' if low == high else f'–{high:g}'}{f' {unit}' if unit else ''}"
+    return f"{low:.3g}{'' if low == high else f'–{high:.3g}'}{f' {unit}' if unit else ''}"

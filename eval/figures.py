@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.envs.links import PACKET_BYTES, DropTailBytes, DropTailPackets, Link, Viasat
 from orbitcc.envs.model import points_of
 from orbitcc.eval import style
+from orbitcc.eval.envelope import buffer_bytes
 from orbitcc.eval.style import LIGHT, Line, Theme
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _base_rtt(ax: Axes, recording: Recording, colours: Sequence[str], theme: The
 def _bdp(ax: Axes, recording: Recording, link: int, theme: Theme) -> None:
     """The bandwidth-delay product of the narrowest link and the shortest path, as an orientation."""
     base = np.nanmin(np.where(np.isnan(recording.flows["base_rtt_ms"]), np.inf, recording.flows["base_rtt_ms"]), axis=1)
-    bdp = recording.links["capacity_mbps"][:, link] * base * 1e3 / 8 / PACKET_BYTES
+    bdp = recording.links["capacity_mbps"][:, link] * base * 125 / recording.scenario.sim.packet_bytes
     ax.plot(
         recording.t_s, bdp, drawstyle="steps-pre", color=theme.muted, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=2
     )
@@ -210,14 +210,6 @@ def _bdp(ax: Axes, recording: Recording, link: int, theme: Theme) -> None:
         1.0, 1.02, "dotted: bandwidth-delay product", transform=ax.transAxes, ha="right", va="bottom",
         fontsize=8, color=theme.muted,
     )  # fmt: skip
-
-
-def _buffer_bytes(link: Link) -> float:
-    queue = link.queue
-    if isinstance(queue, DropTailPackets):
-        return float(queue.limit_packets * PACKET_BYTES)
-    assert isinstance(queue, DropTailBytes | Viasat)
-    return float(queue.limit_bytes)
 
 
 def _queues(ax: Axes, t: NDArray[np.float64], recording: Recording, theme: Theme) -> None:
@@ -234,7 +226,8 @@ def _queues(ax: Axes, t: NDArray[np.float64], recording: Recording, theme: Theme
             ax.fill_between(t, 0, mean, color=theme.muted, alpha=0.45, linewidth=0)
         else:
             ax.plot(t, mean, color=colour, linewidth=1.2, label=recording.link_names[i])
-    buffers = sorted({_buffer_bytes(recording.scenario.links[i]) for i in rated})
+    packet = recording.scenario.sim.packet_bytes
+    buffers = sorted({buffer_bytes(recording.scenario.links[i], packet) for i in rated})
     if len(buffers) == 1 and buffers[0] <= 3 * highest:
         ax.axhline(buffers[0] / scale, color=theme.edge, linewidth=1.0, linestyle=(0, (4, 2)))
         ax.set_ylim(top=1.12 * buffers[0] / scale)

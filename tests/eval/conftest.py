@@ -1,5 +1,8 @@
 """A small finished campaign that the tests look at."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from orbitcc.eval import contenders, suites
@@ -19,3 +22,36 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         quiet=True,
         command="orbitcc eval responsiveness --runs 3",
     )
+
+
+@pytest.fixture(scope="session")
+def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that always answers 0, `trained` on 10-20 Mbit/s and 1-500 ms."""
+    from orbitcc import _sim
+    from orbitcc.agents import Card, save
+    from orbitcc.envs.presets import observation_hash
+
+    dim = int(_sim.PRESETS["observation"]["astraea"]["dim"])
+    card = Card.model_validate(
+        {
+            "name": "idle-policy",
+            "description": "never changes its window",
+            "observation": {"preset": "astraea", "dim": dim, "hash": observation_hash("astraea")},
+            "action": {"preset": "astraea", "dim": 1},
+            "interval_ms": 30.0,
+            "layers": [{"units": 1, "activation": "linear"}],
+            "envelope": {"scenario": "none", "rate_mbps": (10, 20), "base_rtt_ms": (1, 500)},
+            "training": {
+                "recipe": "none",
+                "command": "none",
+                "seed": 0,
+                "revision": "none",
+                "agent_steps": 0,
+                "simulated_hours": 0,
+                "wall_minutes": 0,
+                "versions": {},
+            },
+        }
+    )
+    tensors = {"layers.0.weight": np.zeros((1, dim), np.float32), "layers.0.bias": np.zeros(1, np.float32)}
+    return save(tmp_path_factory.mktemp("policy") / "idle", card, tensors)

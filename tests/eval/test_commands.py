@@ -1,0 +1,132 @@
+"""`orbitcc eval`, `demo` and `bench` as people call them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbitcc.cli import main
+
+MAIN = "import sys; from orbitcc.cli import main; main()"
+
+
+@pytest.fixture
+def orbitcc(monkeypatch, capsys, tmp_path):
+    """Calls the command line in this process; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["orbitcc", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["eval", "responsivness"], ["suite", "did you mean 'responsiveness'"]),
+        (["eval", "responsiveness", "--controller", "cubik"], ["did you mean 'cubic'"]),
+        (["eval", "responsiveness", "--controller", "cubic:hystart=sometimes"], ["hystart", "off"]),
+        (["eval", "responsiveness", "--controller", "cubic@20s"], ["--controller"]),
+        (["eval", "responsiveness", "--controller", "reno", "--controller", "reno"], ["once"]),
+        (["eval", "responsiveness", "--agent", "no/such/folder"], ["no/such/folder"]),
+        (["eval", "responsiveness", "--profile", "fast"], ["profile", "quick, reduced, full"]),
+        (["eval", "responsiveness", "--runs", "51"], ["runs", "1 to 50"]),
+        (["eval", "responsiveness", "--workers", "0"], ["workers"]),
+        (["eval", "responsiveness", "--resume"], ["--out"]),
+    ],
+)
+def test_wrong_arguments_end_with_one_line_and_code_2(orbitcc, arguments, words):
+    code, out, err = orbitcc(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert len(err.strip().splitlines()) == 1
+    assert all(word in err for word in words)
+    assert not Path("results").exists()
+
+
+def test_a_folder_that_cannot_be_written_ends_with_code_2(orbitcc, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = orbitcc("eval", "responsiveness", "--out", str(tmp_path / "file" / "results"))
+    assert code == 2
+    assert "writable" in err
+
+
+def test_eval_prints_medians_and_where_the_report_is(orbitcc, tmp_path):
+    code, out, _ = orbitcc("eval", "responsiveness", "--controller", "reno", "--runs", "2", "--workers", "1")
+    assert code == 0
+    assert "reno" in out
+    (folder,) = (tmp_path / "results").iterdir()
+    assert {p.name for p in folder.iterdir()} >= {"report.html", "runs.csv", "runs.jsonl", "campaign.json"}
+    assert f"results/{folder.name}/report.html" in out.replace("\n", "")
+
+
+def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
+    code, out, err = orbitcc(
+        *("eval", "responsiveness", "--controller", "cubic:hystart=off", "--agent", str(checkpoint_folder)),
+        *("--runs", "2", "--workers", "2", "--out", "here", "--json"),
+    )
+    assert code == 0
+    assert "outside its training envelope" in err
+    table = json.loads(out)
+    cubic, idle = table["contenders"]
+    assert (cubic["contender"], cubic["params"]) == ("cubic:hystart=off", {"hystart": "off"})
+    assert idle["contender"] == "idle-policy"
+    for entry in (cubic, idle):
+        for key in ("goodput_over_optimal", "delay_inflation", "retransmission_rate"):
+            assert entry[key]["low"] <= entry[key]["median"] <= entry[key]["high"]
+            assert entry[key]["runs"] == 2
+    # ten packets per round trip, for ever, are no match
+    assert idle["goodput_over_optimal"]["median"] < cubic["goodput_over_optimal"]["median"]
+    lines = (tmp_path / "here" / "runs.csv").read_text().splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("suite,scenario,seed,contender,controller,parameters,version,goodput_over_optimal,")
+    assert ",hystart=off," in lines[1]
+
+
+def test_demo_without_a_checkpoint_says_so_and_shows_the_baselines(orbitcc, monkeypatch, tmp_path):
+    from orbitcc.agents import checkpoint
+
+    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path / "none")
+    code, out, err = orbitcc("demo", "--out", "shown")
+    assert code == 0
+    assert "No trained checkpoint is installed" in err
+    assert "cubic" in out
+    assert (tmp_path / "shown" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "shown" / "figures" / "run-1.png").exists()
+
+
+def test_eval_needs_no_learning_framework(tmp_path):
+    program = f"""
+import sys
+sys.argv = ["orbitcc", "eval", "responsiveness", "--runs", "1", "--workers", "1", "--out", {str(tmp_path / "out")!r}]
+from orbitcc.cli import main
+main()
+print("loaded:", sorted({{"torch", "ray", "stable_baselines3", "tensorboard"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "loaded: []" in done.stdout
+
+
+@pytest.mark.slow
+def test_bench_measures_every_row(orbitcc):
+    code, out, _ = orbitcc("bench", "--json")
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert len(rows) >= 6
+    for row in rows:
+        assert row["value"] > 0
+        assert row["met"] == (
+            row["value"] >= row["target"] if row["higher_is_better"] else row["value"] <= row["target"]
+        )

@@ -1,0 +1,47 @@
+"""Policies judged outside the conditions they were trained in."""
+
+import pytest
+
+from orbitcc.envs import scenarios
+from orbitcc.eval.envelope import conditions
+
+
+def test_conditions_of_a_static_path():
+    # buffer 2 BDP of 100 Mbit/s x 50 ms, by construction
+    met = conditions([scenarios.get("dumbbell", buffer_bdp=2.0, flows=3)])
+    assert met["rate_mbps"] == (100, 100)
+    assert met["base_rtt_ms"] == (50, 50)
+    assert met["buffer_bdp"] == pytest.approx((2.0, 2.0))
+    assert met["flows"] == (3, 3)
+    assert met["loss"] == (0, 0)
+
+
+def test_conditions_span_schedules_and_scenarios():
+    runs = [scenarios.get("leo-responsiveness", run=run, loss=True) for run in (1, 2)]
+    met = conditions(runs)
+    assert 50 <= met["rate_mbps"][0] < met["rate_mbps"][1] <= 100
+    assert 5 <= met["base_rtt_ms"][0] < 20
+    assert 80 < met["base_rtt_ms"][1] <= 100
+    assert 0 < met["loss"][1] <= 0.01
+    alone = conditions(runs[:1])
+    assert all(met[name][0] <= alone[name][0] and alone[name][1] <= met[name][1] for name in met)
+
+
+def test_a_gilbert_elliott_loss_counts_with_its_long_run_rate():
+    # bad a quarter of the time, all packets lost there, one in ten thousand otherwise
+    lossy = {"kind": "gilbert_elliott", "good_loss": 1e-4, "bad_loss": 1.0, "to_bad_per_s": 1.0, "to_good_per_s": 3.0}
+    scenario = scenarios.get("dumbbell").override("links.0.loss", lossy)
+    assert conditions([scenario])["loss"][1] == pytest.approx(0.25 + 0.75e-4)
+
+
+def test_a_policy_outside_its_envelope_is_named_with_both_ranges(tmp_path, checkpoint_folder):
+    from orbitcc.eval import contenders, suites
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.envelope import warnings
+
+    line_up = contenders.line_up(["cubic"], [str(checkpoint_folder)])
+    campaign = Campaign(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0")
+    (warning,) = warnings(campaign)
+    assert "idle-policy" in warning
+    assert "trained: 10–20 Mbit/s" in warning  # its card says so; the runs have 50-100
+    assert "base RTT" not in warning  # 1-500 ms covers them
