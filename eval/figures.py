@@ -54,12 +54,17 @@ def render(figure: Figure, file_format: str = "png") -> bytes:
     return out.getvalue()
 
 
-def draw_run(recording: Recording, theme: Theme) -> Figure:
-    """Goodput under the capacity, RTT over the base RTT, congestion window, queue; interruptions shaded."""
+def draw_run(recording: Recording, theme: Theme, lines: Mapping[str, Line] | None = None) -> Figure:
+    """Goodput under the capacity, RTT over the base RTT, congestion window, queue; interruptions shaded.
+
+    lines: flow name -> how its contender is drawn elsewhere; by default the colour follows the controller.
+    """
     scenario, flows = recording.scenario, recording.flows
     t = recording.t_s - recording.t_s[0] / 2  # a mean over an interval belongs to its middle
     narrowest = _narrowest(recording)
     colours = style.flow_colours([flow.controller.name for flow in scenario.flows], theme)
+    if lines is not None:
+        colours = [theme.tone(lines[name].colour) for name in recording.flow_names]
     with mpl.rc_context(theme.rc()):
         columns = _columns(recording)
         head = 0.78 + 0.21 * (-(-len(recording.flow_names) // columns) if columns else 1)

@@ -124,7 +124,7 @@ class Responsiveness(Suite):
                 f"One run up close: {label}",
                 f"Run {run} from its first second to its last: goodput under the bandwidth there was, smoothed and "
                 "base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
-                partial(figures.draw_run, recording),
+                partial(figures.draw_run, recording, lines=campaign.lines),
                 folded=True,
             )
             for number, (label, recording) in enumerate(shown.items(), start=1)
