@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orbitcc.envs import controllers
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import ControllerSpec, Flow, Scenario
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.scenario import ControllerSpec, Scenario
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,12 @@ def from_controller(text: str) -> Contender:
     """A `--controller NAME[:param=value,...]` argument. Raises OrbitccError for an unknown name or a start time."""
     if "@" in text:
         raise OrbitccError("--controller", text, "NAME[:param=value,...]; a suite decides itself when flows start")
-    spec = Flow.parse(text).controller
-    controllers.make(spec.name, spec.params)  # refuses wrong parameters now, not in a worker later
+    try:
+        spec = ControllerSpec.parse(text)
+    except OrbitccError as error:
+        raise (error.at if error.field in ("", "name") else error.under)("--controller") from None
+    if controllers.get(spec.name).kind == "internal":
+        raise UnknownNameError("--controller", spec.name, controllers.names())
     if controllers.get(spec.name).kind == "agent":
         return from_agent(str(spec.params.get("path", spec.name)))
     return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))

@@ -88,6 +88,8 @@ def run_suite(
     count = suite.runs(profile, runs)
     campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
     cases = suite.cases(count)
+    for contender in contenders:
+        suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
     showcase = suite.showcase(count)
     tasks = [
         Task(suite, case, c, campaign.version, campaign.series_path(c) if case.seed == showcase else None)

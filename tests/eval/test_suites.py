@@ -58,7 +58,9 @@ def test_parameters_make_another_contender():
     assert plain.key != off.key
 
 
-@pytest.mark.parametrize("text", ["cubik", "cubic:hystarr=off", "cubic:hystart=sometimes", "cubic@20s"])
+@pytest.mark.parametrize(
+    "text", ["cubik", "cubic:hystarr=off", "cubic:hystart=sometimes", "cubic@20s", "cubic:rate_mbps=3", "external"]
+)
 def test_wrong_controllers_are_refused(text):
     with pytest.raises(OrbitccError):
         contenders.line_up([text], [])
