@@ -106,14 +106,15 @@ class Batch:
         Raises:
             OrbitccError: an active slot's action is NaN; no world has moved.
         """
-        active = self.status == ACTIVE
-        if np.isnan(actions[active]).any():
-            world, slot = np.argwhere(active & np.isnan(actions).any(axis=-1))[0]
-            raise OrbitccError(f"action (environment {world}, agent {slot})", "NaN", "numbers in [-1, 1]")
         if isinstance(self._preset.action, Action):
-            self._apply_custom_action(self._preset.action, actions, active)
+            self._refuse_nan(actions)
+            self._apply_custom_action(self._preset.action, actions)
             actions = self._no_action
-        self._worlds.step(np.ascontiguousarray(actions, np.float32), self._native_obs, self.reward, self.status)
+        try:
+            self._worlds.step(np.ascontiguousarray(actions, np.float32), self._native_obs, self.reward, self.status)
+        except ValueError:  # no world has moved
+            self._refuse_nan(actions)
+            raise
         self._custom_pieces()
 
     def statistics(self) -> NDArray[np.float64]:
@@ -161,7 +162,14 @@ class Batch:
             values = _finite("observation", piece.function(rows), (len(rows), piece.low.size))
             self.obs[live] = np.clip(values, piece.low, piece.high)
 
-    def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32], active: NDArray[np.bool_]) -> None:
+    def _refuse_nan(self, actions: NDArray[np.float32]) -> None:
+        bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
+        if bad.size:
+            world, slot = bad[0]
+            raise OrbitccError(f"action of flow-{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
+
+    def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
+        active = self.status == ACTIVE
         rows = self.statistics()[active]
         result = piece.function(actions[active], rows)
         cwnd, pacing = result if isinstance(result, tuple) else (result, np.zeros(len(rows)))

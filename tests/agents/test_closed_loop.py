@@ -1,0 +1,64 @@
+"""A policy acts the same whoever drives it: natively in a run, or step by step through the environment."""
+
+import json
+
+import numpy as np
+import pytest
+
+from orbitcc import _sim
+from orbitcc.agents import checkpoint
+from orbitcc.agents.policy import build
+from orbitcc.envs.parallel import parallel_env
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import get
+from orbitcc.envs.source import EpisodeSource
+
+
+def random_policy() -> _sim.Policy:
+    """A network of the shipped shape that grows its window when the path is empty and shrinks it when it is not."""
+    card = checkpoint.read_card(checkpoint.SHIPPED / checkpoint.shipped()[0])
+    rng = np.random.default_rng(4)
+    width, tensors = card.observation.dim, {}
+    for index, layer in enumerate(card.layers):
+        weight = rng.standard_normal((layer.units, width)) / np.sqrt(width)
+        tensors[f"layers.{index}.weight"] = weight.astype(np.float32)
+        tensors[f"layers.{index}.bias"] = (0.1 * rng.standard_normal(layer.units)).astype(np.float32)
+        width = layer.units
+    return build(card, tensors)
+
+
+def worlds():
+    two = get("dumbbell", duration_s=8).with_flows(
+        [
+            Flow(controller="external"),
+            Flow(controller="external", start_s=2, stop_s=6),
+            Flow(controller="cubic", start_s=1),
+        ]
+    )
+    leo = EpisodeSource("train-leo").draw(np.random.default_rng(3))
+    return {"dumbbell": two, "leo": leo}
+
+
+@pytest.mark.parametrize("name", ["dumbbell", "leo"])
+def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
+    scenario, policy = worlds()[name], random_policy()
+
+    network = json.loads(scenario.compile())
+    for flow in network["flows"]:
+        if flow["controller"]["name"] == "external":
+            flow["controller"] = {"name": "policy", "params": {"policy": "p"}}
+    native = _sim.Simulation(json.dumps(network), policies={"p": policy})
+    native.run()
+
+    env = parallel_env(scenario)
+    env.reset(seed=scenario.seed, options={"scenario": scenario})
+    while env.agents:
+        obs = np.stack([env._obs(agent) for agent in env.agents])
+        env.step(dict(zip(env.agents, policy.act(obs), strict=True)))
+    stepped, _ = env._episodes.batch.totals(0)
+
+    for ours, theirs in zip(native.flow_totals(), stepped, strict=True):
+        ours, theirs = dict(ours), dict(theirs)
+        assert ours.pop("controller") in ("policy", theirs.pop("controller"))
+        theirs.pop("controller", None)
+        assert ours == pytest.approx(theirs, rel=0, abs=0, nan_ok=True)

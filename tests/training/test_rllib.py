@@ -1,0 +1,104 @@
+"""PPO through RLlib, end to end: one Ray process for all of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.agents import checkpoint
+
+pytest.importorskip("ray.rllib")
+
+START_UP_S = 240
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "orbitcc.cli", "train", "ppo-mixed", "--out", str(out), *more]
+
+
+def small(*more: str) -> list[str]:
+    settings = (
+        "scenario=train-leo",
+        "agent_steps=6000",
+        "ppo.batch=512",
+        "ppo.worlds=4",
+        "ppo.minibatch=256",
+        "ppo.epochs=2",
+        "evaluation.every=3000",
+        "evaluation.worlds=2",
+        *more,
+    )
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def tags(run: Path) -> set[str]:
+    return {line.split(",")[1] for line in (run / "metrics.csv").read_text().splitlines()[1:]}
+
+
+@pytest.mark.slow
+def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command(tmp_path, *small("agent_steps=10_000_000")), env=environment)
+    deadline = time.monotonic() + START_UP_S
+    state = None
+    while time.monotonic() < deadline and process.poll() is None:
+        found = list(tmp_path.glob("*/state/progress.json"))
+        if found and json.loads(found[0].read_text())["agent_steps"] > 0:
+            state = found[0]
+            break
+        time.sleep(0.5)
+    assert state is not None
+    process.send_signal(signal.SIGINT)  # an orderly end
+    assert process.wait(timeout=120) == 130
+    run = state.parent.parent
+    reached = json.loads(state.read_text())["agent_steps"]
+
+    config = json.loads((run / "config.json").read_text())
+    config["recipe"]["agent_steps"] = reached + 2000
+    (run / "config.json").write_text(json.dumps(config))
+    done = subprocess.run(
+        command(tmp_path, "--resume", "--json"), env=environment, capture_output=True, text=True, timeout=START_UP_S
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["finished"]
+    assert result["agent_steps"] > reached
+    assert Path(result["run"]) == run
+
+    assert list(run.glob("events.out.tfevents.*"))
+    assert {"train/reward", "heldout/reward", "heldout/utilisation", "heldout/queue_delay_ms", "heldout/loss"} <= tags(
+        run
+    )
+    assert {"learner/policy_loss", "learner/value_loss", "learner/entropy", "learner/kl"} <= tags(run)
+    steps = [int(line.split(",")[0]) for line in (run / "metrics.csv").read_text().splitlines()[1:]]
+    assert steps == sorted(steps)
+    for name in ("best", "last"):
+        loaded = checkpoint.load(run / name)
+        assert loaded.card.envelope.scenario == "train-leo"
+        assert loaded.policy.act(np.zeros((2, 50), np.float32)).shape == (2, 1)
+
+
+@pytest.mark.slow
+def test_the_exported_policy_acts_as_the_learner_does() -> None:
+    import torch
+
+    from orbitcc.agents.policy import build
+    from orbitcc.training import recipe, rllib
+
+    plan = recipe.load("ppo-mixed", ["scenario=dumbbell"])
+    config = rllib.config(plan, seed=1)
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+
+    module = MultiAgentEnvRunner(config).module[rllib.MODULE]
+    card = checkpoint.read_card(checkpoint.SHIPPED / checkpoint.shipped()[0])
+    policy = build(card, rllib.export(module, plan))
+    obs = np.random.default_rng(0).uniform(0, 2, (64, 50)).astype(np.float32)
+    with torch.no_grad():
+        means = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"][:, :1].numpy()
+    assert np.allclose(policy.act(obs), np.clip(means, -1, 1), atol=1e-5)
