@@ -1,0 +1,26 @@
+"""The examples run."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_custom_reward_is_a_share_of_the_best() -> None:
+    assert 0.0 < load("custom_reward").main(worlds=4, steps=60) < 1.0
+
+
+def test_many_agents_all_get_something() -> None:
+    goodput = load("many_agents").main(duration_s=4.0)
+    assert set(goodput) == {"flow-0", "flow-1"}
+    assert min(goodput.values()) > 0

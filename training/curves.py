@@ -1,0 +1,121 @@
+"""The learning curves of a run as a picture, from its TensorBoard events.
+
+python -m orbitcc.training.curves RUN_FOLDER PICTURE
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from orbitcc.envs.errors import FileError
+from orbitcc.eval.style import CONTROLLER_COLOURS, LIGHT
+
+Curve = tuple[list[int], list[float]]
+"""Agent steps and values."""
+
+PANELS = (
+    ("reward per decision", {"train/reward": "training, exploring", "heldout/reward": "held-out worlds"}, 1.0),
+    ("utilisation [%]", {"heldout/utilisation": "held-out worlds"}, 100.0),
+    ("queue delay [ms]", {"heldout/queue_delay_ms": "held-out worlds"}, 1.0),
+    ("Jain index", {"heldout/jain": "held-out worlds"}, 1.0),
+    ("lost packets [%]", {"heldout/loss": "held-out worlds"}, 100.0),
+    ("policy entropy [nat]", {"learner/entropy": "learner"}, 1.0),
+)
+"""Title, tag -> label, factor."""
+
+
+def read_curves(run: Path) -> dict[str, Curve]:
+    """Every scalar of a run's TensorBoard events, by tag.
+
+    Raises:
+        OrbitccError: the folder holds no events.
+    """
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
+
+    if not list(run.glob("events.out.tfevents.*")):
+        raise FileError("run", str(run), "a run folder with TensorBoard events")
+    events = EventAccumulator(str(run), size_guidance={SCALARS: 0})
+    events.Reload()
+    return {
+        tag: ([event.step for event in events.Scalars(tag)], [event.value for event in events.Scalars(tag)])
+        for tag in events.Tags()["scalars"]
+    }
+
+
+def plot_curves(
+    curves: Mapping[str, Curve], path: Path, marks: Mapping[str, Mapping[str, float]] | None = None
+) -> Path:
+    """Draw one panel per score.
+
+    marks: tag -> label -> value, drawn as horizontal lines to compare with (a constant policy, Cubic).
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    with plt.rc_context(LIGHT.rc()):
+        figure, axes = plt.subplots(2, 3, figsize=(12, 6.2), sharex=True, layout="constrained")
+        for axis, (title, tags, factor) in zip(axes.flat, PANELS, strict=True):
+            for tag, label in tags.items():
+                if tag not in curves:
+                    continue
+                steps, values = curves[tag]
+                held_out = tag.startswith("heldout/")
+                axis.plot(
+                    [step / 1e6 for step in steps],
+                    [factor * value for value in values],
+                    color=CONTROLLER_COLOURS["astraea"] if held_out else LIGHT.muted,
+                    marker="o" if held_out else None,
+                    markersize=3,
+                    linewidth=1.5 if held_out else 1.0,
+                    label=label,
+                )
+            for number, (label, value) in enumerate(_marks(marks, tags).items()):
+                colour = CONTROLLER_COLOURS.get(label.split()[0].lower(), LIGHT.muted)
+                axis.axhline(factor * value, color=colour, linewidth=1.0, linestyle=((0, (4, 2)), ":")[number % 2])
+                axis.annotate(
+                    label,
+                    (1.0, factor * value),
+                    xycoords=("axes fraction", "data"),
+                    ha="right",
+                    va="bottom",
+                    fontsize=8,
+                    color=colour,
+                )
+            axis.set_title(title)
+            if len(tags) > 1:
+                axis.legend(loc="lower right")
+        for axis in axes[-1]:
+            axis.set_xlabel("agent steps [million]")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=130)
+        plt.close(figure)
+    return path
+
+
+def _marks(marks: Mapping[str, Mapping[str, float]] | None, tags: Mapping[str, str]) -> dict[str, float]:
+    return {label: value for tag in tags for label, value in (marks or {}).get(tag, {}).items()}
+
+
+def main(arguments: list[str]) -> None:
+    """The command line: a run folder, a picture, and Cubic and a constant policy to compare with."""
+    from orbitcc.agents.runs import RunFolder
+    from orbitcc.training.heldout import HeldOut, constant
+    from orbitcc.training.recipe import Recipe
+
+    run, picture = Path(arguments[0]), Path(arguments[1])
+    plan = Recipe.build(RunFolder(run).config()["recipe"])
+    heldout = HeldOut(plan.scenario, plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
+    marks: dict[str, dict[str, float]] = {}
+    for tag, value in heldout.run({"name": "cubic", "params": {"hystart": "both"}}).items():
+        marks.setdefault(f"heldout/{tag}", {})["Cubic"] = value
+    marks["heldout/reward"] = {"best constant action": max(heldout.rollout(constant(a))["reward"] for a in CONSTANTS)}
+    plot_curves(read_curves(run), picture, marks)
+
+
+CONSTANTS = (-1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Constant actions to beat."""
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
