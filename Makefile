@@ -32,7 +32,7 @@ full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3)
 	$(SYNC) --extra train
 
 native:  ## rebuild only the simulator, in place
-	cargo build --release $(SIM) --package orbitcc-python --features extension-module
+	cargo build --release $(SIM) --package orbitcc-python
 	cp $(LIB) orbitcc/_sim.abi3.so.tmp && mv orbitcc/_sim.abi3.so.tmp orbitcc/_sim.abi3.so
 
 .tools/bin/uv:

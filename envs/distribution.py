@@ -150,7 +150,9 @@ class PathDistribution(ScenarioDistribution):
     )
     overtaking_probability: Annotated[float, _probability] = 0.0
 
-    flows: Annotated[Span, span(1, 1000)]
+    flows: Annotated[Span, span(1, 1000)] = Field(
+        description="how many learning flows, with one bottleneck; those due to start after the end do not come"
+    )
     mean_gap_s: Annotated[float | None, number(0, MAX_TIME_S, "s", optional=True)] = Field(
         default=None,
         description="exponential gaps between starts of this mean; None: starts uniform over half the run",

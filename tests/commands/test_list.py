@@ -1,0 +1,37 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from orbitcc.cli import app
+from orbitcc.envs.errors import OrbitccError
+
+KINDS = ["scenarios", "controllers", "suites", "recipes", "checkpoints"]
+
+
+def listed(*args):
+    done = CliRunner().invoke(app, ["list", *args], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_everything_that_has_a_name_is_listed():
+    found = json.loads(listed("--json"))
+    assert list(found) == KINDS
+    names = {kind: {entry["name"] for entry in entries} for kind, entries in found.items()}
+    assert {"dumbbell", "leo-responsiveness", "geo-ideal", "parking-lot", "train-mixed"} <= names["scenarios"]
+    assert {"reno", "cubic"} <= names["controllers"]
+    assert "responsiveness" in names["suites"]
+    assert all(entry["description"] for entries in found.values() for entry in entries)
+
+
+def test_one_kind_is_listed_alone():
+    assert list(json.loads(listed("controllers", "--json"))) == ["controllers"]
+    out = listed("controllers")
+    assert "hystart" in out
+    assert "dumbbell" not in out
+
+
+def test_an_unknown_kind_suggests_the_nearest():
+    with pytest.raises(OrbitccError, match="unknown name 'scenario'; did you mean 'scenarios'"):
+        CliRunner().invoke(app, ["list", "scenario"], catch_exceptions=False)

@@ -1,0 +1,117 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from orbitcc.cli import app
+from orbitcc.envs import scenarios
+from orbitcc.envs.simulate import Recording
+
+FLOW_KEYS = [
+    "name", "controller", "goodput_mbps", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation", "sent_packets",
+    "retransmitted_packets", "lost_packets", "rtos",
+]  # fmt: skip
+LINK_KEYS = ["name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets"]
+
+
+def run(*args):
+    done = CliRunner().invoke(app, ["run", *args], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def orbitcc(*args, **kwargs):
+    """The command as the shell sees it."""
+    return subprocess.run(
+        [sys.executable, "-m", "orbitcc.cli", *args], capture_output=True, text=True, timeout=120, check=False, **kwargs
+    )
+
+
+def test_json_has_the_figures_of_each_flow_and_link():
+    changes = ["--set", "duration_s=5", "--set", "links.0.rate_mbps=20"]
+    out = run("dumbbell", *changes, "--flow", "cubic:hystart=off", "--flow", "reno@2s", "--seed", "1", "--json")
+    found = json.loads(out)
+    assert list(found) == ["flows", "links"]
+    assert [list(flow) for flow in found["flows"]] == [FLOW_KEYS] * 2
+    assert [list(link) for link in found["links"]] == [LINK_KEYS]
+    assert [(flow["name"], flow["controller"]) for flow in found["flows"]] == [("cubic-0", "cubic"), ("reno-1", "reno")]
+    assert sum(flow["goodput_mbps"] for flow in found["flows"]) > 0
+    assert 0.5 < found["links"][0]["utilisation"] <= 1
+
+
+def test_a_flow_that_never_ran_has_null_where_nothing_was_measured():
+    flow = json.loads(run("dumbbell", "--set", "duration_s=1", "--flow", "cubic@0.999s", "--json"))["flows"][0]
+    assert flow["srtt_ms"] is None
+    assert flow["goodput_mbps"] == 0
+
+
+def test_the_same_seed_prints_the_same():
+    args = ["dumbbell", "--set", "duration_s=2", "--json", "--seed"]
+    assert run(*args, "4") == run(*args, "4")
+    assert run(*args, "4") != run(*args, "5")
+
+
+def test_tables_name_flows_and_links():
+    out = run("parking-lot", "--set", "duration_s=2", "--set", "long_start_s=0.5", "--set", "controller=reno")
+    assert all(name in out for name in ("long", "cross-2", "hop-1", "reno"))
+
+
+def test_series_and_picture_are_written(tmp_path):
+    args = ["dumbbell", "--set", "duration_s=2", "--interval", "0.5"]
+    run(*args, "--series", str(tmp_path / "a.csv"), "--plot", str(tmp_path / "a.png"))
+    run(*args, "--series", str(tmp_path / "a.npz"))
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 5
+    assert len(Recording.load(tmp_path / "a.npz").t_s) == 4
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_runs_like_its_name(tmp_path):
+    path = scenarios.get("dumbbell", duration_s=2).save(tmp_path / "mine.toml")
+    assert run(str(path), "--json") == run("dumbbell", "--set", "duration_s=2", "--json")
+
+
+def test_a_distribution_is_drawn_with_the_seed_and_driven_by_the_flow_given():
+    found = json.loads(run("train-astraea", "--set", "duration_s=3", "--flow", "reno", "--seed", "2", "--json"))
+    assert {flow["controller"] for flow in found["flows"]} == {"reno"}
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["dumbell"], "scenario: unknown name 'dumbell'; did you mean 'dumbbell'?"),
+        (["dumbbell", "--flow", "renoo"], "flow: unknown name 'renoo'; did you mean 'reno'?"),
+        (["dumbbell", "--flow", "cubic@70s"], "flows.0.start_s: 70.0 is not allowed"),
+        (["dumbbell", "--set", "links.0.rate_mbps=-5"], "links.0.rate_mbps: -5 is not allowed"),
+        (["dumbbell", "--set", "links.0.rate_mbps=nan"], "links.0.rate_mbps: NaN is not allowed"),
+        (["dumbbell", "--set", "links.0.rate_mbps=[[0,1],[9,2],[5,3]]"], "in increasing order of time"),
+        (["dumbbell", "--set", "flows.0.path=[3]"], "flows.0.path.0: 3 is not allowed"),
+        (["dumbbell", "--set", "rate_mbps"], "--set: 'rate_mbps' is not allowed; allowed: KEY=VALUE"),
+        (["dumbbell", "--seed", "-1"], "--seed: -1 is not allowed"),
+        (["dumbbell", "--interval", "0"], "interval: 0.0 is not allowed"),
+        (["dumbbell", "--series", "x.txt"], "--series: 'x.txt' is not allowed; allowed: a name ending in .csv or .npz"),
+        (["dumbbell", "--set", "duration_s=1", "--series", "/proc/none/x.csv"], "a writable place"),
+        (["none.toml"], "file: 'none.toml' is not allowed; allowed: a readable file"),
+        (["train-leo"], "--flow: '(none)' is not allowed"),
+        (["dumbbell", "--agent", "nowhere"], "nowhere"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_line_and_exit_code_2(args, says):
+    done = orbitcc("run", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_nothing_is_written_when_the_input_is_wrong(tmp_path):
+    done = orbitcc("run", "dumbbell", "--flow", "renoo", "--series", "a.csv", "--plot", "a.png", cwd=tmp_path)
+    assert done.returncode == 2
+    assert os.listdir(tmp_path) == []
+
+
+def test_unknown_options_and_commands_exit_with_2():
+    assert orbitcc("run", "dumbbell", "--sed", "1").returncode == 2
+    assert orbitcc("runn").returncode == 2

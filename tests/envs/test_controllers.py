@@ -1,0 +1,63 @@
+import pickle
+
+import pytest
+
+from orbitcc.envs import controllers
+from orbitcc.envs.controllers import Param
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+
+def test_classical_controllers_are_registered_on_import():
+    assert {"reno", "cubic", "udp"} <= set(controllers.names("baseline"))
+    assert "external" not in controllers.names()
+
+
+def test_defaults_are_filled_in():
+    assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both"}}, {})
+    assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off"}}, {})
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"controller: unknown name 'cubick'; did you mean 'cubic'\?"):
+        controllers.make("cubick", {})
+    with pytest.raises(UnknownNameError, match=r"controller.histart: .*did you mean 'hystart'"):
+        controllers.make("cubic", {"histart": "off"})
+    with pytest.raises(UnknownNameError, match=r"controller.hystart: .*'oof'.*off"):
+        controllers.make("cubic", {"hystart": "oof"})
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="already registered"):
+        controllers.register(controllers.get("reno"))
+
+
+@pytest.mark.parametrize(
+    ("param", "good", "bad"),
+    [
+        (Param(5, "", low=1, high=9), [1, 9, 3.0], [0, 10, 2.5, True, "3", float("nan"), float("inf")]),
+        (Param(0.5, "", low=0, high=1), [0, 1, 0.25], [-0.1, 1.1, float("nan"), "x", False]),
+        (Param(True, ""), [True, False], [1, "true"]),
+        (Param("x", ""), ["", "abc"], [1, True]),
+        (Param("a", "", choices=("a", "b")), ["a", "b"], ["c", 1]),
+    ],
+)
+def test_parameters_are_checked(param, good, bad):
+    for value in good:
+        assert param.check("p", value) == value
+    for value in bad:
+        with pytest.raises(OrbitccError, match=r"^p: "):
+            param.check("p", value)
+
+
+def test_errors_survive_a_worker_process():
+    for error in (OrbitccError("a.b", -1, "more"), UnknownNameError("x", "renoo", ("reno", "cubic"))):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy)) == (type(error), str(error))
+
+
+def test_every_native_parameter_is_described():
+    from orbitcc import _sim
+
+    for name in ("reno", "cubic"):
+        ours = {key: param.default for key, param in controllers.get(name).params.items()}
+        assert ours == dict(_sim.CONTROLLERS[name])

@@ -1,0 +1,256 @@
+import json
+import math
+
+import pytest
+
+from orbitcc.envs import scenarios
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.flows import ControllerSpec, Flow
+from orbitcc.envs.links import Direction, DropTailBytes, GilbertElliott, Link, Outage, Viasat
+from orbitcc.envs.scenario import Scenario, SimSettings
+
+NAN = float("nan")
+
+
+@pytest.fixture
+def dumbbell():
+    return scenarios.get("dumbbell")
+
+
+def network(scenario):
+    return json.loads(scenario.compile())
+
+
+# -- flows on the command line -------------------------------------------------------------------------------
+
+
+def test_flow_text_says_controller_parameters_and_start():
+    flow = Flow.parse("cubic:hystart=off@20s")
+    assert (flow.controller, flow.start_s) == (ControllerSpec(name="cubic", params={"hystart": "off"}), 20.0)
+    assert Flow.parse("reno@1.5").start_s == 1.5
+    assert str(flow.controller) == "cubic:hystart=off"
+
+
+def test_flow_text_of_a_datagram_sender():
+    flow = Flow.parse("udp:rate_mbps=20,stop=30s@5s")
+    assert (flow.traffic.kind, flow.traffic.rate_mbps, flow.start_s, flow.stop_s) == ("cbr", 20.0, 5.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cubik", "flow: unknown name 'cubik'; did you mean 'cubic'"),
+        ("cubic:hystart=of", "flow.hystart: unknown name 'of'; did you mean 'off'"),
+        ("cubic:hystar=off", "flow.hystar: unknown name 'hystar'; did you mean 'hystart'"),
+        ("cubic:off", "flow: .*NAME"),
+        ("cubic@soon", "flow: 'cubic@soon' .*NAME"),
+        ("cubic@-1", "flow.start_s: -1.0"),
+        ("cubic@nan", "flow.start_s: NaN"),
+        ("udp", "flow.traffic.kind: .*cbr or on_off"),
+        ("udp:rate_mbps=-3", r"flow.traffic.rate_mbps: -3 .*\(0, 1e\+06\] Mbit/s"),
+    ],
+)
+def test_wrong_flow_text_is_one_clear_error(text, says):
+    with pytest.raises(OrbitccError, match=says):
+        Flow.parse(text)
+
+
+# -- what is allowed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("links.0.rate_mbps", -1, r"links.0.rate_mbps: -1 .*\(0, 1e\+06\] Mbit/s"),
+        ("links.0.rate_mbps", 0, "links.0.rate_mbps: 0 "),
+        ("links.0.rate_mbps", NAN, "links.0.rate_mbps: NaN "),
+        ("links.0.rate_mbps", "fast", "links.0.rate_mbps: 'fast' .*a number"),
+        ("links.0.rate_mbps", [[0, 5], [3, 6], [2, 7]], "links.0.rate_mbps.2: 2 .*in increasing order of time"),
+        ("links.0.rate_mbps", [[0, 5], [3, NAN]], "links.0.rate_mbps.1: NaN"),
+        ("links.0.rate_mbps", [[1, 5]], "links.0.rate_mbps.0: 1 .*starts at time 0"),
+        ("links.0.rate_mbps", [], "links.0.rate_mbps: .*a schedule"),
+        ("links.0.rate_mbps", [[0, 5, 6]], "links.0.rate_mbps.0: .*a schedule"),
+        ("links.0.delay_ms", -0.1, "links.0.delay_ms: -0.1"),
+        ("links.0.delay_ms", float("inf"), "links.0.delay_ms: inf"),
+        ("links.0.rat_mbps", 3, "links.0.rat_mbps: unknown name 'rat_mbps'; did you mean 'rate_mbps'"),
+        ("links.1.rate_mbps", 3, "links.1: 1 .*0 to 0"),
+        ("links.bottlenek.rate_mbps", 3, "links.bottlenek: .*did you mean 'bottleneck'"),
+        ("links.0.loss", 1.5, r"links.0.loss: 1.5 .*\[0, 1\]"),
+        ("links.0.loss", {"kind": "gilbert"}, "links.0.loss.kind: unknown name 'gilbert'"),
+        ("links.0.loss", {"kind": "bernoulli", "p": -1}, "links.0.loss.p: -1"),
+        ("links.0.loss", {"kind": "gilbert_elliott"}, "links.0.loss.to_bad_per_s: .*no default"),
+        ("links.0.queue.limit_bytes", 0, "links.0.queue.limit_bytes: 0"),
+        ("links.0.queue.limit_bytes", 1.5, "links.0.queue.limit_bytes: 1.5 .*whole number"),
+        ("links.0.queue.kind", "codle", "links.0.queue.kind: unknown name 'codle'"),
+        (
+            "links.0.queue",
+            {"kind": "viasat", "threshold_bytes": 10**8},
+            "links.0.queue.threshold_bytes: 100000000 .*at most",
+        ),
+        (
+            "links.0.outages",
+            [{"at_s": 5, "duration_ms": 100}, {"at_s": 5.05, "duration_ms": 1}],
+            "links.0.outages.1.at_s: 5.05",
+        ),
+        (
+            "links.0.outages",
+            [{"at_s": 5, "duration_ms": 1, "mode": "x"}],
+            "links.0.outages.0.mode: 'x' .*'drop' or 'hold'",
+        ),
+        ("links", [], "links: .*one link or more"),
+        ("flows", [], "flows: .*one flow or more"),
+        ("flows.0.path", [1], "flows.0.path.0: 1 .*0 to 0"),
+        ("flows.0.path", ["nowhere"], "flows.0.path.0: unknown name 'nowhere'.*bottleneck"),
+        ("flows.0.path", [], "flows.0.path: .*one link or more"),
+        ("flows.0.start_s", 60, "flows.0.start_s: 60.* before the end"),
+        ("flows.0.stop_s", 0, "flows.0.stop_s: 0 "),
+        ("flows.0.controller", "renoo", "flows.0.controller.name: unknown name 'renoo'; did you mean 'reno'"),
+        ("flows.0.controller.params.hystart", "on", "flows.0.controller.params.hystart: unknown name 'on'"),
+        ("flows.0.traffic", "bulky", "flows.0.traffic.kind: unknown name 'bulky'; did you mean 'bulk'"),
+        ("sim.nois", False, "sim.nois: unknown name 'nois'; did you mean 'noise'"),
+        ("sim.kernel", "v5", "sim.kernel: 'v5' .*'v6'"),
+        ("sim.send_jitter_ms", NAN, "sim.send_jitter_ms: NaN"),
+        ("sim.rmem_bytes", [1, 2, 3], "sim.rmem_bytes.0: 1"),
+        ("duration_s", 0, "duration_s: 0 "),
+        ("duration_s", True, "duration_s: True .*a number"),
+        ("duration_s.x", 1, "duration_s.x: .*is a single value"),
+        ("seed", -1, "seed: -1 .*whole number"),
+        ("speed", 1, "speed: unknown name 'speed'"),
+    ],
+)
+def test_a_wrong_field_is_named_with_value_and_range(dumbbell, key, value, says):
+    with pytest.raises(OrbitccError, match=f"^{says}"):
+        dumbbell.override(key, value)
+
+
+def test_construction_in_python_gives_the_same_errors():
+    with pytest.raises(OrbitccError, match=r"^rate_mbps: -3 is not allowed; allowed: a number in \(0, 1e\+06\] Mbit/s"):
+        Link(name="x", rate_mbps=-3)
+
+
+def test_names_must_differ(dumbbell):
+    with pytest.raises(OrbitccError, match="flows with different names"):
+        dumbbell.with_flows([Flow(name="a", controller="cubic"), Flow(name="a", controller="reno")])
+    with pytest.raises(OrbitccError, match="links with different names"):
+        dumbbell.changed(links=(Link(name="a"), Link(name="a")))
+
+
+# -- variants ------------------------------------------------------------------------------------------------
+
+
+def test_override_reads_text_as_the_command_line_does(dumbbell):
+    changed = dumbbell.override("links.bottleneck.rate_mbps", "50").override("sim.noise", "false")
+    assert (changed.links[0].rate_mbps, changed.sim.noise) == (50.0, False)
+    stepped = dumbbell.override("links.0.rate_mbps", "[[0, 100], [30, 20]]")
+    assert stepped.override("links.0.rate_mbps.1.1", "30").links[0].rate_mbps == ((0.0, 100.0), (30.0, 30.0))
+    assert dumbbell.override("flows.0.controller.params.hystart", "off").flows[0].controller.params == {
+        "hystart": "off"
+    }
+
+
+def test_overriding_a_part_of_the_reverse_direction_keeps_the_rest_of_it(dumbbell):
+    reverse = dumbbell.override("links.0.reverse.loss", 0.1).links[0].reverse
+    assert (reverse.loss, reverse.rate_mbps, reverse.delay_ms) == (0.1, 100.0, 25.0)
+
+
+def test_flows_are_named_after_their_controllers(dumbbell):
+    several = dumbbell.with_flows([Flow.parse("cubic"), Flow.parse("reno@20s"), Flow(name="mine", controller="reno")])
+    assert several.flow_names == ("cubic-0", "reno-1", "mine")
+    assert several.with_controller("cubic:hystart=off").flow_names == ("cubic-0", "cubic-1", "mine")
+
+
+def test_base_rtt_and_capacity_follow_the_schedules():
+    scenario = Scenario(
+        name="x",
+        duration_s=40,
+        links=(
+            Link(name="a", delay_ms=((0, 10), (20, 30)), interpolate_delay=True, reverse=Direction()),
+            Link(name="b", rate_mbps=((0, 100), (10, 50)), delay_ms=5),
+            Link(name="c", rate_mbps=80),
+        ),
+        flows=(Flow(controller="cubic", uplink_delay_ms=7), Flow(controller="reno", path=("c",))),
+    )
+    assert scenario.base_rtt_ms(0, 0) == 7 + 10 + 2 * 5
+    assert scenario.base_rtt_ms(0, 10) == 7 + 20 + 2 * 5
+    assert scenario.base_rtt_ms(0, 30) == 7 + 30 + 2 * 5
+    assert scenario.base_rtt_ms(1) == 0
+    assert [scenario.capacity_mbps(t) for t in (0, 9.9, 10, 39)] == [80, 80, 50, 50]
+    assert scenario.capacity_mbps(30, flow_index=1) == 80
+    assert scenario.mean_capacity_mbps() == pytest.approx((10 * 100 + 30 * 50) / 40)
+    assert math.isinf(scenario.with_flows([Flow(controller="cubic", path=("a",))]).capacity_mbps())
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def everything():
+    return Scenario(
+        name="everything",
+        duration_s=30,
+        seed=7,
+        links=(
+            Link(
+                name="first",
+                rate_mbps=((0, 100), (10.5, 50)),
+                delay_ms=((0, 10), (20, 30)),
+                loss=((0, 0.0), (5, GilbertElliott(to_bad_per_s=0.1, to_good_per_s=3)), (9, 0.01)),
+                queue=Viasat(),
+                ordering="overtaking",
+                outages=(Outage(at_s=15, duration_ms=80, flush="queue"),),
+                reverse=Direction(rate_mbps=10, loss=0.001),
+            ),
+            Link(name="second", queue=DropTailBytes(limit_bytes=5000)),
+        ),
+        flows=(
+            Flow(controller="cubic:hystart=off", start_s=1, stop_s=20),
+            Flow(controller="udp", path=("second",), traffic={"kind": "on_off", "rate_mbps": 5, "on_s": 1, "off_s": 2}),
+            Flow(controller="reno", path=(0,), traffic={"kind": "bytes", "bytes": 10**6}, uplink_delay_ms=3),
+        ),
+        sim=SimSettings(noise=False, hz=250, frame_overhead_bytes=0),
+    )
+
+
+def test_a_scenario_file_gives_the_same_scenario(tmp_path):
+    scenario = everything()
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    assert Scenario.load(scenario.save(tmp_path / "x.toml")).compile() == scenario.compile()
+
+
+def test_a_file_of_another_version_is_refused(tmp_path):
+    text = everything().to_toml().replace("schema_version = 1", "schema_version = 2")
+    with pytest.raises(OrbitccError, match="schema_version: 2 .*allowed: 1"):
+        Scenario.from_toml(text)
+
+
+# -- the compiled network ------------------------------------------------------------------------------------
+
+
+def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
+    net = network(everything())
+    assert (net["seed"], net["duration"]) == (7, 30 * 10**9)
+    first, second = net["links"]
+    assert first["forward"]["rate"] == [[0, 100_000_000], [10_500_000_000, 50_000_000]]
+    assert first["forward"]["delay"] == {"interpolate": False, "points": [[0, 10_000_000], [20 * 10**9, 30_000_000]]}
+    assert [loss[1]["kind"] for loss in first["forward"]["loss"]] == ["none", "gilbert_elliott", "bernoulli"]
+    assert first["forward"]["queue"]["limit"] == 36_000_000
+    assert first["reverse"]["rate"] == [[0, 10_000_000]]
+    assert first["outages"] == [
+        {"at": 15 * 10**9, "duration": 80_000_000, "mode": "drop", "flush": "queue", "directions": "both"}
+    ]
+    assert (second["forward"]["rate"], second["forward"]["loss"]) == ([], [])
+    assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0]]
+    assert net["flows"][0]["controller"] == {"name": "cubic", "params": {"hystart": "off"}}
+    assert net["flows"][1]["traffic"] == {"kind": "on_off", "rate": 5_000_000, "on": 10**9, "off": 2 * 10**9}
+    assert (net["tcp"]["header_bytes"], net["tcp"]["hz"]) == (52, 250)
+
+
+def test_noise_is_one_serialisation_time_and_one_base_rtt_by_default(dumbbell):
+    assert network(dumbbell)["noise"] == {"send_jitter": 1514 * 8 * 10, "start_jitter": 50_000_000}
+    assert network(dumbbell.override("sim.noise", False))["noise"] == {"send_jitter": 0, "start_jitter": 0}
+    assert network(dumbbell.override("sim.start_jitter_ms", 2))["noise"]["start_jitter"] == 2_000_000
+
+
+def test_a_link_without_reverse_is_mirrored_without_its_loss(dumbbell):
+    link = network(dumbbell.override("links.0.loss", 0.1))["links"][0]
+    assert link["forward"]["loss"] == [[0, {"kind": "bernoulli", "p": 0.1}]]
+    assert link["reverse"] == {**link["forward"], "loss": []}
