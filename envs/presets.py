@@ -13,14 +13,14 @@ Observation: 10 features of the last 5 intervals, oldest first, zeros before the
 | 1            | latency ratio        | mean RTT / minimum RTT (lifetime)            | 0   | 2   |
 | 2            | smoothed latency     | srtt / minimum RTT                           | 0   | 2   |
 | 3            | window ratio         | 0.8 x cwnd / BDP                             | 0   | 2   |
-| 4            | maximum throughput   | running maximum, in units of 80 Mbit/s       | 0   | -   |
-| 5            | minimum RTT          | in units of 500 ms                           | 0   | -   |
-| 6            | loss ratio           | lost bytes per second / maximum throughput   | 0   | -   |
-| 7            | in-flight ratio      | packets out / cwnd                           | 0   | -   |
+| 4            | maximum throughput   | running maximum, in units of 80 Mbit/s       | 0   | 10  |
+| 5            | minimum RTT          | in units of 500 ms                           | 0   | 4   |
+| 6            | loss ratio           | lost bytes per second / maximum throughput   | 0   | 2   |
+| 7            | in-flight ratio      | packets out / cwnd                           | 0   | 2   |
 | 8            | pacing ratio         | pacing rate / maximum throughput             | 0   | 2   |
-| 9            | retransmission ratio | retransmissions in flight / cwnd             | 0   | -   |
+| 9            | retransmission ratio | retransmissions in flight / cwnd             | 0   | 2   |
 
-A "-" stands for a finite bound; :func:`describe` prints every index with the bounds in force.
+Values beyond the bounds are clipped. :func:`describe` prints every index.
 
 Action: one number a in [-1, 1]; cwnd grows to ceil(cwnd (1 + 0.025 a)) for a >= 0 and shrinks to
 floor(cwnd / (1 - 0.025 a)) for a < 0; packets are paced at cwnd / srtt.

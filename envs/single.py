@@ -30,9 +30,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     A `ndarray` of shape `(1,)`, float32, for the preset `astraea`:
 
-    | Num | Action                                                              | Min  | Max |
-    |-----|---------------------------------------------------------------------|------|-----|
-    | 0   | a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a)) | -1 | 1 |
+    | Num | Action                                                                      | Min | Max |
+    |-----|-----------------------------------------------------------------------------|-----|-----|
+    | 0   | a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a)) | -1  | 1   |
 
     Values beyond the bounds are clipped; NaN raises an error.
 
@@ -40,20 +40,20 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     A `ndarray` of shape `(50,)`, float32: 10 features of the last 5 intervals, oldest first, zeros before the start.
 
-    | Num mod 10 | Observation                                      | Min | Max           |
-    |------------|--------------------------------------------------|-----|---------------|
-    | 0          | mean delivery rate / its maximum so far          | 0   | see the space |
-    | 1          | mean RTT / minimum RTT                           | 0   | 2             |
-    | 2          | smoothed RTT / minimum RTT                       | 0   | 2             |
-    | 3          | 0.8 x cwnd / bandwidth-delay product             | 0   | 2             |
-    | 4          | maximum delivery rate / 80 Mbit/s                | 0   | see the space |
-    | 5          | minimum RTT / 500 ms                             | 0   | see the space |
-    | 6          | lost bytes per second / maximum delivery rate    | 0   | see the space |
-    | 7          | packets out / cwnd                               | 0   | see the space |
-    | 8          | pacing rate / maximum delivery rate              | 0   | 2             |
-    | 9          | retransmitted packets in flight / cwnd           | 0   | see the space |
+    | Num mod 10 | Observation                                   | Min | Max |
+    |------------|-----------------------------------------------|-----|-----|
+    | 0          | mean delivery rate / its maximum so far       | 0   | 1   |
+    | 1          | mean RTT / minimum RTT                        | 0   | 2   |
+    | 2          | smoothed RTT / minimum RTT                    | 0   | 2   |
+    | 3          | 0.8 x cwnd / bandwidth-delay product          | 0   | 2   |
+    | 4          | maximum delivery rate / 80 Mbit/s             | 0   | 10  |
+    | 5          | minimum RTT / 500 ms                          | 0   | 4   |
+    | 6          | lost bytes per second / maximum delivery rate | 0   | 2   |
+    | 7          | packets out / cwnd                            | 0   | 2   |
+    | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
+    | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
 
-    `orbitcc.envs.presets.describe("astraea")` prints all 50 rows with their bounds.
+    `orbitcc.envs.presets.describe("astraea")` prints all 50 rows.
 
     ## Rewards
 

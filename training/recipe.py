@@ -90,6 +90,18 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     return Recipe.build(data)
 
 
+def check_names(recipe: Recipe) -> None:
+    """Look up what a recipe names, before anything is written.
+
+    Raises:
+        OrbitccError: its scenario or preset is unknown.
+    """
+    from orbitcc.envs import presets, scenarios
+
+    scenarios.load(recipe.scenario)
+    presets.preset(recipe.preset)
+
+
 def _put(data: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     node = data
@@ -100,4 +112,4 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     node[last] = value
 
 
-__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "load", "names"]
+__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "check_names", "load", "names"]

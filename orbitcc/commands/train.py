@@ -26,6 +26,7 @@ def train(
     if resume and changes:
         raise OrbitccError("set", changes, "nothing with --resume: a run continues with the values it began with")
     plan = recipes.load(recipe, changes or ())
+    recipes.check_names(plan)
     command = _command(recipe, changes or [], seed)
     if resume:
         run = RunFolder.latest(out, plan.name, seed)

@@ -44,3 +44,10 @@ def test_custom_observations_need_finite_ordered_bounds(low, high) -> None:
 def test_bad_intervals_are_refused(interval) -> None:
     with pytest.raises(OrbitccError, match="interval_ms"):
         presets.preset("astraea", interval_ms=interval)
+
+
+def test_the_documented_bounds_are_those_in_force() -> None:
+    rows = [line.split("|") for line in (presets.__doc__ or "").splitlines() if line.startswith("| ")][1:]
+    documented = [(float(row[4]), float(row[5])) for row in rows]
+    space = presets.preset("astraea").observation_space()
+    assert documented * 5 == list(zip(space.low.tolist(), space.high.tolist(), strict=True))

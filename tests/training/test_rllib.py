@@ -19,7 +19,16 @@ START_UP_S = 240
 
 
 def command(out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-c", "from orbitcc.cli import main; main()", "train", "ppo-mixed", "--out", str(out), *more]
+    return [
+        sys.executable,
+        "-c",
+        "from orbitcc.cli import main; main()",
+        "train",
+        "ppo-mixed",
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 def small(*more: str) -> list[str]:
