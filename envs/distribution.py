@@ -231,7 +231,7 @@ class _Draw:
             udp.extend(flows)
         flows = self._learners() + udp
         seed = int(self.rng.integers(2**53))
-        return Scenario.model_construct(
+        return Scenario.trusted(
             name=self.dist.name,
             duration_s=self.dist.duration_s,
             seed=seed,
@@ -277,7 +277,7 @@ class _Draw:
             rates, udp = self._hotspots(dist.hotspots, hop, rate, rates)
         delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self.rtts])
         outages = [
-            Outage.model_construct(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
+            Outage.trusted(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
             for t, cut_ms in self.edges
             if cut_ms >= 1
         ]
@@ -286,7 +286,7 @@ class _Draw:
         reverse: dict[str, Any] = {"rate_mbps": rate, "loss": 0.0}
         if dist.ack_path is not None:
             reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
-        link = Link.model_construct(
+        link = Link.trusted(
             name=f"hop-{hop}",
             rate_mbps=_scheduled(rates),
             delay_ms=delay,
@@ -294,11 +294,11 @@ class _Draw:
             queue=self._queue(rate),
             ordering=self.ordering,
             outages=tuple(outages),
-            reverse=Direction.model_construct(
+            reverse=Direction.trusted(
                 **reverse,
                 delay_ms=delay,
                 ordering=self.ordering,
-                queue=DropTailPackets.model_construct(limit_packets=1000),
+                queue=DropTailPackets.trusted(limit_packets=1000),
             ),
         )
         return link, udp
@@ -306,15 +306,15 @@ class _Draw:
     def _queue(self, rate: float) -> Queue:
         second = int(rate * 1e6 / 8)
         if self.viasat:
-            return Viasat.model_construct(limit_bytes=2 * second, threshold_bytes=second)
+            return Viasat.trusted(limit_bytes=2 * second, threshold_bytes=second)
         least = self.dist.min_buffer_packets * PACKET_BYTES
-        return DropTailBytes.model_construct(limit_bytes=max(int(self.buffer_bdp * rate * self.rtt * 125), least))
+        return DropTailBytes.trusted(limit_bytes=max(int(self.buffer_bdp * rate * self.rtt * 125), least))
 
     def _loss(self) -> Any:
         dist, rng = self.dist, self.rng
         if dist.geo is not None:
             scale = dist.geo.loss_scale.draw(rng)
-            return GilbertElliott.model_construct(
+            return GilbertElliott.trusted(
                 good_loss=1.41e-4 * scale, bad_loss=1.0, to_bad_per_s=1.82e-4 * scale, to_good_per_s=1 / 0.322
             )
         if dist.loss is None or rng.random() < dist.loss.none_probability:
@@ -331,9 +331,7 @@ class _Draw:
             length_s = max(min(rng.exponential(0.135), 1.0), 1e-3)
             way = "forward" if rng.random() < 0.5 else "reverse"
             stalls.append(
-                Outage.model_construct(
-                    at_s=float(t), duration_ms=length_s * 1e3, mode="hold", flush="none", directions=way
-                )
+                Outage.trusted(at_s=float(t), duration_ms=length_s * 1e3, mode="hold", flush="none", directions=way)
             )
             t += length_s + 1e-3 + rng.exponential(1 / per_s)
         return stalls
@@ -355,13 +353,13 @@ class _Draw:
                 rates = _scaled_between(rates, float(t), float(end), 1 - share)
             else:
                 flows.append(
-                    Flow.model_construct(
+                    Flow.trusted(
                         name=f"hotspot-{hop}-{len(flows)}",
                         controller=UDP,
                         path=(hop,),
                         start_s=float(t),
                         stop_s=float(end) if end < duration else None,
-                        traffic=Cbr.model_construct(rate_mbps=share * rate),
+                        traffic=Cbr.trusted(rate_mbps=share * rate),
                     )
                 )
             t += length + rng.exponential(1 / hotspots.per_s)
@@ -390,7 +388,7 @@ class _Draw:
             if own_rtts and i > 0:
                 extra += rng.random() * max(dist.base_rtt_ms.high - self.rtt, 0.0)
             flows.append(
-                Flow.model_construct(
+                Flow.trusted(
                     name=f"flow-{i}",
                     controller=EXTERNAL,
                     path=path,

@@ -151,7 +151,7 @@ class Link(Direction):
         """The reverse direction, spelt out."""
         if self.reverse is not None:
             return self.reverse
-        return Direction.model_construct(
+        return Direction.trusted(
             rate_mbps=self.rate_mbps,
             delay_ms=self.delay_ms,
             interpolate_delay=self.interpolate_delay,

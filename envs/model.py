@@ -5,6 +5,7 @@ Quantities are checked by `number` and `schedule`, so that every message gives t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -41,6 +42,22 @@ class Model(BaseModel):
         return data
 
     @classmethod
+    def trusted(cls, **values: Any) -> Self:
+        """Built without any check from values that are known to be right, final types included; defaults are shared.
+
+        Some ten times faster than `model_construct`, which matters where scenarios are drawn between episodes.
+        """
+        made = cls.__new__(cls)
+        for slot, value in (
+            ("__dict__", {**_defaults(cls), **values}),
+            ("__pydantic_fields_set__", set(values)),
+            ("__pydantic_extra__", None),
+            ("__pydantic_private__", None),
+        ):
+            object.__setattr__(made, slot, value)
+        return made
+
+    @classmethod
     def build(cls, data: Any) -> Self:
         """`model_validate` with this project's errors."""
         try:
@@ -51,6 +68,13 @@ class Model(BaseModel):
     def changed(self, **changes: Any) -> Self:
         """A copy with these fields replaced, checked again as a whole."""
         return type(self)(**{**{k: getattr(self, k) for k in type(self).model_fields}, **changes})
+
+
+@functools.cache
+def _defaults(cls: type[Model]) -> dict[str, Any]:
+    return {
+        name: f.get_default(call_default_factory=True) for name, f in cls.model_fields.items() if not f.is_required()
+    }
 
 
 def as_orbitcc_error(error: ValidationError) -> OrbitccError:
