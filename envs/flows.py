@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS
+from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.model import MAX_TIME_S, Model, number, tagged
 
 
@@ -53,21 +53,21 @@ class Bytes(Model):
     """Sends this many bytes, then is finished."""
 
     kind: Literal["bytes"] = "bytes"
-    bytes: Annotated[int, number(1, 1e15, "bytes", whole=True)]
+    bytes: Annotated[int, number(1, 4e12, "bytes", whole=True)]
 
 
 class Cbr(Model):
-    """Offers data at a constant rate; with the controller `udp` this is the sending rate on the wire."""
+    """Offers data at a constant rate of wire bytes (headers count, as in the rate of a link)."""
 
     kind: Literal["cbr"] = "cbr"
-    rate_mbps: Annotated[float, number(0, MAX_RATE_MBPS, "Mbit/s", above=True)]
+    rate_mbps: Annotated[float, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s")]
 
 
 class OnOff(Model):
     """Exponential on and off times with these means; while on, offers data at a rate, or without limit (None)."""
 
     kind: Literal["on_off"] = "on_off"
-    rate_mbps: Annotated[float | None, number(0, MAX_RATE_MBPS, "Mbit/s", above=True, optional=True)] = None
+    rate_mbps: Annotated[float | None, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None
     on_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
     off_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
 

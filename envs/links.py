@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.model import MAX_TIME_S, Model, Points, checked_number, number, schedule, tagged
 
-MAX_RATE_MBPS = 1e6
+MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
 MAX_DELAY_MS = 60_000.0
 MAX_BUFFER_BYTES = 1e12
 PACKET_BYTES = 1514
@@ -93,7 +93,7 @@ class Direction(Model):
 
     rate_mbps: Annotated[
         float | Points | None,
-        schedule(lambda v: checked_number(v, 0, MAX_RATE_MBPS, "Mbit/s", above=True), optional=True),
+        schedule(lambda v: checked_number(v, MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s"), optional=True),
     ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
     delay_ms: Annotated[float | Points, schedule(lambda v: checked_number(v, 0, MAX_DELAY_MS, "ms"))] = Field(
         default=0.0, description="one-way propagation delay"

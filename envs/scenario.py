@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 TCP_IP_HEADER_BYTES = 52
 """20 bytes IPv4, 20 TCP, 12 timestamp option."""
 
-_buffer = number(1024, 2**40, "bytes", whole=True)
+_buffer = number(1024, 2**32 - 1, "bytes", whole=True)
 
 
 class SimSettings(Model):
@@ -38,7 +38,7 @@ class SimSettings(Model):
 
     kernel: Literal["v6"] = "v6"
     hz: Literal[100, 250, 300, 1000] = 1000
-    mss_bytes: Annotated[int, number(100, 65_000, "bytes", whole=True)] = 1448
+    mss_bytes: Annotated[int, number(100, 64_000, "bytes", whole=True)] = 1448
     frame_overhead_bytes: Annotated[int, number(0, 1000, "bytes", whole=True)] = Field(
         default=14, description="bytes a link counts on top of the 52 of TCP/IP; 0 makes a full packet 1500 bytes"
     )
@@ -74,7 +74,7 @@ class Scenario(Model):
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1)
     description: str = ""
-    duration_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    duration_s: Annotated[float, number(1e-3, MAX_TIME_S, "s")]
     seed: Annotated[int, number(0, 2**53, whole=True)] = 1
     links: tuple[Link, ...]
     flows: tuple[Flow, ...]

@@ -47,7 +47,7 @@ def test_flow_text_of_a_datagram_sender():
         ("cubic@-1", "flow.start_s: -1.0"),
         ("cubic@nan", "flow.start_s: NaN"),
         ("udp", "flow.traffic.kind: .*cbr or on_off"),
-        ("udp:rate_mbps=-3", r"flow.traffic.rate_mbps: -3 .*\(0, 1e\+06\] Mbit/s"),
+        ("udp:rate_mbps=-3", r"flow.traffic.rate_mbps: -3 .*\[0.001, 1e\+06\] Mbit/s"),
     ],
 )
 def test_wrong_flow_text_is_one_clear_error(text, says):
@@ -61,7 +61,7 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("links.0.rate_mbps", -1, r"links.0.rate_mbps: -1 .*\(0, 1e\+06\] Mbit/s"),
+        ("links.0.rate_mbps", -1, r"links.0.rate_mbps: -1 .*\[0.001, 1e\+06\] Mbit/s"),
         ("links.0.rate_mbps", 0, "links.0.rate_mbps: 0 "),
         ("links.0.rate_mbps", NAN, "links.0.rate_mbps: NaN "),
         ("links.0.rate_mbps", "fast", "links.0.rate_mbps: 'fast' .*a number"),
@@ -124,7 +124,9 @@ def test_a_wrong_field_is_named_with_value_and_range(dumbbell, key, value, says)
 
 
 def test_construction_in_python_gives_the_same_errors():
-    with pytest.raises(OrbitccError, match=r"^rate_mbps: -3 is not allowed; allowed: a number in \(0, 1e\+06\] Mbit/s"):
+    with pytest.raises(
+        OrbitccError, match=r"^rate_mbps: -3 is not allowed; allowed: a number in \[0.001, 1e\+06\] Mbit/s"
+    ):
         Link(name="x", rate_mbps=-3)
 
 
