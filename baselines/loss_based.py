@@ -19,6 +19,14 @@ cubic = native(
             "how slow start may end before a loss: by ACK trains, by rising delay, by either (Linux), or not at all",
             choices=("both", "train", "delay", "off"),
         ),
+        "fast_convergence": Param(
+            "on",
+            "give way faster when the window shrinks from loss to loss (RFC 9438, section 4.7)",
+            choices=("on", "off"),
+        ),
+        "friendliness": Param(
+            "on", "never below the window Reno would have (RFC 9438, section 4.3)", choices=("on", "off")
+        ),
     },
 )
 

@@ -13,8 +13,9 @@ def test_classical_controllers_are_registered_on_import():
 
 
 def test_defaults_are_filled_in():
-    assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both"}}, {})
-    assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off"}}, {})
+    rest = {"fast_convergence": "on", "friendliness": "on"}
+    assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both", **rest}}, {})
+    assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})
 
 
 def test_an_unknown_name_suggests_the_nearest():
