@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.envs import controllers
+from orbitcc.envs import backends, controllers
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
 from orbitcc.envs.flows import ControllerSpec, Flow, parse_value
@@ -201,6 +201,10 @@ class Scenario(Model):
         return Scenario.from_dict(data)
 
     # -- backends ---------------------------------------------------------------------------------------------------
+
+    def unsupported(self, backend: str) -> tuple[str, ...]:
+        """The names of the fields that `backend` ("simulator" or "emulator") cannot honour in a plain run."""
+        return backends.unsupported(self, backend)
 
     def compile(self) -> str:
         """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""

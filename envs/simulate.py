@@ -116,9 +116,8 @@ def simulate(
 
     if seed is not None:
         scenario = scenario.with_seed(seed)
-    for i, flow in enumerate(scenario.flows):
-        if flow.controller.name == "external":
-            raise OrbitccError(f"flows.{i}.controller", "external", "a controller that runs by itself (choose one)")
+    for field in scenario.unsupported("simulator"):
+        raise OrbitccError(field, "external", "a controller that runs by itself (choose one)")
     try:
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:

@@ -224,6 +224,34 @@ def test_a_file_of_another_version_is_refused(tmp_path):
         Scenario.from_toml(text)
 
 
+def test_each_backend_names_what_it_cannot_do():
+    scenario = everything()
+    assert scenario.unsupported("simulator") == ()
+    assert scenario.unsupported("emulator") == ("links.0.loss", "links.0.queue")
+    held = scenario.changed(
+        links=(
+            Link(
+                name="first",
+                delay_ms=((0, 10), (20, 30)),
+                outages=(Outage(at_s=1, duration_ms=5, mode="hold", directions="forward"),),
+                reverse=Direction(queue=Viasat()),
+            ),
+            scenario.links[1],
+        )
+    )
+    assert held.unsupported("emulator") == (
+        "links.0.ordering",
+        "links.0.reverse.queue",
+        "links.0.outages.0.mode",
+        "links.0.outages.0.flush",
+        "links.0.outages.0.directions",
+    )
+    assert scenario.with_controller("external").unsupported("simulator") == ("flows.0.controller", "flows.2.controller")
+    assert scenarios.get("leo-responsiveness", loss=True).unsupported("emulator") == ()
+    with pytest.raises(OrbitccError, match="backend: unknown name 'emulatr'; did you mean 'emulator'"):
+        scenario.unsupported("emulatr")
+
+
 # -- the compiled network ------------------------------------------------------------------------------------
 
 
