@@ -139,8 +139,8 @@ def simulate(
     return Recording(
         scenario=scenario,
         t_s=series["t_s"],
-        flows={name: series[name] for name in _sim.FLOW_SERIES},
-        links={name: series[name] for name in _sim.LINK_SERIES},
+        flows=series["flows"],
+        links=series["links"],
         flow_totals=simulation.flow_totals(),
         link_totals=simulation.link_totals(),
     )

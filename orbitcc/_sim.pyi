@@ -15,10 +15,10 @@ STATS_FIELDS: tuple[str, ...]
 """Names of the last axis of :meth:`Worlds.stats`, in order (see docs/architecture.md)."""
 
 FLOW_SERIES: tuple[str, ...]
-"""Per-flow arrays of :meth:`Simulation.recording`, each of shape [T, F]."""
+"""Names of `Simulation.recording()["flows"]`, each an array [T, F]."""
 
 LINK_SERIES: tuple[str, ...]
-"""Per-link arrays of :meth:`Simulation.recording`, each of shape [T, L]."""
+"""Names of `Simulation.recording()["links"]`, each an array [T, L]."""
 
 CONTROLLERS: Mapping[str, Mapping[str, Any]]
 """Native controllers: name -> parameter name -> default value."""
@@ -75,7 +75,12 @@ class Simulation:
 
     def flow_totals(self) -> list[dict[str, Any]]: ...
     def link_totals(self) -> list[dict[str, Any]]: ...
-    def recording(self) -> dict[str, NDArray[np.float64]]: ...
+    def recording(self) -> dict[str, Any]:
+        """`{"t_s": [T], "flows": {name: [T, F]}, "links": {name: [T, L]}}`, the names being FLOW_SERIES and LINK_SERIES.
+
+        ValueError when nothing is recorded (record_interval_ns = 0).
+        """
+
     def event_hash(self) -> int:
         """64-bit hash of every event so far."""
 

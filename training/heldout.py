@@ -85,7 +85,7 @@ class HeldOut:
             networks = {**scenario.policies(), **(policies or {})}
             simulation = _sim.Simulation(json.dumps(network), record_interval_ns=10**9, policies=networks)
             simulation.run()
-            series = simulation.recording()
+            series = simulation.recording()["flows"]
             goodput, there = series["goodput_mbps"][:, agents], series["active"][:, agents] >= 1.0
             there[1:] &= there[:-1]  # whole seconds only
             worlds.append(_scores(simulation.flow_totals(), simulation.link_totals(), agents, goodput, there))

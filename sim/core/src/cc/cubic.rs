@@ -1,0 +1,329 @@
+//! CUBIC in Linux's integer arithmetic (Ha, Rhee, Xu 2008; `tcp_cubic.c`; compare RFC 9438).
+//!
+//! Against RFC 9438: the window follows W(t + minimum RTT), not the smoothed one; the target is not limited to 1.5
+//! cwnd; the Reno-friendly slope stays 8/15 after the old maximum is passed.
+
+use super::hystart::HyStart;
+use super::{CaState, Conn, Controller, Event, Params};
+
+/// Multiplicative decrease, of 1024 (0.7).
+const BETA: u64 = 717;
+/// C = 41 * 10 / 1024 = 0.4 in units of segments per (1/1024 s)^3, scaled by 2^40.
+const C_SCALE: u64 = 410;
+const CUBE_FACTOR: u64 = (1 << 40) / C_SCALE;
+/// Segments acknowledged per segment of growth of the Reno estimate, times 8 per window.
+const FRIENDLINESS: u64 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
+/// One time unit is 1/1024 s.
+const BIC_HZ: u32 = 10;
+
+pub const PARAMS: &[(&str, &str)] = &[("hystart", "\"both\""), ("fast_convergence", "\"on\""), ("friendliness", "\"on\"")];
+
+pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
+    let hystart = match params.text("hystart", "both", &["off", "train", "delay", "both"])? {
+        "off" => HyStart::new(false, false),
+        "train" => HyStart::new(true, false),
+        "delay" => HyStart::new(false, true),
+        _ => HyStart::new(true, true),
+    };
+    let fast_convergence = params.text("fast_convergence", "on", &["off", "on"])? == "on";
+    let friendliness = params.text("friendliness", "on", &["off", "on"])? == "on";
+    Ok(Box::new(Cubic::new(hystart, fast_convergence, friendliness)))
+}
+
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    hystart: HyStart,
+    fast_convergence: bool,
+    friendliness: bool,
+    /// Acknowledged segments per segment of growth.
+    cnt: u32,
+    w_last_max: u32,
+    last_cwnd: u32,
+    last_time: u64,
+    origin: u32,
+    /// Time from the epoch's start to the origin, in 1/1024 s.
+    k: u32,
+    /// Smallest RTT, microseconds; 0 = none.
+    delay_min_us: u32,
+    /// Start of the epoch in ticks; 0 = none.
+    epoch_start: u64,
+    ack_cnt: u32,
+    w_tcp: u32,
+}
+
+impl Cubic {
+    fn new(hystart: HyStart, fast_convergence: bool, friendliness: bool) -> Cubic {
+        Cubic {
+            hystart,
+            fast_convergence,
+            friendliness,
+            cnt: 0,
+            w_last_max: 0,
+            last_cwnd: 0,
+            last_time: 0,
+            origin: 0,
+            k: 0,
+            delay_min_us: 0,
+            epoch_start: 0,
+            ack_cnt: 0,
+            w_tcp: 0,
+        }
+    }
+
+    fn reset(&mut self) {
+        let mut hystart = self.hystart.clone();
+        hystart.found = false;
+        *self = Cubic::new(hystart, self.fast_convergence, self.friendliness);
+    }
+
+    /// Recompute `cnt` for a window of `cwnd` at tick `now`.
+    fn update(&mut self, cwnd: u32, acked: u32, now: u64, hz: u32) {
+        self.ack_cnt += acked;
+        // A tick value of 0 stands for "no epoch"; time 0 of a world would be mistaken for it.
+        let now = now.max(1);
+        if self.last_cwnd == cwnd && now - self.last_time <= u64::from(hz) / 32 {
+            return;
+        }
+        if self.epoch_start == 0 || now != self.last_time {
+            self.last_cwnd = cwnd;
+            self.last_time = now;
+            if self.epoch_start == 0 {
+                self.epoch_start = now;
+                self.ack_cnt = acked;
+                self.w_tcp = cwnd;
+                if self.w_last_max <= cwnd {
+                    self.k = 0;
+                    self.origin = cwnd;
+                } else {
+                    self.k = cubic_root(CUBE_FACTOR * u64::from(self.w_last_max - cwnd));
+                    self.origin = self.w_last_max;
+                }
+            }
+            let delay_ticks = super::super::tcp::rtt::jiffies(u64::from(self.delay_min_us), hz);
+            let t = ((now - self.epoch_start + delay_ticks) << BIC_HZ) / u64::from(hz);
+            let offset = t.abs_diff(u64::from(self.k));
+            let delta = ((u128::from(C_SCALE) * (offset as u128).pow(3)) >> (10 + 3 * BIC_HZ)) as u64;
+            let target = if t < u64::from(self.k) {
+                u64::from(self.origin).saturating_sub(delta)
+            } else {
+                u64::from(self.origin) + delta
+            };
+            let window = u64::from(cwnd);
+            self.cnt = if target > window { (window / (target - window)) as u32 } else { 100 * cwnd };
+            if self.w_last_max == 0 && self.cnt > 20 {
+                self.cnt = 20;
+            }
+        }
+        if self.friendliness {
+            let per_segment = ((u64::from(cwnd) * FRIENDLINESS) >> 3) as u32;
+            while per_segment > 0 && self.ack_cnt > per_segment {
+                self.ack_cnt -= per_segment;
+                self.w_tcp += 1;
+            }
+            if self.w_tcp > cwnd {
+                self.cnt = self.cnt.min(cwnd / (self.w_tcp - cwnd));
+            }
+        }
+        self.cnt = self.cnt.max(2);
+    }
+}
+
+impl Controller for Cubic {
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn init(&mut self, conn: &mut Conn) {
+        self.reset();
+        if self.hystart.enabled() {
+            self.hystart.start_round(conn);
+        }
+    }
+
+    fn on_delivered(&mut self, conn: &mut Conn, _delivered: u32, rtt_us: Option<u32>) {
+        let Some(rtt_us) = rtt_us else { return };
+        // Samples right after a loss still see the old queue.
+        if self.epoch_start != 0 && conn.jiffies().saturating_sub(self.epoch_start) < u64::from(conn.hz) {
+            return;
+        }
+        let rtt_us = rtt_us.max(1);
+        if self.delay_min_us == 0 || self.delay_min_us > rtt_us {
+            self.delay_min_us = rtt_us;
+        }
+        if !self.hystart.found && conn.in_slow_start() && self.hystart.enabled() {
+            self.hystart.on_ack(conn, rtt_us, self.delay_min_us, false);
+        }
+    }
+
+    fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
+        if !conn.is_cwnd_limited() {
+            return;
+        }
+        let mut acked = acked;
+        if conn.in_slow_start() {
+            acked = conn.slow_start(acked);
+            if acked == 0 {
+                return;
+            }
+        }
+        self.update(conn.cwnd, acked, conn.jiffies(), conn.hz);
+        conn.additive_increase(self.cnt, acked);
+    }
+
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
+        self.epoch_start = 0;
+        self.w_last_max = if conn.cwnd < self.w_last_max && self.fast_convergence {
+            (u64::from(conn.cwnd) * (1024 + BETA) / 2048) as u32
+        } else {
+            conn.cwnd
+        };
+        ((u64::from(conn.cwnd) * BETA / 1024) as u32).max(2)
+    }
+
+    fn on_state(&mut self, conn: &mut Conn, new: CaState) {
+        if new == CaState::Loss {
+            self.reset();
+            self.hystart.start_round(conn);
+        }
+    }
+
+    fn on_event(&mut self, conn: &mut Conn, event: Event) {
+        if event == Event::TxStart && self.epoch_start != 0 {
+            // Shift the epoch by the idle time: the curve continues where it stood.
+            let idle = (conn.now.saturating_sub(conn.last_send)).0 / (1_000_000_000 / u64::from(conn.hz));
+            self.epoch_start = (self.epoch_start + idle).min(conn.jiffies().max(1));
+        }
+    }
+}
+
+/// Integer cube root with Linux's seed table and one Newton step; error about 0.2 %.
+fn cubic_root(a: u64) -> u32 {
+    const SEED: [u8; 64] = [
+        0, 54, 54, 54, 118, 118, 118, 118, 123, 129, 134, 138, 143, 147, 151, 156, 157, 161, 164, 168, 170, 173, 176,
+        179, 181, 185, 187, 190, 192, 194, 197, 199, 200, 202, 204, 206, 209, 211, 213, 215, 217, 219, 221, 222, 224,
+        225, 227, 229, 231, 232, 234, 236, 237, 239, 240, 242, 244, 245, 246, 248, 250, 251, 252, 254,
+    ];
+    let bits = 64 - a.leading_zeros();
+    if bits < 7 {
+        return (u32::from(SEED[a as usize]) + 35) >> 6;
+    }
+    let b = ((bits * 84) >> 8) - 1;
+    let shift = a >> (b * 3);
+    let mut x = ((u64::from(SEED[shift as usize]) + 10) << b) >> 6;
+    x = 2 * x + a / (x * (x - 1));
+    ((x * 341) >> 10) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::conn;
+    use super::*;
+    use crate::time::Nanos;
+
+    fn cubic() -> Cubic {
+        Cubic::new(HyStart::new(false, false), true, true)
+    }
+
+    #[test]
+    fn constants_are_linux_s() {
+        assert_eq!((CUBE_FACTOR, FRIENDLINESS), (2_681_735_677, 15));
+    }
+
+    #[test]
+    fn cube_root_vectors() {
+        let got = [1, 7, 63, 1_000, 1_000_000].map(cubic_root);
+        assert_eq!(got, [1, 2, 4, 10, 100]);
+        let k = [1u64, 30, 300, 1_000, 3_000].map(|d| cubic_root(CUBE_FACTOR * d));
+        assert_eq!(k, [1388, 4316, 9294, 13_897, 20_033]);
+    }
+
+    #[test]
+    fn reduction_vectors_with_fast_convergence() {
+        let mut c = cubic();
+        let mut reduce = |cwnd| {
+            let threshold = c.ssthresh(&mut conn(cwnd, u32::MAX));
+            (threshold, c.w_last_max)
+        };
+        assert_eq!(reduce(1000), (700, 1000));
+        assert_eq!(reduce(800), (560, 680));
+        assert_eq!(reduce(3), (2, 2));
+    }
+
+    #[test]
+    fn update_vectors_at_hz_250() {
+        let mut c = cubic();
+        c.w_last_max = 1000;
+        c.delay_min_us = 600_000;
+        let mut at = |cwnd, now| {
+            c.update(cwnd, 2, now, 250);
+            (c.cnt, c.k, c.ack_cnt)
+        };
+        assert_eq!(at(700, 5000), (12, 9294, 2));
+        assert_eq!(at(700, 5000), (12, 9294, 4));
+        assert_eq!(at(700, 5008).0, 11);
+        assert_eq!(at(700, 5250).0, 5);
+        assert_eq!(at(705, 6000).0, 2);
+        assert_eq!(at(999, 7250).0, 999);
+        assert_eq!(at(1000, 7500).0, 1000);
+        assert_eq!(at(1001, 10_000).0, 2);
+    }
+
+    /// One ACK per RTT acknowledging the whole window, the first one RTT after the reduction.
+    fn rounds(reduce_at: u32, rtt_ms: u64, n: usize, hz: u32) -> Vec<u32> {
+        let mut c = cubic();
+        c.delay_min_us = rtt_ms as u32 * 1_000;
+        let mut co = conn(reduce_at, u32::MAX);
+        co.hz = hz;
+        co.now = Nanos::from_secs(10);
+        co.ssthresh = c.ssthresh(&mut co);
+        co.cwnd = co.ssthresh;
+        let mut windows = vec![];
+        for _ in 0..n {
+            co.now += Nanos::from_millis(rtt_ms);
+            let acked = co.cwnd;
+            windows.push(acked);
+            c.cong_avoid(&mut co, acked);
+        }
+        windows
+    }
+
+    #[test]
+    fn round_driver_vectors() {
+        let long = [700, 758, 805, 847, 883, 911, 936, 954, 969, 981, 989, 994, 998];
+        for hz in [250, 1000] {
+            assert_eq!(rounds(1000, 600, 13, hz), long);
+            let huge = [7001, 7281, 7523, 7758, 7980, 8184, 8375, 8549, 8714, 8864, 9002, 9131, 9245];
+            assert_eq!(rounds(10_000, 600, 13, hz), huge);
+            assert_eq!(rounds(400, 40, 4, hz), [280, 283, 285, 287]);
+        }
+    }
+
+    #[test]
+    fn first_epoch_after_hystart_follows_the_vector() {
+        let mut c = cubic();
+        c.delay_min_us = 600_000;
+        let mut co = conn(64, 64);
+        co.now = Nanos::from_secs(10);
+        let expected = [
+            64, 67, 70, 74, 77, 81, 85, 94, 110, 128, 154, 180, 216, 259, 302, 363, 423, 494, 576, 658, 768, 864, 987,
+            1128, 1269,
+        ];
+        for window in expected {
+            assert_eq!(co.cwnd, window);
+            co.now += Nanos::from_millis(600);
+            c.cong_avoid(&mut co, window);
+        }
+    }
+
+    #[test]
+    fn a_timeout_forgets_everything() {
+        let mut c = cubic();
+        let mut co = conn(40, 30);
+        assert_eq!(c.ssthresh(&mut co), 28);
+        c.on_state(&mut co, CaState::Loss);
+        assert_eq!((c.w_last_max, c.k, c.delay_min_us), (0, 0, 0));
+        co.prior_cwnd = 40;
+        co.cwnd = 1;
+        assert_eq!(c.undo(&mut co), 40);
+    }
+}

@@ -1,0 +1,284 @@
+//! Congestion controllers: the contract, the registry, and nothing of the simulator.
+//!
+//! A controller sees a connection ([`Conn`]) and changes `cwnd`, `ssthresh` and, if it paces, `pacing_rate`. Loss
+//! detection, recovery, timers and round-trip times belong to the TCP machinery and are the same for all. The
+//! callbacks follow Linux's `tcp_congestion_ops`, so that an algorithm can be read beside its kernel source.
+
+pub mod agent;
+pub mod cubic;
+pub mod hystart;
+pub mod reno;
+
+use serde_json::{Map, Value};
+
+use crate::spec::ControllerSpec;
+use crate::time::Nanos;
+
+/// "No threshold yet": slow start until the first loss.
+pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
+
+/// The recovery state machine's state, in the order of severity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CaState {
+    #[default]
+    Open,
+    /// Duplicate or selective ACKs, no loss found yet.
+    Disorder,
+    /// Reducing the window without retransmissions.
+    Cwr,
+    /// Fast recovery.
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// First transmission with nothing in flight.
+    TxStart,
+    /// The window is cut after an idle period.
+    CwndRestart,
+    /// A window reduction has ended.
+    CompleteCwr,
+    /// A retransmission timeout reduces the threshold.
+    Loss,
+}
+
+/// A delivery-rate sample (draft-cheng-iccrg-delivery-rate-estimation), one per ACK.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RateSample {
+    /// Segments delivered over `interval_us`.
+    pub delivered: u32,
+    /// Zero when there is no valid sample.
+    pub interval_us: u64,
+    pub prior_delivered: u32,
+    /// Segments newly ACKed or SACKed by this ACK, and newly found lost.
+    pub acked: u32,
+    pub lost: u32,
+    pub rtt_us: Option<u32>,
+    pub prior_in_flight: u32,
+    pub app_limited: bool,
+}
+
+/// What a controller may read and change of its connection. Windows are in segments.
+#[derive(Clone, Debug)]
+pub struct Conn {
+    pub now: Nanos,
+    /// Timer ticks per second.
+    pub hz: u32,
+    pub mss: u32,
+    pub initial_cwnd: u32,
+    pub cwnd: u32,
+    pub ssthresh: u32,
+    /// Fractional growth counter of additive increase.
+    pub cwnd_cnt: u32,
+    pub cwnd_clamp: u32,
+    /// Window before the current reduction.
+    pub prior_cwnd: u32,
+    /// Smoothed RTT in microseconds, times 8.
+    pub srtt8_us: u32,
+    pub min_rtt_us: u32,
+    pub state: CaState,
+    pub snd_una: u32,
+    pub snd_nxt: u32,
+    pub in_flight: u32,
+    /// Segments delivered (ACKed or SACKed) and lost so far.
+    pub delivered: u32,
+    pub lost: u32,
+    /// Was the window the limit in this round? See [`Conn::is_cwnd_limited`].
+    pub cwnd_limited: bool,
+    pub max_packets_out: u32,
+    /// Bytes per second.
+    pub pacing_rate: u64,
+    /// Last transmission of new data.
+    pub last_send: Nanos,
+}
+
+impl Conn {
+    pub fn packets_out(&self) -> u32 {
+        self.snd_nxt - self.snd_una
+    }
+
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// May the window grow? In slow start also while it is less than twice what was used.
+    pub fn is_cwnd_limited(&self) -> bool {
+        self.cwnd_limited || (self.in_slow_start() && self.cwnd < 2 * self.max_packets_out)
+    }
+
+    /// Timer ticks since the start of the world: the coarse clock some algorithms use.
+    pub fn jiffies(&self) -> u64 {
+        self.now.0 / (1_000_000_000 / u64::from(self.hz))
+    }
+
+    /// Slow start (RFC 5681 with byte counting): returns what is left of `acked` beyond the threshold.
+    pub fn slow_start(&mut self, acked: u32) -> u32 {
+        let cwnd = (self.cwnd + acked).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd);
+        self.cwnd = cwnd.min(self.cwnd_clamp);
+        left
+    }
+
+    /// Additive increase: one segment per `w` segments acknowledged.
+    pub fn additive_increase(&mut self, w: u32, acked: u32) {
+        if self.cwnd_cnt >= w {
+            self.cwnd_cnt = 0;
+            self.cwnd += 1;
+        }
+        self.cwnd_cnt += acked;
+        if self.cwnd_cnt >= w {
+            let steps = self.cwnd_cnt / w;
+            self.cwnd_cnt -= steps * w;
+            self.cwnd += steps;
+        }
+        self.cwnd = self.cwnd.min(self.cwnd_clamp);
+    }
+}
+
+/// A congestion controller.
+pub trait Controller: Send + Sync {
+    fn clone_box(&self) -> Box<dyn Controller>;
+
+    /// The connection is established, `cwnd` holds the initial window and one RTT sample exists.
+    fn init(&mut self, _conn: &mut Conn) {}
+
+    /// `delivered` segments were newly ACKed or SACKed. Fires before loss detection and before any growth.
+    fn on_delivered(&mut self, _conn: &mut Conn, _delivered: u32, _rtt_us: Option<u32>) {}
+
+    /// Grow the window: data was acknowledged outside of recovery.
+    fn cong_avoid(&mut self, conn: &mut Conn, acked: u32);
+
+    /// The threshold after a loss found now.
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32;
+
+    /// The window after a reduction that proved spurious.
+    fn undo(&mut self, conn: &mut Conn) -> u32 {
+        conn.cwnd.max(conn.prior_cwnd)
+    }
+
+    fn on_state(&mut self, _conn: &mut Conn, _new: CaState) {}
+
+    fn on_event(&mut self, _conn: &mut Conn, _event: Event) {}
+
+    /// Algorithms that set the window in every state return true and do so in [`Controller::control`].
+    fn owns_window(&self) -> bool {
+        false
+    }
+
+    /// Fires once per ACK, last, if [`Controller::owns_window`].
+    fn control(&mut self, _conn: &mut Conn, _rate: &RateSample) {}
+
+    /// True if a retransmission timeout leaves the window as it is.
+    fn keeps_window_on_rto(&self) -> bool {
+        false
+    }
+
+    /// Does the sender space its packets at `conn.pacing_rate`?
+    fn paces(&self) -> bool {
+        false
+    }
+
+    /// Set the window (segments) and, if given, the pacing rate (bytes per second) from outside. Returns false for
+    /// controllers that decide themselves.
+    fn set_window(&mut self, _conn: &mut Conn, _cwnd: u32, _pacing: Option<u64>) -> bool {
+        false
+    }
+}
+
+impl Clone for Box<dyn Controller> {
+    fn clone(&self) -> Self {
+        self.clone_box()
+    }
+}
+
+/// One line of the registry.
+pub struct Registration {
+    pub name: &'static str,
+    /// Parameter names and defaults, as JSON.
+    pub params: &'static [(&'static str, &'static str)],
+    build: fn(&Params) -> Result<Box<dyn Controller>, String>,
+}
+
+/// Every native controller.
+pub const REGISTRY: &[Registration] = &[
+    Registration { name: "reno", params: &[], build: |_| Ok(Box::new(reno::Reno)) },
+    Registration { name: "cubic", params: cubic::PARAMS, build: cubic::build },
+    Registration { name: "external", params: agent::PARAMS, build: agent::build },
+    Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
+];
+
+/// Parameters of a controller, checked against its registration.
+pub struct Params<'a>(&'a Map<String, Value>);
+
+impl Params<'_> {
+    pub fn text<'b>(&'b self, name: &str, default: &'b str, allowed: &[&str]) -> Result<&'b str, String> {
+        let value = match self.0.get(name) {
+            None => default,
+            Some(Value::String(text)) => text,
+            Some(other) => return Err(format!("{name} = {other}: must be one of {}", allowed.join(", "))),
+        };
+        if allowed.contains(&value) {
+            Ok(value)
+        } else {
+            Err(format!("{name} = {value:?}: must be one of {}", allowed.join(", ")))
+        }
+    }
+
+    pub fn number(&self, name: &str, default: f64, low: f64, high: f64) -> Result<f64, String> {
+        let Some(value) = self.0.get(name) else { return Ok(default) };
+        match value.as_f64() {
+            Some(x) if (low..=high).contains(&x) => Ok(x),
+            _ => Err(format!("{name} = {value}: must be a number in {low} .. {high}")),
+        }
+    }
+}
+
+/// Build a controller; the error names the parameter.
+pub fn build(spec: &ControllerSpec) -> Result<Box<dyn Controller>, String> {
+    let Some(entry) = REGISTRY.iter().find(|r| r.name == spec.name) else {
+        let names: Vec<_> = REGISTRY.iter().map(|r| r.name).collect();
+        return Err(format!("name = {:?}: must be one of {}", spec.name, names.join(", ")));
+    };
+    if let Some(unknown) = spec.params.keys().find(|k| !entry.params.iter().any(|(name, _)| name == k)) {
+        let names: Vec<_> = entry.params.iter().map(|(name, _)| *name).collect();
+        return Err(format!("{}: unknown parameter {unknown:?}: must be one of [{}]", spec.name, names.join(", ")));
+    }
+    (entry.build)(&Params(&spec.params)).map_err(|e| format!("{}.{e}", spec.name))
+}
+
+pub fn check(spec: &ControllerSpec) -> Result<(), String> {
+    build(spec).map(|_| ())
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub fn conn(cwnd: u32, ssthresh: u32) -> Conn {
+        Conn {
+            now: Nanos::ZERO,
+            hz: 1000,
+            mss: 1448,
+            initial_cwnd: 10,
+            cwnd,
+            ssthresh,
+            cwnd_cnt: 0,
+            cwnd_clamp: u32::MAX,
+            prior_cwnd: 0,
+            srtt8_us: 0,
+            min_rtt_us: u32::MAX,
+            state: CaState::Open,
+            snd_una: 0,
+            snd_nxt: 0,
+            in_flight: 0,
+            delivered: 0,
+            lost: 0,
+            cwnd_limited: true,
+            max_packets_out: 0,
+            pacing_rate: 0,
+            last_send: Nanos::ZERO,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Reno: additive increase, halving on loss (RFC 5681, Linux `tcp_cong.c`).
+
+use super::{Conn, Controller};
+
+#[derive(Clone, Debug)]
+pub struct Reno;
+
+impl Controller for Reno {
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
+        if !conn.is_cwnd_limited() {
+            return;
+        }
+        let mut acked = acked;
+        if conn.in_slow_start() {
+            acked = conn.slow_start(acked);
+            if acked == 0 {
+                return;
+            }
+        }
+        conn.additive_increase(conn.cwnd, acked);
+    }
+
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
+        (conn.cwnd >> 1).max(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SSTHRESH_INFINITE;
+    use super::super::testing::conn;
+    use super::*;
+
+    fn grow(cwnd: u32, ssthresh: u32, cnt: u32, acked: u32) -> (u32, u32) {
+        let mut c = conn(cwnd, ssthresh);
+        c.cwnd_cnt = cnt;
+        Reno.cong_avoid(&mut c, acked);
+        (c.cwnd, c.cwnd_cnt)
+    }
+
+    #[test]
+    fn growth_vectors() {
+        assert_eq!(grow(10, SSTHRESH_INFINITE, 0, 10), (20, 0));
+        assert_eq!(grow(60, 64, 0, 10), (64, 6));
+        assert_eq!(grow(64, 64, 0, 64), (65, 0));
+        assert_eq!(grow(64, 64, 63, 2), (65, 1));
+    }
+
+    #[test]
+    fn additive_increase_vectors() {
+        let mut c = conn(100, 100);
+        c.cwnd_cnt = 95;
+        c.additive_increase(50, 3);
+        assert_eq!((c.cwnd, c.cwnd_cnt), (101, 3));
+        let mut c = conn(100, 100);
+        c.additive_increase(20, 65);
+        assert_eq!((c.cwnd, c.cwnd_cnt), (103, 5));
+    }
+
+    #[test]
+    fn loss_halves_and_undo_restores() {
+        let mut c = conn(101, 200);
+        assert_eq!(Reno.ssthresh(&mut c), 50);
+        c.cwnd = 3;
+        assert_eq!(Reno.ssthresh(&mut c), 2);
+        c.prior_cwnd = 101;
+        assert_eq!(Reno.undo(&mut c), 101);
+    }
+}

@@ -1,0 +1,288 @@
+//! The event loop: take the earliest source, do what it says, update the keys of what it touched.
+
+use crate::flow::Life;
+use crate::observe::astraea;
+use crate::packet::{Kind, Packet};
+use crate::spec::TrafficSpec;
+use crate::time::Nanos;
+use crate::traffic::Action;
+use crate::world::{Control, Source, World};
+
+impl World {
+    /// Process every event up to and including `end`. Native policies decide after the events of their instant.
+    pub fn run_until(&mut self, end: Nanos) {
+        let end = end.min(self.duration);
+        loop {
+            let (at, source) = self.schedule.next();
+            let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
+            let before = at.min(end);
+            if sample < at && sample <= end && sample <= self.next_decision {
+                self.now = sample;
+                self.sample();
+                continue;
+            }
+            if self.next_decision < at && self.next_decision <= end {
+                self.now = self.next_decision;
+                self.decide();
+                continue;
+            }
+            if at > end {
+                self.now = self.now.max(before);
+                return;
+            }
+            self.now = at;
+            self.events += 1;
+            self.hash = (self.hash.rotate_left(5) ^ at.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
+            match self.sources[source] {
+                Source::Control => self.on_control(),
+                Source::Departure(link) => self.on_departure(link as usize),
+                Source::Arrival(link) => self.on_arrival(link as usize),
+                Source::Host(flow) => self.on_host(flow as usize),
+                Source::Timer(flow) => self.on_flow_timer(flow as usize),
+            }
+        }
+    }
+
+    pub fn run(&mut self) {
+        self.run_until(self.duration);
+    }
+
+    fn on_control(&mut self) {
+        let (_, control) = self.controls[self.next_control];
+        self.next_control += 1;
+        let next = self.controls.get(self.next_control).map_or(Nanos::MAX, |c| c.0);
+        self.schedule.set(0, next);
+        let now = self.now;
+        match control {
+            Control::Rate { link } => {
+                self.links[link as usize].change_rate(now);
+                self.rekey_link(link as usize);
+            }
+            Control::OutageStart { link, mode, flush } => {
+                self.links[link as usize].start_outage(now, mode, flush);
+                self.rekey_link(link as usize);
+            }
+            Control::OutageEnd { link } => {
+                self.links[link as usize].end_outage(now);
+                self.rekey_link(link as usize);
+            }
+            Control::FlowStart { flow } => self.start_flow(flow as usize),
+            Control::FlowStop { flow } => self.end_flow(flow as usize, Life::Left),
+        }
+    }
+
+    fn start_flow(&mut self, i: usize) {
+        let now = self.now;
+        let rtt = self.handshake_rtt(i);
+        let flow = &mut self.flows[i];
+        flow.life = Life::Active;
+        flow.meter = crate::observe::stats::Meter::new(now);
+        flow.traffic.start(now);
+        if !flow.datagram {
+            flow.sender.establish(now, rtt);
+            match flow.traffic.spec {
+                TrafficSpec::Bulk => flow.sender.write_bulk(),
+                TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
+                TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } => {}
+            }
+            flow.sender.transmit(&mut self.outbox);
+        }
+        if let Some(agent) = &mut flow.agent
+            && let Some(policy) = &agent.policy
+        {
+            agent.next_decision = next_on_grid(now, policy.interval);
+            self.next_decision = self.next_decision.min(agent.next_decision);
+        }
+        self.flush_outbox(i);
+    }
+
+    pub(crate) fn end_flow(&mut self, i: usize, life: Life) {
+        let flow = &mut self.flows[i];
+        if flow.life != Life::Active {
+            return;
+        }
+        flow.life = life;
+        flow.ended_at = Some(self.now);
+        flow.traffic.stop();
+        if let Some(agent) = &mut flow.agent {
+            agent.next_decision = Nanos::MAX;
+        }
+        self.rekey_flow(i);
+    }
+
+    fn on_departure(&mut self, link: usize) {
+        let through = self.links[link].depart(self.now);
+        self.rekey_link(link);
+        if let Some(packet) = through {
+            self.forward(packet);
+        }
+    }
+
+    fn on_arrival(&mut self, link: usize) {
+        let packet = self.links[link].arrive();
+        self.schedule.set(2 + 2 * link, self.links[link].next_arrival());
+        self.forward(packet);
+    }
+
+    fn on_host(&mut self, i: usize) {
+        let packet = self.flows[i].host.pipe.pop_front().expect("a host event has a packet");
+        let source = 1 + 2 * self.links.len() + 2 * i;
+        self.schedule.set(source, self.flows[i].host.next_arrival());
+        self.enter_link(packet);
+    }
+
+    /// A packet has passed its present hop: next link, or the host at the end.
+    fn forward(&mut self, mut packet: Packet) {
+        packet.hop += 1;
+        self.enter_link(packet);
+    }
+
+    fn enter_link(&mut self, mut packet: Packet) {
+        loop {
+            let flow = &self.flows[packet.flow as usize];
+            let route = if packet.is_ack() { &flow.backward } else { &flow.forward };
+            let Some(&link) = route.get(packet.hop as usize) else {
+                return self.deliver(packet);
+            };
+            let link = link as usize;
+            let through = self.links[link].offer(self.now, packet);
+            match through {
+                Some(through) => {
+                    packet = through;
+                    packet.hop += 1;
+                }
+                None => return self.rekey_link(link),
+            }
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let i = packet.flow as usize;
+        let now = self.now;
+        let flow = &mut self.flows[i];
+        match packet.kind {
+            Kind::Datagram => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
+            Kind::Data => {
+                let payload = u64::from(flow.sender.payload(packet.seq));
+                let ack = flow.receiver.on_data(now, &packet, payload);
+                if let Some(bytes) = flow.object_bytes
+                    && flow.life == Life::Active
+                    && flow.receiver.rcv_nxt == flow.sender.segments_of(bytes)
+                {
+                    self.end_flow(i, Life::Finished);
+                }
+                match ack {
+                    // The ACK's own events change the keys again.
+                    Some(ack) => self.enter_link(ack),
+                    None => {}
+                }
+                self.rekey_flow(i);
+            }
+            Kind::Ack | Kind::AckDsack => {
+                if flow.life != Life::Active {
+                    return;
+                }
+                flow.sender.on_ack(now, &packet, &mut self.outbox);
+                flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
+                self.flush_outbox(i);
+            }
+        }
+    }
+
+    fn on_flow_timer(&mut self, i: usize) {
+        let now = self.now;
+        let flow = &mut self.flows[i];
+        let ack = flow.receiver.on_timer(now, i as u32);
+        if flow.life == Life::Active {
+            if flow.traffic.next_event() <= now {
+                match flow.traffic.on_timer(now) {
+                    Action::Nothing => {}
+                    Action::Write if flow.datagram => {
+                        flow.sender.counters.sent += 1;
+                        let size = self.wire_bytes as u16;
+                        self.outbox.push(Packet { flow: i as u32, size, kind: Kind::Datagram, ..Packet::default() });
+                    }
+                    Action::Write => flow.sender.write(now, 1),
+                    Action::StartBulk => flow.sender.start_writing(now),
+                    Action::StopBulk => flow.sender.stop_writing(),
+                }
+                if !flow.datagram {
+                    flow.sender.transmit(&mut self.outbox);
+                }
+            }
+            if flow.sender.next_timer() <= now {
+                flow.sender.on_timer(now, &mut self.outbox);
+            }
+        }
+        if let Some(ack) = ack {
+            self.enter_link(ack);
+        }
+        self.flush_outbox(i);
+    }
+
+    /// Put what flow `i` just sent on its way.
+    fn flush_outbox(&mut self, i: usize) {
+        if self.outbox.is_empty() {
+            return self.rekey_flow(i);
+        }
+        if self.flows[i].host.is_transparent() {
+            for k in 0..self.outbox.len() {
+                let packet = self.outbox[k];
+                self.enter_link(packet);
+            }
+        } else {
+            let (now, host) = (self.now, &mut self.flows[i].host);
+            for packet in &self.outbox {
+                host.push(now, *packet);
+            }
+        }
+        self.outbox.clear();
+        self.rekey_flow(i);
+    }
+
+    /// Decisions of native policies that are due now: all observe, then all act.
+    fn decide(&mut self) {
+        let now = self.now;
+        let due = |f: &crate::flow::Flow| f.agent.as_ref().is_some_and(|a| a.next_decision == now);
+        self.close_intervals(due);
+        let mut next = Nanos::MAX;
+        let mut acting = Vec::new();
+        for (i, flow) in self.flows.iter_mut().enumerate() {
+            let Some(agent) = &mut flow.agent else { continue };
+            let Some(policy) = &agent.policy else { continue };
+            if agent.next_decision == now {
+                let mut action = [0.0];
+                policy.act(flow.history.observation(), &mut action);
+                agent.action = action[0];
+                agent.next_decision = now + policy.interval;
+                acting.push((i, action[0]));
+            }
+            next = next.min(agent.next_decision);
+        }
+        self.next_decision = next;
+        for (i, action) in acting {
+            self.apply_action(i, action);
+        }
+    }
+
+    /// Move flow `i`'s window by a preset action in [-1, 1].
+    pub fn apply_action(&mut self, i: usize, action: f32) {
+        let cwnd = astraea::act(self.flows[i].sender.conn.cwnd, f64::from(action));
+        self.set_window(i, cwnd, None);
+    }
+
+    /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).
+    pub fn set_window(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
+        if self.flows[i].life != Life::Active {
+            return;
+        }
+        let now = self.now;
+        self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.outbox);
+        self.flush_outbox(i);
+    }
+}
+
+/// The first multiple of `interval` after `now`.
+fn next_on_grid(now: Nanos, interval: Nanos) -> Nanos {
+    Nanos((now.0 / interval.0 + 1) * interval.0)
+}

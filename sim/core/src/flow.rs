@@ -1,0 +1,161 @@
+//! One flow: its hosts, its route, its application, and what is measured of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::cc;
+use crate::observe::astraea::History;
+use crate::observe::policy::Policy;
+use crate::observe::stats::{IntervalStats, Meter};
+use crate::packet::Packet;
+use crate::rng::{Purpose, Stream};
+use crate::spec::{FlowSpec, NetworkSpec, TrafficSpec};
+use crate::tcp::receiver::Receiver;
+use crate::tcp::sender::Sender;
+use crate::time::Nanos;
+use crate::traffic::Traffic;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Waiting,
+    Active,
+    /// Its object was delivered.
+    Finished,
+    /// Its scheduled leave.
+    Left,
+}
+
+/// The sending host's own path to the first link: extra delay and FIFO jitter.
+#[derive(Clone, Debug)]
+pub struct HostPipe {
+    delay: Nanos,
+    jitter: Nanos,
+    random: Stream,
+    last: Nanos,
+    pub pipe: VecDeque<Packet>,
+}
+
+impl HostPipe {
+    pub fn is_transparent(&self) -> bool {
+        self.delay == Nanos::ZERO && self.jitter == Nanos::ZERO
+    }
+
+    pub fn delay(&self) -> Nanos {
+        self.delay
+    }
+
+    pub fn push(&mut self, now: Nanos, mut packet: Packet) {
+        let at = (now + self.delay + self.random.below(self.jitter)).max(self.last);
+        self.last = at;
+        packet.at = at;
+        self.pipe.push_back(packet);
+    }
+
+    pub fn next_arrival(&self) -> Nanos {
+        self.pipe.front().map_or(Nanos::MAX, |p| p.at)
+    }
+}
+
+/// What an agent-driven flow needs between decisions.
+#[derive(Clone)]
+pub struct Agent {
+    /// Acts natively; otherwise the world's owner acts.
+    pub policy: Option<Arc<Policy>>,
+    pub next_decision: Nanos,
+    /// Latest action, for recordings.
+    pub action: f32,
+}
+
+#[derive(Clone)]
+pub struct Flow {
+    pub name: String,
+    pub controller: String,
+    pub datagram: bool,
+    pub life: Life,
+    pub start: Nanos,
+    pub stop: Option<Nanos>,
+    pub ended_at: Option<Nanos>,
+    pub sender: Sender,
+    pub receiver: Receiver,
+    pub traffic: Traffic,
+    /// Link directions data and ACKs pass, in order.
+    pub forward: Vec<u32>,
+    pub backward: Vec<u32>,
+    pub host: HostPipe,
+    pub agent: Option<Agent>,
+    pub meter: Meter,
+    pub history: History,
+    pub stats: IntervalStats,
+    pub object_bytes: Option<u64>,
+}
+
+impl Flow {
+    pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, policy: Option<Arc<Policy>>) -> Flow {
+        let tcp = &network.tcp;
+        let datagram = spec.controller.name == "udp";
+        let controller = if datagram {
+            Box::new(cc::reno::Reno) as Box<dyn cc::Controller>
+        } else {
+            cc::build(&spec.controller).expect("validated")
+        };
+        let receiver = Receiver::new(tcp);
+        let sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
+        let late = Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter);
+        let agent = matches!(spec.controller.name.as_str(), "external" | "policy")
+            .then_some(Agent { policy, next_decision: Nanos::MAX, action: 0.0 });
+        Flow {
+            name: spec.name.clone(),
+            controller: spec.controller.name.clone(),
+            datagram,
+            life: Life::Waiting,
+            start: spec.start + late,
+            stop: spec.stop,
+            ended_at: None,
+            sender,
+            receiver,
+            traffic: Traffic::new(spec.traffic, tcp.mss + tcp.header_bytes, network.seed, index as u64),
+            forward: spec.path.iter().map(|l| 2 * *l as u32).collect(),
+            backward: spec.path.iter().rev().map(|l| 2 * *l as u32 + 1).collect(),
+            host: HostPipe {
+                delay: spec.uplink_delay,
+                jitter: network.noise.send_jitter,
+                random: Stream::new(network.seed, Purpose::SendJitter, index as u64),
+                last: Nanos::ZERO,
+                pipe: VecDeque::new(),
+            },
+            agent,
+            meter: Meter::new(Nanos::ZERO),
+            history: History::default(),
+            stats: IntervalStats::default(),
+            object_bytes: match spec.traffic {
+                TrafficSpec::Bytes { bytes } => Some(bytes),
+                _ => None,
+            },
+        }
+    }
+
+    pub fn is_external(&self) -> bool {
+        self.agent.as_ref().is_some_and(|a| a.policy.is_none())
+    }
+
+    pub fn next_timer(&self) -> Nanos {
+        match self.life {
+            Life::Waiting => Nanos::MAX,
+            // The receiver still acknowledges what arrives.
+            Life::Finished | Life::Left => self.receiver.next_timer(),
+            Life::Active => {
+                self.sender.next_timer().min(self.receiver.next_timer()).min(self.traffic.next_event())
+            }
+        }
+    }
+
+    /// In-order payload delivered so far.
+    pub fn received_bytes(&self) -> u64 {
+        self.object_bytes.map_or(self.receiver.received_bytes, |n| n.min(self.receiver.received_bytes))
+    }
+
+    /// Seconds the flow has been active by `now`.
+    pub fn active_span(&self, now: Nanos) -> f64 {
+        if self.life == Life::Waiting { 0.0 } else { (self.ended_at.unwrap_or(now) - self.start).secs_f64() }
+    }
+}

@@ -1,0 +1,24 @@
+//! A deterministic, packet-level simulator of congestion control over satellite links.
+//!
+//! A [`spec::NetworkSpec`] becomes a [`world::World`] (links, flows, hosts), which the engine runs event by event;
+//! [`worlds::Worlds`] steps many independent worlds together for learning. The crate knows nothing of Python.
+
+#![forbid(unsafe_code)]
+
+pub mod cc;
+pub mod engine;
+pub mod flow;
+pub mod link;
+pub mod observe;
+pub mod packet;
+pub mod recorder;
+pub mod rng;
+pub mod schedule;
+pub mod spec;
+pub mod tcp;
+pub mod time;
+pub mod totals;
+pub mod traffic;
+pub mod units;
+pub mod world;
+pub mod worlds;

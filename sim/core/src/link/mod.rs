@@ -1,0 +1,329 @@
+//! One direction of a link: a queue with a server, then a propagation pipe.
+//!
+//! The server finishes one packet at a time (an explicit departure event, so that rate changes, outages and queue
+//! disciplines have one meaning); the pipe holds packets sorted by arrival. Only the server and the pipe's head are
+//! event sources.
+
+pub mod loss;
+pub mod piecewise;
+
+use std::collections::VecDeque;
+
+use crate::packet::Packet;
+use crate::rng::{Purpose, Stream};
+use crate::spec::{DirectionSpec, Flush, LossPosition, Ordering, OutageMode, QueueSpec};
+use crate::time::Nanos;
+use crate::units::BitRate;
+
+use loss::Loss;
+use piecewise::{Delay, Steps};
+
+/// What a link has done with the packets given to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkCounters {
+    pub arrived: u64,
+    pub delivered: u64,
+    pub delivered_bytes: u64,
+    /// Refused by the queue discipline.
+    pub dropped: u64,
+    /// Random loss and outages.
+    pub lost: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Link {
+    rate: BitRate,
+    rates: Steps<BitRate>,
+    /// Includes the packet in service.
+    queue: VecDeque<Packet>,
+    backlog_bytes: u64,
+    discipline: QueueSpec,
+    discipline_random: Stream,
+    /// End of the current service; never while idle or stopped.
+    departs_at: Nanos,
+    /// Bits left of a service interrupted by a held outage or a zero rate.
+    unserved_bits: u64,
+    pipe: VecDeque<Packet>,
+    last_arrival: Nanos,
+    delay: Delay,
+    overtaking: bool,
+    loss: Loss,
+    loss_at: LossPosition,
+    outage: Option<OutageMode>,
+    pub counters: LinkCounters,
+    backlog_integral: u128,
+    backlog_since: Nanos,
+    /// Since the last call of `take_backlog_max`.
+    backlog_max: u64,
+}
+
+impl Link {
+    pub fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Link {
+        let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
+        Link {
+            rate: rates[0].1,
+            rates: Steps::new(rates),
+            queue: VecDeque::new(),
+            backlog_bytes: 0,
+            discipline: spec.queue,
+            discipline_random: Stream::new(seed, Purpose::Queue, index),
+            departs_at: Nanos::MAX,
+            unserved_bits: 0,
+            pipe: VecDeque::new(),
+            last_arrival: Nanos::ZERO,
+            delay: Delay::new(&spec.delay),
+            overtaking: spec.ordering == Ordering::Overtaking,
+            loss: Loss::new(&spec.loss, seed, index),
+            loss_at: spec.loss_at,
+            outage: None,
+            counters: LinkCounters::default(),
+            backlog_integral: 0,
+            backlog_since: Nanos::ZERO,
+            backlog_max: 0,
+        }
+    }
+
+    pub fn departs_at(&self) -> Nanos {
+        self.departs_at
+    }
+
+    pub fn next_arrival(&self) -> Nanos {
+        self.pipe.front().map_or(Nanos::MAX, |p| p.at)
+    }
+
+    /// Times at which the rate changes after 0.
+    pub fn rate_changes(&self) -> impl Iterator<Item = Nanos> + '_ {
+        self.rates.times().skip(1)
+    }
+
+    pub fn rate(&self) -> BitRate {
+        self.rate
+    }
+
+    pub fn delay_at(&mut self, now: Nanos) -> Nanos {
+        self.delay.at(now)
+    }
+
+    pub fn expected_loss(&mut self, now: Nanos) -> f64 {
+        self.loss.expected(now)
+    }
+
+    pub fn backlog_bytes(&self) -> u64 {
+        self.backlog_bytes
+    }
+
+    /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
+    pub fn buffer_bytes(&self, packet_bytes: u64) -> f64 {
+        match self.discipline {
+            QueueSpec::DropTailBytes { limit } | QueueSpec::Viasat { limit, .. } => limit as f64,
+            QueueSpec::DropTailPackets { limit: u64::MAX } => f64::INFINITY,
+            QueueSpec::DropTailPackets { limit } => (limit * packet_bytes) as f64,
+        }
+    }
+
+    pub fn in_outage(&self) -> bool {
+        self.outage.is_some()
+    }
+
+    /// Packets inside: queue, server and pipe.
+    pub fn holding(&self) -> u64 {
+        (self.queue.len() + self.pipe.len()) as u64
+    }
+
+    /// How long a packet entering now would wait and travel.
+    pub fn latency(&mut self, now: Nanos) -> Nanos {
+        let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
+            Nanos::ZERO
+        } else {
+            self.rate.serialisation(self.backlog_bytes)
+        };
+        wait + self.delay.at(now)
+    }
+
+    /// Offer a packet. Returns it when it is through at once (no rate, no delay).
+    pub fn offer(&mut self, now: Nanos, mut packet: Packet) -> Option<Packet> {
+        self.counters.arrived += 1;
+        if self.outage == Some(OutageMode::Drop)
+            || (self.loss_at == LossPosition::Ingress && self.loss.strikes(now))
+        {
+            self.counters.lost += 1;
+            return None;
+        }
+        if self.rate.is_unlimited() && self.outage.is_none() {
+            return self.propagate(now, packet);
+        }
+        let size = u64::from(packet.size);
+        if !self.accepts(size) {
+            self.counters.dropped += 1;
+            return None;
+        }
+        self.account_backlog(now);
+        self.backlog_bytes += size;
+        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        packet.at = now;
+        self.queue.push_back(packet);
+        if self.queue.len() == 1 && self.outage.is_none() {
+            self.serve(now);
+        }
+        None
+    }
+
+    /// The server is done with its packet. Returns the packet when it is through at once.
+    pub fn depart(&mut self, now: Nanos) -> Option<Packet> {
+        let packet = self.queue.pop_front().expect("a departure has a packet");
+        self.account_backlog(now);
+        self.backlog_bytes -= u64::from(packet.size);
+        self.departs_at = Nanos::MAX;
+        if !self.queue.is_empty() {
+            self.serve(now);
+        }
+        self.propagate(now, packet)
+    }
+
+    /// The head of the pipe arrives.
+    pub fn arrive(&mut self) -> Packet {
+        let packet = self.pipe.pop_front().expect("an arrival has a packet");
+        self.deliver(packet)
+    }
+
+    /// Follow the rate schedule; the packet in service keeps the bits it has sent.
+    pub fn change_rate(&mut self, now: Nanos) {
+        self.interrupt(now);
+        self.rate = self.rates.at(now).0;
+        self.resume(now);
+    }
+
+    pub fn start_outage(&mut self, now: Nanos, mode: OutageMode, flush: Flush) {
+        self.interrupt(now);
+        self.outage = Some(mode);
+        if flush != Flush::None {
+            self.account_backlog(now);
+            self.counters.lost += self.queue.len() as u64;
+            self.queue.clear();
+            self.backlog_bytes = 0;
+            self.unserved_bits = 0;
+        }
+        if flush == Flush::All {
+            self.counters.lost += self.pipe.len() as u64;
+            self.pipe.clear();
+        }
+    }
+
+    pub fn end_outage(&mut self, now: Nanos) {
+        self.outage = None;
+        self.resume(now);
+    }
+
+    /// Mean backlog in bytes over [0, now].
+    pub fn backlog_mean(&mut self, now: Nanos) -> f64 {
+        self.account_backlog(now);
+        if now.0 == 0 { 0.0 } else { self.backlog_integral as f64 / now.0 as f64 }
+    }
+
+    pub fn backlog_integral(&mut self, now: Nanos) -> u128 {
+        self.account_backlog(now);
+        self.backlog_integral
+    }
+
+    /// Largest backlog since the last `take_backlog_max`.
+    pub fn backlog_max(&self) -> u64 {
+        self.backlog_max
+    }
+
+    pub fn take_backlog_max(&mut self) -> u64 {
+        std::mem::replace(&mut self.backlog_max, self.backlog_bytes)
+    }
+
+    /// Integral of the rate schedule over [0, end] in bits; infinite without a rate.
+    pub fn capacity_bits(&self, end: Nanos) -> f64 {
+        self.rates.integral(end, |r| if r.is_unlimited() { f64::INFINITY } else { r.0 as f64 * 1e-9 })
+    }
+
+    fn accepts(&mut self, size: u64) -> bool {
+        match self.discipline {
+            QueueSpec::DropTailBytes { limit } => self.backlog_bytes + size <= limit,
+            QueueSpec::DropTailPackets { limit } => (self.queue.len() as u64) < limit,
+            // Below the threshold always, above it with the complement of the drop probability, never past the
+            // limit (Claypool et al., "Comparison of TCP congestion control over a GEO satellite").
+            QueueSpec::Viasat { limit, threshold, drop_probability } => {
+                self.backlog_bytes + size <= limit
+                    && !(self.backlog_bytes > threshold && self.discipline_random.uniform() < drop_probability)
+            }
+        }
+    }
+
+    fn serve(&mut self, now: Nanos) {
+        let size = u64::from(self.queue[0].size);
+        if self.rate.0 == 0 {
+            self.unserved_bits = size * 8;
+        } else {
+            self.departs_at = if self.rate.is_unlimited() { now } else { now + self.rate.serialisation(size) };
+        }
+    }
+
+    /// Stop the server, remembering what is left to send.
+    fn interrupt(&mut self, now: Nanos) {
+        if self.departs_at.is_never() {
+            return;
+        }
+        let left = (self.departs_at - now).0 as u128;
+        // At least one bit: zero would stand for a service that has not begun.
+        let bits = if self.rate.is_unlimited() { 0 } else { (left * self.rate.0 as u128 / 1_000_000_000) as u64 };
+        self.unserved_bits = bits.max(1);
+        self.departs_at = Nanos::MAX;
+    }
+
+    fn resume(&mut self, now: Nanos) {
+        if self.queue.is_empty() || self.outage.is_some() || self.rate.0 == 0 || !self.departs_at.is_never() {
+            return;
+        }
+        if self.unserved_bits == 0 {
+            self.unserved_bits = u64::from(self.queue[0].size) * 8;
+        }
+        let left = if self.rate.is_unlimited() {
+            0
+        } else {
+            (self.unserved_bits as u128 * 1_000_000_000 / self.rate.0 as u128) as u64
+        };
+        self.unserved_bits = 0;
+        self.departs_at = now + Nanos(left);
+    }
+
+    fn propagate(&mut self, now: Nanos, mut packet: Packet) -> Option<Packet> {
+        if self.loss_at == LossPosition::Egress && self.loss.strikes(now) {
+            self.counters.lost += 1;
+            return None;
+        }
+        let mut at = now + self.delay.at(now);
+        if !self.overtaking {
+            at = at.max(self.last_arrival);
+            self.last_arrival = at;
+        }
+        if at == now && self.pipe.is_empty() {
+            return Some(self.deliver(packet));
+        }
+        packet.at = at;
+        let mut place = self.pipe.len();
+        while place > 0 && self.pipe[place - 1].at > at {
+            place -= 1;
+        }
+        if place == self.pipe.len() {
+            self.pipe.push_back(packet);
+        } else {
+            self.pipe.insert(place, packet);
+        }
+        None
+    }
+
+    fn deliver(&mut self, packet: Packet) -> Packet {
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += u64::from(packet.size);
+        packet
+    }
+
+    fn account_backlog(&mut self, now: Nanos) {
+        let span = (now - self.backlog_since).0;
+        self.backlog_integral += span as u128 * self.backlog_bytes as u128;
+        self.backlog_since = now;
+    }
+}

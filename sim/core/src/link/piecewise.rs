@@ -1,0 +1,88 @@
+//! A quantity given at points in time, read at times that never go back.
+
+use crate::spec::DelaySpec;
+use crate::time::Nanos;
+
+/// Steps: the value of the last point at or before `now`.
+#[derive(Clone, Debug)]
+pub struct Steps<T> {
+    points: Vec<(Nanos, T)>,
+    cursor: usize,
+}
+
+impl<T: Copy> Steps<T> {
+    /// `points` start at time 0 and increase.
+    pub fn new(points: Vec<(Nanos, T)>) -> Steps<T> {
+        Steps { points, cursor: 0 }
+    }
+
+    /// The value at `now`; true in the second place when it has changed since the last call.
+    pub fn at(&mut self, now: Nanos) -> (T, bool) {
+        let before = self.cursor;
+        while self.cursor + 1 < self.points.len() && self.points[self.cursor + 1].0 <= now {
+            self.cursor += 1;
+        }
+        (self.points[self.cursor].1, self.cursor != before)
+    }
+
+    pub fn times(&self) -> impl Iterator<Item = Nanos> + '_ {
+        self.points.iter().map(|p| p.0)
+    }
+
+    /// Integral of `value` over [0, end] in value-nanoseconds.
+    pub fn integral(&self, end: Nanos, value: impl Fn(T) -> f64) -> f64 {
+        let mut sum = 0.0;
+        for (i, &(start, v)) in self.points.iter().enumerate() {
+            let stop = self.points.get(i + 1).map_or(end, |p| p.0).min(end);
+            sum += value(v) * stop.saturating_sub(start).0 as f64;
+        }
+        sum
+    }
+}
+
+/// One-way delay, as steps or as straight lines between points.
+#[derive(Clone, Debug)]
+pub struct Delay {
+    steps: Steps<Nanos>,
+    interpolate: bool,
+}
+
+impl Delay {
+    pub fn new(spec: &DelaySpec) -> Delay {
+        let points = if spec.points.is_empty() { vec![(Nanos::ZERO, Nanos::ZERO)] } else { spec.points.clone() };
+        Delay { steps: Steps::new(points), interpolate: spec.interpolate }
+    }
+
+    pub fn at(&mut self, now: Nanos) -> Nanos {
+        let (value, _) = self.steps.at(now);
+        if !self.interpolate {
+            return value;
+        }
+        let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else { return value };
+        let (start, _) = self.steps.points[self.steps.cursor];
+        let (into, span) = ((now - start).0 as i128, (next_at - start).0 as i128);
+        Nanos((value.0 as i128 + (next.0 as i128 - value.0 as i128) * into / span) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_hold_and_lines_interpolate() {
+        let points = vec![(Nanos(0), Nanos(100)), (Nanos(10), Nanos(200)), (Nanos(20), Nanos(0))];
+        let mut step = Delay::new(&DelaySpec { interpolate: false, points: points.clone() });
+        let mut line = Delay::new(&DelaySpec { interpolate: true, points });
+        let read = |d: &mut Delay| [0, 5, 10, 15, 25].map(|t| d.at(Nanos(t)).0);
+        assert_eq!(read(&mut step), [100, 100, 200, 200, 0]);
+        assert_eq!(read(&mut line), [100, 150, 200, 100, 0]);
+    }
+
+    #[test]
+    fn integral_covers_the_last_open_step() {
+        let steps = Steps::new(vec![(Nanos(0), 2.0), (Nanos(10), 4.0)]);
+        assert_eq!(steps.integral(Nanos(15), |v| v), 40.0);
+        assert_eq!(steps.integral(Nanos(5), |v| v), 10.0);
+    }
+}

@@ -1,0 +1,5 @@
+//! What an agent sees, does and is paid for.
+
+pub mod astraea;
+pub mod policy;
+pub mod stats;

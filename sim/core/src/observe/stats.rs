@@ -1,0 +1,233 @@
+//! Interval statistics of a flow: one documented struct that serves observations, rewards and users' own pieces.
+
+use crate::tcp::sender::{Sender, SenderCounters};
+use crate::time::Nanos;
+
+/// Statistics of one flow over one decision interval. All fields are f64, in the units of their names; the last
+/// group is known to the simulator only. `TCP_INFO` of a stock kernel can supply all but the mean of the RTT samples,
+/// the mean of the delivery-rate samples (it has the latest of each) and the oracle group.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct IntervalStats {
+    pub time_s: f64,
+    pub interval_s: f64,
+    /// 1 while the flow exists.
+    pub active: f64,
+    /// In-order payload at the receiver.
+    pub goodput_bps: f64,
+    /// Mean of the per-ACK delivery-rate samples (0 without one).
+    pub delivery_rate_bps: f64,
+    /// Largest such mean since the flow started.
+    pub max_delivery_rate_bps: f64,
+    /// Payload sent, retransmissions included.
+    pub send_rate_bps: f64,
+    /// NaN without a sample.
+    pub rtt_mean_s: f64,
+    pub srtt_s: f64,
+    /// Since the flow started.
+    pub min_rtt_s: f64,
+    pub rtt_samples: f64,
+    pub acked_packets: f64,
+    pub lost_packets: f64,
+    pub lost_bytes: f64,
+    pub retransmitted_packets: f64,
+    pub rtos: f64,
+    pub cwnd_packets: f64,
+    pub ssthresh_packets: f64,
+    pub pacing_rate_bps: f64,
+    pub packets_out: f64,
+    pub retrans_out: f64,
+    pub in_flight_packets: f64,
+    /// 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
+    pub ca_state: f64,
+    pub app_limited: f64,
+    pub rwnd_packets: f64,
+    pub base_rtt_s: f64,
+    /// Of the tightest link of the flow's path.
+    pub capacity_bps: f64,
+    pub queue_bytes: f64,
+    pub buffer_bytes: f64,
+    /// Expected share of packets lost at random along the path.
+    pub link_loss: f64,
+    pub flows_active: f64,
+    /// Capacity over the number of active flows that cross the tightest link.
+    pub fair_share_bps: f64,
+}
+
+/// Names of the fields of [`IntervalStats`], in order.
+pub const STATS_FIELDS: [&str; 32] = [
+    "time_s",
+    "interval_s",
+    "active",
+    "goodput_bps",
+    "delivery_rate_bps",
+    "max_delivery_rate_bps",
+    "send_rate_bps",
+    "rtt_mean_s",
+    "srtt_s",
+    "min_rtt_s",
+    "rtt_samples",
+    "acked_packets",
+    "lost_packets",
+    "lost_bytes",
+    "retransmitted_packets",
+    "rtos",
+    "cwnd_packets",
+    "ssthresh_packets",
+    "pacing_rate_bps",
+    "packets_out",
+    "retrans_out",
+    "in_flight_packets",
+    "ca_state",
+    "app_limited",
+    "rwnd_packets",
+    "base_rtt_s",
+    "capacity_bps",
+    "queue_bytes",
+    "buffer_bytes",
+    "link_loss",
+    "flows_active",
+    "fair_share_bps",
+];
+
+impl IntervalStats {
+    pub fn to_array(&self) -> [f64; 32] {
+        [
+            self.time_s,
+            self.interval_s,
+            self.active,
+            self.goodput_bps,
+            self.delivery_rate_bps,
+            self.max_delivery_rate_bps,
+            self.send_rate_bps,
+            self.rtt_mean_s,
+            self.srtt_s,
+            self.min_rtt_s,
+            self.rtt_samples,
+            self.acked_packets,
+            self.lost_packets,
+            self.lost_bytes,
+            self.retransmitted_packets,
+            self.rtos,
+            self.cwnd_packets,
+            self.ssthresh_packets,
+            self.pacing_rate_bps,
+            self.packets_out,
+            self.retrans_out,
+            self.in_flight_packets,
+            self.ca_state,
+            self.app_limited,
+            self.rwnd_packets,
+            self.base_rtt_s,
+            self.capacity_bps,
+            self.queue_bytes,
+            self.buffer_bytes,
+            self.link_loss,
+            self.flows_active,
+            self.fair_share_bps,
+        ]
+    }
+}
+
+/// Accumulates one flow's interval.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    since: Nanos,
+    counters: SenderCounters,
+    received_bytes: u64,
+    rtt_sum_us: u64,
+    rtt_samples: u32,
+    rate_sum: f64,
+    rate_samples: u32,
+    min_rtt_us: u32,
+    max_rate: f64,
+}
+
+impl Meter {
+    pub fn new(now: Nanos) -> Meter {
+        Meter {
+            since: now,
+            counters: SenderCounters::default(),
+            received_bytes: 0,
+            rtt_sum_us: 0,
+            rtt_samples: 0,
+            rate_sum: 0.0,
+            rate_samples: 0,
+            min_rtt_us: u32::MAX,
+            max_rate: 0.0,
+        }
+    }
+
+    #[inline]
+    pub fn on_ack(&mut self, rtt_us: Option<u32>, rate: Option<f64>) {
+        if let Some(us) = rtt_us {
+            self.rtt_sum_us += u64::from(us);
+            self.rtt_samples += 1;
+            self.min_rtt_us = self.min_rtt_us.min(us);
+        }
+        if let Some(rate) = rate {
+            self.rate_sum += rate;
+            self.rate_samples += 1;
+        }
+    }
+
+    pub fn since(&self) -> Nanos {
+        self.since
+    }
+
+    /// Close the interval at `now`; the oracle fields are left to the caller.
+    pub fn take(&mut self, now: Nanos, sender: &Sender, received_bytes: u64) -> IntervalStats {
+        let span = now.saturating_sub(self.since).secs_f64();
+        let per_s = if span > 0.0 { 1.0 / span } else { 0.0 };
+        let (c, p) = (&sender.counters, &self.counters);
+        let mss = f64::from(sender.conn.mss);
+        let rate = if self.rate_samples > 0 { self.rate_sum / f64::from(self.rate_samples) } else { 0.0 };
+        self.max_rate = self.max_rate.max(rate);
+        // Before the first sample of its own the flow knows the handshake's.
+        let min_rtt = if self.min_rtt_us == u32::MAX { sender.min_rtt_us() } else { self.min_rtt_us };
+        let lost = (c.lost - p.lost) as f64;
+        let stats = IntervalStats {
+            time_s: now.secs_f64(),
+            interval_s: span,
+            active: 1.0,
+            goodput_bps: (received_bytes - self.received_bytes) as f64 * 8.0 * per_s,
+            delivery_rate_bps: rate * 8.0,
+            max_delivery_rate_bps: self.max_rate * 8.0,
+            send_rate_bps: (c.sent - p.sent) as f64 * mss * 8.0 * per_s,
+            rtt_mean_s: if self.rtt_samples > 0 {
+                self.rtt_sum_us as f64 * 1e-6 / f64::from(self.rtt_samples)
+            } else {
+                f64::NAN
+            },
+            srtt_s: f64::from(sender.conn.srtt8_us) / 8e6,
+            min_rtt_s: f64::from(min_rtt) * 1e-6,
+            rtt_samples: f64::from(self.rtt_samples),
+            acked_packets: (c.acked_bytes - p.acked_bytes) as f64 / mss,
+            lost_packets: lost,
+            lost_bytes: lost * mss,
+            retransmitted_packets: (c.retransmitted - p.retransmitted) as f64,
+            rtos: (c.rtos - p.rtos) as f64,
+            cwnd_packets: f64::from(sender.conn.cwnd),
+            ssthresh_packets: f64::from(sender.conn.ssthresh),
+            pacing_rate_bps: sender.conn.pacing_rate as f64 * 8.0,
+            packets_out: f64::from(sender.packets_out()),
+            retrans_out: f64::from(sender.retrans_out()),
+            in_flight_packets: f64::from(sender.in_flight()),
+            ca_state: sender.conn.state as u8 as f64,
+            app_limited: f64::from(u8::from(sender.is_app_limited())),
+            rwnd_packets: f64::from(sender.receive_window()),
+            ..IntervalStats::default()
+        };
+        *self = Meter {
+            since: now,
+            counters: *c,
+            received_bytes,
+            rtt_sum_us: 0,
+            rtt_samples: 0,
+            rate_sum: 0.0,
+            rate_samples: 0,
+            ..*self
+        };
+        stats
+    }
+}

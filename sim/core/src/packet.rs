@@ -1,0 +1,60 @@
+//! What travels through a network: one cache line per packet.
+
+use crate::time::Nanos;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A TCP segment.
+    #[default]
+    Data,
+    /// An acknowledgement.
+    Ack,
+    /// An acknowledgement whose first SACK block reports a duplicate (RFC 2883).
+    AckDsack,
+    /// A datagram of an unresponsive sender.
+    Datagram,
+}
+
+/// A half-open range of segment numbers; empty when `start == end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegRange {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl SegRange {
+    pub const EMPTY: SegRange = SegRange { start: 0, end: 0 };
+
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Packet {
+    /// In a pipe: when it arrives. In a queue: when it was enqueued.
+    pub at: Nanos,
+    /// TCP timestamp: when this packet was sent.
+    pub ts: Nanos,
+    /// TCP timestamp echo (RFC 7323).
+    pub ts_echo: Nanos,
+    pub flow: u32,
+    /// Segment number; for an ACK the cumulative acknowledgement.
+    pub seq: u32,
+    /// Receive window of an ACK, bytes beyond the cumulative acknowledgement.
+    pub window: u32,
+    /// Bytes on the wire, headers included.
+    pub size: u16,
+    /// Index into the route.
+    pub hop: u8,
+    pub kind: Kind,
+    /// SACK blocks, most recent first (three fit beside a timestamp option).
+    pub sack: [SegRange; 3],
+}
+
+impl Packet {
+    pub fn is_ack(&self) -> bool {
+        matches!(self.kind, Kind::Ack | Kind::AckDsack)
+    }
+}

@@ -1,0 +1,389 @@
+//! The plain description of a network that a world is built from: whole nanoseconds, bit/s and bytes.
+//!
+//! Scenario files are validated and compiled to this form outside the core; the checks here guard the simulator
+//! itself and name the offending field.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cc;
+use crate::time::Nanos;
+use crate::units::BitRate;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSpec {
+    pub seed: u64,
+    pub duration: Nanos,
+    #[serde(default)]
+    pub tcp: TcpSpec,
+    #[serde(default)]
+    pub noise: NoiseSpec,
+    pub links: Vec<LinkSpec>,
+    pub flows: Vec<FlowSpec>,
+}
+
+/// Which kernel's TCP the hosts run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernel {
+    #[default]
+    V6,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpSpec {
+    pub kernel: Kernel,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Bytes added on the wire to each data segment (TCP/IP and framing).
+    pub header_bytes: u32,
+    /// Wire size of an acknowledgement.
+    pub ack_bytes: u32,
+    pub initial_cwnd: u32,
+    /// Timer ticks per second.
+    pub hz: u32,
+    /// Minimum, default and maximum receive buffer, bytes of buffer memory.
+    pub rmem: [u64; 3],
+    pub wmem: [u64; 3],
+    pub moderate_rcvbuf: bool,
+    pub slow_start_after_idle: bool,
+}
+
+impl Default for TcpSpec {
+    fn default() -> Self {
+        TcpSpec {
+            kernel: Kernel::V6,
+            mss: 1448,
+            header_bytes: 66,
+            ack_bytes: 66,
+            initial_cwnd: 10,
+            hz: 1000,
+            rmem: [4096, 131_072, 67_108_864],
+            wmem: [4096, 16_384, 67_108_864],
+            moderate_rcvbuf: true,
+            slow_start_after_idle: true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NoiseSpec {
+    /// Each packet waits U(0, send_jitter) at its host, in order.
+    pub send_jitter: Nanos,
+    /// Each flow starts U(0, start_jitter) late.
+    pub start_jitter: Nanos,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    pub name: String,
+    pub forward: DirectionSpec,
+    #[serde(default)]
+    pub reverse: DirectionSpec,
+    #[serde(default)]
+    pub outages: Vec<OutageSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DirectionSpec {
+    /// (time, bit/s) steps; empty = unlimited.
+    pub rate: Vec<(Nanos, BitRate)>,
+    pub delay: DelaySpec,
+    pub loss: Vec<(Nanos, LossSpec)>,
+    pub loss_at: LossPosition,
+    pub queue: QueueSpec,
+    pub ordering: Ordering,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DelaySpec {
+    /// Linear between points instead of steps.
+    pub interpolate: bool,
+    pub points: Vec<(Nanos, Nanos)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum LossSpec {
+    #[default]
+    None,
+    /// Independent loss of each packet.
+    Bernoulli { p: f64 },
+    /// A two-state chain in continuous time with exponential sojourns.
+    GilbertElliott { good_loss: f64, bad_loss: f64, to_bad_per_s: f64, to_good_per_s: f64 },
+}
+
+/// Before the queue (netem in front of a shaper) or after it (on the air).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossPosition {
+    Ingress,
+    #[default]
+    Egress,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum QueueSpec {
+    DropTailBytes {
+        limit: u64,
+    },
+    DropTailPackets {
+        limit: u64,
+    },
+    /// The Viasat gateway of the GEO papers: random drops above a threshold, tail drop at the limit.
+    Viasat {
+        limit: u64,
+        threshold: u64,
+        drop_probability: f64,
+    },
+}
+
+impl Default for QueueSpec {
+    fn default() -> Self {
+        QueueSpec::DropTailPackets { limit: u64::MAX }
+    }
+}
+
+/// May a packet overtake its predecessor when the delay shrinks (netem does) or is the pipe a FIFO?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ordering {
+    #[default]
+    Fifo,
+    Overtaking,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutageSpec {
+    pub at: Nanos,
+    pub duration: Nanos,
+    pub mode: OutageMode,
+    #[serde(default)]
+    pub flush: Flush,
+    #[serde(default)]
+    pub directions: Directions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutageMode {
+    /// Arrivals during the outage are lost.
+    Drop,
+    /// Arrivals wait in the queue.
+    Hold,
+}
+
+/// What the start of an outage discards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flush {
+    #[default]
+    None,
+    Queue,
+    /// The queue and everything in propagation (an interface that carries the delay goes down).
+    All,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Directions {
+    #[default]
+    Both,
+    Forward,
+    Reverse,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    pub name: String,
+    /// Links in order; acknowledgements travel their reverse directions back.
+    pub path: Vec<usize>,
+    #[serde(default)]
+    pub start: Nanos,
+    #[serde(default)]
+    pub stop: Option<Nanos>,
+    /// Extra one-way delay before the first link.
+    #[serde(default)]
+    pub uplink_delay: Nanos,
+    pub controller: ControllerSpec,
+    #[serde(default)]
+    pub traffic: TrafficSpec,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpec {
+    pub name: String,
+    #[serde(default)]
+    pub params: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TrafficSpec {
+    #[default]
+    Bulk,
+    Bytes {
+        bytes: u64,
+    },
+    /// Constant bit rate; the rate counts bytes on the wire, as link rates do.
+    Cbr {
+        rate: BitRate,
+    },
+    /// Exponential on and off periods with the given means; unlimited while on when no rate is given.
+    OnOff {
+        #[serde(default)]
+        rate: Option<BitRate>,
+        on: Nanos,
+        off: Nanos,
+    },
+}
+
+/// A specification that cannot be simulated: which field, what it holds, what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError(pub String);
+
+impl std::fmt::Display for SpecError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+fn fail<T>(field: impl std::fmt::Display, value: impl std::fmt::Display, allowed: &str) -> Result<T, SpecError> {
+    Err(SpecError(format!("{field} = {value}: {allowed}")))
+}
+
+impl NetworkSpec {
+    pub fn from_json(text: &str) -> Result<NetworkSpec, SpecError> {
+        let spec: NetworkSpec = serde_json::from_str(text).map_err(|e| SpecError(format!("network: {e}")))?;
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if self.duration.0 == 0 || self.duration.0 > Nanos::from_secs(10_000_000).0 {
+            return fail("duration", self.duration.0, "must lie in 1 ns .. 1e7 s");
+        }
+        let tcp = &self.tcp;
+        if tcp.mss == 0 || tcp.mss + tcp.header_bytes > u32::from(u16::MAX) {
+            return fail("tcp.mss", tcp.mss, "mss + header_bytes must lie in 1 .. 65535");
+        }
+        if tcp.ack_bytes == 0 || tcp.ack_bytes > 1500 {
+            return fail("tcp.ack_bytes", tcp.ack_bytes, "must lie in 1 .. 1500");
+        }
+        if tcp.initial_cwnd == 0 || tcp.hz == 0 || tcp.hz > 10_000 {
+            return fail("tcp.hz", tcp.hz, "initial_cwnd must be positive and hz lie in 1 .. 10000");
+        }
+        if tcp.rmem[2] > u64::from(u32::MAX) {
+            return fail("tcp.rmem", tcp.rmem[2], "must be at most 2^32 - 1");
+        }
+        if self.links.is_empty() {
+            return fail("links", "[]", "at least one link");
+        }
+        for (i, link) in self.links.iter().enumerate() {
+            link.forward.validate(&format!("links[{i}].forward"))?;
+            link.reverse.validate(&format!("links[{i}].reverse"))?;
+            let mut end = Nanos::ZERO;
+            for (k, outage) in link.outages.iter().enumerate() {
+                if outage.at < end {
+                    return fail(format!("links[{i}].outages[{k}].at"), outage.at.0, "outages must not overlap, in order");
+                }
+                end = outage.at + outage.duration;
+            }
+        }
+        if self.flows.is_empty() {
+            return fail("flows", "[]", "at least one flow");
+        }
+        for (i, flow) in self.flows.iter().enumerate() {
+            self.validate_flow(i, flow)?;
+        }
+        Ok(())
+    }
+
+    fn validate_flow(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
+        if flow.path.is_empty() || flow.path.len() > 200 {
+            return fail(format!("flows[{i}].path"), flow.path.len(), "a path has 1 .. 200 links");
+        }
+        if let Some(link) = flow.path.iter().find(|&&l| l >= self.links.len()) {
+            return fail(format!("flows[{i}].path"), link, "no such link");
+        }
+        if flow.stop.is_some_and(|stop| stop <= flow.start) {
+            return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
+        }
+        let datagram = flow.controller.name == "udp";
+        match flow.traffic {
+            TrafficSpec::Bytes { bytes } if bytes == 0 || bytes > 1 << 42 => {
+                return fail(format!("flows[{i}].traffic.bytes"), bytes, "must lie in 1 .. 2^42");
+            }
+            TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. } if rate.0 == 0 => {
+                return fail(format!("flows[{i}].traffic.rate"), 0, "must be positive");
+            }
+            TrafficSpec::OnOff { on, off, .. } if on.0 == 0 || off.0 == 0 => {
+                return fail(format!("flows[{i}].traffic.on"), on.0, "mean on and off times must be positive");
+            }
+            TrafficSpec::Bulk | TrafficSpec::Bytes { .. } | TrafficSpec::OnOff { rate: None, .. } if datagram => {
+                return fail(format!("flows[{i}].controller"), "udp", "a datagram sender needs traffic with a rate");
+            }
+            _ => {}
+        }
+        if !datagram {
+            cc::check(&flow.controller).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn increasing<T>(points: &[(Nanos, T)], field: &str) -> Result<(), SpecError> {
+    if points.first().is_some_and(|p| p.0 != Nanos::ZERO) {
+        return fail(format!("{field}[0]"), points[0].0.0, "a schedule starts at time 0");
+    }
+    match points.windows(2).position(|w| w[1].0 <= w[0].0) {
+        Some(k) => fail(format!("{field}[{}]", k + 1), points[k + 1].0.0, "times must increase"),
+        None => Ok(()),
+    }
+}
+
+fn probability(p: f64, field: String) -> Result<(), SpecError> {
+    if (0.0..=1.0).contains(&p) { Ok(()) } else { fail(field, p, "a probability lies in 0 .. 1") }
+}
+
+impl DirectionSpec {
+    fn validate(&self, field: &str) -> Result<(), SpecError> {
+        increasing(&self.rate, &format!("{field}.rate"))?;
+        increasing(&self.delay.points, &format!("{field}.delay.points"))?;
+        increasing(&self.loss, &format!("{field}.loss"))?;
+        if let Some((_, rate)) = self.rate.iter().find(|(_, r)| r.0 > 100_000_000_000_000) {
+            return fail(format!("{field}.rate"), rate.0, "at most 1e14 bit/s (an empty schedule is unlimited)");
+        }
+        if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
+            return fail(format!("{field}.delay"), delay.0, "at most 1000 s");
+        }
+        for (k, (_, loss)) in self.loss.iter().enumerate() {
+            match *loss {
+                LossSpec::None => {}
+                LossSpec::Bernoulli { p } => probability(p, format!("{field}.loss[{k}].p"))?,
+                LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {
+                    probability(good_loss, format!("{field}.loss[{k}].good_loss"))?;
+                    probability(bad_loss, format!("{field}.loss[{k}].bad_loss"))?;
+                    if !(to_bad_per_s >= 0.0 && to_good_per_s >= 0.0 && (to_bad_per_s + to_good_per_s).is_finite()) {
+                        return fail(format!("{field}.loss[{k}].to_bad_per_s"), to_bad_per_s, "rates are >= 0 and finite");
+                    }
+                }
+            }
+        }
+        if let QueueSpec::Viasat { drop_probability, .. } = self.queue {
+            probability(drop_probability, format!("{field}.queue.drop_probability"))?;
+        }
+        Ok(())
+    }
+}

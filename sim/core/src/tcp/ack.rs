@@ -1,0 +1,364 @@
+//! What an acknowledgement does, in Linux's order: windows, SACK, cumulative ACK, RTT, the controller's view of what
+//! was delivered, tail-probe episodes, loss detection, timers, delivery rate, window, transmission.
+
+use crate::cc::{CaState, RateSample};
+use crate::packet::{Kind, Packet, SegRange};
+use crate::time::Nanos;
+
+use super::recovery::Send;
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED, Segment};
+use super::sender::Sender;
+
+/// Largest reordering degree believed.
+const REORDERING_MAX: u32 = 300;
+
+/// What is learnt while one ACK is processed.
+#[derive(Default)]
+pub(super) struct AckWork {
+    pub una_advanced: bool,
+    pub data_sacked: bool,
+    /// A never-retransmitted segment below `high_seq` was delivered.
+    pub original_delivered: bool,
+    pub retrans_acked: bool,
+    pub dsack: bool,
+    pub dsack_of_probe: bool,
+    pub lost_retrans: bool,
+    pub set_timer: bool,
+    pub ts_echo: Nanos,
+    /// Send times of the first and last never-retransmitted segment newly SACKed or ACKed.
+    first_sacked: Option<Nanos>,
+    last_sacked: Nanos,
+    first_acked: Option<Nanos>,
+    last_acked: Nanos,
+    reordered: u32,
+    rate: RatePrior,
+}
+
+/// State of the delivery-rate sampler at the send time of the newest segment delivered by this ACK.
+#[derive(Default)]
+struct RatePrior {
+    valid: bool,
+    sent: Nanos,
+    seq: u32,
+    delivered: u32,
+    delivered_at: Nanos,
+    send_span: Nanos,
+    app_limited: bool,
+}
+
+impl Sender {
+    pub fn on_ack(&mut self, now: Nanos, ack: &Packet, out: &mut Vec<Packet>) {
+        self.conn.now = now;
+        let prior_una = self.conn.snd_una;
+        let prior_delivered = self.conn.delivered;
+        let prior_lost = self.conn.lost;
+        let prior_in_flight = self.in_flight();
+        let prior_highest = self.highest_sacked();
+        let mut work = AckWork { ts_echo: ack.ts_echo, reordered: u32::MAX, ..AckWork::default() };
+
+        self.ack_echo = ack.ts_echo;
+        self.update_receive_window(ack);
+        if ack.seq >= prior_una {
+            self.ts_recent = self.ts_recent.max(ack.ts);
+        }
+        self.process_sack(ack, &mut work);
+        if ack.seq > prior_una {
+            work.una_advanced = true;
+            self.retransmits = 0;
+            self.clean_acked(ack.seq, prior_highest, &mut work);
+        }
+        let rtt_us = self.take_rtt(&work);
+        self.last_rtt_us = rtt_us;
+        self.last_rate = None;
+        if !work.una_advanced
+            && rtt_us.is_some()
+            && work.first_sacked.is_some_and(|sent| sent < self.board.get(self.conn.snd_una).sent)
+        {
+            // Only segments older than the head's last transmission may postpone its timeout.
+            work.set_timer = true;
+        }
+        self.update_reordering_window(&work, prior_delivered);
+        let delivered = self.conn.delivered - prior_delivered;
+        self.conn.in_flight = self.in_flight();
+        self.cc.on_delivered(&mut self.conn, delivered, rtt_us);
+
+        if self.tlp_high_seq.is_some() {
+            self.end_tail_probe(ack.seq, &work);
+        }
+        let mut send = Send::New;
+        let dubious = !work.una_advanced || work.data_sacked || work.dsack || self.conn.state != CaState::Open;
+        if dubious {
+            send = self.alert(prior_una, &mut work);
+        }
+        if work.set_timer {
+            self.set_timer();
+        }
+        let lost = self.conn.lost - prior_lost;
+        let mut rate = self.rate_sample(delivered, &work.rate);
+        rate.acked = delivered;
+        rate.lost = lost;
+        rate.rtt_us = rtt_us;
+        rate.prior_in_flight = prior_in_flight;
+        self.conn.in_flight = self.in_flight();
+        self.adjust_window(&rate, &work);
+        match send {
+            Send::Lost => self.transmit(out),
+            Send::New => self.transmit_new(out),
+            Send::ProbeNew => {
+                // F-RTO: new data first; if there is none to send, the timeout is treated as genuine.
+                let before = self.conn.snd_nxt;
+                self.transmit_new(out);
+                if self.conn.snd_nxt == before && self.conn.snd_nxt <= self.high_seq {
+                    self.frto = false;
+                    self.transmit(out);
+                }
+            }
+        }
+    }
+
+    /// Highest SACKed segment's number, or the next one to be ACKed.
+    fn highest_sacked(&self) -> u32 {
+        if self.sacked_out == 0 {
+            self.conn.snd_una
+        } else {
+            self.sacked.highest().map_or(self.conn.snd_nxt, |end| end - 1)
+        }
+    }
+
+    fn process_sack(&mut self, ack: &Packet, work: &mut AckWork) {
+        let mut blocks = &ack.sack[..];
+        if ack.kind == Kind::AckDsack {
+            self.process_duplicate(blocks[0], work);
+            blocks = &blocks[1..];
+        }
+        if blocks.iter().all(|b| b.is_empty()) {
+            return;
+        }
+        let highest = self.highest_sacked();
+        // Older blocks first would only change the order of equal work; Linux sorts them by sequence.
+        let mut sorted = [SegRange::EMPTY; 3];
+        sorted[..blocks.len()].copy_from_slice(blocks);
+        sorted.sort_unstable_by_key(|b| b.start);
+        for block in sorted {
+            let start = block.start.max(self.conn.snd_una);
+            let end = block.end.min(self.conn.snd_nxt);
+            if start >= end {
+                continue;
+            }
+            let mut sacked = std::mem::take(&mut self.sacked);
+            sacked.insert(start, end, |fresh| {
+                for seq in fresh.start..fresh.end {
+                    self.sack_segment(seq, highest, work);
+                }
+            });
+            self.sacked = sacked;
+        }
+        if self.conn.state != CaState::Loss || self.undo_marker.is_some() {
+            self.check_reordering(work.reordered);
+        }
+    }
+
+    fn process_duplicate(&mut self, block: SegRange, work: &mut AckWork) {
+        work.dsack = true;
+        if self.tlp_retrans && self.tlp_high_seq == Some(block.end) {
+            work.dsack_of_probe = true;
+        }
+        for seq in block.start..block.end {
+            if self.undo_retrans > 0 && self.undo_marker.is_some_and(|marker| seq >= marker) {
+                self.undo_retrans -= 1;
+            }
+            if seq >= self.conn.snd_una && seq < self.conn.snd_nxt && self.board.get(seq).has(RETRANS) {
+                self.board.get_mut(seq).flags &= !RETRANS;
+                self.retrans_out -= 1;
+            }
+        }
+    }
+
+    fn sack_segment(&mut self, seq: u32, highest: u32, work: &mut AckWork) {
+        let segment = *self.board.get(seq);
+        let mut flags = segment.flags;
+        self.rack_advance(&segment, seq);
+        if flags & RETRANS != 0 {
+            if flags & LOST != 0 {
+                flags &= !(LOST | RETRANS);
+                self.lost_out -= 1;
+                self.retrans_out -= 1;
+            }
+        } else {
+            if flags & EVER_RETRANS == 0 {
+                if seq < highest {
+                    work.reordered = work.reordered.min(seq);
+                }
+                if seq < self.high_seq {
+                    work.original_delivered = true;
+                }
+                work.first_sacked.get_or_insert(segment.sent);
+                work.last_sacked = segment.sent;
+            }
+            if flags & LOST != 0 {
+                flags &= !LOST;
+                self.lost_out -= 1;
+            }
+        }
+        self.sacked_out += 1;
+        work.data_sacked = true;
+        self.count_delivered(&segment, seq, &mut work.rate);
+        self.board.get_mut(seq).flags = flags | SACKED | RATE_DONE;
+    }
+
+    fn clean_acked(&mut self, ack: u32, prior_highest: u32, work: &mut AckWork) {
+        let ack = ack.min(self.conn.snd_nxt);
+        let prior_sacked = self.sacked_out > 0;
+        for seq in self.conn.snd_una..ack {
+            let segment = *self.board.get(seq);
+            let flags = segment.flags;
+            if flags & (RETRANS | EVER_RETRANS) != 0 {
+                if flags & RETRANS != 0 {
+                    self.retrans_out -= 1;
+                }
+                work.retrans_acked = true;
+            } else if flags & SACKED == 0 {
+                work.first_acked.get_or_insert(segment.sent);
+                work.last_acked = segment.sent;
+                work.reordered = work.reordered.min(seq);
+                if seq < self.high_seq {
+                    work.original_delivered = true;
+                }
+            }
+            if flags & SACKED != 0 {
+                self.sacked_out -= 1;
+            } else {
+                let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < segment.sent.millis();
+                if !spurious {
+                    self.rack_advance(&segment, seq);
+                }
+            }
+            if flags & LOST != 0 {
+                self.lost_out -= 1;
+            }
+            if flags & RATE_DONE == 0 {
+                self.count_delivered(&segment, seq, &mut work.rate);
+            }
+        }
+        self.conn.snd_una = ack;
+        self.retransmit_hint = self.retransmit_hint.max(ack);
+        if prior_sacked {
+            self.sacked.trim_below(ack);
+            if work.reordered < prior_highest {
+                self.check_reordering(work.reordered);
+            }
+        }
+        work.set_timer = true;
+    }
+
+    /// A never-retransmitted segment arrived below the highest SACKed one.
+    pub(super) fn check_reordering(&mut self, low: u32) {
+        let highest = self.highest_sacked();
+        if low >= highest {
+            return;
+        }
+        self.reordering = self.reordering.max((highest - low).min(REORDERING_MAX));
+        self.reordering_seen = true;
+    }
+
+    fn count_delivered(&mut self, segment: &Segment, seq: u32, rate: &mut RatePrior) {
+        self.conn.delivered += 1;
+        self.counters.acked_bytes += u64::from(self.payload(seq));
+        if !rate.valid || (segment.sent, seq) > (rate.sent, rate.seq) {
+            *rate = RatePrior {
+                valid: true,
+                sent: segment.sent,
+                seq,
+                delivered: segment.delivered,
+                delivered_at: segment.delivered_at,
+                send_span: segment.sent.saturating_sub(segment.first_sent),
+                app_limited: segment.has(APP_LIMITED),
+            };
+            self.first_sent = segment.sent;
+        }
+    }
+
+    fn rate_sample(&mut self, delivered: u32, prior: &RatePrior) -> RateSample {
+        if self.app_limited != 0 && self.conn.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let now = self.conn.now;
+        if delivered > 0 {
+            self.delivered_at = now;
+        }
+        if !prior.valid {
+            return RateSample::default();
+        }
+        let interval_us = prior.send_span.max(now - prior.delivered_at).micros();
+        let mut sample = RateSample {
+            delivered: self.conn.delivered - prior.delivered,
+            interval_us,
+            prior_delivered: prior.delivered,
+            app_limited: prior.app_limited,
+            ..RateSample::default()
+        };
+        // Faster than the path can be: the ACKs of a burst sent after an idle or lossy phase.
+        if interval_us < u64::from(self.min_rtt.get()) {
+            sample.interval_us = 0;
+        } else {
+            let rate = f64::from(sample.delivered) * f64::from(self.tcp.mss) * 1e6 / interval_us as f64;
+            self.last_rate = Some(rate);
+        }
+        sample
+    }
+
+    /// Feed the estimators; returns the controller's sample (of the segment sent last).
+    fn take_rtt(&mut self, work: &AckWork) -> Option<u32> {
+        let now = self.conn.now.micros();
+        let since = |sent: Nanos| (now - sent.micros()) as u32;
+        let mut seq_rtt = None;
+        let mut ca_rtt = None;
+        if let Some(first) = work.first_acked
+            && !work.retrans_acked
+        {
+            seq_rtt = Some(since(first));
+            ca_rtt = Some(since(work.last_acked));
+        }
+        let mut sack_rtt = None;
+        if let Some(first) = work.first_sacked {
+            sack_rtt = Some(since(first));
+            ca_rtt = Some(since(work.last_sacked));
+        }
+        let mut seq_rtt = seq_rtt.or(sack_rtt);
+        if seq_rtt.is_none() && work.una_advanced && work.ts_echo != Nanos::ZERO {
+            // Retransmitted data: the timestamp tells which transmission was ACKed, in milliseconds.
+            let ms = self.conn.now.millis() - work.ts_echo.millis();
+            seq_rtt = Some((ms as u32 * 1_000).max(1_000));
+            ca_rtt = seq_rtt;
+        }
+        let rtt = seq_rtt?;
+        let ca = ca_rtt.unwrap_or(rtt);
+        self.min_rtt.update(self.conn.now, ca.max(1));
+        self.conn.min_rtt_us = self.min_rtt.get();
+        self.rtt.sample(rtt, self.conn.snd_una, self.conn.snd_nxt);
+        self.rtt.backoff = 0;
+        self.conn.srtt8_us = self.rtt.srtt8_us;
+        ca_rtt
+    }
+
+    /// Growth, reduction, or the controller's own rule.
+    fn adjust_window(&mut self, rate: &RateSample, work: &AckWork) {
+        if self.cc.owns_window() {
+            self.cc.control(&mut self.conn, rate);
+            return;
+        }
+        if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
+            self.reduce_window(rate.acked, rate.lost, work.una_advanced);
+        } else {
+            let progress = if self.reordering > super::sender::REORDERING_DEFAULT {
+                work.una_advanced || work.data_sacked
+            } else {
+                work.una_advanced
+            };
+            if progress {
+                self.cc.cong_avoid(&mut self.conn, rate.acked);
+            }
+        }
+        self.update_pacing_rate();
+    }
+}

@@ -1,0 +1,320 @@
+//! Finding losses: RACK-TLP (RFC 8985) and the retransmission timeout.
+
+use std::collections::VecDeque;
+
+use crate::cc::CaState;
+use crate::packet::Packet;
+use crate::time::Nanos;
+
+use super::ack::AckWork;
+use super::rtt::{RttEstimator, jiffies};
+use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
+use super::sender::{Sender, Timer};
+
+/// Smallest timer of the probe and reordering timers.
+const TIMEOUT_MIN_US: u64 = 2_000;
+/// A widened reordering window is kept for this many recoveries.
+const WINDOW_PERSIST: u32 = 16;
+
+/// RACK's state: the most recently sent segment known delivered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rack {
+    sent: Nanos,
+    seq: u32,
+    rtt: Nanos,
+    pub advanced: bool,
+    /// Reordering window in quarters of the minimum RTT; 0 stands for 1.
+    extra_steps: u32,
+    pub window_persist: u32,
+    dsack_seen: bool,
+    last_delivered: u32,
+    /// First original (never retransmitted) segment that may still be found lost.
+    pub scan_from: u32,
+    /// Retransmissions in the order of sending.
+    pub retransmitted: VecDeque<(u32, Nanos)>,
+}
+
+impl Sender {
+    /// A segment is known delivered: is it the most recently sent one?
+    pub(super) fn rack_advance(&mut self, segment: &Segment, seq: u32) {
+        let rtt = self.conn.now - segment.sent;
+        // The ACK of a retransmission that comes too soon answers the original.
+        if segment.has(EVER_RETRANS | RETRANS) && rtt.micros() < u64::from(self.min_rtt.get()) {
+            return;
+        }
+        self.rack.advanced = true;
+        self.rack.rtt = rtt;
+        if (segment.sent, seq) > (self.rack.sent, self.rack.seq) {
+            self.rack.sent = segment.sent;
+            self.rack.seq = seq;
+        }
+    }
+
+    /// Widen the reordering window once per round trip with duplicates reported.
+    pub(super) fn update_reordering_window(&mut self, work: &AckWork, prior_delivered: u32) {
+        let rack = &mut self.rack;
+        if work.dsack && !work.dsack_of_probe && self.reordering_seen {
+            rack.dsack_seen = true;
+        }
+        if prior_delivered < rack.last_delivered {
+            rack.dsack_seen = false;
+        }
+        if rack.dsack_seen {
+            rack.extra_steps = (rack.extra_steps + 1).min(254);
+            rack.dsack_seen = false;
+            rack.last_delivered = self.conn.delivered;
+            rack.window_persist = WINDOW_PERSIST;
+        } else if rack.window_persist == 0 {
+            rack.extra_steps = 0;
+        }
+    }
+
+    fn reordering_window(&self) -> Nanos {
+        if !self.reordering_seen && (self.conn.state >= CaState::Recovery || self.sacked_out >= self.reordering) {
+            return Nanos::ZERO;
+        }
+        let quarters = u64::from(self.min_rtt.get() >> 2) * u64::from(self.rack.extra_steps + 1);
+        Nanos::from_micros(quarters.min(u64::from(self.conn.srtt8_us >> 3)))
+    }
+
+    /// Mark what RACK knows lost; arms the reordering timer for what may be.
+    pub(super) fn identify_loss(&mut self, work: &mut AckWork) {
+        if !self.rack.advanced {
+            return;
+        }
+        self.rack.advanced = false;
+        let prior_retrans = self.retrans_out;
+        if let Some(wait) = self.detect_loss() {
+            let us = wait.0.div_ceil(1_000) + TIMEOUT_MIN_US;
+            self.arm(Timer::Reorder, jiffies(us, self.tcp.hz));
+            work.set_timer = false;
+        }
+        work.lost_retrans |= prior_retrans > self.retrans_out;
+    }
+
+    /// Mark segments sent a reordering window before the delivered one. Returns how long to wait for the rest.
+    fn detect_loss(&mut self) -> Option<Nanos> {
+        let window = self.rack.rtt + self.reordering_window();
+        let now = self.conn.now;
+        let mut wait = Nanos::ZERO;
+        // Originals leave in the order of their numbers ...
+        let mut seq = self.rack.scan_from.max(self.conn.snd_una);
+        while seq < self.conn.snd_nxt {
+            let segment = *self.board.get(seq);
+            if segment.has(SACKED | LOST | EVER_RETRANS) {
+                seq += 1;
+                continue;
+            }
+            if (segment.sent, seq) >= (self.rack.sent, self.rack.seq) {
+                break;
+            }
+            let due = segment.sent + window;
+            if due > now {
+                // Later ones are due later, at most when the newest before the delivered one is.
+                wait = (self.rack.sent + window).max(due) - now;
+                break;
+            }
+            self.mark_lost(seq);
+            seq += 1;
+        }
+        self.rack.scan_from = seq;
+        // ... retransmissions in an order of their own.
+        while let Some(&(seq, sent)) = self.rack.retransmitted.front() {
+            let current = seq >= self.conn.snd_una && {
+                let segment = self.board.get(seq);
+                segment.sent == sent && segment.has(RETRANS) && !segment.has(SACKED)
+            };
+            if current {
+                if (sent, seq) >= (self.rack.sent, self.rack.seq) {
+                    break;
+                }
+                let due = sent + window;
+                if due > now {
+                    wait = wait.max((self.rack.sent + window).max(due) - now);
+                    break;
+                }
+                self.mark_lost(seq);
+            }
+            self.rack.retransmitted.pop_front();
+        }
+        (wait > Nanos::ZERO).then_some(wait)
+    }
+
+    pub(super) fn mark_lost(&mut self, seq: u32) {
+        let segment = self.board.get_mut(seq);
+        if segment.has(SACKED) {
+            return;
+        }
+        if segment.has(LOST) {
+            if !segment.has(RETRANS) {
+                return;
+            }
+            segment.flags &= !RETRANS;
+            self.retrans_out -= 1;
+        } else {
+            segment.flags |= LOST;
+            self.lost_out += 1;
+        }
+        self.conn.lost += 1;
+        self.counters.lost += 1;
+        self.retransmit_hint = self.retransmit_hint.min(seq);
+    }
+
+    pub(super) fn needs_retransmission(&self, seq: u32) -> bool {
+        let flags = self.board.get(seq).flags;
+        flags & LOST != 0 && flags & (SACKED | RETRANS) == 0
+    }
+
+    /// At a timeout: lost is all but what was sent within the last delivered segment's RTT.
+    pub(super) fn mark_timed_out(&mut self) {
+        let now = self.conn.now;
+        for seq in self.conn.snd_una..self.conn.snd_nxt {
+            let sent = self.board.get(seq).sent;
+            if seq != self.conn.snd_una && sent + self.rack.rtt > now {
+                continue;
+            }
+            self.mark_lost(seq);
+        }
+    }
+
+    pub(super) fn arm(&mut self, timer: Timer, ticks: u64) {
+        self.timer = timer;
+        self.timer_at = self.deadline(ticks);
+    }
+
+    /// After progress: a tail loss probe if it applies, else the retransmission timeout.
+    pub(super) fn set_timer(&mut self) {
+        if !self.schedule_tail_probe(true) {
+            self.rearm_rto();
+        }
+    }
+
+    pub(super) fn rearm_rto(&mut self) {
+        if self.packets_out() == 0 {
+            self.timer = Timer::Off;
+            self.timer_at = Nanos::MAX;
+            return;
+        }
+        let mut ticks = self.rtt.rto_ticks();
+        if matches!(self.timer, Timer::Reorder | Timer::Tlp) {
+            // The time since the head was sent counts.
+            ticks = jiffies(self.rto_left_us().max(1) as u64, self.tcp.hz);
+        }
+        self.arm(Timer::Rto, ticks);
+    }
+
+    /// Microseconds until the head of the queue times out; negative when overdue.
+    fn rto_left_us(&self) -> i64 {
+        let tick_us = 1_000_000 / u64::from(self.tcp.hz);
+        let head = self.board.get(self.conn.snd_una).sent.micros() + self.rtt.rto_ticks() * tick_us;
+        head as i64 - self.conn.now.micros() as i64
+    }
+
+    /// Arm the tail loss probe: 2 srtt after the last transmission, never later than the timeout.
+    pub(super) fn schedule_tail_probe(&mut self, advancing: bool) -> bool {
+        if self.packets_out() == 0 || !matches!(self.conn.state, CaState::Open | CaState::Cwr) {
+            return false;
+        }
+        let mut us = u64::from(self.conn.srtt8_us >> 2);
+        us += if self.packets_out() == 1 { RttEstimator::rto_floor_us() } else { TIMEOUT_MIN_US };
+        let hz = self.tcp.hz;
+        let mut ticks = jiffies(us, hz);
+        if advancing {
+            ticks = ticks.min(self.rtt.rto_ticks());
+        } else {
+            let left = self.rto_left_us();
+            if left > 0 {
+                ticks = ticks.min(jiffies(left as u64, hz));
+            }
+        }
+        self.arm(Timer::Tlp, ticks);
+        true
+    }
+
+    pub(super) fn on_retransmission_timer(&mut self, out: &mut Vec<Packet>) {
+        match self.timer {
+            Timer::Off => self.timer_at = Nanos::MAX,
+            Timer::Reorder => self.on_reordering_timeout(out),
+            Timer::Tlp => self.send_tail_probe(out),
+            Timer::Rto => self.on_rto(out),
+        }
+    }
+
+    fn on_reordering_timeout(&mut self, out: &mut Vec<Packet>) {
+        self.timer = Timer::Off;
+        self.timer_at = Nanos::MAX;
+        let prior_in_flight = self.in_flight();
+        let prior_lost = self.conn.lost;
+        // What is still too young waits for the next ACK or the timeout.
+        self.detect_loss();
+        if prior_in_flight != self.in_flight() {
+            if self.conn.state != CaState::Recovery {
+                self.enter_recovery();
+                if !self.cc.owns_window() {
+                    self.reduce_window(1, self.conn.lost - prior_lost, false);
+                }
+            }
+            self.retransmit_lost(out);
+        }
+        if self.timer != Timer::Rto {
+            self.timer = Timer::Reorder;
+            self.rearm_rto();
+        }
+    }
+
+    fn send_tail_probe(&mut self, out: &mut Vec<Packet>) {
+        self.timer = Timer::Off;
+        self.timer_at = Nanos::MAX;
+        if self.packets_out() == 0 {
+            return;
+        }
+        if self.tlp_high_seq.is_none() {
+            self.counters.tail_probes += 1;
+            let last = self.conn.snd_nxt - 1;
+            if self.has_new_data() {
+                self.send_new(out);
+                self.tlp_retrans = false;
+                self.tlp_high_seq = Some(self.conn.snd_nxt);
+            } else if !self.board.get(last).has(SACKED | RETRANS) {
+                self.retransmit(last, out);
+                self.tlp_retrans = true;
+                self.tlp_high_seq = Some(self.conn.snd_nxt);
+            }
+        }
+        self.timer = Timer::Tlp;
+        self.rearm_rto();
+    }
+
+    /// An ACK reaches the probe: did it repair a loss?
+    pub(super) fn end_tail_probe(&mut self, ack: u32, work: &AckWork) {
+        let Some(high) = self.tlp_high_seq else { return };
+        if ack < high {
+            return;
+        }
+        if !self.tlp_retrans || work.dsack_of_probe {
+            self.tlp_high_seq = None;
+        } else if ack > high {
+            // The probe's retransmission filled a hole nobody had seen: one reduction.
+            self.begin_reduction();
+            self.set_state(CaState::Cwr);
+            self.end_reduction();
+            self.try_keep_open();
+        } else if !work.una_advanced && !work.data_sacked && !work.dsack {
+            self.tlp_high_seq = None;
+        }
+    }
+
+    fn on_rto(&mut self, out: &mut Vec<Packet>) {
+        self.timer = Timer::Off;
+        self.timer_at = Nanos::MAX;
+        if self.packets_out() == 0 {
+            return;
+        }
+        self.counters.rtos += 1;
+        self.enter_loss();
+        self.retransmits += 1;
+        self.retransmit(self.conn.snd_una, out);
+        self.rtt.backoff += 1;
+        self.arm(Timer::Rto, self.rtt.rto_ticks());
+    }
+}

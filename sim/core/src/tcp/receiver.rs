@@ -1,0 +1,427 @@
+//! The receiving host: acknowledgement policy, SACK blocks, receive window and its autotuning (Linux 6.x).
+
+use crate::packet::{Kind, Packet, SegRange};
+use crate::spec::TcpSpec;
+use crate::time::Nanos;
+
+use super::intervals::Intervals;
+use super::rtt::tick_deadline;
+
+/// Buffer memory one full segment occupies when each arrives in a buffer of its own.
+pub const SEGMENT_TRUESIZE: u64 = 2304;
+const MAX_QUICK_ACKS: u32 = 16;
+const ATO_MIN_US: u64 = 40_000;
+/// Duplicate ACKs sent at once before compression sets in, and the most it merges.
+const UNCOMPRESSED_DUPACKS: u32 = 3;
+const MAX_COMPRESSED: u32 = 44;
+const COMPRESSION_MAX: Nanos = Nanos::from_millis(1);
+/// Slack of the compression timer (tcp_comp_sack_slack_ns).
+const COMPRESSION_SLACK: Nanos = Nanos::from_micros(100);
+/// A gap longer than this after the last arrival starts quick ACKs again.
+const LONG_GAP_EXTRA_US: u64 = 200_000;
+
+/// Half of the buffer is offered as window (tcp_adv_win_scale = 1).
+pub const fn window_of(space: u64) -> u64 {
+    space - (space >> 1)
+}
+
+/// Buffer memory per segment that autotuning budgets: the smallest step of 128 whose window holds a segment.
+fn memory_per_segment(mss: u64) -> u64 {
+    let mut memory = SEGMENT_TRUESIZE;
+    while window_of(memory) < mss {
+        memory += 128;
+    }
+    memory
+}
+
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    mss: u64,
+    hz: u32,
+    ack_bytes: u16,
+    moderate: bool,
+    rmem_max: u64,
+    pub rcv_nxt: u32,
+    out_of_order: Intervals,
+    out_of_order_segments: u32,
+    /// Starts of the most recently changed out-of-order ranges, latest first.
+    recent: [u32; 4],
+    recent_len: usize,
+    duplicate: Option<SegRange>,
+    // Acknowledgement policy.
+    quick: u32,
+    ato_us: u64,
+    last_arrival: Nanos,
+    ack_now: bool,
+    delayed_at: Nanos,
+    compressed: u32,
+    compressed_at: Nanos,
+    dupacks: u32,
+    dupacks_at: u32,
+    last_acked: u32,
+    ts_recent: Nanos,
+    // Window.
+    rcvbuf: u64,
+    rcv_ssthresh: u64,
+    window_clamp: u64,
+    /// Right edge in bytes from the start of the stream; never moves left.
+    right_edge: u64,
+    rtt8_us: u64,
+    rtt_echo: Nanos,
+    measure_space: u64,
+    measure_start: u32,
+    measure_since: Nanos,
+    /// Payload bytes received in order.
+    pub received_bytes: u64,
+}
+
+impl Receiver {
+    pub fn new(tcp: &TcpSpec) -> Receiver {
+        let mss = u64::from(tcp.mss);
+        let rcvbuf = tcp.rmem[1];
+        let initial = window_of(rcvbuf).min(65_535);
+        Receiver {
+            mss,
+            hz: tcp.hz,
+            ack_bytes: tcp.ack_bytes as u16,
+            moderate: tcp.moderate_rcvbuf,
+            rmem_max: tcp.rmem[2],
+            rcv_nxt: 0,
+            out_of_order: Intervals::default(),
+            out_of_order_segments: 0,
+            recent: [0; 4],
+            recent_len: 0,
+            duplicate: None,
+            quick: 0,
+            ato_us: 0,
+            last_arrival: Nanos::ZERO,
+            ack_now: false,
+            delayed_at: Nanos::MAX,
+            compressed: 0,
+            compressed_at: Nanos::MAX,
+            dupacks: 0,
+            dupacks_at: 0,
+            last_acked: 0,
+            ts_recent: Nanos::ZERO,
+            rcvbuf,
+            rcv_ssthresh: initial,
+            window_clamp: window_of(rcvbuf),
+            right_edge: initial,
+            rtt8_us: 0,
+            rtt_echo: Nanos::MAX,
+            measure_space: initial.min(10 * mss),
+            measure_start: 0,
+            measure_since: Nanos::ZERO,
+            received_bytes: 0,
+        }
+    }
+
+    /// Window the peer may use before the first ACK, bytes.
+    pub fn initial_window(&self) -> u32 {
+        self.right_edge as u32
+    }
+
+    pub fn next_timer(&self) -> Nanos {
+        self.delayed_at.min(self.compressed_at)
+    }
+
+    /// Segments waiting for a hole to be filled.
+    pub fn out_of_order(&self) -> u32 {
+        self.out_of_order_segments
+    }
+
+    /// A data segment of `payload` bytes arrives; returns the ACK to send now, if any.
+    pub fn on_data(&mut self, now: Nanos, packet: &Packet, payload: u64) -> Option<Packet> {
+        let seq = packet.seq;
+        if seq <= self.last_acked {
+            self.ts_recent = packet.ts;
+        }
+        if seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some() {
+            self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
+            self.enter_quick_ack(MAX_QUICK_ACKS);
+            return Some(self.acknowledge(now, packet.flow));
+        }
+        self.note_arrival(now);
+        self.measure_rtt(now, packet);
+        if seq == self.rcv_nxt {
+            self.advance(now, payload);
+        } else {
+            let mut start = seq;
+            self.out_of_order.insert(seq, seq + 1, |_| ());
+            self.out_of_order_segments += 1;
+            if let Some(range) = self.out_of_order.containing(seq) {
+                start = range.start;
+            }
+            self.touch_recent(start);
+        }
+        self.grow_window();
+        self.decide(now, packet.flow)
+    }
+
+    pub fn on_timer(&mut self, now: Nanos, flow: u32) -> Option<Packet> {
+        if self.next_timer() > now {
+            return None;
+        }
+        if self.delayed_at <= now {
+            // A delayed ACK that had to wait: expect longer gaps.
+            self.ato_us = (self.ato_us * 2).min(self.long_gap_us());
+        }
+        Some(self.acknowledge(now, flow))
+    }
+
+    fn advance(&mut self, now: Nanos, payload: u64) {
+        self.rcv_nxt += 1;
+        self.received_bytes += payload;
+        if let Some(first) = self.out_of_order.first()
+            && first.start == self.rcv_nxt
+        {
+            let filled = first.end - first.start;
+            self.rcv_nxt = first.end;
+            self.received_bytes += u64::from(filled) * self.mss;
+            self.out_of_order_segments -= filled;
+            self.out_of_order.trim_below(self.rcv_nxt);
+            let (rcv_nxt, len) = (self.rcv_nxt, self.recent_len);
+            let mut kept = 0;
+            for i in 0..len {
+                if self.recent[i] >= rcv_nxt {
+                    self.recent[kept] = self.recent[i];
+                    kept += 1;
+                }
+            }
+            self.recent_len = kept;
+            if self.out_of_order.is_empty() {
+                self.ack_now = true;
+            }
+        }
+        self.autotune(now);
+    }
+
+    fn touch_recent(&mut self, start: u32) {
+        // Ranges that have been merged into this one are known by their old starts: drop those inside it.
+        let range = self.out_of_order.containing(start).unwrap_or(SegRange { start, end: start + 1 });
+        let mut list = [range.start; 4];
+        let mut n = 1;
+        for &old in &self.recent[..self.recent_len] {
+            if !(range.start..range.end).contains(&old) && n < 4 {
+                list[n] = old;
+                n += 1;
+            }
+        }
+        self.recent = list;
+        self.recent_len = n;
+    }
+
+    fn note_arrival(&mut self, now: Nanos) {
+        if self.ato_us == 0 {
+            self.increase_quick_ack(MAX_QUICK_ACKS);
+            self.ato_us = ATO_MIN_US;
+        } else {
+            let gap = (now - self.last_arrival).micros();
+            if gap <= ATO_MIN_US / 2 {
+                self.ato_us = self.ato_us / 2 + ATO_MIN_US / 2;
+            } else if gap < self.ato_us {
+                self.ato_us = self.ato_us / 2 + gap;
+            } else if gap > self.long_gap_us() {
+                self.increase_quick_ack(MAX_QUICK_ACKS);
+            }
+        }
+        self.last_arrival = now;
+    }
+
+    fn long_gap_us(&self) -> u64 {
+        (self.rtt8_us >> 3) + LONG_GAP_EXTRA_US
+    }
+
+    fn increase_quick_ack(&mut self, most: u32) {
+        let window = self.right_edge - self.stream_bytes();
+        let credits = ((window / (2 * self.mss)) as u32).max(2).min(most);
+        self.quick = self.quick.max(credits);
+    }
+
+    fn enter_quick_ack(&mut self, most: u32) {
+        self.increase_quick_ack(most);
+        self.ato_us = ATO_MIN_US;
+    }
+
+    fn decide(&mut self, now: Nanos, flow: u32) -> Option<Packet> {
+        let unacked = self.rcv_nxt - self.last_acked;
+        let window = self.right_edge - u64::from(self.last_acked) * self.mss;
+        if (unacked > 1 && self.free_window() >= window) || self.quick > 0 || self.ack_now {
+            return Some(self.acknowledge(now, flow));
+        }
+        if self.out_of_order.is_empty() {
+            self.delay(now);
+            return None;
+        }
+        if self.compressed >= MAX_COMPRESSED {
+            return Some(self.acknowledge(now, flow));
+        }
+        if self.dupacks_at != self.rcv_nxt {
+            self.dupacks_at = self.rcv_nxt;
+            self.dupacks = 0;
+        }
+        if self.dupacks < UNCOMPRESSED_DUPACKS {
+            self.dupacks += 1;
+            return Some(self.acknowledge(now, flow));
+        }
+        self.compressed += 1;
+        if self.compressed_at.is_never() {
+            let delay = Nanos::from_micros((self.rtt8_us >> 3) / 20).min(COMPRESSION_MAX);
+            self.compressed_at = now + delay + COMPRESSION_SLACK;
+        }
+        None
+    }
+
+    fn delay(&mut self, now: Nanos) {
+        let ticks = super::rtt::jiffies(self.ato_us.min(200_000), self.hz);
+        let at = tick_deadline(now, ticks, self.hz);
+        // An ACK already waiting keeps its earlier time.
+        self.delayed_at = self.delayed_at.min(at);
+    }
+
+    fn acknowledge(&mut self, now: Nanos, flow: u32) -> Packet {
+        self.quick = self.quick.saturating_sub(1);
+        self.ack_now = false;
+        self.delayed_at = Nanos::MAX;
+        self.compressed_at = Nanos::MAX;
+        self.compressed = 0;
+        self.last_acked = self.rcv_nxt;
+        let edge = self.stream_bytes() + self.free_window();
+        self.right_edge = self.right_edge.max(edge);
+        let mut ack = Packet {
+            ts: now,
+            ts_echo: self.ts_recent,
+            flow,
+            seq: self.rcv_nxt,
+            window: (self.right_edge - self.stream_bytes()) as u32,
+            size: self.ack_bytes,
+            kind: Kind::Ack,
+            ..Packet::default()
+        };
+        let mut n = 0;
+        if let Some(range) = self.duplicate.take() {
+            ack.kind = Kind::AckDsack;
+            ack.sack[0] = range;
+            n = 1;
+        }
+        for &start in &self.recent[..self.recent_len] {
+            if n < 3
+                && let Some(range) = self.out_of_order.containing(start)
+            {
+                ack.sack[n] = range;
+                n += 1;
+            }
+        }
+        ack
+    }
+
+    /// Bytes of the stream in order; whole segments, since the window is counted in them.
+    fn stream_bytes(&self) -> u64 {
+        u64::from(self.rcv_nxt) * self.mss
+    }
+
+    fn space(&self) -> u64 {
+        window_of(self.rcvbuf.saturating_sub(u64::from(self.out_of_order_segments) * SEGMENT_TRUESIZE))
+    }
+
+    fn free_window(&self) -> u64 {
+        self.space().min(self.rcv_ssthresh)
+    }
+
+    /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
+    fn grow_window(&mut self) {
+        let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
+        if room > 0 {
+            self.rcv_ssthresh += room.min(2 * self.mss);
+            self.quick |= 1;
+        }
+    }
+
+    fn measure_rtt(&mut self, now: Nanos, packet: &Packet) {
+        if packet.ts_echo == self.rtt_echo || packet.ts_echo == Nanos::ZERO {
+            return;
+        }
+        self.rtt_echo = packet.ts_echo;
+        let sample = (now.millis() - packet.ts_echo.millis()).max(1) * 1_000;
+        self.rtt8_us = if self.rtt8_us == 0 { sample * 8 } else { self.rtt8_us - self.rtt8_us / 8 + sample };
+    }
+
+    /// Dynamic right-sizing: once per RTT, offer room for twice what arrived, and more while that grows.
+    fn autotune(&mut self, now: Nanos) {
+        if self.rtt8_us == 0 || (now - self.measure_since).micros() < self.rtt8_us >> 3 {
+            return;
+        }
+        let copied = u64::from(self.rcv_nxt - self.measure_start) * self.mss;
+        if copied > self.measure_space {
+            if self.moderate {
+                let rcvbuf = autotuned_buffer(copied, self.measure_space, self.mss).min(self.rmem_max);
+                if rcvbuf > self.rcvbuf {
+                    self.rcvbuf = rcvbuf;
+                    self.window_clamp = window_of(rcvbuf);
+                }
+            }
+            self.measure_space = copied;
+        }
+        self.measure_start = self.rcv_nxt;
+        self.measure_since = now;
+    }
+}
+
+/// Buffer for `copied` bytes per RTT after `space` in the RTT before (Linux 6.x tcp_rcv_space_adjust).
+fn autotuned_buffer(copied: u64, space: u64, mss: u64) -> u64 {
+    let mut window = 2 * copied + 16 * mss;
+    window += 2 * (window * (copied - space) / space);
+    window / mss * memory_per_segment(mss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn autotuning_vectors() {
+        assert_eq!(memory_per_segment(1460), 2944);
+        assert_eq!(autotuned_buffer(40_000, 29_200, 1460), 362_112);
+        assert_eq!(window_of(362_112), 181_056);
+        assert_eq!(autotuned_buffer(60_000, 29_200, 1460), 897_920);
+        assert_eq!(window_of(897_920), 448_960);
+    }
+
+    fn data(seq: u32, at: Nanos) -> Packet {
+        Packet { seq, ts: at, ts_echo: Nanos(1), ..Packet::default() }
+    }
+
+    fn receiver() -> Receiver {
+        Receiver::new(&TcpSpec { rmem: [4096, 65_536, 65_536], ..TcpSpec::default() })
+    }
+
+    #[test]
+    fn delayed_acks_come_every_second_segment_once_quick_acks_are_spent() {
+        let mut r = receiver();
+        let mut acks = Vec::new();
+        for i in 0..60u32 {
+            let now = Nanos::from_micros(1_000 + 100 * u64::from(i));
+            if let Some(ack) = r.on_data(now, &data(i, now), 1448) {
+                acks.push(ack.seq);
+            }
+        }
+        assert!(acks.windows(2).any(|w| w[1] - w[0] == 1), "quick ACKs at first: {acks:?}");
+        let tail = &acks[acks.len() - 5..];
+        assert!(tail.windows(2).all(|w| w[1] - w[0] == 2), "then every second: {acks:?}");
+    }
+
+    #[test]
+    fn holes_are_reported_most_recent_first_and_filled_at_once() {
+        let mut r = receiver();
+        let t = Nanos::from_millis(1);
+        r.on_data(t, &data(0, t), 1448);
+        r.on_data(t, &data(2, t), 1448);
+        let ack = r.on_data(t, &data(5, t), 1448).unwrap();
+        assert_eq!(ack.sack[..2], [SegRange { start: 5, end: 6 }, SegRange { start: 2, end: 3 }]);
+        let ack = r.on_data(t, &data(1, t), 1448).unwrap();
+        assert_eq!(ack.seq, 3);
+        assert_eq!(ack.sack[0], SegRange { start: 5, end: 6 });
+        let again = r.on_data(t, &data(2, t), 1448).unwrap();
+        assert_eq!((again.kind, again.sack[0]), (Kind::AckDsack, SegRange { start: 2, end: 3 }));
+    }
+}

@@ -1,0 +1,384 @@
+//! The recovery state machine: entering and leaving fast recovery, proportional rate reduction, timeouts proven
+//! spurious, and undo.
+
+use crate::cc::{CaState, Event, SSTHRESH_INFINITE};
+use crate::packet::Packet;
+use crate::time::Nanos;
+
+use super::ack::AckWork;
+use super::scoreboard::LOST;
+use super::sender::{REORDERING_DEFAULT, Sender, Timer};
+
+/// What may be transmitted after an ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Send {
+    /// New data only.
+    New,
+    /// Lost segments, then new data.
+    Lost,
+    /// F-RTO's probe: new data instead of retransmissions.
+    ProbeNew,
+}
+
+/// Proportional rate reduction (RFC 6937, with the safe-ACK rule of its revision as in Linux 6.x).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prr {
+    pub delivered: u32,
+    pub out: u32,
+}
+
+impl Prr {
+    /// How many segments to send now beyond what is in flight.
+    pub fn allowance(
+        &mut self,
+        ssthresh: u32,
+        prior_cwnd: u32,
+        in_flight: u32,
+        acked: u32,
+        safe: bool,
+    ) -> u32 {
+        self.delivered += acked;
+        let gap = i64::from(ssthresh) - i64::from(in_flight);
+        let (delivered, out) = (i64::from(self.delivered), i64::from(self.out));
+        let allowance = if gap < 0 {
+            (i64::from(ssthresh) * delivered + i64::from(prior_cwnd) - 1) / i64::from(prior_cwnd) - out
+        } else {
+            gap.min((delivered - out).max(i64::from(acked)) + i64::from(safe))
+        };
+        // The first retransmission of a recovery is never held back.
+        allowance.max(i64::from(self.out == 0)) as u32
+    }
+}
+
+impl Sender {
+    /// An ACK that is not plain progress in Open: detect loss, change state. Says what to send.
+    pub(super) fn alert(&mut self, prior_una: u32, work: &mut AckWork) -> Send {
+        if self.packets_out() == 0 {
+            self.sacked_out = 0;
+        }
+        let una = self.conn.snd_una;
+        if self.conn.state == CaState::Open {
+            self.retrans_stamp = Nanos::ZERO;
+        } else if una >= self.high_seq {
+            match self.conn.state {
+                CaState::Cwr => {
+                    if una != self.high_seq {
+                        self.end_reduction();
+                        self.set_state(CaState::Open);
+                    }
+                }
+                CaState::Recovery => {
+                    self.leave_recovery();
+                    self.end_reduction();
+                }
+                _ => {}
+            }
+        }
+        match self.conn.state {
+            CaState::Recovery => {
+                if work.una_advanced && self.undo_partial(prior_una, work) {
+                    return Send::New;
+                }
+                if self.undo_by_dsack() {
+                    self.try_keep_open();
+                }
+                self.identify_loss(work);
+                if self.conn.state != CaState::Recovery {
+                    if self.lost_out == 0 {
+                        return Send::New;
+                    }
+                    self.enter_recovery();
+                }
+                return Send::Lost;
+            }
+            CaState::Loss => {
+                let send = self.process_loss(work);
+                self.identify_loss(work);
+                if !(self.conn.state == CaState::Open || work.lost_retrans) {
+                    return send;
+                }
+            }
+            _ => {}
+        }
+        if self.conn.state <= CaState::Disorder {
+            self.undo_by_dsack();
+        }
+        self.identify_loss(work);
+        if self.lost_out == 0 {
+            self.try_to_open();
+            return Send::New;
+        }
+        self.enter_recovery();
+        Send::Lost
+    }
+
+    pub(super) fn set_state(&mut self, state: CaState) {
+        if self.conn.state != state {
+            self.cc.on_state(&mut self.conn, state);
+            self.conn.state = state;
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self) {
+        self.prior_ssthresh = 0;
+        self.init_undo();
+        if !matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
+            self.prior_ssthresh = self.current_ssthresh();
+            self.begin_reduction();
+        }
+        self.set_state(CaState::Recovery);
+    }
+
+    /// A retransmission timeout: everything un-SACKed is lost, except what was sent too recently to tell.
+    pub(super) fn enter_loss(&mut self) {
+        let new_recovery = self.conn.state < CaState::Recovery;
+        self.mark_timed_out();
+        if self.conn.state <= CaState::Disorder
+            || self.conn.snd_una >= self.high_seq
+            || (self.conn.state == CaState::Loss && self.retransmits == 0)
+        {
+            self.prior_ssthresh = self.current_ssthresh();
+            self.conn.prior_cwnd = self.conn.cwnd;
+            self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
+            self.cc.on_event(&mut self.conn, Event::Loss);
+            self.init_undo();
+        }
+        if !self.cc.keeps_window_on_rto() {
+            self.conn.cwnd = self.in_flight() + 1;
+        }
+        self.conn.cwnd_cnt = 0;
+        self.cwnd_stamp = self.conn.jiffies();
+        if self.conn.state <= CaState::Disorder && self.sacked_out >= self.reordering {
+            self.reordering = self.reordering.min(REORDERING_DEFAULT);
+        }
+        self.set_state(CaState::Loss);
+        self.high_seq = self.conn.snd_nxt;
+        self.tlp_high_seq = None;
+        // F-RTO (RFC 5682) is pointless if earlier retransmissions of this episode are still unaccounted for.
+        self.frto = new_recovery || self.retransmits > 0;
+    }
+
+    pub(super) fn reduce_window(&mut self, acked: u32, lost: u32, una_advanced: bool) {
+        if acked == 0 || self.conn.prior_cwnd == 0 {
+            return;
+        }
+        let in_flight = self.in_flight();
+        let safe = una_advanced && lost == 0;
+        let allowance = self.prr.allowance(self.conn.ssthresh, self.conn.prior_cwnd, in_flight, acked, safe);
+        self.conn.cwnd = in_flight + allowance;
+    }
+
+    pub(super) fn begin_reduction(&mut self) {
+        self.high_seq = self.conn.snd_nxt;
+        self.tlp_high_seq = None;
+        self.conn.cwnd_cnt = 0;
+        self.conn.prior_cwnd = self.conn.cwnd;
+        self.prr = Prr::default();
+        self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
+    }
+
+    pub(super) fn end_reduction(&mut self) {
+        if self.cc.owns_window() {
+            return;
+        }
+        if self.conn.ssthresh < SSTHRESH_INFINITE
+            && (self.conn.state == CaState::Cwr || self.undo_marker.is_some())
+        {
+            self.conn.cwnd = self.conn.ssthresh;
+            self.cwnd_stamp = self.conn.jiffies();
+        }
+        self.cc.on_event(&mut self.conn, Event::CompleteCwr);
+    }
+
+    /// Send lost segments, lowest first, as far as the window goes.
+    pub(super) fn retransmit_lost(&mut self, out: &mut Vec<Packet>) {
+        let mut rearm = false;
+        let mut seq = self.retransmit_hint.max(self.conn.snd_una);
+        while seq < self.conn.snd_nxt && self.retrans_out < self.lost_out {
+            if self.in_flight() >= self.conn.cwnd || self.pacing_holds() {
+                break;
+            }
+            if self.needs_retransmission(seq) {
+                self.retransmit(seq, out);
+                if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
+                    self.prr.out += 1;
+                }
+                rearm |= seq == self.conn.snd_una && self.timer != Timer::Reorder;
+            }
+            seq += 1;
+        }
+        self.retransmit_hint = seq;
+        if rearm {
+            self.arm(Timer::Rto, self.rtt.rto_ticks());
+        }
+    }
+
+    pub(super) fn try_keep_open(&mut self) {
+        let state = if self.sacked_out + self.lost_out > 0 || self.any_retransmission_done() {
+            CaState::Disorder
+        } else {
+            CaState::Open
+        };
+        if self.conn.state != state {
+            self.set_state(state);
+            self.high_seq = self.conn.snd_nxt;
+        }
+    }
+
+    fn try_to_open(&mut self) {
+        if !self.any_retransmission_done() {
+            self.retrans_stamp = Nanos::ZERO;
+        }
+        if self.conn.state != CaState::Cwr {
+            self.try_keep_open();
+        }
+    }
+
+    fn any_retransmission_done(&self) -> bool {
+        self.retrans_out > 0
+            || (self.packets_out() > 0 && self.board.get(self.conn.snd_una).has(super::scoreboard::EVER_RETRANS))
+    }
+
+    fn init_undo(&mut self) {
+        self.undo_marker = Some(self.conn.snd_una);
+        self.undo_retrans = if self.retrans_out > 0 { self.retrans_out as i32 } else { -1 };
+    }
+
+    /// Was every retransmission unnecessary, or did this ACK answer an original?
+    fn may_undo(&self, echo: Nanos) -> bool {
+        self.undo_marker.is_some() && (self.undo_retrans == 0 || self.echo_predates_retransmission(echo))
+    }
+
+    fn echo_predates_retransmission(&self, echo: Nanos) -> bool {
+        self.retrans_stamp != Nanos::ZERO && echo != Nanos::ZERO && echo.millis() < self.retrans_stamp.millis()
+    }
+
+    fn leave_recovery(&mut self) {
+        if self.may_undo(self.ack_echo) {
+            self.undo_reduction(false);
+        } else {
+            self.rack.window_persist = self.rack.window_persist.saturating_sub(1);
+        }
+        self.set_state(CaState::Open);
+    }
+
+    fn undo_partial(&mut self, prior_una: u32, work: &AckWork) -> bool {
+        if self.undo_marker.is_none() || !self.echo_predates_retransmission(work.ts_echo) {
+            return false;
+        }
+        self.check_reordering(prior_una);
+        if self.retrans_out > 0 {
+            return true;
+        }
+        if !self.any_retransmission_done() {
+            self.retrans_stamp = Nanos::ZERO;
+        }
+        self.undo_reduction(true);
+        self.try_keep_open();
+        false
+    }
+
+    fn undo_by_dsack(&mut self) -> bool {
+        if self.undo_marker.is_none() || self.undo_retrans != 0 {
+            return false;
+        }
+        self.rack.window_persist = 16.min(self.rack.window_persist + 1);
+        self.undo_reduction(false);
+        true
+    }
+
+    fn undo_loss(&mut self, by_frto: bool, work: &AckWork) -> bool {
+        if !by_frto && !self.may_undo(work.ts_echo) {
+            return false;
+        }
+        self.undo_reduction(true);
+        if by_frto {
+            self.counters.spurious_rtos += 1;
+        }
+        self.retransmits = 0;
+        self.set_state(CaState::Open);
+        true
+    }
+
+    fn undo_reduction(&mut self, unmark: bool) {
+        if unmark {
+            for seq in self.conn.snd_una..self.conn.snd_nxt {
+                self.board.get_mut(seq).flags &= !LOST;
+            }
+            self.lost_out = 0;
+            self.retransmit_hint = self.conn.snd_una;
+            self.rack.scan_from = self.conn.snd_una;
+        }
+        if self.prior_ssthresh > 0 {
+            self.conn.cwnd = self.cc.undo(&mut self.conn);
+            self.conn.ssthresh = self.conn.ssthresh.max(self.prior_ssthresh);
+        }
+        self.cwnd_stamp = self.conn.jiffies();
+        self.undo_marker = None;
+        // Look at every outstanding segment again.
+        self.rack.advanced = true;
+    }
+
+    /// In Loss: is the timeout spurious, genuine, or over?
+    fn process_loss(&mut self, work: &AckWork) -> Send {
+        let recovered = self.conn.snd_una >= self.high_seq;
+        if work.una_advanced && self.undo_loss(false, work) {
+            return Send::New;
+        }
+        if self.frto {
+            if work.original_delivered && self.undo_loss(true, work) {
+                return Send::New;
+            }
+            if self.conn.snd_nxt > self.high_seq {
+                if work.data_sacked || !(work.una_advanced || work.dsack) {
+                    self.frto = false;
+                }
+            } else if work.una_advanced && !recovered {
+                self.high_seq = self.conn.snd_nxt;
+                if self.has_new_data() {
+                    return Send::ProbeNew;
+                }
+                self.frto = false;
+            }
+        }
+        if recovered {
+            self.leave_recovery();
+            return Send::New;
+        }
+        Send::Lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Prr;
+
+    /// Drive PRR from prior window 100 to ssthresh 70; returns (cwnd, sent) per ACK.
+    fn drive(mut in_flight: u32, acked: u32, safe: bool, steps: usize) -> Vec<(u32, u32)> {
+        let mut prr = Prr::default();
+        (0..steps)
+            .map(|_| {
+                let allowance = prr.allowance(70, 100, in_flight, acked, safe);
+                prr.out += allowance;
+                let cwnd = in_flight + allowance;
+                in_flight = cwnd - acked;
+                (cwnd, allowance)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn one_sack_per_ack_above_the_threshold() {
+        let got = drive(96, 1, false, 6);
+        assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), [1, 1, 1, 0, 1, 1]);
+        assert_eq!(got.iter().map(|g| g.0).collect::<Vec<_>>(), [97, 97, 97, 96, 96, 96]);
+    }
+
+    #[test]
+    fn below_the_threshold_conservative_and_safe() {
+        assert_eq!(drive(40, 2, false, 4).iter().map(|g| g.0).collect::<Vec<_>>(), [42; 4]);
+        let safe = drive(40, 2, true, 5);
+        assert_eq!(safe.iter().map(|g| g.0).collect::<Vec<_>>(), [43, 44, 45, 46, 47]);
+        assert!(safe.iter().all(|g| g.1 == 3));
+    }
+}

@@ -1,0 +1,187 @@
+//! Round-trip time and retransmission timeout as Linux computes them (RFC 6298 with a per-window maximum deviation).
+
+use crate::time::Nanos;
+
+/// Linux's floor of the deviation term: RTO >= srtt + 200 ms.
+const RTO_MIN_US: u32 = 200_000;
+const RTO_MAX_US: u64 = 120_000_000;
+const RTO_INITIAL_US: u64 = 1_000_000;
+/// Length of the minimum filter.
+const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
+
+/// Whole timer ticks covering `us`, rounded up.
+pub fn jiffies(us: u64, hz: u32) -> u64 {
+    let tick_us = 1_000_000 / u64::from(hz);
+    us.div_ceil(tick_us)
+}
+
+/// When a timer set at `now` for `ticks` fires: timers live on the tick grid.
+pub fn tick_deadline(now: Nanos, ticks: u64, hz: u32) -> Nanos {
+    let tick = 1_000_000_000 / u64::from(hz);
+    Nanos((now.0 / tick + ticks) * tick)
+}
+
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    /// Smoothed RTT in microseconds, times 8; 0 before the first sample.
+    pub srtt8_us: u32,
+    /// Mean deviation in microseconds, times 4.
+    mdev4_us: u32,
+    mdev_max_us: u32,
+    rttvar_us: u32,
+    window_mark: u32,
+    pub backoff: u32,
+    hz: u32,
+}
+
+impl RttEstimator {
+    pub fn new(hz: u32) -> RttEstimator {
+        RttEstimator { srtt8_us: 0, mdev4_us: 0, mdev_max_us: 0, rttvar_us: 0, window_mark: 0, backoff: 0, hz }
+    }
+
+    pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
+        let m = rtt_us.max(1) as i64;
+        if self.srtt8_us == 0 {
+            self.srtt8_us = (m << 3) as u32;
+            self.mdev4_us = (m << 1) as u32;
+            self.rttvar_us = self.mdev4_us.max(RTO_MIN_US);
+            self.mdev_max_us = self.rttvar_us;
+            self.window_mark = snd_nxt;
+            return;
+        }
+        let mut error = m - i64::from(self.srtt8_us >> 3);
+        self.srtt8_us = (i64::from(self.srtt8_us) + error).max(1) as u32;
+        if error < 0 {
+            error = -error - i64::from(self.mdev4_us >> 2);
+            // A falling RTT must not raise the deviation as fast (Eifel).
+            if error > 0 {
+                error >>= 3;
+            }
+        } else {
+            error -= i64::from(self.mdev4_us >> 2);
+        }
+        self.mdev4_us = (i64::from(self.mdev4_us) + error).max(0) as u32;
+        if self.mdev4_us > self.mdev_max_us {
+            self.mdev_max_us = self.mdev4_us;
+            self.rttvar_us = self.rttvar_us.max(self.mdev_max_us);
+        }
+        if snd_una > self.window_mark {
+            if self.mdev_max_us < self.rttvar_us {
+                self.rttvar_us -= (self.rttvar_us - self.mdev_max_us) >> 2;
+            }
+            self.window_mark = snd_nxt;
+            self.mdev_max_us = RTO_MIN_US;
+        }
+    }
+
+    /// The timeout without backoff, in microseconds.
+    pub fn rto_us(&self) -> u64 {
+        if self.srtt8_us == 0 {
+            return RTO_INITIAL_US;
+        }
+        u64::from(self.srtt8_us >> 3) + u64::from(self.rttvar_us)
+    }
+
+    /// The timeout in force, in ticks.
+    pub fn rto_ticks(&self) -> u64 {
+        let base = jiffies(self.rto_us(), self.hz);
+        (base << self.backoff.min(16)).min(jiffies(RTO_MAX_US, self.hz))
+    }
+
+    pub fn rto_floor_us() -> u64 {
+        u64::from(RTO_MIN_US)
+    }
+}
+
+/// Windowed minimum with three samples (Kathleen Nichols' filter, as in Linux): constant time and memory.
+#[derive(Clone, Debug)]
+pub struct MinFilter {
+    window: Nanos,
+    best: [(Nanos, u32); 3],
+}
+
+impl MinFilter {
+    pub fn new(window: Nanos) -> MinFilter {
+        MinFilter { window, best: [(Nanos::ZERO, u32::MAX); 3] }
+    }
+
+    pub fn min_rtt() -> MinFilter {
+        MinFilter::new(MIN_RTT_WINDOW)
+    }
+
+    pub fn get(&self) -> u32 {
+        self.best[0].1
+    }
+
+    pub fn update(&mut self, now: Nanos, value: u32) {
+        let sample = (now, value);
+        if value <= self.best[0].1 || (now - self.best[2].0) > self.window {
+            self.best = [sample; 3];
+            return;
+        }
+        if value <= self.best[1].1 {
+            self.best[1] = sample;
+            self.best[2] = sample;
+        } else if value <= self.best[2].1 {
+            self.best[2] = sample;
+        }
+        let age = now - self.best[0].0;
+        if age > self.window {
+            self.best = [self.best[1], self.best[2], sample];
+            if (now - self.best[0].0) > self.window {
+                self.best = [self.best[1], self.best[2], sample];
+            }
+        } else if self.best[1].0 == self.best[0].0 && age.0 > self.window.0 / 4 {
+            self.best[1] = sample;
+            self.best[2] = sample;
+        } else if self.best[2].0 == self.best[1].0 && age.0 > self.window.0 / 2 {
+            self.best[2] = sample;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One window of data per sample.
+    fn feed(samples_us: &[u32], hz: u32) -> Vec<(u32, u32, u64, u64)> {
+        let mut rtt = RttEstimator::new(hz);
+        let mut snd = 0;
+        samples_us
+            .iter()
+            .map(|&us| {
+                rtt.sample(us, snd + 1, snd + 2);
+                snd += 2;
+                (rtt.srtt8_us, rtt.rttvar_us, rtt.rto_us(), rtt.rto_ticks())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn rto_vectors_of_the_geo_path() {
+        let got = feed(&[600_000, 620_000, 580_000, 600_000, 600_000], 250);
+        assert_eq!((got[0].0 >> 3, got[0].1, got[0].2), (600_000, 1_200_000, 1_800_000));
+        assert_eq!((got[1].0 >> 3, got[1].1, got[1].2), (602_500, 1_200_000, 1_802_500));
+        assert_eq!(got[1].3 * 4, 1_804, "HZ 250 rounds up to 1804 ms");
+        assert_eq!((got[2].0, got[2].1, got[2].2), (4_797_500, 1_078_125, 1_677_812));
+        assert_eq!((got[3].2, got[4].2), (1_541_992, 1_406_782));
+    }
+
+    #[test]
+    fn rto_vectors_of_a_leo_path() {
+        let got = feed(&[40_000, 42_000, 41_000, 160_000, 45_000], 1000);
+        assert_eq!(got.iter().map(|g| g.2).collect::<Vec<_>>(), [240_000, 240_250, 240_343, 255_300, 254_013]);
+        assert_eq!(feed(&[50_000; 100], 1000).last().unwrap().2, 250_000);
+    }
+
+    #[test]
+    fn minimum_filter_forgets_after_its_window() {
+        let mut min = MinFilter::new(Nanos::from_secs(10));
+        min.update(Nanos::ZERO, 50);
+        min.update(Nanos::from_secs(5), 80);
+        assert_eq!(min.get(), 50);
+        min.update(Nanos::from_secs(11), 90);
+        assert_eq!(min.get(), 80);
+    }
+}

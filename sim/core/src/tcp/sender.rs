@@ -1,0 +1,551 @@
+//! The sending host: what is outstanding, and what may be sent now.
+
+use crate::cc::{CaState, Conn, Controller, Event, SSTHRESH_INFINITE};
+use crate::packet::{Kind, Packet};
+use crate::spec::TcpSpec;
+use crate::time::Nanos;
+
+use super::intervals::Intervals;
+use super::loss::Rack;
+use super::receiver::SEGMENT_TRUESIZE;
+use super::recovery::Prr;
+use super::rtt::{MinFilter, RttEstimator, tick_deadline};
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Scoreboard, Segment};
+
+/// Segments of reordering assumed at first.
+pub(super) const REORDERING_DEFAULT: u32 = 3;
+/// The first segments of a connection leave unpaced.
+const UNPACED_SEGMENTS: u32 = 10;
+
+/// What the retransmission timer stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    Off,
+    Rto,
+    /// Tail loss probe.
+    Tlp,
+    /// RACK's reordering window.
+    Reorder,
+}
+
+/// Counters since the start of the flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderCounters {
+    pub sent: u64,
+    pub retransmitted: u64,
+    /// Marked lost (a segment lost twice counts twice).
+    pub lost: u64,
+    pub rtos: u64,
+    pub tail_probes: u64,
+    pub spurious_rtos: u64,
+    /// Bytes cumulatively or selectively acknowledged.
+    pub acked_bytes: u64,
+}
+
+#[derive(Clone)]
+pub struct Sender {
+    pub(super) tcp: TcpSpec,
+    flow: u32,
+    pub conn: Conn,
+    pub cc: Box<dyn Controller>,
+    pub(super) board: Scoreboard,
+    pub(super) sacked: Intervals,
+    /// Segments the application has written, as a segment number.
+    write_seq: u32,
+    /// Last segment of a finite transfer and its payload, if shorter than a full one.
+    last_segment: Option<(u32, u32)>,
+    bulk: bool,
+    send_buffer_segments: u32,
+    send_buffer_max: u32,
+    pub(super) sacked_out: u32,
+    pub(super) lost_out: u32,
+    pub(super) retrans_out: u32,
+    /// Receive window: first segment beyond it, and the exact edge in bytes.
+    window_edge: u64,
+    // Recovery.
+    pub(super) high_seq: u32,
+    pub(super) undo_marker: Option<u32>,
+    /// Retransmissions not yet proven unnecessary; negative = none made.
+    pub(super) undo_retrans: i32,
+    pub(super) prior_ssthresh: u32,
+    pub(super) prr: Prr,
+    pub(super) retrans_stamp: Nanos,
+    pub(super) frto: bool,
+    pub(super) retransmits: u32,
+    pub(super) reordering: u32,
+    pub(super) reordering_seen: bool,
+    pub(super) rack: Rack,
+    pub(super) tlp_high_seq: Option<u32>,
+    pub(super) tlp_retrans: bool,
+    pub(super) retransmit_hint: u32,
+    // Timing.
+    pub rtt: RttEstimator,
+    pub(super) min_rtt: MinFilter,
+    pub(super) timer: Timer,
+    pub(super) timer_at: Nanos,
+    /// Earliest departure of the next paced packet, and whether one is waiting for it.
+    pace_at: Nanos,
+    pacing_blocked: bool,
+    /// Timestamp of the latest ACK, echoed in data.
+    pub(super) ts_recent: Nanos,
+    /// Timestamp echo of the ACK in hand.
+    pub(super) ack_echo: Nanos,
+    // Delivery rate.
+    pub(super) delivered_at: Nanos,
+    pub(super) first_sent: Nanos,
+    /// Segment count at which the present application limit ends; 0 = not limited.
+    pub(super) app_limited: u32,
+    // Window use.
+    cwnd_usage_seq: u32,
+    cwnd_used: u32,
+    pub(super) cwnd_stamp: u64,
+    pub counters: SenderCounters,
+    /// Latest RTT sample; sums are kept by the observer.
+    pub last_rtt_us: Option<u32>,
+    /// Delivery-rate sample of the latest ACK, bytes per second.
+    pub last_rate: Option<f64>,
+}
+
+impl Sender {
+    pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
+        let conn = Conn {
+            now: Nanos::ZERO,
+            hz: tcp.hz,
+            mss: tcp.mss,
+            initial_cwnd: tcp.initial_cwnd,
+            cwnd: tcp.initial_cwnd,
+            ssthresh: SSTHRESH_INFINITE,
+            cwnd_cnt: 0,
+            cwnd_clamp: u32::MAX,
+            prior_cwnd: 0,
+            srtt8_us: 0,
+            min_rtt_us: u32::MAX,
+            state: CaState::Open,
+            snd_una: 0,
+            snd_nxt: 0,
+            in_flight: 0,
+            delivered: 0,
+            lost: 0,
+            cwnd_limited: false,
+            max_packets_out: 0,
+            pacing_rate: 0,
+            last_send: Nanos::ZERO,
+        };
+        Sender {
+            tcp: *tcp,
+            flow,
+            conn,
+            cc,
+            board: Scoreboard::default(),
+            sacked: Intervals::default(),
+            write_seq: 0,
+            last_segment: None,
+            bulk: false,
+            send_buffer_segments: (tcp.wmem[1] / SEGMENT_TRUESIZE) as u32,
+            send_buffer_max: (tcp.wmem[2] / SEGMENT_TRUESIZE).max(2) as u32,
+            sacked_out: 0,
+            lost_out: 0,
+            retrans_out: 0,
+            window_edge: u64::from(initial_window),
+            high_seq: 0,
+            undo_marker: None,
+            undo_retrans: -1,
+            prior_ssthresh: 0,
+            prr: Prr::default(),
+            retrans_stamp: Nanos::ZERO,
+            frto: false,
+            retransmits: 0,
+            reordering: REORDERING_DEFAULT,
+            reordering_seen: false,
+            rack: Rack::default(),
+            tlp_high_seq: None,
+            tlp_retrans: false,
+            retransmit_hint: 0,
+            rtt: RttEstimator::new(tcp.hz),
+            min_rtt: MinFilter::min_rtt(),
+            timer: Timer::Off,
+            timer_at: Nanos::MAX,
+            pace_at: Nanos::ZERO,
+            pacing_blocked: false,
+            ts_recent: Nanos::ZERO,
+            ack_echo: Nanos::ZERO,
+            delivered_at: Nanos::ZERO,
+            first_sent: Nanos::ZERO,
+            app_limited: 0,
+            cwnd_usage_seq: 0,
+            cwnd_used: 0,
+            cwnd_stamp: 0,
+            counters: SenderCounters::default(),
+            last_rtt_us: None,
+            last_rate: None,
+        }
+    }
+
+    /// The handshake is done and took `rtt`: controllers start with one RTT sample.
+    pub fn establish(&mut self, now: Nanos, rtt: Nanos) {
+        self.conn.now = now;
+        let us = (rtt.micros() as u32).max(1);
+        self.min_rtt.update(now, us);
+        self.rtt.sample(us, 0, 0);
+        self.conn.srtt8_us = self.rtt.srtt8_us;
+        self.conn.min_rtt_us = self.min_rtt.get();
+        self.ts_recent = now.saturating_sub(Nanos(rtt.0 / 2));
+        self.delivered_at = now;
+        self.first_sent = now;
+        self.update_pacing_rate();
+        self.cc.init(&mut self.conn);
+    }
+
+    /// Unlimited data, through the send buffer.
+    pub fn write_bulk(&mut self) {
+        self.bulk = true;
+        self.refill();
+    }
+
+    /// A transfer of `bytes` in all.
+    pub fn write_object(&mut self, bytes: u64) {
+        let mss = u64::from(self.tcp.mss);
+        self.write_seq = bytes.div_ceil(mss) as u32;
+        let last = (bytes - (u64::from(self.write_seq) - 1) * mss) as u32;
+        self.last_segment = Some((self.write_seq - 1, last));
+    }
+
+    /// The application writes `segments` more.
+    pub fn write(&mut self, now: Nanos, segments: u32) {
+        self.conn.now = now;
+        self.check_app_limited();
+        self.restart_after_idle();
+        self.write_seq += segments;
+    }
+
+    /// The application stops writing: what was sent is all there is.
+    pub fn stop_writing(&mut self) {
+        self.bulk = false;
+        self.write_seq = self.conn.snd_nxt;
+    }
+
+    pub fn start_writing(&mut self, now: Nanos) {
+        self.conn.now = now;
+        self.check_app_limited();
+        self.restart_after_idle();
+        self.write_bulk();
+    }
+
+    /// Segments of a transfer of `bytes`.
+    pub fn segments_of(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(u64::from(self.tcp.mss)) as u32
+    }
+
+    pub fn packets_out(&self) -> u32 {
+        self.conn.packets_out()
+    }
+
+    pub fn retrans_out(&self) -> u32 {
+        self.retrans_out
+    }
+
+    pub fn in_flight(&self) -> u32 {
+        self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
+    }
+
+    pub fn is_app_limited(&self) -> bool {
+        self.app_limited != 0
+    }
+
+    pub fn min_rtt_us(&self) -> u32 {
+        self.min_rtt.get()
+    }
+
+    /// Receive window left beyond what is acknowledged, segments.
+    pub fn receive_window(&self) -> u32 {
+        (self.window_edge / u64::from(self.tcp.mss)) as u32 - self.conn.snd_una
+    }
+
+    pub fn next_timer(&self) -> Nanos {
+        if self.pacing_blocked { self.timer_at.min(self.pace_at) } else { self.timer_at }
+    }
+
+    pub fn payload(&self, seq: u32) -> u32 {
+        match self.last_segment {
+            Some((last, bytes)) if seq == last => bytes,
+            _ => self.tcp.mss,
+        }
+    }
+
+    /// Set the window from outside; false if the controller decides itself.
+    pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>, out: &mut Vec<Packet>) -> bool {
+        self.conn.now = now;
+        let set = self.cc.set_window(&mut self.conn, cwnd, pacing);
+        if set {
+            self.transmit(out);
+        }
+        set
+    }
+
+    pub fn on_timer(&mut self, now: Nanos, out: &mut Vec<Packet>) {
+        self.conn.now = now;
+        if self.pacing_blocked && self.pace_at <= now {
+            self.pacing_blocked = false;
+            self.transmit(out);
+        }
+        if self.timer_at <= now {
+            self.on_retransmission_timer(out);
+        }
+    }
+
+    /// Send what may be sent: lost segments first, then new data.
+    pub fn transmit(&mut self, out: &mut Vec<Packet>) {
+        if self.lost_out > self.retrans_out {
+            self.retransmit_lost(out);
+        }
+        self.transmit_new(out);
+    }
+
+    pub(super) fn transmit_new(&mut self, out: &mut Vec<Packet>) {
+        self.refill();
+        if self.conn.snd_nxt >= self.write_seq {
+            return;
+        }
+        let mut sent = 0;
+        while self.conn.snd_nxt < self.write_seq
+            && self.in_flight() < self.conn.cwnd
+            && self.window_allows()
+            && !self.pacing_holds()
+        {
+            self.send_new(out);
+            sent += 1;
+        }
+        if sent > 0 {
+            if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
+                self.prr.out += sent;
+            }
+            self.schedule_tail_probe(false);
+        }
+        let limited = self.in_flight() >= self.conn.cwnd;
+        if sent > 0 || limited {
+            self.validate_window(limited);
+        }
+    }
+
+    pub(super) fn has_new_data(&self) -> bool {
+        self.conn.snd_nxt < self.write_seq && self.window_allows()
+    }
+
+    pub(super) fn send_new(&mut self, out: &mut Vec<Packet>) {
+        let seq = self.conn.snd_nxt;
+        if self.in_flight() == 0 {
+            self.cc.on_event(&mut self.conn, Event::TxStart);
+        }
+        self.board.reserve(self.conn.snd_una, seq + 1);
+        self.note_sent(seq, 0);
+        let first_out = self.packets_out() == 0;
+        self.conn.snd_nxt = seq + 1;
+        self.conn.last_send = self.conn.now;
+        self.emit(seq, out);
+        if first_out || self.timer == Timer::Tlp {
+            self.rearm_rto();
+        }
+    }
+
+    pub(super) fn retransmit(&mut self, seq: u32, out: &mut Vec<Packet>) {
+        let keep = self.board.get(seq).flags & (LOST | SACKED);
+        self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
+        self.retrans_out += 1;
+        self.rack.retransmitted.push_back((seq, self.conn.now));
+        if self.retrans_stamp == Nanos::ZERO {
+            self.retrans_stamp = self.conn.now;
+        }
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+        self.counters.retransmitted += 1;
+        self.emit(seq, out);
+    }
+
+    fn note_sent(&mut self, seq: u32, flags: u8) {
+        let now = self.conn.now;
+        if self.packets_out() == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        *self.board.get_mut(seq) = Segment {
+            sent: now,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+            delivered: self.conn.delivered,
+            flags: flags | if self.app_limited != 0 { APP_LIMITED } else { 0 },
+        };
+    }
+
+    fn emit(&mut self, seq: u32, out: &mut Vec<Packet>) {
+        let size = self.payload(seq) + self.tcp.header_bytes;
+        self.counters.sent += 1;
+        out.push(Packet {
+            ts: self.conn.now,
+            ts_echo: self.ts_recent,
+            flow: self.flow,
+            seq,
+            size: size as u16,
+            kind: Kind::Data,
+            ..Packet::default()
+        });
+        if self.cc.paces() && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
+            self.charge_pacing(u64::from(size));
+        }
+    }
+
+    /// Advance the pacing clock by one packet; up to half of the gap may be made up from lateness.
+    fn charge_pacing(&mut self, bytes: u64) {
+        let gap = bytes * 1_000_000_000 / self.conn.pacing_rate;
+        let now = self.conn.now;
+        let lateness = now.saturating_sub(self.pace_at).0;
+        let start = self.pace_at.max(now);
+        self.pace_at = start + Nanos(gap - (gap / 2).min(lateness));
+    }
+
+    pub(super) fn pacing_holds(&mut self) -> bool {
+        if self.pace_at > self.conn.now {
+            self.pacing_blocked = true;
+        }
+        self.pace_at > self.conn.now
+    }
+
+    fn window_allows(&self) -> bool {
+        (u64::from(self.conn.snd_nxt) + 1) * u64::from(self.tcp.mss) <= self.window_edge
+    }
+
+    /// A window advertisement; the edge never moves left.
+    pub(super) fn update_receive_window(&mut self, ack: &Packet) {
+        let edge = u64::from(ack.seq) * u64::from(self.tcp.mss) + u64::from(ack.window);
+        self.window_edge = self.window_edge.max(edge);
+    }
+
+    /// A bulk writer fills the send buffer whenever a third of it is free.
+    fn refill(&mut self) {
+        if !self.bulk {
+            return;
+        }
+        let wanted = 2 * self.conn.cwnd.max(10).max(self.reordering + 1);
+        self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
+        let queued = self.write_seq - self.conn.snd_una;
+        if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
+            self.write_seq = self.conn.snd_una + self.send_buffer_segments;
+        }
+    }
+
+    fn send_buffer_full(&self) -> bool {
+        self.bulk && self.send_buffer_segments == self.send_buffer_max
+    }
+
+    /// Before a write: is the application, not the network, what limits the rate?
+    fn check_app_limited(&mut self) {
+        if self.write_seq <= self.conn.snd_nxt
+            && self.in_flight() < self.conn.cwnd
+            && self.lost_out <= self.retrans_out
+        {
+            self.app_limited = (self.conn.delivered + self.in_flight()).max(1);
+        }
+    }
+
+    /// RFC 2861 / Linux: the window of an idle connection decays.
+    fn restart_after_idle(&mut self) {
+        if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.cc.owns_window() {
+            return;
+        }
+        let tick = 1_000_000_000 / u64::from(self.tcp.hz);
+        let idle = (self.conn.now.0 / tick).saturating_sub(self.conn.last_send.0 / tick);
+        if idle > self.rtt.rto_ticks() {
+            self.cc.on_event(&mut self.conn, Event::CwndRestart);
+            restart_window(&mut self.conn, idle, self.rtt.rto_ticks());
+            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_used = 0;
+        }
+    }
+
+    /// Congestion window validation (RFC 2861, Linux 6.x): remember whether the window was used.
+    fn validate_window(&mut self, limited: bool) {
+        let out = self.packets_out();
+        if self.conn.snd_una >= self.cwnd_usage_seq
+            || limited
+            || (!self.conn.cwnd_limited && out > self.conn.max_packets_out)
+        {
+            self.conn.cwnd_limited = limited;
+            self.conn.max_packets_out = out;
+            self.cwnd_usage_seq = self.conn.snd_nxt;
+        }
+        if self.conn.is_cwnd_limited() {
+            self.cwnd_used = 0;
+            self.cwnd_stamp = self.conn.jiffies();
+            return;
+        }
+        self.cwnd_used = self.cwnd_used.max(out);
+        if self.tcp.slow_start_after_idle
+            && self.conn.jiffies() - self.cwnd_stamp >= self.rtt.rto_ticks()
+            && !self.cc.owns_window()
+        {
+            if self.conn.state == CaState::Open && !self.send_buffer_full() {
+                let used = self.cwnd_used.max(self.conn.initial_cwnd);
+                if used < self.conn.cwnd {
+                    self.conn.ssthresh = self.current_ssthresh();
+                    self.conn.cwnd = (self.conn.cwnd + used) >> 1;
+                }
+                self.cwnd_used = 0;
+            }
+            self.cwnd_stamp = self.conn.jiffies();
+        }
+    }
+
+    /// The threshold worth remembering: at least three quarters of the window, unless it is being reduced.
+    pub(super) fn current_ssthresh(&self) -> u32 {
+        current_ssthresh(&self.conn)
+    }
+
+    /// Linux's pacing rate of unpaced algorithms (also HyStart's view of burst spacing).
+    pub(super) fn update_pacing_rate(&mut self) {
+        if self.cc.owns_window() || self.conn.srtt8_us == 0 {
+            return;
+        }
+        let conn = &mut self.conn;
+        let percent = if conn.cwnd < conn.ssthresh / 2 { 200 } else { 120 };
+        let window = u64::from(conn.cwnd.max(conn.packets_out()));
+        conn.pacing_rate = u64::from(conn.mss) * window * 80_000 * percent / u64::from(conn.srtt8_us);
+    }
+
+    pub(super) fn deadline(&self, ticks: u64) -> Nanos {
+        tick_deadline(self.conn.now, ticks, self.tcp.hz)
+    }
+}
+
+fn current_ssthresh(conn: &Conn) -> u32 {
+    if matches!(conn.state, CaState::Cwr | CaState::Recovery) {
+        conn.ssthresh
+    } else {
+        conn.ssthresh.max((conn.cwnd >> 1) + (conn.cwnd >> 2))
+    }
+}
+
+/// Halve the window once per timeout elapsed beyond the first.
+fn restart_window(conn: &mut Conn, idle_ticks: u64, rto_ticks: u64) {
+    conn.ssthresh = current_ssthresh(conn);
+    let floor = conn.initial_cwnd.min(conn.cwnd);
+    let mut left = idle_ticks as i64 - rto_ticks as i64;
+    while left > 0 && conn.cwnd > floor {
+        conn.cwnd >>= 1;
+        left -= rto_ticks as i64;
+    }
+    conn.cwnd = conn.cwnd.max(floor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::testing::conn;
+
+    #[test]
+    fn idle_restart_vectors() {
+        let mut c = conn(400, 300);
+        restart_window(&mut c, 1000, 300);
+        assert_eq!((c.cwnd, c.ssthresh), (50, 300));
+        let mut c = conn(64, 300);
+        restart_window(&mut c, 10_000, 300);
+        assert_eq!(c.cwnd, 10);
+    }
+}

@@ -1,0 +1,100 @@
+//! What an application offers to its connection, and when.
+
+use crate::rng::{Purpose, Stream};
+use crate::spec::TrafficSpec;
+use crate::time::Nanos;
+
+/// What the application does when its timer fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Nothing,
+    /// Offer one more segment.
+    Write,
+    /// Begin and end an unlimited on-period.
+    StartBulk,
+    StopBulk,
+}
+
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    pub spec: TrafficSpec,
+    /// Nanoseconds times bit/s of one segment: the gap at a rate is this over the rate, without rounding drift.
+    segment_work: u128,
+    rate: u64,
+    random: Stream,
+    /// Start of the present constant-rate stretch and segments offered in it.
+    since: Nanos,
+    offered: u64,
+    on: bool,
+    next_write: Nanos,
+    next_switch: Nanos,
+}
+
+impl Traffic {
+    /// `wire_bytes`: a full segment with headers.
+    pub fn new(spec: TrafficSpec, wire_bytes: u32, seed: u64, flow: u64) -> Traffic {
+        Traffic {
+            spec,
+            segment_work: u128::from(wire_bytes) * 8_000_000_000,
+            rate: match spec {
+                TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. } => rate.0,
+                _ => 0,
+            },
+            random: Stream::new(seed, Purpose::Traffic, flow),
+            since: Nanos::ZERO,
+            offered: 0,
+            on: false,
+            next_write: Nanos::MAX,
+            next_switch: Nanos::MAX,
+        }
+    }
+
+    /// The flow starts; timers of rate-limited traffic begin now.
+    pub fn start(&mut self, now: Nanos) {
+        match self.spec {
+            TrafficSpec::Bulk | TrafficSpec::Bytes { .. } => {}
+            TrafficSpec::Cbr { .. } => self.begin_writing(now),
+            TrafficSpec::OnOff { .. } => self.next_switch = now,
+        }
+    }
+
+    pub fn stop(&mut self) {
+        self.next_write = Nanos::MAX;
+        self.next_switch = Nanos::MAX;
+    }
+
+    pub fn next_event(&self) -> Nanos {
+        self.next_write.min(self.next_switch)
+    }
+
+    pub fn on_timer(&mut self, now: Nanos) -> Action {
+        if self.next_switch <= now {
+            let TrafficSpec::OnOff { rate, on, off } = self.spec else { return Action::Nothing };
+            self.on = !self.on;
+            let mean = if self.on { on } else { off };
+            self.next_switch = now + Nanos(self.random.exponential(mean.0 as f64) as u64 + 1);
+            if rate.is_none() {
+                return if self.on { Action::StartBulk } else { Action::StopBulk };
+            }
+            if self.on {
+                self.begin_writing(now);
+            } else {
+                self.next_write = Nanos::MAX;
+            }
+            return Action::Nothing;
+        }
+        if self.next_write <= now {
+            self.offered += 1;
+            let elapsed = self.segment_work * u128::from(self.offered) / u128::from(self.rate);
+            self.next_write = self.since + Nanos(elapsed as u64);
+            return Action::Write;
+        }
+        Action::Nothing
+    }
+
+    fn begin_writing(&mut self, now: Nanos) {
+        self.since = now;
+        self.offered = 0;
+        self.next_write = now;
+    }
+}

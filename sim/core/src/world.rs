@@ -1,0 +1,299 @@
+//! A network built from its specification: links, flows, and the queries others make of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::flow::{Flow, Life};
+use crate::link::Link;
+use crate::observe::astraea::Member;
+use crate::observe::policy::Policy;
+use crate::packet::Packet;
+use crate::recorder::Recorder;
+use crate::schedule::Schedule;
+use crate::spec::{Directions, Flush, NetworkSpec, OutageMode, SpecError};
+use crate::time::Nanos;
+
+/// Networks by name, for flows whose controller is `policy`.
+pub type Policies = BTreeMap<String, Arc<Policy>>;
+
+/// A change that was known from the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    Rate { link: u32 },
+    OutageStart { link: u32, mode: OutageMode, flush: Flush },
+    OutageEnd { link: u32 },
+    FlowStart { flow: u32 },
+    FlowStop { flow: u32 },
+}
+
+/// What a source number stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    Control,
+    Departure(u32),
+    Arrival(u32),
+    Host(u32),
+    Timer(u32),
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub(crate) now: Nanos,
+    pub(crate) duration: Nanos,
+    pub(crate) wire_bytes: u64,
+    pub(crate) payload_share: f64,
+    pub(crate) link_names: Vec<String>,
+    /// Directions: 2 i forward, 2 i + 1 reverse of link i.
+    pub(crate) links: Vec<Link>,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) controls: Arc<Vec<(Nanos, Control)>>,
+    pub(crate) next_control: usize,
+    pub(crate) schedule: Schedule,
+    pub(crate) sources: Arc<Vec<Source>>,
+    pub(crate) outbox: Vec<Packet>,
+    pub(crate) recorder: Option<Recorder>,
+    /// Earliest decision of a native policy.
+    pub(crate) next_decision: Nanos,
+    pub(crate) hash: u64,
+    pub(crate) events: u64,
+}
+
+impl World {
+    /// Build a network. `record_interval` > 0 keeps time series.
+    pub fn new(spec: &NetworkSpec, policies: &Policies, record_interval: Nanos) -> Result<World, SpecError> {
+        spec.validate()?;
+        let mut links = Vec::with_capacity(2 * spec.links.len());
+        for (i, link) in spec.links.iter().enumerate() {
+            links.push(Link::new(&link.forward, spec.seed, 2 * i as u64));
+            links.push(Link::new(&link.reverse, spec.seed, 2 * i as u64 + 1));
+        }
+        let mut flows = Vec::with_capacity(spec.flows.len());
+        for (i, flow) in spec.flows.iter().enumerate() {
+            let policy = if flow.controller.name == "policy" {
+                let key = flow.controller.params.get("policy").and_then(|v| v.as_str()).unwrap_or("");
+                let Some(policy) = policies.get(key) else {
+                    let known: Vec<_> = policies.keys().map(String::as_str).collect();
+                    return Err(SpecError(format!(
+                        "flows[{i}].controller.policy = {key:?}: must be one of [{}]",
+                        known.join(", ")
+                    )));
+                };
+                Some(policy.clone())
+            } else {
+                None
+            };
+            flows.push(Flow::new(flow, i, spec, policy));
+        }
+        let controls = Arc::new(controls(spec, &links, &flows));
+        let mut sources = vec![Source::Control];
+        for link in 0..links.len() as u32 {
+            sources.push(Source::Departure(link));
+            sources.push(Source::Arrival(link));
+        }
+        for flow in 0..flows.len() as u32 {
+            sources.push(Source::Host(flow));
+            sources.push(Source::Timer(flow));
+        }
+        let mut schedule = Schedule::new(sources.len());
+        schedule.set(0, controls.first().map_or(Nanos::MAX, |c| c.0));
+        let tcp = &spec.tcp;
+        let recorder = (record_interval > Nanos::ZERO)
+            .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
+        Ok(World {
+            now: Nanos::ZERO,
+            duration: spec.duration,
+            wire_bytes: u64::from(tcp.mss + tcp.header_bytes),
+            payload_share: f64::from(tcp.mss) / f64::from(tcp.mss + tcp.header_bytes),
+            link_names: spec.links.iter().map(|l| l.name.clone()).collect(),
+            links,
+            flows,
+            controls,
+            next_control: 0,
+            schedule,
+            sources: Arc::new(sources),
+            outbox: Vec::with_capacity(64),
+            recorder,
+            next_decision: Nanos::MAX,
+            hash: 0,
+            events: 0,
+        })
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    pub fn duration(&self) -> Nanos {
+        self.duration
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.now >= self.duration
+    }
+
+    pub fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
+    pub fn link_names(&self) -> &[String] {
+        &self.link_names
+    }
+
+    /// The forward direction of link `i`.
+    pub fn link(&mut self, i: usize) -> &mut Link {
+        &mut self.links[2 * i]
+    }
+
+    pub fn link_directions(&self) -> &[Link] {
+        &self.links
+    }
+
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// A hash of every event so far: equal runs have equal hashes.
+    pub fn event_hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Propagation there and back without queues or serialisation.
+    pub fn base_rtt(&mut self, flow: usize) -> Nanos {
+        let mut rtt = self.flows[flow].host.delay();
+        for hop in self.flows[flow].forward.iter().chain(&self.flows[flow].backward) {
+            rtt += self.links[*hop as usize].delay_at(self.now);
+        }
+        rtt
+    }
+
+    /// What a handshake started now would measure: delays and queues as they stand.
+    pub(crate) fn handshake_rtt(&mut self, flow: usize) -> Nanos {
+        let mut rtt = self.flows[flow].host.delay();
+        for hop in self.flows[flow].forward.iter().chain(&self.flows[flow].backward) {
+            rtt += self.links[*hop as usize].latency(self.now);
+        }
+        rtt
+    }
+
+    /// The flow's tightest link (forward direction index); the first of equals.
+    pub fn bottleneck(&self, flow: usize) -> usize {
+        let path = &self.flows[flow].forward;
+        *path.iter().min_by_key(|l| self.links[**l as usize].rate()).expect("a path has links") as usize
+    }
+
+    pub(crate) fn rekey_flow(&mut self, flow: usize) {
+        let source = 1 + 2 * self.links.len() + 2 * flow;
+        let f = &self.flows[flow];
+        self.schedule.set(source, f.host.next_arrival());
+        self.schedule.set(source + 1, f.next_timer());
+    }
+
+    pub(crate) fn rekey_link(&mut self, link: usize) {
+        let l = &self.links[link];
+        self.schedule.set(1 + 2 * link, l.departs_at());
+        self.schedule.set(2 + 2 * link, l.next_arrival());
+    }
+
+    /// Close every active flow's interval at the present time and fill in what only the simulator knows.
+    pub fn close_intervals(&mut self, which: impl Fn(&Flow) -> bool) {
+        let now = self.now;
+        let active = self.flows.iter().filter(|f| f.life == Life::Active && !f.datagram).count();
+        for i in 0..self.flows.len() {
+            if self.flows[i].life == Life::Waiting || !which(&self.flows[i]) || self.flows[i].meter.since() >= now {
+                continue;
+            }
+            let base = self.base_rtt(i);
+            let bottleneck = self.bottleneck(i);
+            let loss = 1.0
+                - self.flows[i]
+                    .forward
+                    .iter()
+                    .map(|l| 1.0 - self.links[*l as usize].expected_loss(now))
+                    .product::<f64>();
+            let sharing = self
+                .flows
+                .iter()
+                .filter(|f| f.life == Life::Active && !f.datagram && f.forward.contains(&(bottleneck as u32)))
+                .count()
+                .max(1);
+            let link = &self.links[bottleneck];
+            let flow = &mut self.flows[i];
+            let received = flow.received_bytes();
+            let mut stats = flow.meter.take(now, &flow.sender, received);
+            stats.active = f64::from(u8::from(flow.life == Life::Active));
+            stats.base_rtt_s = base.secs_f64();
+            stats.capacity_bps = if link.rate().is_unlimited() { f64::INFINITY } else { link.rate().0 as f64 };
+            stats.queue_bytes = link.backlog_bytes() as f64;
+            stats.buffer_bytes = link.buffer_bytes(self.wire_bytes);
+            stats.link_loss = loss;
+            stats.flows_active = active as f64;
+            stats.fair_share_bps = stats.capacity_bps / sharing as f64;
+            flow.history.push(&stats);
+            flow.stats = stats;
+        }
+    }
+
+    /// Flows that count in the global reward: alive, with TCP.
+    pub fn members(&self) -> Vec<Member<'_>> {
+        self.flows
+            .iter()
+            .filter(|f| f.life == Life::Active && !f.datagram && f.stats.interval_s > 0.0)
+            .map(|f| Member { stats: &f.stats, history: &f.history })
+            .collect()
+    }
+
+    /// Delivered payload over payload capacity, averaged over the links that are someone's bottleneck.
+    pub fn utilisation(&self) -> f64 {
+        let mut links: Vec<(usize, f64)> = Vec::new();
+        for (i, flow) in self.flows.iter().enumerate() {
+            if flow.life != Life::Active || flow.datagram || flow.stats.interval_s <= 0.0 {
+                continue;
+            }
+            let link = self.bottleneck(i);
+            if !links.iter().any(|(l, _)| *l == link) {
+                let rate: f64 = self
+                    .flows
+                    .iter()
+                    .filter(|f| f.life == Life::Active && !f.datagram && f.forward.contains(&(link as u32)))
+                    .map(|f| f.stats.delivery_rate_bps)
+                    .sum();
+                let capacity = self.links[link].rate().0 as f64 * self.payload_share;
+                // Nothing can be had of a link without capacity.
+                links.push((link, if capacity > 0.0 { (rate / capacity).min(1.0) } else { 1.0 }));
+            }
+        }
+        if links.is_empty() { 0.0 } else { links.iter().map(|l| l.1).sum::<f64>() / links.len() as f64 }
+    }
+}
+
+/// Everything that is known to happen, in order; ties keep the order of construction.
+fn controls(spec: &NetworkSpec, links: &[Link], flows: &[Flow]) -> Vec<(Nanos, Control)> {
+    let mut list = Vec::new();
+    for (i, link) in links.iter().enumerate() {
+        list.extend(link.rate_changes().map(|at| (at, Control::Rate { link: i as u32 })));
+    }
+    for (i, link) in spec.links.iter().enumerate() {
+        for outage in &link.outages {
+            for (direction, skipped) in [(0, Directions::Reverse), (1, Directions::Forward)] {
+                if outage.directions == skipped {
+                    continue;
+                }
+                let link = 2 * i as u32 + direction;
+                list.push((outage.at, Control::OutageStart { link, mode: outage.mode, flush: outage.flush }));
+                list.push((outage.at + outage.duration, Control::OutageEnd { link }));
+            }
+        }
+    }
+    for (i, flow) in flows.iter().enumerate() {
+        list.push((flow.start, Control::FlowStart { flow: i as u32 }));
+        if let Some(stop) = flow.stop {
+            list.push((stop.max(flow.start), Control::FlowStop { flow: i as u32 }));
+        }
+    }
+    list.sort_by_key(|c| c.0);
+    list
+}

@@ -1,0 +1,256 @@
+//! Many independent worlds stepped together: the native side of every environment.
+//!
+//! Results do not depend on the number of threads, the batch size or a world's place in the batch. Arrays belong to
+//! the caller; a step allocates nothing of the size of the batch.
+
+use rayon::prelude::*;
+
+use crate::flow::{Flow, Life};
+use crate::observe::astraea::{self, OBSERVATION_DIM, STATE_DIM};
+use crate::observe::stats::STATS_FIELDS;
+use crate::spec::{NetworkSpec, SpecError};
+use crate::time::Nanos;
+use crate::world::{Policies, World};
+
+/// No flow in this slot now.
+pub const STATUS_IDLE: u8 = 0;
+/// The slot's flow acts on the next step.
+pub const STATUS_ACTIVE: u8 = 1;
+/// Its object finished during the last interval: this observation is its last.
+pub const STATUS_TERMINATED: u8 = 2;
+/// It left, or the world's time is up: this observation is its last.
+pub const STATUS_TRUNCATED: u8 = 4;
+
+pub const ACTION_DIM: usize = 1;
+
+/// One world of a batch with its agents' slots.
+#[derive(Clone)]
+pub struct Member {
+    pub world: World,
+    /// Flow of each slot.
+    agents: Vec<usize>,
+    previous: Nanos,
+    reward: f32,
+}
+
+impl Member {
+    fn new(spec: &NetworkSpec, slots: usize, interval: Nanos, policies: &Policies) -> Result<Member, SpecError> {
+        let world = World::new(spec, policies, Nanos::ZERO)?;
+        let agents: Vec<usize> = (0..world.flows().len()).filter(|i| world.flows()[*i].is_external()).collect();
+        if agents.len() > slots {
+            return Err(SpecError(format!("flows: {} external flows for {slots} slots", agents.len())));
+        }
+        let mut member = Member { world, agents, previous: Nanos::ZERO, reward: 0.0 };
+        member.advance(interval);
+        Ok(member)
+    }
+
+    fn advance(&mut self, interval: Nanos) {
+        if self.world.is_finished() {
+            return;
+        }
+        self.previous = self.world.now();
+        self.world.run_until(self.previous + interval);
+        let previous = self.previous;
+        self.world.close_intervals(|f: &Flow| {
+            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at.is_none_or(|t| t > previous)
+        });
+        self.reward = astraea::reward(&self.world.members(), self.world.utilisation()) as f32;
+    }
+
+    fn apply(&mut self, actions: &[f32]) {
+        for (slot, &flow) in self.agents.iter().enumerate() {
+            if self.status(flow) == STATUS_ACTIVE {
+                self.world.apply_action(flow, actions[slot].clamp(-1.0, 1.0));
+            }
+        }
+    }
+
+    fn status(&self, flow: usize) -> u8 {
+        let f = &self.world.flows()[flow];
+        match f.life {
+            Life::Waiting => STATUS_IDLE,
+            Life::Active if f.meter.since() < self.world.now() || f.stats.interval_s <= 0.0 => STATUS_IDLE,
+            Life::Active if self.world.is_finished() => STATUS_TRUNCATED,
+            Life::Active => STATUS_ACTIVE,
+            Life::Finished if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TERMINATED,
+            Life::Left if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TRUNCATED,
+            Life::Finished | Life::Left => STATUS_IDLE,
+        }
+    }
+
+    fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
+        obs.fill(0.0);
+        reward.fill(0.0);
+        status.fill(STATUS_IDLE);
+        for (slot, &flow) in self.agents.iter().enumerate() {
+            status[slot] = self.status(flow);
+            if status[slot] != STATUS_IDLE {
+                let row = self.world.flows()[flow].history.observation();
+                obs[slot * OBSERVATION_DIM..(slot + 1) * OBSERVATION_DIM].copy_from_slice(row);
+                reward[slot] = self.reward;
+            }
+        }
+    }
+}
+
+pub struct Worlds {
+    members: Vec<Member>,
+    slots: usize,
+    interval: Nanos,
+    policies: Policies,
+    threads: usize,
+    pool: Option<(u32, rayon::ThreadPool)>,
+}
+
+impl Worlds {
+    /// `threads` = 0 takes every core.
+    pub fn new(
+        specs: &[NetworkSpec],
+        slots: usize,
+        interval: Nanos,
+        threads: usize,
+        policies: Policies,
+    ) -> Result<Worlds, SpecError> {
+        if specs.is_empty() || slots == 0 || interval == Nanos::ZERO {
+            return Err(SpecError("specs, slots and interval_ns must not be empty or zero".into()));
+        }
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let threads = if threads == 0 { cores } else { threads }.min(specs.len());
+        let members =
+            specs.iter().map(|s| Member::new(s, slots, interval, &policies)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Worlds { members, slots, interval, policies, threads, pool: None })
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    pub fn member(&self, index: usize) -> &Member {
+        &self.members[index]
+    }
+
+    pub fn member_mut(&mut self, index: usize) -> &mut Member {
+        &mut self.members[index]
+    }
+
+    pub fn set_member(&mut self, index: usize, member: Member) {
+        self.members[index] = member;
+    }
+
+    pub fn reset(&mut self, index: usize, spec: &NetworkSpec) -> Result<(), SpecError> {
+        self.members[index] = Member::new(spec, self.slots, self.interval, &self.policies)?;
+        Ok(())
+    }
+
+    /// The flow in a slot, if the world has that many agents.
+    pub fn flow_of(&self, index: usize, slot: usize) -> Option<usize> {
+        self.members[index].agents.get(slot).copied()
+    }
+
+    /// Write obs [N, S, D], reward [N, S] and status [N, S].
+    pub fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
+        let s = self.slots;
+        for (((member, o), r), st) in self
+            .members
+            .iter()
+            .zip(obs.chunks_mut(s * OBSERVATION_DIM))
+            .zip(reward.chunks_mut(s))
+            .zip(status.chunks_mut(s))
+        {
+            member.observe(o, r, st);
+        }
+    }
+
+    /// Apply actions [N, S, 1], advance every unfinished world by one interval and write the outcome.
+    /// A NaN for an active slot is refused before anything moves.
+    pub fn step(
+        &mut self,
+        actions: &[f32],
+        obs: &mut [f32],
+        reward: &mut [f32],
+        status: &mut [u8],
+    ) -> Result<(), SpecError> {
+        let s = self.slots;
+        for (w, (member, row)) in self.members.iter().zip(actions.chunks(s)).enumerate() {
+            for (slot, &flow) in member.agents.iter().enumerate() {
+                if row[slot].is_nan() && member.status(flow) == STATUS_ACTIVE {
+                    return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number in [-1, 1]")));
+                }
+            }
+        }
+        let interval = self.interval;
+        let one = |member: &mut Member, a: &[f32], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
+            if !member.world.is_finished() {
+                member.apply(a);
+                member.advance(interval);
+            }
+            member.observe(o, r, st);
+        };
+        if self.threads <= 1 {
+            for ((((member, a), o), r), st) in self
+                .members
+                .iter_mut()
+                .zip(actions.chunks(s))
+                .zip(obs.chunks_mut(s * OBSERVATION_DIM))
+                .zip(reward.chunks_mut(s))
+                .zip(status.chunks_mut(s))
+            {
+                one(member, a, o, r, st);
+            }
+            return Ok(());
+        }
+        // A forked child has no threads of its parent's pool: build another.
+        let process = std::process::id();
+        if self.pool.as_ref().is_none_or(|(owner, _)| *owner != process) {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build();
+            let pool = pool.map_err(|e| SpecError(format!("threads = {}: {e}", self.threads)))?;
+            if let Some((_, inherited)) = self.pool.replace((process, pool)) {
+                // Its threads do not exist here; waiting for them would never end.
+                std::mem::forget(inherited);
+            }
+        }
+        let (_, pool) = self.pool.as_ref().expect("just built");
+        let members = &mut self.members;
+        pool.install(|| {
+            members
+                .par_iter_mut()
+                .zip(actions.par_chunks(s))
+                .zip(obs.par_chunks_mut(s * OBSERVATION_DIM))
+                .zip(reward.par_chunks_mut(s))
+                .zip(status.par_chunks_mut(s))
+                .for_each(|((((member, a), o), r), st)| one(member, a, o, r, st));
+        });
+        Ok(())
+    }
+
+    /// Write the raw interval statistics, [N, S, fields]; zeros for idle slots.
+    pub fn stats(&self, out: &mut [f64]) {
+        out.fill(0.0);
+        let width = STATS_FIELDS.len();
+        for (member, rows) in self.members.iter().zip(out.chunks_mut(self.slots * width)) {
+            for (slot, &flow) in member.agents.iter().enumerate() {
+                if member.status(flow) != STATUS_IDLE {
+                    let row = member.world.flows()[flow].stats.to_array();
+                    rows[slot * width..(slot + 1) * width].copy_from_slice(&row);
+                }
+            }
+        }
+    }
+
+    /// Write the critic's global state, [N, 12].
+    pub fn global_state(&self, out: &mut [f32]) {
+        for (member, row) in self.members.iter().zip(out.chunks_mut(STATE_DIM)) {
+            row.copy_from_slice(&astraea::global_state(&member.world.members()));
+        }
+    }
+
+}

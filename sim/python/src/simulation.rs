@@ -1,0 +1,120 @@
+use numpy::{IntoPyArray, PyArrayMethods};
+use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
+use orbitcc_core::time::Nanos;
+use orbitcc_core::totals::{FlowTotals, LinkTotals};
+use orbitcc_core::world::World;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::convert;
+
+#[pyclass(module = "orbitcc._sim")]
+pub struct Simulation {
+    world: World,
+}
+
+pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, PyDict>> {
+    let d = PyDict::new(py);
+    d.set_item("name", &t.name)?;
+    d.set_item("controller", &t.controller)?;
+    d.set_item("start_s", t.start_s)?;
+    d.set_item("stop_s", t.stop_s)?;
+    d.set_item("finished_s", t.finished_s)?;
+    d.set_item("goodput_mbps", t.goodput_mbps)?;
+    d.set_item("received_bytes", t.received_bytes)?;
+    d.set_item("srtt_ms", t.srtt_ms)?;
+    d.set_item("srtt_p95_ms", t.srtt_p95_ms)?;
+    d.set_item("base_rtt_ms", t.base_rtt_ms)?;
+    d.set_item("delay_inflation", t.delay_inflation)?;
+    d.set_item("sent_packets", t.sent_packets)?;
+    d.set_item("retransmitted_packets", t.retransmitted_packets)?;
+    d.set_item("lost_packets", t.lost_packets)?;
+    d.set_item("rtos", t.rtos)?;
+    d.set_item("spurious_rtos", t.spurious_rtos)?;
+    d.set_item("tail_probes", t.tail_probes)?;
+    Ok(d)
+}
+
+pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, PyDict>> {
+    let d = PyDict::new(py);
+    d.set_item("name", &t.name)?;
+    d.set_item("utilisation", t.utilisation)?;
+    d.set_item("capacity_mbps", t.capacity_mbps)?;
+    d.set_item("queue_bytes_mean", t.queue_bytes_mean)?;
+    d.set_item("queue_bytes_max", t.queue_bytes_max)?;
+    d.set_item("dropped_packets", t.dropped_packets)?;
+    d.set_item("lost_packets", t.lost_packets)?;
+    d.set_item("delivered_bytes", t.delivered_bytes)?;
+    Ok(d)
+}
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None))]
+    fn new(spec: &str, record_interval_ns: u64, policies: Option<Bound<'_, PyAny>>) -> PyResult<Simulation> {
+        let policies = convert::policies(policies.as_ref())?;
+        let world = World::new(&convert::network(spec)?, &policies, Nanos(record_interval_ns));
+        Ok(Simulation { world: world.map_err(convert::spec_error)? })
+    }
+
+    #[getter]
+    fn now_ns(&self) -> u64 {
+        self.world.now().0
+    }
+
+    #[getter]
+    fn duration_ns(&self) -> u64 {
+        self.world.duration().0
+    }
+
+    #[getter]
+    fn events(&self) -> u64 {
+        self.world.events()
+    }
+
+    fn event_hash(&self) -> u64 {
+        self.world.event_hash()
+    }
+
+    fn run_until(&mut self, py: Python<'_>, t_ns: u64) {
+        py.detach(|| self.world.run_until(Nanos(t_ns)));
+    }
+
+    fn run(&mut self, py: Python<'_>) {
+        py.detach(|| self.world.run());
+    }
+
+    fn clone(&self) -> Simulation {
+        Simulation { world: self.world.clone() }
+    }
+
+    fn flow_totals<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.world.flow_totals().iter().map(|t| flow_dict(py, t)).collect()
+    }
+
+    fn link_totals<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.world.link_totals().iter().map(|t| link_dict(py, t)).collect()
+    }
+
+    fn recording<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Some(recorder) = self.world.recorder() else {
+            return Err(convert::value_error("record_interval_ns = 0: nothing was recorded"));
+        };
+        let rows = recorder.t_s.len();
+        let tables = [
+            (&FLOW_SERIES[..], &recorder.flows, self.world.flows().len(), "flows"),
+            (&LINK_SERIES[..], &recorder.links, self.world.link_names().len(), "links"),
+        ];
+        let result = PyDict::new(py);
+        result.set_item("t_s", recorder.t_s.clone().into_pyarray(py))?;
+        for (names, series, width, kind) in tables {
+            let group = PyDict::new(py);
+            for (name, values) in names.iter().zip(series) {
+                group.set_item(name, values.clone().into_pyarray(py).reshape([rows, width])?)?;
+            }
+            result.set_item(kind, group)?;
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,185 @@
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
+use orbitcc_core::observe::astraea::{OBSERVATION_DIM, STATE_DIM};
+use orbitcc_core::observe::stats::STATS_FIELDS;
+use orbitcc_core::time::Nanos;
+use orbitcc_core::worlds::{ACTION_DIM, Member, Worlds as Batch};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict};
+
+use crate::convert::{self, readonly, value_error, writable};
+use crate::simulation::{flow_dict, link_dict};
+
+/// An exact copy of one world of a batch.
+#[pyclass(module = "orbitcc._sim", frozen)]
+pub struct WorldState {
+    member: Member,
+}
+
+#[pyclass(module = "orbitcc._sim")]
+pub struct Worlds {
+    batch: Batch,
+}
+
+impl Worlds {
+    fn index(&self, index: usize) -> PyResult<usize> {
+        if index < self.batch.len() {
+            Ok(index)
+        } else {
+            Err(PyIndexError::new_err(format!("index = {index}: there are {} worlds", self.batch.len())))
+        }
+    }
+}
+
+fn preset(field: &str, value: &str) -> PyResult<()> {
+    if value == "astraea" { Ok(()) } else { Err(value_error(format!("{field} = {value:?}: must be one of astraea"))) }
+}
+
+#[pymethods]
+impl Worlds {
+    #[new]
+    #[pyo3(signature = (specs, *, slots, interval_ns, observation="astraea", action="astraea", reward="astraea",
+        threads=0, policies=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        specs: Vec<String>,
+        slots: usize,
+        interval_ns: u64,
+        observation: &str,
+        action: &str,
+        reward: &str,
+        threads: usize,
+        policies: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Worlds> {
+        preset("observation", observation)?;
+        preset("action", action)?;
+        preset("reward", reward)?;
+        let policies = convert::policies(policies.as_ref())?;
+        let batch = py
+            .detach(|| {
+                let specs = specs
+                    .iter()
+                    .map(|s| orbitcc_core::spec::NetworkSpec::from_json(s))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Batch::new(&specs, slots, Nanos(interval_ns), threads, policies)
+            })
+            .map_err(convert::spec_error)?;
+        Ok(Worlds { batch })
+    }
+
+    #[getter]
+    fn num_worlds(&self) -> usize {
+        self.batch.len()
+    }
+
+    #[getter]
+    fn slots(&self) -> usize {
+        self.batch.slots()
+    }
+
+    #[getter]
+    fn observation_dim(&self) -> usize {
+        OBSERVATION_DIM
+    }
+
+    #[getter]
+    fn action_dim(&self) -> usize {
+        ACTION_DIM
+    }
+
+    fn reset(&mut self, py: Python<'_>, index: usize, spec: &str) -> PyResult<()> {
+        let index = self.index(index)?;
+        let batch = &mut self.batch;
+        py.detach(|| orbitcc_core::spec::NetworkSpec::from_json(spec).and_then(|s| batch.reset(index, &s)))
+            .map_err(convert::spec_error)
+    }
+
+    fn observe(
+        &self,
+        mut obs: PyReadwriteArrayDyn<'_, f32>,
+        mut reward: PyReadwriteArrayDyn<'_, f32>,
+        mut status: PyReadwriteArrayDyn<'_, u8>,
+    ) -> PyResult<()> {
+        let (n, s) = (self.batch.len(), self.batch.slots());
+        self.batch.observe(
+            writable(&mut obs, "obs", &[n, s, OBSERVATION_DIM])?,
+            writable(&mut reward, "reward", &[n, s])?,
+            writable(&mut status, "status", &[n, s])?,
+        );
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        py: Python<'_>,
+        actions: PyReadonlyArrayDyn<'_, f32>,
+        mut obs: PyReadwriteArrayDyn<'_, f32>,
+        mut reward: PyReadwriteArrayDyn<'_, f32>,
+        mut status: PyReadwriteArrayDyn<'_, u8>,
+    ) -> PyResult<()> {
+        let (n, s) = (self.batch.len(), self.batch.slots());
+        let actions = readonly(&actions, "actions", &[n, s, ACTION_DIM])?;
+        let obs = writable(&mut obs, "obs", &[n, s, OBSERVATION_DIM])?;
+        let reward = writable(&mut reward, "reward", &[n, s])?;
+        let status = writable(&mut status, "status", &[n, s])?;
+        let batch = &mut self.batch;
+        py.detach(|| batch.step(actions, obs, reward, status)).map_err(convert::spec_error)
+    }
+
+    fn stats(&self, mut out: PyReadwriteArrayDyn<'_, f64>) -> PyResult<()> {
+        let shape = [self.batch.len(), self.batch.slots(), STATS_FIELDS.len()];
+        self.batch.stats(writable(&mut out, "out", &shape)?);
+        Ok(())
+    }
+
+    fn global_state(&self, mut out: PyReadwriteArrayDyn<'_, f32>) -> PyResult<()> {
+        self.batch.global_state(writable(&mut out, "out", &[self.batch.len(), STATE_DIM])?);
+        Ok(())
+    }
+
+    #[pyo3(signature = (index, slot, cwnd_packets, pacing_bps=0.0))]
+    fn set_cwnd(&mut self, index: usize, slot: usize, cwnd_packets: f64, pacing_bps: f64) -> PyResult<()> {
+        let index = self.index(index)?;
+        for (field, value) in [("cwnd_packets", cwnd_packets), ("pacing_bps", pacing_bps)] {
+            if !value.is_finite() || value < 0.0 {
+                return Err(PyValueError::new_err(format!("{field} = {value}: must be a number >= 0")));
+            }
+        }
+        let Some(flow) = self.batch.flow_of(index, slot) else {
+            return Err(PyIndexError::new_err(format!("slot = {slot}: world {index} has no such agent")));
+        };
+        let pacing = (pacing_bps > 0.0).then_some((pacing_bps / 8.0) as u64);
+        self.batch.member_mut(index).world.set_window(flow, cwnd_packets as u32, pacing);
+        Ok(())
+    }
+
+    fn finished<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
+        let flags: Vec<bool> = (0..self.batch.len()).map(|i| self.batch.member(i).world.is_finished()).collect();
+        flags.into_pyarray(py)
+    }
+
+    fn now_ns<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let times: Vec<i64> = (0..self.batch.len()).map(|i| self.batch.member(i).world.now().0 as i64).collect();
+        times.into_pyarray(py)
+    }
+
+    fn flow_totals<'py>(&self, py: Python<'py>, index: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        self.batch.member(self.index(index)?).world.flow_totals().iter().map(|t| flow_dict(py, t)).collect()
+    }
+
+    fn link_totals<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let index = self.index(index)?;
+        self.batch.member_mut(index).world.link_totals().iter().map(|t| link_dict(py, t)).collect()
+    }
+
+    fn save(&self, index: usize) -> PyResult<WorldState> {
+        Ok(WorldState { member: self.batch.member(self.index(index)?).clone() })
+    }
+
+    fn restore(&mut self, index: usize, state: &WorldState) -> PyResult<()> {
+        let index = self.index(index)?;
+        self.batch.set_member(index, state.member.clone());
+        Ok(())
+    }
+}
