@@ -118,7 +118,9 @@ def print_table(campaign: Campaign) -> None:
 
     runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
     table = Table(
-        title=f"{campaign.suite.title} · {runs} each · median and 95 % interval",
+        title=f"{campaign.suite.title}, {runs} each",
+        caption="median, and below it its 95 % bootstrap interval" if campaign.runs > 1 else None,
+        caption_justify="left",
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -133,7 +135,7 @@ def print_table(campaign: Campaign) -> None:
         cells = []
         for metric in campaign.suite.metrics:
             e = estimates[label][metric.key]
-            interval = f"  [dim]{metric.format(e.low)} – {metric.format(e.high)}[/dim]" if e.has_interval else ""
+            interval = f"\n[dim]{metric.format(e.low)} – {metric.format(e.high)}[/dim]" if e.has_interval else ""
             cells.append(f"[bold]{metric.format(e.median)}[/bold]{interval}")
         table.add_row(f"[{DARK.tone(lines[label].colour)}]●[/] {label}", *cells)
     Console().print(table)
