@@ -1,7 +1,26 @@
-"""OrbitCC: a training gym for congestion control over satellite links."""
+"""OrbitCC: a training gym for congestion control over satellite links.
+
+Importing the package registers the controllers (`orbitcc.envs.controllers`) and the environments (`gymnasium.make`).
+"""
+
+from typing import Any
 
 from orbitcc import baselines
+from orbitcc.agents.registry import register_agents
+from orbitcc.envs.registration import register_envs
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "baselines"]
+register_agents()
+register_envs()
+
+__all__ = ["__version__", "baselines", "parallel_env"]
+
+
+def __getattr__(name: str) -> Any:
+    # PettingZoo is imported when it is asked for.
+    if name == "parallel_env":
+        from orbitcc.envs.parallel import parallel_env
+
+        return parallel_env
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

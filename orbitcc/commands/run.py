@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from orbitcc.envs.scenario import Scenario
     from orbitcc.envs.simulate import Recording
 
@@ -142,45 +144,53 @@ def as_dict(recording: Recording) -> dict[str, Any]:
 def print_tables(recording: Recording) -> None:
     """One table of flows, one of links."""
     from rich.console import Console
-    from rich.table import Table
 
     scenario, console = recording.scenario, Console()
-    title = f"{scenario.name} · {scenario.duration_s:g} s · seed {scenario.seed}"
-    style = {"title_justify": "left", "title_style": "bold", "header_style": "bold", "border_style": "dim"}
-    table = Table("flow", "controller", title=title, **style)  # type: ignore[arg-type]
-    for head in ("goodput Mbit/s", "srtt ms", "p95", "base", "inflation", "sent", "retransmitted", "lost", "RTOs"):
-        table.add_column(head, justify="right")
+    console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
+    flows = _table(
+        "flow", "goodput Mbit/s", "srtt ms", "p95 ms", "base ms", "÷ base", "sent", "re-sent", "lost", "RTOs"
+    )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
-        table.add_row(
-            total["name"],
-            str(flow.controller),
+        controller = str(flow.controller)
+        named_after_it = flow.name.rpartition("-")[0] == controller
+        flows.add_row(
+            flow.name if named_after_it else f"{flow.name} [dim]{controller}[/dim]",
             _shown(total["goodput_mbps"], 2),
             *(_shown(total[key], 1) for key in ("srtt_ms", "srtt_p95_ms", "base_rtt_ms")),
-            _shown(total["delay_inflation"], 3),
-            *(f"{total[key]:,}" for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
+            _shown(total["delay_inflation"], 2),
+            *(str(total[key]) for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
         )
-    console.print(table)
-    table = Table("link", **style)  # type: ignore[arg-type]
-    for head in ("utilisation", "mean queue kB", "largest queue kB", "dropped packets", "lost packets"):
-        table.add_column(head, justify="right")
+    console.print(flows)
+    links = _table("link", "utilisation", "mean queue kB", "largest", "dropped packets", "lost")
     for total in recording.link_totals:
-        table.add_row(
+        links.add_row(
             total["name"],
-            f"{_shown(100 * total['utilisation'], 1)} %" if _finite(total["utilisation"]) is not None else "–",
+            _shown(100 * total["utilisation"], 1, " %"),
             _shown(total["queue_bytes_mean"] / 1e3, 1),
             _shown(total["queue_bytes_max"] / 1e3, 1),
-            f"{total['dropped_packets']:,}",
-            f"{total['lost_packets']:,}",
+            str(total["dropped_packets"]),
+            str(total["lost_packets"]),
         )
-    console.print(table)
+    console.print(links)
+
+
+def _table(first: str, *heads: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False, header_style="bold", border_style="dim")
+    table.add_column(first, no_wrap=True)
+    for head in heads:
+        table.add_column(head, justify="right")
+    return table
 
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _shown(value: float | None, decimals: int) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:,.{decimals}f}"
+def _shown(value: float, decimals: int, unit: str = "") -> str:
+    return f"{value:.{decimals}f}{unit}" if math.isfinite(value) else "–"
 
 
 class _Progress:
