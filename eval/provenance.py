@@ -32,5 +32,5 @@ def versions() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """The command this process was started with, without the folders of this machine."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line this process was given."""
+    return shlex.join(["orbitcc", *sys.argv[1:]])

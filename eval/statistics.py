@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +12,10 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 _SEED = 20260101
 """Of the resampling: the same values give the same interval, every time."""
+
+
+MIN_PAIRS = 6
+"""Fewer runs that all point the same way still are chance in more than 5 % of cases (sign test: 2 x 0.5^5 = 6 %)."""
 
 
 @dataclass(frozen=True)
@@ -49,5 +54,17 @@ def median_estimate(values: Iterable[float]) -> Estimate:
 
 
 def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
-    """Median of `first - second` over the seeds both have. An interval around 0 is a tie."""
+    """Median of `first - second` over the seeds both have."""
     return median_estimate(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+
+
+Verdict = Literal["better", "worse", "tied", "too few runs"]
+
+
+def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Verdict:
+    """What a paired difference says of its first side: tied if the interval holds zero."""
+    if difference.n < MIN_PAIRS:
+        return "too few runs"
+    if difference.low <= 0 <= difference.high:
+        return "tied"
+    return "better" if (difference.median > 0) == (better == "higher") else "worse"

@@ -13,7 +13,7 @@ from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
 from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
+from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.style import DARK, THEMES, ThemeName
 from orbitcc.eval.suites import Figure, Metric
 
@@ -64,34 +64,36 @@ def _runs(count: int) -> str:
 
 
 def leaders(campaign: Campaign, metric: Metric) -> list[str]:
-    """Who has the best median, first, and everyone whose paired difference to it holds zero."""
+    """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs."""
     runs = {c.label: campaign.by_seed(c, metric.key) for c in campaign.contenders}
     sign = -1 if metric.better == "higher" else 1
-    medians = {label: median_estimate(own.values()).median for label, own in runs.items()}
-    ranked = sorted((label for label in medians if medians[label] == medians[label]), key=lambda x: sign * medians[x])
+    medians = {label: median_estimate(own.values()) for label, own in runs.items()}
+    ranked = [label for label, e in medians.items() if e.n >= MIN_PAIRS]
     if not ranked:
         return []
-    best, *others = ranked
-    return [best, *(o for o in others if verdict_of(metric, paired_difference(runs[o], runs[best])) == "tied")]
+    best, *others = sorted(ranked, key=lambda label: sign * medians[label].median)
+    return [best, *(o for o in others if verdict(paired_difference(runs[o], runs[best]), metric.better) == "tied")]
 
 
 def _lead(campaign: Campaign) -> str:
     """What came out, a sentence per metric."""
     estimates = campaign.estimates()
-    if len(estimates) == 1:
-        label, own = next(iter(estimates.items()))
-        words = ", ".join(f"{m.title.lower()} {m.format(own[m.key].median)}" for m in campaign.suite.metrics)
-        return f"<strong>{html.escape(label)}</strong> over {_runs(campaign.runs)}: {html.escape(words)} (medians)."
     sentences = []
     for m in campaign.suite.metrics:
-        first = leaders(campaign, m)
-        if not first:
-            continue
-        names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
-        value = html.escape(m.format(estimates[first[0]][m.key].median))
-        said = f"{names} is best, with a median of {value}" if len(first) == 1 else f"{names} are tied at about {value}"
+        first = leaders(campaign, m) if len(estimates) > 1 else []
+        if len(first) > 1:
+            names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
+            said = f"{names} are tied at about {m.format(estimates[first[0]][m.key].median)}"
+        elif first:
+            said = (
+                f"<strong>{html.escape(first[0])}</strong> is best with {m.format(estimates[first[0]][m.key].median)}"
+            )
+        else:
+            own = (f"<strong>{html.escape(k)}</strong> {m.format(e[m.key].median)}" for k, e in estimates.items())
+            said = ", ".join(own)
         sentences.append(f"{html.escape(m.title)}: {said}.")
-    return " ".join(sentences)
+    few = len(estimates) > 1 and campaign.runs < MIN_PAIRS
+    return " ".join(sentences) + (f" Fewer than {MIN_PAIRS} runs do not tell contenders apart." if few else "")
 
 
 def _who(campaign: Campaign, contender: Contender, tag: str, content: str) -> str:
@@ -161,12 +163,12 @@ def _differences(campaign: Campaign) -> str:
         cells = []
         for m in campaign.suite.metrics:
             d = differences[c.label][m.key]
-            verdict = verdict_of(m, d)
+            word = verdict(d, m.better)
             scale, unit = (100, " points") if m.percent else (1, m.unit)
             low, middle, high = (f"{scale * x:+.{m.decimals}f}".replace("-", "−") for x in (d.low, d.median, d.high))
             cells.append(
                 f'<td data-title="{html.escape(m.title)}"><span class="value">{middle}{unit}</span> '
-                f'<span class="{verdict}">{verdict}</span><span class="range">{low} to {high}</span></td>'
+                f'<span class="{word.split()[0]}">{word}</span><span class="range">{low} to {high}</span></td>'
             )
         who = _who(campaign, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
         rows.append(f"<tr>{who}{''.join(cells)}</tr>")
@@ -179,13 +181,6 @@ def _differences(campaign: Campaign) -> str:
         '<p class="note">Median of the differences under the same conditions and its 95 % bootstrap interval; '
         "“tied” where the interval holds zero.</p>\n</section>"
     )
-
-
-def verdict_of(metric: Metric, difference: Estimate) -> str:
-    """Whether a paired difference is `better`, `worse`, or `tied` (its interval holds zero, or there is none)."""
-    if not difference.has_interval or difference.low <= 0 <= difference.high:
-        return "tied"
-    return "better" if (difference.median > 0) == (metric.better == "higher") else "worse"
 
 
 def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:

@@ -62,7 +62,7 @@ class Responsiveness(Suite):
             definition="retransmitted over sent packets",
         ),
     )
-    profiles: ClassVar = {"quick": 4, "reduced": 10, "full": 50}
+    profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
     max_runs = 50
 
     def cases(self, runs: int) -> list[Case]:

@@ -10,7 +10,7 @@ import typer
 
 from orbitcc.commands.eval_ import DEFAULT_CONTROLLERS, finish, new_folder
 
-SUITE, RUNS = "responsiveness", 6
+SUITE, PROFILE = "responsiveness", "quick"
 
 
 def demo(
@@ -22,16 +22,16 @@ def demo(
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
-    agents = checkpoint.shipped()
+    suite, agents = suites.get(SUITE), checkpoint.shipped()
     if agents:
-        print(f"A LEO path that jumps every 15 s, {RUNS} runs: {', '.join(DEFAULT_CONTROLLERS)} and the learned "
+        print(f"A LEO path that jumps every 15 s, {suite.runs(PROFILE)} runs: {', '.join(DEFAULT_CONTROLLERS)} and the learned "
               f"{', '.join(agents)}.", file=sys.stderr)  # fmt: skip
     else:
         print("No trained checkpoint is installed: the demo shows the classical controllers only.", file=sys.stderr)
     line_up = contenders.line_up(DEFAULT_CONTROLLERS, agents)
     folder = out or new_folder("demo")
     campaign = run_suite(
-        suites.get(SUITE), line_up, out_dir=folder, runs=RUNS, resume=True, command=provenance.command_line()
+        suite, line_up, out_dir=folder, profile=PROFILE, resume=True, command=provenance.command_line()
     )
     finish(campaign, line_up, as_json=as_json)
     if not as_json:

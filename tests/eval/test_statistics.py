@@ -3,8 +3,9 @@
 import math
 
 import numpy as np
+import pytest
 
-from orbitcc.eval.statistics import median_estimate, paired_difference
+from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference, verdict
 
 
 def test_median_of_even_and_odd_counts():
@@ -68,3 +69,17 @@ def test_pairing_sees_a_small_effect_that_unpaired_medians_hide():
     second = {i: float(hard[i]) for i in range(20)}
     assert paired_difference(first, second).low > 0
     assert median_estimate(first.values()).low < median_estimate(second.values()).high
+
+
+@pytest.mark.parametrize(
+    ("difference", "better", "said"),
+    [
+        (Estimate(0.1, 0.05, 0.2, 9), "higher", "better"),
+        (Estimate(-0.1, -0.2, -0.05, 9), "higher", "worse"),
+        (Estimate(-0.1, -0.2, -0.05, 9), "lower", "better"),
+        (Estimate(0.1, -0.05, 0.2, 9), "lower", "tied"),
+        (Estimate(0.1, 0.05, 0.2, 5), "higher", "too few runs"),  # five of five: 1 in 16 by chance
+    ],
+)
+def test_verdicts_follow_the_direction_of_the_metric(difference, better, said):
+    assert verdict(difference, better) == said
