@@ -2,7 +2,9 @@
 
 use crate::flow::Life;
 use crate::observe::astraea;
+use crate::link::Offer;
 use crate::packet::{Kind, Packet};
+use crate::pool::PacketId;
 use crate::spec::TrafficSpec;
 use crate::time::Nanos;
 use crate::traffic::Action;
@@ -59,7 +61,7 @@ impl World {
                 self.rekey_link(link as usize);
             }
             Control::OutageStart { link, mode, flush } => {
-                self.links[link as usize].start_outage(now, mode, flush);
+                self.links[link as usize].start_outage(now, mode, flush, &mut self.pool);
                 self.rekey_link(link as usize);
             }
             Control::OutageEnd { link } => {
@@ -85,7 +87,7 @@ impl World {
                 TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
                 TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } => {}
             }
-            flow.sender.transmit(&mut self.outbox);
+            flow.sender.transmit(&mut self.pool);
         }
         if let Some(agent) = &mut flow.agent
             && let Some(policy) = &agent.policy
@@ -93,7 +95,7 @@ impl World {
             agent.next_decision = next_on_grid(now, policy.interval);
             self.next_decision = self.next_decision.min(agent.next_decision);
         }
-        self.flush_outbox(i);
+        self.dispatch_data(i);
     }
 
     pub(crate) fn end_flow(&mut self, i: usize, life: Life) {
@@ -111,52 +113,54 @@ impl World {
     }
 
     fn on_departure(&mut self, link: usize) {
-        let through = self.links[link].depart(self.now);
+        let (id, outcome) = self.links[link].depart(self.now);
         self.rekey_link(link);
-        if let Some(packet) = through {
-            self.forward(packet);
+        match outcome {
+            Offer::Through => self.forward(id),
+            Offer::Held => {}
+            Offer::Gone => self.pool.release(id),
         }
     }
 
     fn on_arrival(&mut self, link: usize) {
-        let packet = self.links[link].arrive();
+        let id = self.links[link].arrive();
         self.schedule.set(2 + 2 * link, self.links[link].next_arrival());
-        self.forward(packet);
+        self.forward(id);
     }
 
     fn on_host(&mut self, i: usize) {
-        let packet = self.flows[i].host.pipe.pop_front().expect("a host event has a packet");
+        let (_, id) = self.flows[i].host.pipe.pop_front().expect("a host event has a packet");
         let source = 1 + 2 * self.links.len() + 2 * i;
         self.schedule.set(source, self.flows[i].host.next_arrival());
-        self.enter_link(packet);
+        self.enter_link(id);
     }
 
     /// A packet has passed its present hop: next link, or the host at the end.
-    fn forward(&mut self, mut packet: Packet) {
-        packet.hop += 1;
-        self.enter_link(packet);
+    fn forward(&mut self, id: PacketId) {
+        self.pool.get_mut(id).hop += 1;
+        self.enter_link(id);
     }
 
-    fn enter_link(&mut self, mut packet: Packet) {
+    fn enter_link(&mut self, id: PacketId) {
         loop {
+            let packet = self.pool.get(id);
             let flow = &self.flows[packet.flow as usize];
             let route = if packet.is_ack() { &flow.backward } else { &flow.forward };
             let Some(&link) = route.get(packet.hop as usize) else {
-                return self.deliver(packet);
+                return self.deliver(id);
             };
             let link = link as usize;
-            let through = self.links[link].offer(self.now, packet);
-            match through {
-                Some(through) => {
-                    packet = through;
-                    packet.hop += 1;
-                }
-                None => return self.rekey_link(link),
+            match self.links[link].offer(self.now, id, u32::from(packet.size)) {
+                Offer::Through => self.pool.get_mut(id).hop += 1,
+                Offer::Held => return self.rekey_link(link),
+                Offer::Gone => return self.pool.release(id),
             }
         }
     }
 
-    fn deliver(&mut self, packet: Packet) {
+    fn deliver(&mut self, id: PacketId) {
+        let packet = *self.pool.get(id);
+        self.pool.release(id);
         let i = packet.flow as usize;
         let now = self.now;
         let flow = &mut self.flows[i];
@@ -164,35 +168,43 @@ impl World {
             Kind::Datagram => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
             Kind::Data => {
                 let payload = u64::from(flow.sender.payload(packet.seq));
-                let ack = flow.receiver.on_data(now, &packet, payload);
+                flow.receiver.on_data(now, &packet, payload, &mut self.pool);
                 if let Some(bytes) = flow.object_bytes
                     && flow.life == Life::Active
                     && flow.receiver.rcv_nxt == flow.sender.segments_of(bytes)
                 {
                     self.end_flow(i, Life::Finished);
                 }
-                match ack {
-                    // The ACK's own events change the keys again.
-                    Some(ack) => self.enter_link(ack),
-                    None => {}
-                }
+                self.dispatch_acks();
                 self.rekey_flow(i);
             }
             Kind::Ack | Kind::AckDsack => {
                 if flow.life != Life::Active {
                     return;
                 }
-                flow.sender.on_ack(now, &packet, &mut self.outbox);
+                flow.sender.on_ack(now, &packet, &mut self.pool);
                 flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
-                self.flush_outbox(i);
+                self.dispatch_data(i);
             }
+        }
+    }
+
+    /// Send the ACKs just made on their way back.
+    fn dispatch_acks(&mut self) {
+        // An ACK can reach its sender at once (no delay at all) and make it send: those are dispatched in that call.
+        if self.pool.sent_len() == 1 {
+            let id = self.pool.sent_id(0);
+            self.pool.clear_sent();
+            self.enter_link(id);
         }
     }
 
     fn on_flow_timer(&mut self, i: usize) {
         let now = self.now;
         let flow = &mut self.flows[i];
-        let ack = flow.receiver.on_timer(now, i as u32);
+        flow.receiver.on_timer(now, i as u32, &mut self.pool);
+        self.dispatch_acks();
+        let flow = &mut self.flows[i];
         if flow.life == Life::Active {
             if flow.traffic.next_event() <= now {
                 match flow.traffic.on_timer(now) {
@@ -200,43 +212,40 @@ impl World {
                     Action::Write if flow.datagram => {
                         flow.sender.counters.sent += 1;
                         let size = self.wire_bytes as u16;
-                        self.outbox.push(Packet { flow: i as u32, size, kind: Kind::Datagram, ..Packet::default() });
+                        self.pool.send(Packet { flow: i as u32, size, kind: Kind::Datagram, ..Packet::default() });
                     }
                     Action::Write => flow.sender.write(now, 1),
                     Action::StartBulk => flow.sender.start_writing(now),
                     Action::StopBulk => flow.sender.stop_writing(),
                 }
                 if !flow.datagram {
-                    flow.sender.transmit(&mut self.outbox);
+                    flow.sender.transmit(&mut self.pool);
                 }
             }
             if flow.sender.next_timer() <= now {
-                flow.sender.on_timer(now, &mut self.outbox);
+                flow.sender.on_timer(now, &mut self.pool);
             }
         }
-        if let Some(ack) = ack {
-            self.enter_link(ack);
-        }
-        self.flush_outbox(i);
+        self.dispatch_data(i);
     }
 
-    /// Put what flow `i` just sent on its way.
-    fn flush_outbox(&mut self, i: usize) {
-        if self.outbox.is_empty() {
-            return self.rekey_flow(i);
-        }
-        if self.flows[i].host.is_transparent() {
-            for k in 0..self.outbox.len() {
-                let packet = self.outbox[k];
-                self.enter_link(packet);
+    /// Put the data flow `i` just sent on its way.
+    fn dispatch_data(&mut self, i: usize) {
+        if self.pool.sent_len() > 0 {
+            if self.flows[i].host.is_transparent() {
+                // Delivery may make packets of its own: take the list first.
+                let mut list = std::mem::take(&mut self.departing);
+                list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
+                self.pool.clear_sent();
+                list.iter().for_each(|id| self.enter_link(*id));
+                list.clear();
+                self.departing = list;
+            } else {
+                let host = &mut self.flows[i].host;
+                (0..self.pool.sent_len()).for_each(|k| host.push(self.now, self.pool.sent_id(k)));
+                self.pool.clear_sent();
             }
-        } else {
-            let (now, host) = (self.now, &mut self.flows[i].host);
-            for packet in &self.outbox {
-                host.push(now, *packet);
-            }
         }
-        self.outbox.clear();
         self.rekey_flow(i);
     }
 
@@ -277,8 +286,8 @@ impl World {
             return;
         }
         let now = self.now;
-        self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.outbox);
-        self.flush_outbox(i);
+        self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);
+        self.dispatch_data(i);
     }
 }
 

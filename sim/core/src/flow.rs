@@ -7,7 +7,7 @@ use crate::cc;
 use crate::observe::astraea::History;
 use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
-use crate::packet::Packet;
+use crate::pool::PacketId;
 use crate::rng::{Purpose, Stream};
 use crate::spec::{FlowSpec, NetworkSpec, TrafficSpec};
 use crate::tcp::receiver::Receiver;
@@ -32,7 +32,8 @@ pub struct HostPipe {
     jitter: Nanos,
     random: Stream,
     last: Nanos,
-    pub pipe: VecDeque<Packet>,
+    /// (release time, packet)
+    pub pipe: VecDeque<(Nanos, PacketId)>,
 }
 
 impl HostPipe {
@@ -44,15 +45,14 @@ impl HostPipe {
         self.delay
     }
 
-    pub fn push(&mut self, now: Nanos, mut packet: Packet) {
+    pub fn push(&mut self, now: Nanos, id: PacketId) {
         let at = (now + self.delay + self.random.below(self.jitter)).max(self.last);
         self.last = at;
-        packet.at = at;
-        self.pipe.push_back(packet);
+        self.pipe.push_back((at, id));
     }
 
     pub fn next_arrival(&self) -> Nanos {
-        self.pipe.front().map_or(Nanos::MAX, |p| p.at)
+        self.pipe.front().map_or(Nanos::MAX, |p| p.0)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod flow;
 pub mod link;
 pub mod observe;
 pub mod packet;
+pub mod pool;
 pub mod recorder;
 pub mod rng;
 pub mod schedule;

@@ -33,8 +33,6 @@ impl SegRange {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
-    /// In a pipe: when it arrives. In a queue: when it was enqueued.
-    pub at: Nanos,
     /// TCP timestamp: when this packet was sent.
     pub ts: Nanos,
     /// TCP timestamp echo (RFC 7323).

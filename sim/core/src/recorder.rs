@@ -172,7 +172,7 @@ impl World {
             let mss = u64::from(flow.sender.conn.mss);
             let conn = &flow.sender.conn;
             let ssthresh = if conn.ssthresh >= SSTHRESH_INFINITE { f64::INFINITY } else { f64::from(conn.ssthresh) };
-            let pacing = if flow.sender.cc.paces() { conn.pacing_rate as f64 * 8e-6 } else { 0.0 };
+            let pacing = flow.sender.pacing_rate() as f64 * 8e-6;
             let row = [
                 f64::from(u8::from(active)),
                 mbps(mark.received - p.received),

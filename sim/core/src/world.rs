@@ -7,7 +7,7 @@ use crate::flow::{Flow, Life};
 use crate::link::Link;
 use crate::observe::astraea::Member;
 use crate::observe::policy::Policy;
-use crate::packet::Packet;
+use crate::pool::{PacketId, Pool};
 use crate::recorder::Recorder;
 use crate::schedule::Schedule;
 use crate::spec::{Directions, Flush, NetworkSpec, OutageMode, SpecError};
@@ -50,7 +50,9 @@ pub struct World {
     pub(crate) next_control: usize,
     pub(crate) schedule: Schedule,
     pub(crate) sources: Arc<Vec<Source>>,
-    pub(crate) outbox: Vec<Packet>,
+    pub(crate) pool: Pool,
+    /// Room for packets leaving a host without a pipe.
+    pub(crate) departing: Vec<PacketId>,
     pub(crate) recorder: Option<Recorder>,
     /// Earliest decision of a native policy.
     pub(crate) next_decision: Nanos,
@@ -111,7 +113,8 @@ impl World {
             next_control: 0,
             schedule,
             sources: Arc::new(sources),
-            outbox: Vec::with_capacity(64),
+            pool: Pool::default(),
+            departing: Vec::new(),
             recorder,
             next_decision: Nanos::MAX,
             hash: 0,

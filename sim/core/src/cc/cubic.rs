@@ -99,7 +99,7 @@ impl Cubic {
                     self.origin = self.w_last_max;
                 }
             }
-            let delay_ticks = super::super::tcp::rtt::jiffies(u64::from(self.delay_min_us), hz);
+            let delay_ticks = u64::from(self.delay_min_us).div_ceil(1_000_000 / u64::from(hz));
             let t = ((now - self.epoch_start + delay_ticks) << BIC_HZ) / u64::from(hz);
             let offset = t.abs_diff(u64::from(self.k));
             let delta = ((u128::from(C_SCALE) * (offset as u128).pow(3)) >> (10 + 3 * BIC_HZ)) as u64;

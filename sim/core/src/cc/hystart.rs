@@ -60,7 +60,7 @@ impl HyStart {
         let now = conn.now.micros();
         if self.train && now - self.last_ack_us <= ACK_DELTA_US {
             self.last_ack_us = now;
-            let mut limit = u64::from(delay_min_us) + ack_slack_us(conn.pacing_rate);
+            let mut limit = u64::from(delay_min_us) + ack_slack_us(conn.window_rate());
             if !paced {
                 limit >>= 1;
             }
@@ -84,8 +84,8 @@ impl HyStart {
     }
 }
 
-fn ack_slack_us(pacing_rate: u64) -> u64 {
-    if pacing_rate == 0 { 0 } else { (SLACK_BYTES * 1_000_000 / pacing_rate).min(SLACK_MAX_US) }
+fn ack_slack_us(rate: u64) -> u64 {
+    if rate == 0 { 0 } else { (SLACK_BYTES * 1_000_000 / rate).min(SLACK_MAX_US) }
 }
 
 #[cfg(test)]

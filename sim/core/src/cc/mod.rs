@@ -88,7 +88,7 @@ pub struct Conn {
     /// Was the window the limit in this round? See [`Conn::is_cwnd_limited`].
     pub cwnd_limited: bool,
     pub max_packets_out: u32,
-    /// Bytes per second.
+    /// Of controllers that pace, bytes per second.
     pub pacing_rate: u64,
     /// Last transmission of new data.
     pub last_send: Nanos,
@@ -111,6 +111,17 @@ impl Conn {
     /// Timer ticks since the start of the world: the coarse clock some algorithms use.
     pub fn jiffies(&self) -> u64 {
         self.now.0 / (1_000_000_000 / u64::from(self.hz))
+    }
+
+    /// The rate at which Linux assumes an unpaced connection sends: 2.0 windows per smoothed RTT early in slow start,
+    /// 1.2 later. Bytes per second; 0 before the first RTT sample.
+    pub fn window_rate(&self) -> u64 {
+        if self.srtt8_us == 0 {
+            return 0;
+        }
+        let percent = if self.cwnd < self.ssthresh / 2 { 200 } else { 120 };
+        let window = u64::from(self.cwnd.max(self.packets_out()));
+        u64::from(self.mss) * window * 80_000 * percent / u64::from(self.srtt8_us)
     }
 
     /// Slow start (RFC 5681 with byte counting): returns what is left of `acked` beyond the threshold.

@@ -33,10 +33,12 @@ impl Loss {
     }
 
     /// Is a packet passing at `now` lost?
+    #[inline]
     pub fn strikes(&mut self, now: Nanos) -> bool {
-        if self.lossless {
-            return false;
-        }
+        !self.lossless && self.draw(now)
+    }
+
+    fn draw(&mut self, now: Nanos) -> bool {
         let (model, changed) = self.schedule.at(now);
         match model {
             LossSpec::None => false,

@@ -9,7 +9,7 @@ pub mod piecewise;
 
 use std::collections::VecDeque;
 
-use crate::packet::Packet;
+use crate::pool::{PacketId, Pool};
 use crate::rng::{Purpose, Stream};
 use crate::spec::{DirectionSpec, Flush, LossPosition, Ordering, OutageMode, QueueSpec};
 use crate::time::Nanos;
@@ -17,6 +17,26 @@ use crate::units::BitRate;
 
 use loss::Loss;
 use piecewise::{Delay, Steps};
+
+/// A packet's place in a queue or pipe.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// In a pipe: when it arrives. In a queue: when it was enqueued.
+    at: Nanos,
+    id: PacketId,
+    /// Bytes on the wire.
+    size: u32,
+}
+
+/// What became of a packet offered to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// It is through at once (no rate, no delay).
+    Through,
+    Held,
+    /// Dropped or lost; the packet is gone.
+    Gone,
+}
 
 /// What a link has done with the packets given to it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +55,7 @@ pub struct Link {
     rate: BitRate,
     rates: Steps<BitRate>,
     /// Includes the packet in service.
-    queue: VecDeque<Packet>,
+    queue: VecDeque<Entry>,
     backlog_bytes: u64,
     discipline: QueueSpec,
     discipline_random: Stream,
@@ -43,7 +63,7 @@ pub struct Link {
     departs_at: Nanos,
     /// Bits left of a service interrupted by a held outage or a zero rate.
     unserved_bits: u64,
-    pipe: VecDeque<Packet>,
+    pipe: VecDeque<Entry>,
     last_arrival: Nanos,
     delay: Delay,
     overtaking: bool,
@@ -140,50 +160,49 @@ impl Link {
         wait + self.delay.at(now)
     }
 
-    /// Offer a packet. Returns it when it is through at once (no rate, no delay).
-    pub fn offer(&mut self, now: Nanos, mut packet: Packet) -> Option<Packet> {
+    pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32) -> Offer {
         self.counters.arrived += 1;
         if self.outage == Some(OutageMode::Drop)
             || (self.loss_at == LossPosition::Ingress && self.loss.strikes(now))
         {
             self.counters.lost += 1;
-            return None;
+            return Offer::Gone;
         }
+        let entry = Entry { at: now, id, size };
         if self.rate.is_unlimited() && self.outage.is_none() {
-            return self.propagate(now, packet);
+            return self.propagate(now, entry);
         }
-        let size = u64::from(packet.size);
-        if !self.accepts(size) {
+        if !self.accepts(u64::from(size)) {
             self.counters.dropped += 1;
-            return None;
+            return Offer::Gone;
         }
         self.account_backlog(now);
-        self.backlog_bytes += size;
+        self.backlog_bytes += u64::from(size);
         self.backlog_max = self.backlog_max.max(self.backlog_bytes);
-        packet.at = now;
-        self.queue.push_back(packet);
+        self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
             self.serve(now);
         }
-        None
+        Offer::Held
     }
 
-    /// The server is done with its packet. Returns the packet when it is through at once.
-    pub fn depart(&mut self, now: Nanos) -> Option<Packet> {
-        let packet = self.queue.pop_front().expect("a departure has a packet");
+    /// The server is done with its packet.
+    pub fn depart(&mut self, now: Nanos) -> (PacketId, Offer) {
+        let entry = self.queue.pop_front().expect("a departure has a packet");
         self.account_backlog(now);
-        self.backlog_bytes -= u64::from(packet.size);
+        self.backlog_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
         if !self.queue.is_empty() {
             self.serve(now);
         }
-        self.propagate(now, packet)
+        (entry.id, self.propagate(now, entry))
     }
 
     /// The head of the pipe arrives.
-    pub fn arrive(&mut self) -> Packet {
-        let packet = self.pipe.pop_front().expect("an arrival has a packet");
-        self.deliver(packet)
+    pub fn arrive(&mut self) -> PacketId {
+        let entry = self.pipe.pop_front().expect("an arrival has a packet");
+        self.count_delivered(entry);
+        entry.id
     }
 
     /// Follow the rate schedule; the packet in service keeps the bits it has sent.
@@ -193,19 +212,19 @@ impl Link {
         self.resume(now);
     }
 
-    pub fn start_outage(&mut self, now: Nanos, mode: OutageMode, flush: Flush) {
+    pub fn start_outage(&mut self, now: Nanos, mode: OutageMode, flush: Flush, pool: &mut Pool) {
         self.interrupt(now);
         self.outage = Some(mode);
         if flush != Flush::None {
             self.account_backlog(now);
             self.counters.lost += self.queue.len() as u64;
-            self.queue.clear();
+            self.queue.drain(..).for_each(|entry| pool.release(entry.id));
             self.backlog_bytes = 0;
             self.unserved_bits = 0;
         }
         if flush == Flush::All {
             self.counters.lost += self.pipe.len() as u64;
-            self.pipe.clear();
+            self.pipe.drain(..).for_each(|entry| pool.release(entry.id));
         }
     }
 
@@ -289,10 +308,10 @@ impl Link {
         self.departs_at = now + Nanos(left);
     }
 
-    fn propagate(&mut self, now: Nanos, mut packet: Packet) -> Option<Packet> {
+    fn propagate(&mut self, now: Nanos, mut entry: Entry) -> Offer {
         if self.loss_at == LossPosition::Egress && self.loss.strikes(now) {
             self.counters.lost += 1;
-            return None;
+            return Offer::Gone;
         }
         let mut at = now + self.delay.at(now);
         if !self.overtaking {
@@ -300,25 +319,25 @@ impl Link {
             self.last_arrival = at;
         }
         if at == now && self.pipe.is_empty() {
-            return Some(self.deliver(packet));
+            self.count_delivered(entry);
+            return Offer::Through;
         }
-        packet.at = at;
+        entry.at = at;
         let mut place = self.pipe.len();
         while place > 0 && self.pipe[place - 1].at > at {
             place -= 1;
         }
         if place == self.pipe.len() {
-            self.pipe.push_back(packet);
+            self.pipe.push_back(entry);
         } else {
-            self.pipe.insert(place, packet);
+            self.pipe.insert(place, entry);
         }
-        None
+        Offer::Held
     }
 
-    fn deliver(&mut self, packet: Packet) -> Packet {
+    fn count_delivered(&mut self, entry: Entry) {
         self.counters.delivered += 1;
-        self.counters.delivered_bytes += u64::from(packet.size);
-        packet
+        self.counters.delivered_bytes += u64::from(entry.size);
     }
 
     fn account_backlog(&mut self, now: Nanos) {

@@ -159,7 +159,9 @@ pub fn reward(members: &[Member], utilisation: f64) -> f64 {
         if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - FREE_INFLATION * base).max(0.0) / (base / 2.0) }
     });
     let load = mean(&|m| {
-        if m.stats.capacity_bps > 0.0 { m.stats.pacing_rate_bps / m.stats.capacity_bps } else { 0.0 }
+        // Controllers that do not pace count with what they sent.
+        let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
+        if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
     }) * n;
     let latency = excess * load / libm::sqrt(n);
     let loss = mean(&|m| {

@@ -34,6 +34,7 @@ pub struct IntervalStats {
     pub rtos: f64,
     pub cwnd_packets: f64,
     pub ssthresh_packets: f64,
+    /// 0 when packets are not paced.
     pub pacing_rate_bps: f64,
     pub packets_out: f64,
     pub retrans_out: f64,
@@ -209,7 +210,7 @@ impl Meter {
             rtos: (c.rtos - p.rtos) as f64,
             cwnd_packets: f64::from(sender.conn.cwnd),
             ssthresh_packets: f64::from(sender.conn.ssthresh),
-            pacing_rate_bps: sender.conn.pacing_rate as f64 * 8.0,
+            pacing_rate_bps: sender.pacing_rate() as f64 * 8.0,
             packets_out: f64::from(sender.packets_out()),
             retrans_out: f64::from(sender.retrans_out()),
             in_flight_packets: f64::from(sender.in_flight()),

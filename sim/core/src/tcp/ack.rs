@@ -3,6 +3,7 @@
 
 use crate::cc::{CaState, RateSample};
 use crate::packet::{Kind, Packet, SegRange};
+use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::recovery::Send;
@@ -47,7 +48,7 @@ struct RatePrior {
 }
 
 impl Sender {
-    pub fn on_ack(&mut self, now: Nanos, ack: &Packet, out: &mut Vec<Packet>) {
+    pub fn on_ack(&mut self, now: Nanos, ack: &Packet, out: &mut Pool) {
         self.conn.now = now;
         let prior_una = self.conn.snd_una;
         let prior_delivered = self.conn.delivered;
@@ -90,7 +91,9 @@ impl Sender {
         if dubious {
             send = self.alert(prior_una, &mut work);
         }
-        if work.set_timer {
+        // In Open a transmission sets the timer anew: only without one is it set here.
+        let later = work.set_timer && self.conn.state == CaState::Open;
+        if work.set_timer && !later {
             self.set_timer();
         }
         let lost = self.conn.lost - prior_lost;
@@ -101,6 +104,7 @@ impl Sender {
         rate.prior_in_flight = prior_in_flight;
         self.conn.in_flight = self.in_flight();
         self.adjust_window(&rate, &work);
+        let prior_nxt = self.conn.snd_nxt;
         match send {
             Send::Lost => self.transmit(out),
             Send::New => self.transmit_new(out),
@@ -113,6 +117,9 @@ impl Sender {
                     self.transmit(out);
                 }
             }
+        }
+        if later && self.conn.snd_nxt == prior_nxt {
+            self.set_timer();
         }
     }
 
@@ -343,7 +350,7 @@ impl Sender {
 
     /// Growth, reduction, or the controller's own rule.
     fn adjust_window(&mut self, rate: &RateSample, work: &AckWork) {
-        if self.cc.owns_window() {
+        if self.owns_window {
             self.cc.control(&mut self.conn, rate);
             return;
         }
@@ -359,6 +366,5 @@ impl Sender {
                 self.cc.cong_avoid(&mut self.conn, rate.acked);
             }
         }
-        self.update_pacing_rate();
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use crate::cc::CaState;
-use crate::packet::Packet;
+use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
-use super::rtt::{RttEstimator, jiffies};
+use super::rtt::RttEstimator;
 use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
 use super::sender::{Sender, Timer};
 
@@ -86,7 +86,7 @@ impl Sender {
         let prior_retrans = self.retrans_out;
         if let Some(wait) = self.detect_loss() {
             let us = wait.0.div_ceil(1_000) + TIMEOUT_MIN_US;
-            self.arm(Timer::Reorder, jiffies(us, self.tcp.hz));
+            self.arm(Timer::Reorder, self.tick.covering(us));
             work.set_timer = false;
         }
         work.lost_retrans |= prior_retrans > self.retrans_out;
@@ -198,15 +198,14 @@ impl Sender {
         let mut ticks = self.rtt.rto_ticks();
         if matches!(self.timer, Timer::Reorder | Timer::Tlp) {
             // The time since the head was sent counts.
-            ticks = jiffies(self.rto_left_us().max(1) as u64, self.tcp.hz);
+            ticks = self.tick.covering(self.rto_left_us().max(1) as u64);
         }
         self.arm(Timer::Rto, ticks);
     }
 
     /// Microseconds until the head of the queue times out; negative when overdue.
     fn rto_left_us(&self) -> i64 {
-        let tick_us = 1_000_000 / u64::from(self.tcp.hz);
-        let head = self.board.get(self.conn.snd_una).sent.micros() + self.rtt.rto_ticks() * tick_us;
+        let head = self.board.get(self.conn.snd_una).sent.micros() + self.rtt.rto_ticks() * self.tick.micros();
         head as i64 - self.conn.now.micros() as i64
     }
 
@@ -217,21 +216,21 @@ impl Sender {
         }
         let mut us = u64::from(self.conn.srtt8_us >> 2);
         us += if self.packets_out() == 1 { RttEstimator::rto_floor_us() } else { TIMEOUT_MIN_US };
-        let hz = self.tcp.hz;
-        let mut ticks = jiffies(us, hz);
-        if advancing {
-            ticks = ticks.min(self.rtt.rto_ticks());
-        } else {
+        if !advancing {
             let left = self.rto_left_us();
             if left > 0 {
-                ticks = ticks.min(jiffies(left as u64, hz));
+                us = us.min(left as u64);
             }
+        }
+        let mut ticks = self.tick.covering(us);
+        if advancing {
+            ticks = ticks.min(self.rtt.rto_ticks());
         }
         self.arm(Timer::Tlp, ticks);
         true
     }
 
-    pub(super) fn on_retransmission_timer(&mut self, out: &mut Vec<Packet>) {
+    pub(super) fn on_retransmission_timer(&mut self, out: &mut Pool) {
         match self.timer {
             Timer::Off => self.timer_at = Nanos::MAX,
             Timer::Reorder => self.on_reordering_timeout(out),
@@ -240,7 +239,7 @@ impl Sender {
         }
     }
 
-    fn on_reordering_timeout(&mut self, out: &mut Vec<Packet>) {
+    fn on_reordering_timeout(&mut self, out: &mut Pool) {
         self.timer = Timer::Off;
         self.timer_at = Nanos::MAX;
         let prior_in_flight = self.in_flight();
@@ -250,7 +249,7 @@ impl Sender {
         if prior_in_flight != self.in_flight() {
             if self.conn.state != CaState::Recovery {
                 self.enter_recovery();
-                if !self.cc.owns_window() {
+                if !self.owns_window {
                     self.reduce_window(1, self.conn.lost - prior_lost, false);
                 }
             }
@@ -262,7 +261,7 @@ impl Sender {
         }
     }
 
-    fn send_tail_probe(&mut self, out: &mut Vec<Packet>) {
+    fn send_tail_probe(&mut self, out: &mut Pool) {
         self.timer = Timer::Off;
         self.timer_at = Nanos::MAX;
         if self.packets_out() == 0 {
@@ -304,7 +303,7 @@ impl Sender {
         }
     }
 
-    fn on_rto(&mut self, out: &mut Vec<Packet>) {
+    fn on_rto(&mut self, out: &mut Pool) {
         self.timer = Timer::Off;
         self.timer_at = Nanos::MAX;
         if self.packets_out() == 0 {

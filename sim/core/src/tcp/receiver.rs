@@ -1,11 +1,12 @@
 //! The receiving host: acknowledgement policy, SACK blocks, receive window and its autotuning (Linux 6.x).
 
 use crate::packet::{Kind, Packet, SegRange};
+use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
-use super::rtt::tick_deadline;
+use super::rtt::Tick;
 
 /// Buffer memory one full segment occupies when each arrives in a buffer of its own.
 pub const SEGMENT_TRUESIZE: u64 = 2304;
@@ -37,7 +38,7 @@ fn memory_per_segment(mss: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Receiver {
     mss: u64,
-    hz: u32,
+    tick: Tick,
     ack_bytes: u16,
     moderate: bool,
     rmem_max: u64,
@@ -82,7 +83,7 @@ impl Receiver {
         let initial = window_of(rcvbuf).min(65_535);
         Receiver {
             mss,
-            hz: tcp.hz,
+            tick: Tick::new(tcp.hz),
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
             rmem_max: tcp.rmem[2],
@@ -130,8 +131,8 @@ impl Receiver {
         self.out_of_order_segments
     }
 
-    /// A data segment of `payload` bytes arrives; returns the ACK to send now, if any.
-    pub fn on_data(&mut self, now: Nanos, packet: &Packet, payload: u64) -> Option<Packet> {
+    /// A data segment of `payload` bytes arrives; at most one ACK goes out.
+    pub fn on_data(&mut self, now: Nanos, packet: &Packet, payload: u64, out: &mut Pool) {
         let seq = packet.seq;
         if seq <= self.last_acked {
             self.ts_recent = packet.ts;
@@ -139,7 +140,7 @@ impl Receiver {
         if seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some() {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
-            return Some(self.acknowledge(now, packet.flow));
+            return self.acknowledge(now, packet.flow, out);
         }
         self.note_arrival(now);
         self.measure_rtt(now, packet);
@@ -155,18 +156,18 @@ impl Receiver {
             self.touch_recent(start);
         }
         self.grow_window();
-        self.decide(now, packet.flow)
+        self.decide(now, packet.flow, out);
     }
 
-    pub fn on_timer(&mut self, now: Nanos, flow: u32) -> Option<Packet> {
+    pub fn on_timer(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         if self.next_timer() > now {
-            return None;
+            return;
         }
         if self.delayed_at <= now {
             // A delayed ACK that had to wait: expect longer gaps.
             self.ato_us = (self.ato_us * 2).min(self.long_gap_us());
         }
-        Some(self.acknowledge(now, flow))
+        self.acknowledge(now, flow, out);
     }
 
     fn advance(&mut self, now: Nanos, payload: u64) {
@@ -243,18 +244,17 @@ impl Receiver {
         self.ato_us = ATO_MIN_US;
     }
 
-    fn decide(&mut self, now: Nanos, flow: u32) -> Option<Packet> {
+    fn decide(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         let unacked = self.rcv_nxt - self.last_acked;
         let window = self.right_edge - u64::from(self.last_acked) * self.mss;
         if (unacked > 1 && self.free_window() >= window) || self.quick > 0 || self.ack_now {
-            return Some(self.acknowledge(now, flow));
+            return self.acknowledge(now, flow, out);
         }
         if self.out_of_order.is_empty() {
-            self.delay(now);
-            return None;
+            return self.delay(now);
         }
         if self.compressed >= MAX_COMPRESSED {
-            return Some(self.acknowledge(now, flow));
+            return self.acknowledge(now, flow, out);
         }
         if self.dupacks_at != self.rcv_nxt {
             self.dupacks_at = self.rcv_nxt;
@@ -262,24 +262,22 @@ impl Receiver {
         }
         if self.dupacks < UNCOMPRESSED_DUPACKS {
             self.dupacks += 1;
-            return Some(self.acknowledge(now, flow));
+            return self.acknowledge(now, flow, out);
         }
         self.compressed += 1;
         if self.compressed_at.is_never() {
             let delay = Nanos::from_micros((self.rtt8_us >> 3) / 20).min(COMPRESSION_MAX);
             self.compressed_at = now + delay + COMPRESSION_SLACK;
         }
-        None
     }
 
     fn delay(&mut self, now: Nanos) {
-        let ticks = super::rtt::jiffies(self.ato_us.min(200_000), self.hz);
-        let at = tick_deadline(now, ticks, self.hz);
+        let at = self.tick.deadline(now, self.tick.covering(self.ato_us.min(200_000)));
         // An ACK already waiting keeps its earlier time.
         self.delayed_at = self.delayed_at.min(at);
     }
 
-    fn acknowledge(&mut self, now: Nanos, flow: u32) -> Packet {
+    fn acknowledge(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         self.quick = self.quick.saturating_sub(1);
         self.ack_now = false;
         self.delayed_at = Nanos::MAX;
@@ -288,31 +286,31 @@ impl Receiver {
         self.last_acked = self.rcv_nxt;
         let edge = self.stream_bytes() + self.free_window();
         self.right_edge = self.right_edge.max(edge);
-        let mut ack = Packet {
-            ts: now,
-            ts_echo: self.ts_recent,
-            flow,
-            seq: self.rcv_nxt,
-            window: (self.right_edge - self.stream_bytes()) as u32,
-            size: self.ack_bytes,
-            kind: Kind::Ack,
-            ..Packet::default()
-        };
-        let mut n = 0;
+        let (mut kind, mut sack, mut n) = (Kind::Ack, [SegRange::EMPTY; 3], 0);
         if let Some(range) = self.duplicate.take() {
-            ack.kind = Kind::AckDsack;
-            ack.sack[0] = range;
+            kind = Kind::AckDsack;
+            sack[0] = range;
             n = 1;
         }
         for &start in &self.recent[..self.recent_len] {
             if n < 3
                 && let Some(range) = self.out_of_order.containing(start)
             {
-                ack.sack[n] = range;
+                sack[n] = range;
                 n += 1;
             }
         }
-        ack
+        out.send(Packet {
+            ts: now,
+            ts_echo: self.ts_recent,
+            flow,
+            seq: self.rcv_nxt,
+            window: (self.right_edge - self.stream_bytes()) as u32,
+            size: self.ack_bytes,
+            hop: 0,
+            kind,
+            sack,
+        });
     }
 
     /// Bytes of the stream in order; whole segments, since the window is counted in them.
@@ -387,8 +385,11 @@ mod tests {
         assert_eq!(window_of(897_920), 448_960);
     }
 
-    fn data(seq: u32, at: Nanos) -> Packet {
-        Packet { seq, ts: at, ts_echo: Nanos(1), ..Packet::default() }
+    /// Hand over segment `seq`; the ACK it causes, if any.
+    fn receive(r: &mut Receiver, seq: u32, at: Nanos) -> Option<Packet> {
+        let mut pool = Pool::default();
+        r.on_data(at, &Packet { seq, ts: at, ts_echo: Nanos(1), ..Packet::default() }, 1448, &mut pool);
+        (pool.sent_len() > 0).then(|| *pool.get(pool.sent_id(0)))
     }
 
     fn receiver() -> Receiver {
@@ -401,9 +402,7 @@ mod tests {
         let mut acks = Vec::new();
         for i in 0..60u32 {
             let now = Nanos::from_micros(1_000 + 100 * u64::from(i));
-            if let Some(ack) = r.on_data(now, &data(i, now), 1448) {
-                acks.push(ack.seq);
-            }
+            acks.extend(receive(&mut r, i, now).map(|ack| ack.seq));
         }
         assert!(acks.windows(2).any(|w| w[1] - w[0] == 1), "quick ACKs at first: {acks:?}");
         let tail = &acks[acks.len() - 5..];
@@ -414,14 +413,14 @@ mod tests {
     fn holes_are_reported_most_recent_first_and_filled_at_once() {
         let mut r = receiver();
         let t = Nanos::from_millis(1);
-        r.on_data(t, &data(0, t), 1448);
-        r.on_data(t, &data(2, t), 1448);
-        let ack = r.on_data(t, &data(5, t), 1448).unwrap();
+        receive(&mut r, 0, t);
+        receive(&mut r, 2, t);
+        let ack = receive(&mut r, 5, t).unwrap();
         assert_eq!(ack.sack[..2], [SegRange { start: 5, end: 6 }, SegRange { start: 2, end: 3 }]);
-        let ack = r.on_data(t, &data(1, t), 1448).unwrap();
+        let ack = receive(&mut r, 1, t).unwrap();
         assert_eq!(ack.seq, 3);
         assert_eq!(ack.sack[0], SegRange { start: 5, end: 6 });
-        let again = r.on_data(t, &data(2, t), 1448).unwrap();
+        let again = receive(&mut r, 2, t).unwrap();
         assert_eq!((again.kind, again.sack[0]), (Kind::AckDsack, SegRange { start: 2, end: 3 }));
     }
 }

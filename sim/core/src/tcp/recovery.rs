@@ -2,7 +2,7 @@
 //! spurious, and undo.
 
 use crate::cc::{CaState, Event, SSTHRESH_INFINITE};
-use crate::packet::Packet;
+use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
@@ -178,7 +178,7 @@ impl Sender {
     }
 
     pub(super) fn end_reduction(&mut self) {
-        if self.cc.owns_window() {
+        if self.owns_window {
             return;
         }
         if self.conn.ssthresh < SSTHRESH_INFINITE
@@ -191,7 +191,7 @@ impl Sender {
     }
 
     /// Send lost segments, lowest first, as far as the window goes.
-    pub(super) fn retransmit_lost(&mut self, out: &mut Vec<Packet>) {
+    pub(super) fn retransmit_lost(&mut self, out: &mut Pool) {
         let mut rearm = false;
         let mut seq = self.retransmit_hint.max(self.conn.snd_una);
         while seq < self.conn.snd_nxt && self.retrans_out < self.lost_out {

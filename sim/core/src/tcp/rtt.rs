@@ -9,16 +9,35 @@ const RTO_INITIAL_US: u64 = 1_000_000;
 /// Length of the minimum filter.
 const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
 
-/// Whole timer ticks covering `us`, rounded up.
-pub fn jiffies(us: u64, hz: u32) -> u64 {
-    let tick_us = 1_000_000 / u64::from(hz);
-    us.div_ceil(tick_us)
+/// The kernel's timer tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    us: u64,
 }
 
-/// When a timer set at `now` for `ticks` fires: timers live on the tick grid.
-pub fn tick_deadline(now: Nanos, ticks: u64, hz: u32) -> Nanos {
-    let tick = 1_000_000_000 / u64::from(hz);
-    Nanos((now.0 / tick + ticks) * tick)
+impl Tick {
+    pub fn new(hz: u32) -> Tick {
+        Tick { us: 1_000_000 / u64::from(hz) }
+    }
+
+    pub fn micros(self) -> u64 {
+        self.us
+    }
+
+    /// Whole ticks covering `us`, rounded up.
+    pub fn covering(self, us: u64) -> u64 {
+        us.div_ceil(self.us)
+    }
+
+    /// Ticks passed by `now`.
+    pub fn count(self, now: Nanos) -> u64 {
+        now.0 / (self.us * 1_000)
+    }
+
+    /// When a timer set at `now` for `ticks` fires: timers live on the tick grid.
+    pub fn deadline(self, now: Nanos, ticks: u64) -> Nanos {
+        Nanos((self.count(now) + ticks) * self.us * 1_000)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -31,15 +50,32 @@ pub struct RttEstimator {
     rttvar_us: u32,
     window_mark: u32,
     pub backoff: u32,
-    hz: u32,
+    tick: Tick,
+    /// The timeout without backoff, in ticks.
+    rto_base: u64,
 }
 
 impl RttEstimator {
     pub fn new(hz: u32) -> RttEstimator {
-        RttEstimator { srtt8_us: 0, mdev4_us: 0, mdev_max_us: 0, rttvar_us: 0, window_mark: 0, backoff: 0, hz }
+        let tick = Tick::new(hz);
+        RttEstimator {
+            srtt8_us: 0,
+            mdev4_us: 0,
+            mdev_max_us: 0,
+            rttvar_us: 0,
+            window_mark: 0,
+            backoff: 0,
+            tick,
+            rto_base: tick.covering(RTO_INITIAL_US),
+        }
     }
 
     pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
+        self.estimate(rtt_us, snd_una, snd_nxt);
+        self.rto_base = self.tick.covering(self.rto_us());
+    }
+
+    fn estimate(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
         let m = rtt_us.max(1) as i64;
         if self.srtt8_us == 0 {
             self.srtt8_us = (m << 3) as u32;
@@ -84,8 +120,11 @@ impl RttEstimator {
 
     /// The timeout in force, in ticks.
     pub fn rto_ticks(&self) -> u64 {
-        let base = jiffies(self.rto_us(), self.hz);
-        (base << self.backoff.min(16)).min(jiffies(RTO_MAX_US, self.hz))
+        if self.backoff == 0 {
+            self.rto_base
+        } else {
+            (self.rto_base << self.backoff.min(16)).min(self.tick.covering(RTO_MAX_US))
+        }
     }
 
     pub fn rto_floor_us() -> u64 {

@@ -2,6 +2,7 @@
 
 use crate::cc::{CaState, Conn, Controller, Event, SSTHRESH_INFINITE};
 use crate::packet::{Kind, Packet};
+use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
@@ -9,7 +10,7 @@ use super::intervals::Intervals;
 use super::loss::Rack;
 use super::receiver::SEGMENT_TRUESIZE;
 use super::recovery::Prr;
-use super::rtt::{MinFilter, RttEstimator, tick_deadline};
+use super::rtt::{MinFilter, RttEstimator, Tick};
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Scoreboard, Segment};
 
 /// Segments of reordering assumed at first.
@@ -48,6 +49,9 @@ pub struct Sender {
     flow: u32,
     pub conn: Conn,
     pub cc: Box<dyn Controller>,
+    /// What the controller says of itself once and for all.
+    pub(super) owns_window: bool,
+    paces: bool,
     pub(super) board: Scoreboard,
     pub(super) sacked: Intervals,
     /// Segments the application has written, as a segment number.
@@ -81,6 +85,7 @@ pub struct Sender {
     // Timing.
     pub rtt: RttEstimator,
     pub(super) min_rtt: MinFilter,
+    pub(super) tick: Tick,
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
     /// Earliest departure of the next paced packet, and whether one is waiting for it.
@@ -135,6 +140,8 @@ impl Sender {
             tcp: *tcp,
             flow,
             conn,
+            owns_window: cc.owns_window(),
+            paces: cc.paces(),
             cc,
             board: Scoreboard::default(),
             sacked: Intervals::default(),
@@ -163,6 +170,7 @@ impl Sender {
             retransmit_hint: 0,
             rtt: RttEstimator::new(tcp.hz),
             min_rtt: MinFilter::min_rtt(),
+            tick: Tick::new(tcp.hz),
             timer: Timer::Off,
             timer_at: Nanos::MAX,
             pace_at: Nanos::ZERO,
@@ -192,7 +200,6 @@ impl Sender {
         self.ts_recent = now.saturating_sub(Nanos(rtt.0 / 2));
         self.delivered_at = now;
         self.first_sent = now;
-        self.update_pacing_rate();
         self.cc.init(&mut self.conn);
     }
 
@@ -248,6 +255,11 @@ impl Sender {
         self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
     }
 
+    /// Pacing rate in bytes per second; 0 when packets are not paced.
+    pub fn pacing_rate(&self) -> u64 {
+        if self.paces { self.conn.pacing_rate } else { 0 }
+    }
+
     pub fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
@@ -273,7 +285,7 @@ impl Sender {
     }
 
     /// Set the window from outside; false if the controller decides itself.
-    pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>, out: &mut Vec<Packet>) -> bool {
+    pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>, out: &mut Pool) -> bool {
         self.conn.now = now;
         let set = self.cc.set_window(&mut self.conn, cwnd, pacing);
         if set {
@@ -282,7 +294,7 @@ impl Sender {
         set
     }
 
-    pub fn on_timer(&mut self, now: Nanos, out: &mut Vec<Packet>) {
+    pub fn on_timer(&mut self, now: Nanos, out: &mut Pool) {
         self.conn.now = now;
         if self.pacing_blocked && self.pace_at <= now {
             self.pacing_blocked = false;
@@ -294,18 +306,19 @@ impl Sender {
     }
 
     /// Send what may be sent: lost segments first, then new data.
-    pub fn transmit(&mut self, out: &mut Vec<Packet>) {
+    pub fn transmit(&mut self, out: &mut Pool) {
         if self.lost_out > self.retrans_out {
             self.retransmit_lost(out);
         }
         self.transmit_new(out);
     }
 
-    pub(super) fn transmit_new(&mut self, out: &mut Vec<Packet>) {
+    pub(super) fn transmit_new(&mut self, out: &mut Pool) {
         self.refill();
         if self.conn.snd_nxt >= self.write_seq {
             return;
         }
+        let restart_timer = self.packets_out() == 0 || self.timer == Timer::Tlp;
         let mut sent = 0;
         while self.conn.snd_nxt < self.write_seq
             && self.in_flight() < self.conn.cwnd
@@ -319,7 +332,9 @@ impl Sender {
             if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
                 self.prr.out += sent;
             }
-            self.schedule_tail_probe(false);
+            if !self.schedule_tail_probe(false) && restart_timer {
+                self.rearm_rto();
+            }
         }
         let limited = self.in_flight() >= self.conn.cwnd;
         if sent > 0 || limited {
@@ -331,23 +346,19 @@ impl Sender {
         self.conn.snd_nxt < self.write_seq && self.window_allows()
     }
 
-    pub(super) fn send_new(&mut self, out: &mut Vec<Packet>) {
+    pub(super) fn send_new(&mut self, out: &mut Pool) {
         let seq = self.conn.snd_nxt;
         if self.in_flight() == 0 {
             self.cc.on_event(&mut self.conn, Event::TxStart);
         }
         self.board.reserve(self.conn.snd_una, seq + 1);
         self.note_sent(seq, 0);
-        let first_out = self.packets_out() == 0;
         self.conn.snd_nxt = seq + 1;
         self.conn.last_send = self.conn.now;
         self.emit(seq, out);
-        if first_out || self.timer == Timer::Tlp {
-            self.rearm_rto();
-        }
     }
 
-    pub(super) fn retransmit(&mut self, seq: u32, out: &mut Vec<Packet>) {
+    pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
         let keep = self.board.get(seq).flags & (LOST | SACKED);
         self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
         self.retrans_out += 1;
@@ -375,10 +386,10 @@ impl Sender {
         };
     }
 
-    fn emit(&mut self, seq: u32, out: &mut Vec<Packet>) {
+    fn emit(&mut self, seq: u32, out: &mut Pool) {
         let size = self.payload(seq) + self.tcp.header_bytes;
         self.counters.sent += 1;
-        out.push(Packet {
+        out.send(Packet {
             ts: self.conn.now,
             ts_echo: self.ts_recent,
             flow: self.flow,
@@ -387,7 +398,7 @@ impl Sender {
             kind: Kind::Data,
             ..Packet::default()
         });
-        if self.cc.paces() && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
+        if self.paces && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
             self.charge_pacing(u64::from(size));
         }
     }
@@ -447,11 +458,10 @@ impl Sender {
 
     /// RFC 2861 / Linux: the window of an idle connection decays.
     fn restart_after_idle(&mut self) {
-        if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.cc.owns_window() {
+        if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.owns_window {
             return;
         }
-        let tick = 1_000_000_000 / u64::from(self.tcp.hz);
-        let idle = (self.conn.now.0 / tick).saturating_sub(self.conn.last_send.0 / tick);
+        let idle = self.tick.count(self.conn.now).saturating_sub(self.tick.count(self.conn.last_send));
         if idle > self.rtt.rto_ticks() {
             self.cc.on_event(&mut self.conn, Event::CwndRestart);
             restart_window(&mut self.conn, idle, self.rtt.rto_ticks());
@@ -479,7 +489,7 @@ impl Sender {
         self.cwnd_used = self.cwnd_used.max(out);
         if self.tcp.slow_start_after_idle
             && self.conn.jiffies() - self.cwnd_stamp >= self.rtt.rto_ticks()
-            && !self.cc.owns_window()
+            && !self.owns_window
         {
             if self.conn.state == CaState::Open && !self.send_buffer_full() {
                 let used = self.cwnd_used.max(self.conn.initial_cwnd);
@@ -498,19 +508,8 @@ impl Sender {
         current_ssthresh(&self.conn)
     }
 
-    /// Linux's pacing rate of unpaced algorithms (also HyStart's view of burst spacing).
-    pub(super) fn update_pacing_rate(&mut self) {
-        if self.cc.owns_window() || self.conn.srtt8_us == 0 {
-            return;
-        }
-        let conn = &mut self.conn;
-        let percent = if conn.cwnd < conn.ssthresh / 2 { 200 } else { 120 };
-        let window = u64::from(conn.cwnd.max(conn.packets_out()));
-        conn.pacing_rate = u64::from(conn.mss) * window * 80_000 * percent / u64::from(conn.srtt8_us);
-    }
-
     pub(super) fn deadline(&self, ticks: u64) -> Nanos {
-        tick_deadline(self.conn.now, ticks, self.tcp.hz)
+        self.tick.deadline(self.conn.now, ticks)
     }
 }
 
