@@ -24,8 +24,7 @@ def demo(
 
     suite, agents = suites.get(SUITE), checkpoint.shipped()
     if agents:
-        print(f"A LEO path that jumps every 15 s, {suite.runs(PROFILE)} runs: {', '.join(DEFAULT_CONTROLLERS)} and the learned "
-              f"{', '.join(agents)}.", file=sys.stderr)  # fmt: skip
+        print(f"A LEO path that jumps every 15 s: {', '.join(agents)}, learned, beside the classics.", file=sys.stderr)
     else:
         print("No trained checkpoint is installed: the demo shows the classical controllers only.", file=sys.stderr)
     line_up = contenders.line_up(DEFAULT_CONTROLLERS, agents)
@@ -35,4 +34,5 @@ def demo(
     )
     finish(campaign, line_up, as_json=as_json)
     if not as_json:
-        print(f"a run:  {folder / 'figures' / f'run-{len(line_up)}.png'}")
+        shown = len(DEFAULT_CONTROLLERS) + 1 if agents else 1
+        print(f"a run:  {folder / 'figures' / f'run-{shown}.png'}")

@@ -87,23 +87,20 @@ def test_runs_of_another_version_are_not_mixed_in(tmp_path):
     assert len(lines_of(again)) == 2
 
 
+CAMPAIGN = """
+import sys
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.runner import run_suite
+out, resume = sys.argv[1], sys.argv[2] == "resume"
+line_up = contenders.line_up(["cubic"], [])
+run_suite(suites.get("responsiveness"), line_up, out_dir=out, runs=10, workers=2, resume=resume)
+"""
+
+
 def test_a_killed_campaign_continues_to_the_same_table(tmp_path):
-    arguments = ["eval", "responsiveness", "--controller", "cubic", "--runs", "10", "--workers", "2"]
-    reference = subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments, "--out", str(tmp_path / "whole")], capture_output=True, text=True
-    )
-    assert reference.returncode == 0, reference.stderr
     out = tmp_path / "killed"
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, *arguments, "--out", str(out)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    while not (out / "runs.jsonl").exists() or (out / "runs.jsonl").read_bytes().count(b"\n") < 2:
-        assert time.monotonic() < deadline, "no run finished in time"
-        assert process.poll() is None, "the campaign ended before it could be killed"
-        time.sleep(0.005)
+    process = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(out), "new"], stderr=subprocess.DEVNULL)
+    _wait_for_runs(process, out / "runs.jsonl", 2)
     workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -111,16 +108,16 @@ def test_a_killed_campaign_continues_to_the_same_table(tmp_path):
     kept = kept[: kept.rfind(b"\n") + 1]
     assert 2 <= kept.count(b"\n") < 10
     assert not (out / "runs.csv").exists()
+    assert not any(_runs(pid) for pid in workers), "workers outlive their killed parent"
 
-    again = [sys.executable, "-c", MAIN, *arguments, "--out", str(out), "--resume"]
-    resumed = subprocess.run(again, capture_output=True, text=True)
-    assert resumed.returncode == 0, resumed.stderr
+    for folder, mode in ((out, "resume"), (tmp_path / "whole", "new")):
+        done = subprocess.run([sys.executable, "-c", CAMPAIGN, str(folder), mode], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
     assert (out / "runs.csv").read_bytes() == (tmp_path / "whole" / "runs.csv").read_bytes()
     continued = (out / "runs.jsonl").read_bytes()
     assert continued.startswith(kept)
     keys = [key_of(json.loads(line)) for line in continued.splitlines()]
     assert len(keys) == len(set(keys)) == 10
-    assert not any(_runs(pid) for pid in workers), "workers outlive their killed parent"
 
 
 def test_ctrl_c_leaves_a_folder_to_resume(tmp_path):
@@ -132,10 +129,7 @@ def test_ctrl_c_leaves_a_folder_to_resume(tmp_path):
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "runs.jsonl").exists() or (tmp_path / "runs.jsonl").read_bytes().count(b"\n") < 2:
-        assert time.monotonic() < deadline, "no run finished in time"
-        time.sleep(0.005)
+    _wait_for_runs(process, tmp_path / "runs.jsonl", 2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -174,6 +168,14 @@ def test_wrong_options_name_their_field(tmp_path, options, field):
         run(tmp_path, **options)
     assert caught.value.field == field
     assert not (tmp_path / "runs.jsonl").exists()
+
+
+def _wait_for_runs(process: subprocess.Popen, path: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < deadline, "no run finished in time"
+        assert process.poll() is None, "the campaign ended before it could be stopped"
+        time.sleep(0.005)
 
 
 def _runs(pid: str) -> bool:
