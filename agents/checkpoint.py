@@ -99,21 +99,25 @@ def read_card(folder: Path) -> Card:
         raise CheckpointError(path, f"is not a card: {field}: {first['msg']}") from None
 
 
-@lru_cache(maxsize=16)
-def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
-    # stamps only key the cache: a checkpoint that training overwrites is read anew
-    card = read_card(folder)
+def read_tensors(folder: Path) -> Tensors:
+    """Only the weights, unchecked."""
     path = folder / WEIGHTS
     try:
-        tensors: Tensors = load_tensors(path.read_bytes())
+        return load_tensors(path.read_bytes())
     except OSError as error:
         raise CheckpointError(path, error.strerror or "cannot be read") from None
     except (SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(path, f"is truncated or not a safetensors file ({error})") from None
+
+
+@lru_cache(maxsize=16)
+def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
+    # stamps only key the cache: a checkpoint that training overwrites is read anew
+    card, tensors = read_card(folder), read_tensors(folder)
     _check_native(folder / CARD, card)
     reason = mismatch(card, tensors)
     if reason:
-        raise CheckpointError(path, f"does not fit its card: {reason}")
+        raise CheckpointError(folder / WEIGHTS, f"does not fit its card: {reason}")
     return Checkpoint(card, build(card, tensors), folder)
 
 

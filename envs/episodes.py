@@ -12,7 +12,7 @@ from orbitcc.envs.presets import STATS, Preset
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.source import EpisodeSource, agent_flows
 
-FINAL_INFO = ("goodput_mbps", "srtt_ms", "delay_inflation", "sent_packets", "retransmitted_packets", "lost_packets")
+FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
 """Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
 
 

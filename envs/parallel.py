@@ -1,5 +1,6 @@
 """Every agent of a world at once: the PettingZoo environment, and the core of the multi-agent adapters."""
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -143,6 +144,11 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         if agent not in self._slot:
             raise UnknownNameError("agent", agent, self.possible_agents)
         return self._episodes.statistics(0, self._slot[agent])
+
+    @property
+    def steps_to_limit(self) -> int:
+        """Decisions in an episode of the scenario's full duration."""
+        return math.ceil(self.scenario.duration_s * 1e9 / self._episodes.preset.interval_ns)
 
     @property
     def scenario(self) -> Scenario:

@@ -4,6 +4,7 @@ RLlib's own PettingZoo wrapper takes the agents present at reset for all there a
 nothing else in this room does.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,14 @@ Obs = dict[str, NDArray[np.float32]]
 class RLlibCongestionEnv(MultiAgentEnv):
     """One world as an RLlib `MultiAgentEnv`.
 
-    `config` holds the arguments of :class:`ParallelCongestionEnv`, and `reward_scale`, a factor on every reward
-    (default 1; the preset's rewards are small).
+    `config` holds the arguments of :class:`ParallelCongestionEnv`, and
+
+    * `reward_scale`: a factor on every reward (default 1; the preset's rewards are small);
+    * `stagger`: cut the first episode at a random moment (a truncation), so that worlds sampled side by side do not
+      pass through the same part of an episode together (default false);
+    * `give_up_below`, `give_up_steps`: cut an episode (a truncation) once no agent's reward, before scaling, has
+      reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
+      nothing meanwhile (default: never).
 
     A reward goes to an agent that acted; who has just joined gets an observation only.
 
@@ -33,6 +40,11 @@ class RLlibCongestionEnv(MultiAgentEnv):
         super().__init__()
         arguments = dict(config or {})
         self._scale = float(arguments.pop("reward_scale", 1.0))
+        self._stagger = bool(arguments.pop("stagger", False))
+        self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
+        self._give_up_steps = int(arguments.pop("give_up_steps", 1))
+        self._steps_left = -1
+        self._hopeless = 0
         self.world = ParallelCongestionEnv(**arguments)
         self.possible_agents = list(self.world.possible_agents)
         self.agents: list[str] = []
@@ -44,6 +56,11 @@ class RLlibCongestionEnv(MultiAgentEnv):
     ) -> tuple[Obs, dict[str, dict[str, Any]]]:
         observations, infos = self.world.reset(seed=seed, options=options)
         self.agents = list(self.world.agents)
+        self._steps_left, self._hopeless = -1, 0
+        if self._stagger:
+            self._stagger = False
+            assert self.world.np_random is not None
+            self._steps_left = int(self.world.np_random.integers(1, self.world.steps_to_limit + 1))
         return observations, infos
 
     def step(
@@ -51,7 +68,10 @@ class RLlibCongestionEnv(MultiAgentEnv):
     ) -> tuple[Obs, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         acted = self.world.agents
         observations, rewards, terminateds, truncateds, infos = self.world.step(action_dict)
-        known_stay = any(agent in self.world.agents for agent in acted)
+        self._steps_left -= 1
+        self._hopeless = self._hopeless + 1 if max(rewards[agent] for agent in acted) < self._give_up_below else 0
+        cut = self._steps_left == 0 or self._hopeless >= self._give_up_steps
+        known_stay = not cut and any(agent in self.world.agents for agent in acted)
         # who left now still answers in this step
         self.agents = list(dict.fromkeys([*acted, *self.world.agents])) if known_stay else list(acted)
         return (

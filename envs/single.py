@@ -70,8 +70,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     1. Termination: the flow's object was delivered whole (traffic `bytes`).
     2. Truncation: the scenario's time limit, or the flow's scheduled leave.
 
-    The last `info` holds the flow's totals: `goodput_mbps`, `srtt_ms`, `delay_inflation`, `sent_packets`,
-    `retransmitted_packets`, `lost_packets`.
+    The last `info` holds the flow's totals: `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
 
     ## Arguments
 

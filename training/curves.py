@@ -101,21 +101,19 @@ def _marks(marks: Mapping[str, Mapping[str, float]] | None, tags: Mapping[str, s
 def main(arguments: list[str]) -> None:
     """The command line: a run folder, a picture, and Cubic and a constant policy to compare with."""
     from orbitcc.agents.runs import RunFolder
+    from orbitcc.envs import controllers
+    from orbitcc.training.compare import CONSTANTS
     from orbitcc.training.heldout import HeldOut, constant
     from orbitcc.training.recipe import Recipe
 
     run, picture = Path(arguments[0]), Path(arguments[1])
     plan = Recipe.build(RunFolder(run).config()["recipe"])
     heldout = HeldOut(plan.scenario, plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
-    marks: dict[str, dict[str, float]] = {}
-    for tag, value in heldout.run({"name": "cubic", "params": {"hystart": "both"}}).items():
-        marks.setdefault(f"heldout/{tag}", {})["Cubic"] = value
-    marks["heldout/reward"] = {"best constant action": max(heldout.rollout(constant(a))["reward"] for a in CONSTANTS)}
+    cubic, _ = controllers.make("cubic", {})
+    marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in heldout.run(cubic).items()}
+    marks["heldout/reward"] = {"best constant action": max(heldout.reward(constant(a)) for a in CONSTANTS)}
     plot_curves(read_curves(run), picture, marks)
 
-
-CONSTANTS = (-1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Constant actions to beat."""
 
 if __name__ == "__main__":
     main(sys.argv[1:])

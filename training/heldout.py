@@ -7,7 +7,9 @@ packets.
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, Batch
-from orbitcc.envs.presets import STATS, preset
+from orbitcc.envs.presets import preset
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.source import EpisodeSource, agent_flows
 
@@ -35,8 +37,8 @@ class HeldOut:
         self._preset = preset(preset_name)
         self._slots = source.slots
 
-    def rollout(self, act: Act) -> Scores:
-        """Drive every agent of every world with `act`, step by step."""
+    def reward(self, act: Act) -> float:
+        """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
             slots=self._slots,
@@ -46,38 +48,20 @@ class HeldOut:
         )
         batch.observe()
         actions = np.zeros((*batch.status.shape, *batch.action_space.shape), np.float32)
-        window = max(1, round(1e9 / self._preset.interval_ns))
-        rewards, decisions, steps = 0.0, 0, 0
-        bits = np.zeros(batch.status.shape)
-        present = np.ones(batch.status.shape, np.bool_)
-        seconds: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
+        total, decisions = 0.0, 0
         while not batch.finished().all():
             active = batch.status == ACTIVE
-            running = ~batch.finished()
             if active.any():
                 actions[active] = act(batch.obs[active])
             batch.step(actions)
-            rewards += float(batch.reward[active].sum())
+            total += float(batch.reward[active].sum(dtype=np.float64))
             decisions += int(active.sum())
-            statistics = batch.statistics()
-            bits += np.where(active, np.nan_to_num(statistics[..., STATS["goodput_bps"]]), 0.0)
-            present &= active & running[:, None]
-            steps += 1
-            if steps % window == 0:
-                seconds.append((bits, present))
-                bits, present = np.zeros_like(bits), np.ones_like(present)
-        goodput = np.array([pair[0] for pair in seconds])
-        there = np.array([pair[1] for pair in seconds])
-        worlds = [
-            _scores(*batch.totals(i), agent_flows(scenario), goodput[:, i], there[:, i])
-            for i, scenario in enumerate(self.scenarios)
-        ]
-        return {"reward": rewards / max(1, decisions), **_mean(worlds)}
+        return total / max(1, decisions)
 
     def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Scores:
         """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
-        worlds = []
-        for scenario in self.scenarios:
+
+        def one(scenario: Scenario) -> Scores:
             network = json.loads(scenario.compile())
             agents = agent_flows(scenario)
             for index in agents:
@@ -88,8 +72,18 @@ class HeldOut:
             series = simulation.recording()["flows"]
             goodput, there = series["goodput_mbps"][:, agents], series["active"][:, agents] >= 1.0
             there[1:] &= there[:-1]  # whole seconds only
-            worlds.append(_scores(simulation.flow_totals(), simulation.link_totals(), agents, goodput, there))
-        return _mean(worlds)
+            return _scores(simulation.flow_totals(), simulation.link_totals(), agents, goodput, there)
+
+        # the simulator releases the interpreter while it runs
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return _mean(list(pool.map(one, self.scenarios)))
+
+    def score(self, policy: _sim.Policy) -> Scores:
+        """Everything about a policy: its reward, and its native runs."""
+        return {
+            "reward": self.reward(policy.act),
+            **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}),
+        }
 
 
 def constant(value: float) -> Act:

@@ -40,6 +40,8 @@ class Ppo(Model):
     entropy: Annotated[float, _fraction] = 0.003
     grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
+    give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
+    give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 

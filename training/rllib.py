@@ -8,6 +8,7 @@ more of them spread over a Ray cluster.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -124,7 +125,7 @@ class _Loop:
     def _evaluate_and_save(self) -> None:
         tensors = export(self.algorithm.get_module(MODULE), self.recipe)
         card = self._card()
-        scores = self.heldout.rollout(build(card, tensors).act)
+        scores = self.heldout.score(build(card, tensors))
         self.progress.scores, self.progress.evaluated_at = scores, self.progress.agent_steps
         self.logbook.write(self.progress.agent_steps, {f"heldout/{key}": value for key, value in scores.items()})
         card = card.model_copy(update={"scores": {"heldout": _rounded(scores)}})
@@ -184,7 +185,14 @@ def config(recipe: Recipe, seed: int) -> Any:
     from orbitcc.envs.rllib import RLlibCongestionEnv
 
     ppo = recipe.ppo
-    arguments = {"scenario": recipe.scenario, "preset": recipe.preset, "reward_scale": ppo.reward_scale}
+    arguments = {
+        "scenario": recipe.scenario,
+        "preset": recipe.preset,
+        "reward_scale": ppo.reward_scale,
+        "stagger": True,
+        "give_up_below": ppo.give_up_below,
+        "give_up_steps": math.ceil(ppo.give_up_s * 1e9 / preset(recipe.preset).interval_ns),
+    }
     return (
         PPOConfig()
         .environment(RLlibCongestionEnv, env_config=arguments, disable_env_checking=True)

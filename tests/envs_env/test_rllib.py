@@ -77,6 +77,33 @@ def test_an_episode_ends_where_everybody_known_has_left(runner_for) -> None:
     assert not part.is_terminated
 
 
+def test_staggering_cuts_the_first_episode_only() -> None:
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    env = RLlibCongestionEnv({"scenario": world(agent()), "stagger": True})
+    lengths = []
+    for seed in (3, None):
+        env.reset(seed=seed)
+        for step in range(1, 1000):
+            _, _, terminateds, truncateds, _ = env.step({"flow-0": np.full(1, -0.5, np.float32)})
+            assert not terminateds["__all__"]
+            if truncateds["__all__"]:
+                lengths.append(step)
+                break
+    assert lengths[0] < lengths[1]
+    assert lengths[1] >= 130
+
+
+def test_flooded_worlds_are_given_up() -> None:
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    env = RLlibCongestionEnv({"scenario": world(agent()), "give_up_below": 1.0, "give_up_steps": 5})
+    env.reset(seed=1)
+    ends = [env.step({"flow-0": np.zeros(1, np.float32)})[3] for _ in range(5)]
+    assert [end["__all__"] for end in ends] == [False] * 4 + [True]
+    assert not ends[-1]["flow-0"]  # the whole is cut: RLlib must not take it for a termination
+
+
 def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
     runner = runner_for(world(agent(), agent(start_s=1), duration_s=2.0), worlds=3)
     samples = runner.sample(num_timesteps=600)

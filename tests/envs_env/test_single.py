@@ -10,7 +10,7 @@ from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.single import CongestionEnv
 
-INFO = {"goodput_mbps", "srtt_ms", "delay_inflation", "sent_packets", "retransmitted_packets", "lost_packets"}
+INFO = {"goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets"}
 
 
 def dumbbell(**changes):

@@ -5,6 +5,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.training.heldout import HeldOut, constant, jain, uniform
+from orbitcc.training.logbook import SCORES
 
 
 @pytest.fixture(scope="module")
@@ -14,17 +15,16 @@ def heldout() -> HeldOut:
 
 def test_scores_are_reproducible(heldout: HeldOut) -> None:
     again = HeldOut("train-leo", "astraea", worlds=3, seed=77)
-    assert heldout.rollout(constant(0.2)) == again.rollout(constant(0.2))
-    assert heldout.rollout(uniform(1)) == again.rollout(uniform(1))
+    assert heldout.reward(constant(0.2)) == again.reward(constant(0.2))
+    assert heldout.reward(uniform(1)) == again.reward(uniform(1))
+    cubic = {"name": "cubic", "params": {}}
+    assert heldout.run(cubic) == again.run(cubic)
 
 
-def test_a_policy_scores_the_same_natively_and_step_by_step(heldout: HeldOut) -> None:
-    policy = checkpoint.load(checkpoint.shipped()[0]).policy
-    stepped = heldout.rollout(policy.act)
-    native = heldout.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy})
-    for key in ("utilisation", "queue_delay_ms", "loss"):
-        assert native[key] == stepped[key]
-    assert native["jain"] == pytest.approx(stepped["jain"], abs=0.05)  # windows of 33 decisions, of 1 s
+def test_a_policy_has_every_score(heldout: HeldOut) -> None:
+    scores = heldout.score(checkpoint.load(checkpoint.shipped()[0]).policy)
+    assert set(scores) == set(SCORES)
+    assert all(np.isfinite(list(scores.values())))
 
 
 def test_cubic_fills_the_links(heldout: HeldOut) -> None:
@@ -44,6 +44,6 @@ def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     name = checkpoint.shipped()[0]
     card = checkpoint.read_card(checkpoint.SHIPPED / name)
     worlds = HeldOut(card.envelope.scenario, card.observation.preset, worlds=6, seed=2_000_000)
-    ours = worlds.rollout(checkpoint.load(name).policy.act)["reward"]
+    ours = worlds.reward(checkpoint.load(name).policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1, 1.0)] + [uniform(1)]
-    assert ours > max(worlds.rollout(other)["reward"] for other in others)
+    assert ours > max(worlds.reward(other) for other in others)

@@ -1,0 +1,67 @@
+"""How a checkpoint stands to classical controllers and to policies that know nothing, on worlds it was not chosen by.
+
+    python -m orbitcc.training.compare CHECKPOINT [--worlds 32] [--seed 2000000] [--write]
+
+`best/` is chosen on the recipe's held-out worlds, so its score there flatters it; this draws others. `--write` keeps
+the result in the card.
+"""
+
+import argparse
+import math
+from typing import Any
+
+from orbitcc.agents import checkpoint
+from orbitcc.envs import controllers
+from orbitcc.training.heldout import HeldOut, Scores, constant, uniform
+
+CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
+"""Constant actions to beat. Any action but 0 moves the window by a packet at least, so little lies between these."""
+
+CLASSICAL = ("cubic", "reno")
+
+
+def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Scores]:
+    """Scores by contender: the policy, classical controllers, the best constant policy, a uniformly random one."""
+    loaded = checkpoint.load(name_or_path)
+    heldout = HeldOut(loaded.card.envelope.scenario, loaded.card.observation.preset, worlds, seed)
+    scores: dict[str, Scores] = {loaded.card.name: heldout.score(loaded.policy)}
+    for name in CLASSICAL:
+        controller, _ = controllers.make(name, {})
+        scores[name] = heldout.run(controller)
+    scores["best constant action"] = {"reward": max(heldout.reward(constant(value)) for value in CONSTANTS)}
+    scores["uniformly random"] = {"reward": heldout.reward(uniform(seed))}
+    return scores
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m orbitcc.training.compare", description=__doc__)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--worlds", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=2_000_000)
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    scores = compare(arguments.checkpoint, arguments.worlds, arguments.seed)
+    _print(scores)
+    if arguments.write:
+        folder = checkpoint.resolve(arguments.checkpoint)
+        card, tensors = checkpoint.read_card(folder), checkpoint.read_tensors(folder)
+        table: dict[str, Any] = {"worlds": arguments.worlds, "seed": arguments.seed}
+        for name, row in scores.items():
+            table[name] = {key: round(value, 5) for key, value in row.items() if math.isfinite(value)}
+        checkpoint.save(folder, card.model_copy(update={"scores": {**card.scores, "test": table}}), tensors)
+
+
+def _print(scores: dict[str, Scores]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = list(next(iter(scores.values())))
+    table = Table("policy", *columns)
+    for name, row in scores.items():
+        table.add_row(name, *(f"{row[key]:.4f}" if key in row else "" for key in columns))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
