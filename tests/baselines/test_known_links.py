@@ -46,8 +46,8 @@ def test_reno_follows_its_sawtooth():
 
 @pytest.mark.parametrize(("rate", "share", "backlog"), [(160, 0.10, 18e6), (200, 0.28, 36e6)])
 def test_the_viasat_queue_under_a_constant_rate(rate, share, backlog):
-    # 160 Mbit/s into 144: above 18 MB a quarter is dropped, 120 < 144, so the backlog stays at the threshold and the loss
-    # is the excess. 200: even above it 150 > 144 get in, so the queue is full in the end.
+    # 160 Mbit/s into 144: above 18 MB a quarter is dropped, 120 < 144, so the backlog stays at the threshold and the
+    # loss is the excess. 200: even above it 150 > 144 get in, so the queue is full in the end.
     scenario = scenarios.get("geo-ideal", duration_s=60)
     scenario = scenario.with_flows([Flow.parse(f"udp:rate_mbps={rate}")])
     recording = simulate(scenario, seed=1)
