@@ -83,6 +83,9 @@ def draw_run(recording: Recording, theme: Theme, lines: Mapping[str, Line] | Non
             _line(rate, t, np.where(here, flows["goodput_mbps"][:, i], np.nan), colours[i], name)
             _line(delay, t, np.where(here, flows["srtt_ms"][:, i], np.nan), colours[i])
             _line(window, t, np.where(here, flows["cwnd_packets"][:, i], np.nan), colours[i])
+        if narrowest is not None:  # a filled hole delivers a burst in order: show it, but let it not set the scale
+            top, peak = rate.get_ylim()[1], float(np.nanmax(flows["goodput_mbps"], initial=0.0))
+            rate.set_ylim(top=max(top, min(1.05 * peak, 1.4 * top)))
         _base_rtt(delay, recording, colours, theme)
         if narrowest is not None:
             _bdp(window, recording, narrowest, theme)
@@ -91,6 +94,7 @@ def draw_run(recording: Recording, theme: Theme, lines: Mapping[str, Line] | Non
             _interruptions(ax, recording, theme)
             ax.set_ylim(bottom=0)
             ax.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        window.yaxis.set_major_formatter("{x:,.0f}")
         queue.set_xlabel("seconds")
         queue.set_xlim(0, scenario.duration_s)
         _heading(figure, recording, colours, theme)
