@@ -155,6 +155,11 @@ impl World {
         self.recorder.as_ref()
     }
 
+    /// Packets travelling now.
+    pub fn in_network(&self) -> usize {
+        self.pool.in_network()
+    }
+
     /// A hash of every event so far: equal runs have equal hashes.
     pub fn event_hash(&self) -> u64 {
         self.hash

@@ -145,13 +145,15 @@ impl Sender {
         if segment.has(SACKED) {
             return;
         }
-        if segment.has(LOST) {
-            if !segment.has(RETRANS) {
-                return;
-            }
+        if segment.flags & (LOST | RETRANS) == LOST {
+            return;
+        }
+        if segment.has(RETRANS) {
+            // Also a tail probe's retransmission, whose segment was not marked: it is free to be sent again.
             segment.flags &= !RETRANS;
             self.retrans_out -= 1;
-        } else {
+        }
+        if !segment.has(LOST) {
             segment.flags |= LOST;
             self.lost_out += 1;
         }

@@ -251,6 +251,22 @@ impl Sender {
         self.retrans_out
     }
 
+    pub fn sacked_and_lost(&self) -> u32 {
+        self.sacked_out + self.lost_out
+    }
+
+    /// Recount the scoreboard; an error says which counter is off. For tests.
+    pub fn check_counters(&self) -> Result<(), String> {
+        let count = |flag| (self.conn.snd_una..self.conn.snd_nxt).filter(|s| self.board.get(*s).has(flag)).count();
+        let counters = [(SACKED, self.sacked_out), (LOST, self.lost_out), (RETRANS, self.retrans_out)];
+        for (flag, counter) in counters {
+            if count(flag) != counter as usize {
+                return Err(format!("flag {flag}: {} marked, counter {counter}", count(flag)));
+            }
+        }
+        Ok(())
+    }
+
     pub fn in_flight(&self) -> u32 {
         self.packets_out() + self.retrans_out - self.sacked_out - self.lost_out
     }
