@@ -34,6 +34,8 @@ class Ppo(Model):
     minibatch: Annotated[int, _steps] = 2_048
     epochs: Annotated[int, number(1, 100, "", whole=True)] = 6
     lr: Annotated[float, _rate] = 3e-4
+    lr_final: Annotated[float, _rate] = 3e-5
+    lr_decay: Annotated[int, number(1, 1e12, "steps of worlds", whole=True)] = 700_000
     gamma: Annotated[float, _fraction] = 0.98
     gae_lambda: Annotated[float, _fraction] = 0.95
     clip: Annotated[float, _rate] = 0.2

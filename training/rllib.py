@@ -212,7 +212,7 @@ def config(recipe: Recipe, seed: int) -> Any:
             train_batch_size_per_learner=ppo.batch,
             minibatch_size=ppo.minibatch,
             num_epochs=ppo.epochs,
-            lr=ppo.lr,
+            lr=[[0, ppo.lr], [ppo.lr_decay, ppo.lr_final]],  # linear in steps of worlds, then constant
             gamma=ppo.gamma,
             lambda_=ppo.gae_lambda,
             clip_param=ppo.clip,
