@@ -39,6 +39,7 @@ class Ppo(Model):
     gamma: Annotated[float, _fraction] = 0.98
     gae_lambda: Annotated[float, _fraction] = 0.95
     clip: Annotated[float, _rate] = 0.2
+    exploration_std: Annotated[float, number(0, 10, "", above=True)] = 1.0
     entropy: Annotated[float, _fraction] = 0.003
     grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6

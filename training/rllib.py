@@ -257,7 +257,20 @@ def _start(recipe: Recipe, seed: int) -> Any:
         local = {} if address else {"num_cpus": recipe.ppo.env_runners + 1, "include_dashboard": False}
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after init, which sets it
-    return config(recipe, seed).build_algo()
+    algorithm = config(recipe, seed).build_algo()
+    log_std = math.log(recipe.ppo.exploration_std)
+    algorithm.learner_group.foreach_learner(lambda learner: _set_log_std(learner.module[MODULE], log_std))
+    algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
+    return algorithm
+
+
+def _set_log_std(module: Any, value: float) -> None:
+    """Start the exploration at one standard deviation everywhere: the head's bias; its weights begin near zero."""
+    import torch
+
+    with torch.no_grad():
+        bias = module.pi.net.mlp[0].bias
+        bias[len(bias) // 2 :] = value
 
 
 def _shutdown() -> None:
