@@ -58,7 +58,7 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     stepped, _ = env._episodes.batch.totals(0)
 
     for ours, theirs in zip(native.flow_totals(), stepped, strict=True):
-        ours, theirs = dict(ours), dict(theirs)
-        assert ours.pop("controller") in ("policy", theirs.pop("controller"))
-        theirs.pop("controller", None)
-        assert ours == pytest.approx(theirs, rel=0, abs=0, nan_ok=True)
+        assert {ours["controller"], theirs["controller"]} in ({"policy", "external"}, {"cubic"})
+        for key in ("name", "goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets"):
+            assert ours[key] == theirs[key]
+    assert native.flow_totals()[0]["sent_packets"] > 1000
