@@ -1,8 +1,8 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
 use crate::flow::Life;
-use crate::observe::astraea;
 use crate::link::Offer;
+use crate::observe::astraea;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
 use crate::spec::TrafficSpec;
@@ -18,7 +18,7 @@ impl World {
             let (at, source) = self.schedule.next();
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
             let before = at.min(end);
-            if sample < at && sample <= end && sample <= self.next_decision {
+            if sample <= at && sample <= end && sample <= self.next_decision {
                 self.now = sample;
                 self.sample();
                 continue;
@@ -37,10 +37,8 @@ impl World {
             self.hash = (self.hash.rotate_left(5) ^ at.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
             match self.sources[source] {
                 Source::Control => self.on_control(),
-                Source::Departure(link) => self.on_departure(link as usize),
-                Source::Arrival(link) => self.on_arrival(link as usize),
-                Source::Host(flow) => self.on_host(flow as usize),
-                Source::Timer(flow) => self.on_flow_timer(flow as usize),
+                Source::Link(link) => self.on_link(link as usize),
+                Source::Flow(flow) => self.on_flow(flow as usize),
             }
         }
     }
@@ -112,8 +110,14 @@ impl World {
         self.rekey_flow(i);
     }
 
-    fn on_departure(&mut self, link: usize) {
-        let (id, outcome) = self.links[link].depart(self.now);
+    fn on_link(&mut self, link: usize) {
+        let now = self.now;
+        if self.links[link].departs_at() > now {
+            let id = self.links[link].arrive();
+            self.rekey_link(link);
+            return self.forward(id);
+        }
+        let (id, outcome) = self.links[link].depart(now);
         self.rekey_link(link);
         match outcome {
             Offer::Through => self.forward(id),
@@ -122,16 +126,13 @@ impl World {
         }
     }
 
-    fn on_arrival(&mut self, link: usize) {
-        let id = self.links[link].arrive();
-        self.schedule.set(2 + 2 * link, self.links[link].next_arrival());
-        self.forward(id);
-    }
-
-    fn on_host(&mut self, i: usize) {
-        let (_, id) = self.flows[i].host.pipe.pop_front().expect("a host event has a packet");
-        let source = 1 + 2 * self.links.len() + 2 * i;
-        self.schedule.set(source, self.flows[i].host.next_arrival());
+    fn on_flow(&mut self, i: usize) {
+        let host = &mut self.flows[i].host;
+        if host.next_arrival() > self.now {
+            return self.on_flow_timer(i);
+        }
+        let (_, id) = host.pipe.pop_front().expect("a host event has a packet");
+        self.rekey_flow(i);
         self.enter_link(id);
     }
 
@@ -257,8 +258,12 @@ impl World {
         let mut next = Nanos::MAX;
         let mut acting = Vec::new();
         for (i, flow) in self.flows.iter_mut().enumerate() {
-            let Some(agent) = &mut flow.agent else { continue };
-            let Some(policy) = &agent.policy else { continue };
+            let Some(agent) = &mut flow.agent else {
+                continue;
+            };
+            let Some(policy) = &agent.policy else {
+                continue;
+            };
             if agent.next_decision == now {
                 let mut action = [0.0];
                 policy.act(flow.history.observation(), &mut action);

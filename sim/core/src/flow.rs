@@ -101,8 +101,11 @@ impl Flow {
         let receiver = Receiver::new(tcp);
         let sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
         let late = Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter);
-        let agent = matches!(spec.controller.name.as_str(), "external" | "policy")
-            .then_some(Agent { policy, next_decision: Nanos::MAX, action: 0.0 });
+        let agent = matches!(spec.controller.name.as_str(), "external" | "policy").then_some(Agent {
+            policy,
+            next_decision: Nanos::MAX,
+            action: 0.0,
+        });
         Flow {
             name: spec.name.clone(),
             controller: spec.controller.name.clone(),
@@ -143,9 +146,7 @@ impl Flow {
             Life::Waiting => Nanos::MAX,
             // The receiver still acknowledges what arrives.
             Life::Finished | Life::Left => self.receiver.next_timer(),
-            Life::Active => {
-                self.sender.next_timer().min(self.receiver.next_timer()).min(self.traffic.next_event())
-            }
+            Life::Active => self.sender.next_timer().min(self.receiver.next_timer()).min(self.traffic.next_event()),
         }
     }
 

@@ -114,13 +114,15 @@ impl Recorder {
 impl World {
     /// Take the sample due now and, at the end of an interval, a row.
     pub(crate) fn sample(&mut self) {
-        let Some(mut r) = self.recorder.take() else { return };
+        let Some(mut r) = self.recorder.take() else {
+            return;
+        };
         let now = self.now;
         for i in 0..self.flows.len() {
             if self.flows[i].life != Life::Active {
                 continue;
             }
-            let base = self.base_rtt(i).secs_f64() * 1e3;
+            let base = self.base_rtt_before(i, now).secs_f64() * 1e3;
             let sender = &self.flows[i].sender;
             let srtt = f64::from(sender.conn.srtt8_us) / 8e3;
             let levels = &mut r.levels[i];
@@ -166,9 +168,13 @@ impl World {
             };
             let p = std::mem::replace(&mut r.flow_marks[i], mark);
             let levels = std::mem::replace(&mut r.levels[i], [(0.0, 0); 5]);
-            let mean = |slot: (f64, u32)| if slot.1 > 0 { slot.0 / f64::from(slot.1) } else { f64::NAN };
+            let mean = |slot: (f64, u32)| {
+                if slot.1 > 0 { slot.0 / f64::from(slot.1) } else { f64::NAN }
+            };
             let active = levels[4].1 > 0;
-            let level = |x: f64| if active && !flow.datagram { x } else { f64::NAN };
+            let level = |x: f64| {
+                if active && !flow.datagram { x } else { f64::NAN }
+            };
             let mss = u64::from(flow.sender.conn.mss);
             let conn = &flow.sender.conn;
             let ssthresh = if conn.ssthresh >= SSTHRESH_INFINITE { f64::INFINITY } else { f64::from(conn.ssthresh) };
@@ -201,11 +207,14 @@ impl World {
                 capacity_bits: link.capacity_bits(now),
             };
             let p = std::mem::replace(&mut r.link_marks[i], mark);
-            let outage = std::mem::replace(&mut r.outage[i], (0, 0));
+            let outage = std::mem::take(&mut r.outage[i]);
             let queue_max = link.take_backlog_max();
             r.queue_max[i] = r.queue_max[i].max(queue_max);
-            let capacity =
-                if mark.capacity_bits.is_finite() { (mark.capacity_bits - p.capacity_bits) / span * 1e-6 } else { f64::INFINITY };
+            let capacity = if mark.capacity_bits.is_finite() {
+                (mark.capacity_bits - p.capacity_bits) / span * 1e-6
+            } else {
+                f64::INFINITY
+            };
             let row = [
                 capacity,
                 mbps(mark.delivered_bytes - p.delivered_bytes),

@@ -39,7 +39,12 @@ impl Schedule {
         }
         let mut node = (source + self.keys.len()) / 2;
         while node >= 1 {
-            self.winners[node] = self.winner_of(node);
+            let winner = self.winner_of(node);
+            if winner == self.winners[node] && winner as usize != source {
+                // Another source leads here, as before: nothing changes above.
+                return;
+            }
+            self.winners[node] = winner;
             node /= 2;
         }
     }
@@ -64,7 +69,9 @@ impl Schedule {
 
     fn winner_of(&self, node: usize) -> u32 {
         let leaves = self.keys.len();
-        let of = |child: usize| if child >= leaves { (child - leaves) as u32 } else { self.winners[child] };
+        let of = |child: usize| {
+            if child >= leaves { (child - leaves) as u32 } else { self.winners[child] }
+        };
         let (left, right) = (of(2 * node), of(2 * node + 1));
         if self.keys[right as usize] < self.keys[left as usize] { right } else { left }
     }

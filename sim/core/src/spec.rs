@@ -296,7 +296,11 @@ impl NetworkSpec {
             let mut end = Nanos::ZERO;
             for (k, outage) in link.outages.iter().enumerate() {
                 if outage.at < end {
-                    return fail(format!("links[{i}].outages[{k}].at"), outage.at.0, "outages must not overlap, in order");
+                    return fail(
+                        format!("links[{i}].outages[{k}].at"),
+                        outage.at.0,
+                        "outages must not overlap, in order",
+                    );
                 }
                 end = outage.at + outage.duration;
             }
@@ -376,7 +380,11 @@ impl DirectionSpec {
                     probability(good_loss, format!("{field}.loss[{k}].good_loss"))?;
                     probability(bad_loss, format!("{field}.loss[{k}].bad_loss"))?;
                     if !(to_bad_per_s >= 0.0 && to_good_per_s >= 0.0 && (to_bad_per_s + to_good_per_s).is_finite()) {
-                        return fail(format!("{field}.loss[{k}].to_bad_per_s"), to_bad_per_s, "rates are >= 0 and finite");
+                        return fail(
+                            format!("{field}.loss[{k}].to_bad_per_s"),
+                            to_bad_per_s,
+                            "rates are >= 0 and finite",
+                        );
                     }
                 }
             }

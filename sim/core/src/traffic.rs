@@ -69,7 +69,9 @@ impl Traffic {
 
     pub fn on_timer(&mut self, now: Nanos) -> Action {
         if self.next_switch <= now {
-            let TrafficSpec::OnOff { rate, on, off } = self.spec else { return Action::Nothing };
+            let TrafficSpec::OnOff { rate, on, off } = self.spec else {
+                return Action::Nothing;
+            };
             self.on = !self.on;
             let mean = if self.on { on } else { off };
             self.next_switch = now + Nanos(self.random.exponential(mean.0 as f64) as u64 + 1);

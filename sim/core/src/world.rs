@@ -30,10 +30,10 @@ pub(crate) enum Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Control,
-    Departure(u32),
-    Arrival(u32),
-    Host(u32),
-    Timer(u32),
+    /// A departure from its server or, later, the arrival of its pipe's head.
+    Link(u32),
+    /// A packet leaving its host's pipe or, later, a timer.
+    Flow(u32),
 }
 
 #[derive(Clone)]
@@ -88,14 +88,8 @@ impl World {
         }
         let controls = Arc::new(controls(spec, &links, &flows));
         let mut sources = vec![Source::Control];
-        for link in 0..links.len() as u32 {
-            sources.push(Source::Departure(link));
-            sources.push(Source::Arrival(link));
-        }
-        for flow in 0..flows.len() as u32 {
-            sources.push(Source::Host(flow));
-            sources.push(Source::Timer(flow));
-        }
+        sources.extend((0..links.len() as u32).map(Source::Link));
+        sources.extend((0..flows.len() as u32).map(Source::Flow));
         let mut schedule = Schedule::new(sources.len());
         schedule.set(0, controls.first().map_or(Nanos::MAX, |c| c.0));
         let tcp = &spec.tcp;
@@ -171,9 +165,18 @@ impl World {
 
     /// Propagation there and back without queues or serialisation.
     pub fn base_rtt(&mut self, flow: usize) -> Nanos {
+        self.base_rtt_at(flow, self.now)
+    }
+
+    /// The same just before `at`: what held during the interval that ends there.
+    pub(crate) fn base_rtt_before(&mut self, flow: usize, at: Nanos) -> Nanos {
+        self.base_rtt_at(flow, at.saturating_sub(Nanos(1)))
+    }
+
+    fn base_rtt_at(&mut self, flow: usize, at: Nanos) -> Nanos {
         let mut rtt = self.flows[flow].host.delay();
         for hop in self.flows[flow].forward.iter().chain(&self.flows[flow].backward) {
-            rtt += self.links[*hop as usize].delay_at(self.now);
+            rtt += self.links[*hop as usize].delay_at(at);
         }
         rtt
     }
@@ -194,16 +197,13 @@ impl World {
     }
 
     pub(crate) fn rekey_flow(&mut self, flow: usize) {
-        let source = 1 + 2 * self.links.len() + 2 * flow;
         let f = &self.flows[flow];
-        self.schedule.set(source, f.host.next_arrival());
-        self.schedule.set(source + 1, f.next_timer());
+        self.schedule.set(1 + self.links.len() + flow, f.host.next_arrival().min(f.next_timer()));
     }
 
     pub(crate) fn rekey_link(&mut self, link: usize) {
         let l = &self.links[link];
-        self.schedule.set(1 + 2 * link, l.departs_at());
-        self.schedule.set(2 + 2 * link, l.next_arrival());
+        self.schedule.set(1 + link, l.departs_at().min(l.next_arrival()));
     }
 
     /// Close every active flow's interval at the present time and fill in what only the simulator knows.

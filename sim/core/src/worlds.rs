@@ -252,5 +252,4 @@ impl Worlds {
             row.copy_from_slice(&astraea::global_state(&member.world.members()));
         }
     }
-
 }

@@ -55,9 +55,5 @@ pub fn writable<'a, T: Element>(
 }
 
 fn check(name: &str, got: &[usize], wanted: &[usize]) -> PyResult<()> {
-    if got == wanted {
-        Ok(())
-    } else {
-        Err(value_error(format!("{name}: shape {got:?}, must be {wanted:?}")))
-    }
+    if got == wanted { Ok(()) } else { Err(value_error(format!("{name}: shape {got:?}, must be {wanted:?}"))) }
 }

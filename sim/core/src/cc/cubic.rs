@@ -16,7 +16,8 @@ const FRIENDLINESS: u64 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
 /// One time unit is 1/1024 s.
 const BIC_HZ: u32 = 10;
 
-pub const PARAMS: &[(&str, &str)] = &[("hystart", "\"both\""), ("fast_convergence", "\"on\""), ("friendliness", "\"on\"")];
+pub const PARAMS: &[(&str, &str)] =
+    &[("hystart", "\"both\""), ("fast_convergence", "\"on\""), ("friendliness", "\"on\"")];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let hystart = match params.text("hystart", "both", &["off", "train", "delay", "both"])? {

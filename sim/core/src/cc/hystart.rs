@@ -85,7 +85,7 @@ impl HyStart {
 }
 
 fn ack_slack_us(rate: u64) -> u64 {
-    if rate == 0 { 0 } else { (SLACK_BYTES * 1_000_000 / rate).min(SLACK_MAX_US) }
+    (SLACK_BYTES * 1_000_000).checked_div(rate).map_or(0, |us| us.min(SLACK_MAX_US))
 }
 
 #[cfg(test)]

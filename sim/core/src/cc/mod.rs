@@ -228,7 +228,9 @@ impl Params<'_> {
         let value = match self.0.get(name) {
             None => default,
             Some(Value::String(text)) => text,
-            Some(other) => return Err(format!("{name} = {other}: must be one of {}", allowed.join(", "))),
+            Some(other) => {
+                return Err(format!("{name} = {other}: must be one of {}", allowed.join(", ")));
+            }
         };
         if allowed.contains(&value) {
             Ok(value)
@@ -238,7 +240,9 @@ impl Params<'_> {
     }
 
     pub fn number(&self, name: &str, default: f64, low: f64, high: f64) -> Result<f64, String> {
-        let Some(value) = self.0.get(name) else { return Ok(default) };
+        let Some(value) = self.0.get(name) else {
+            return Ok(default);
+        };
         match value.as_f64() {
             Some(x) if (low..=high).contains(&x) => Ok(x),
             _ => Err(format!("{name} = {value}: must be a number in {low} .. {high}")),

@@ -15,6 +15,8 @@ pub struct Loss {
     sojourns: Stream,
     bad: bool,
     state_until: Nanos,
+    /// The point of the schedule that the chain's state belongs to.
+    state_of: usize,
     lossless: bool,
 }
 
@@ -28,6 +30,7 @@ impl Loss {
             sojourns: Stream::new(seed, Purpose::LossState, index),
             bad: true,
             state_until: Nanos::ZERO,
+            state_of: 0,
             lossless,
         }
     }
@@ -39,12 +42,12 @@ impl Loss {
     }
 
     fn draw(&mut self, now: Nanos) -> bool {
-        let (model, changed) = self.schedule.at(now);
-        match model {
+        match self.schedule.at(now) {
             LossSpec::None => false,
             LossSpec::Bernoulli { p } => self.packets.uniform() < p,
             LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {
-                if changed {
+                if self.state_of != self.schedule.index() {
+                    self.state_of = self.schedule.index();
                     self.bad = true;
                     self.state_until = now;
                 }
@@ -61,7 +64,7 @@ impl Loss {
 
     /// Expected loss share of the model in force at `now`.
     pub fn expected(&mut self, now: Nanos) -> f64 {
-        match self.schedule.at(now).0 {
+        match self.schedule.at(now) {
             LossSpec::None => 0.0,
             LossSpec::Bernoulli { p } => p,
             LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {

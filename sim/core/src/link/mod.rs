@@ -162,9 +162,7 @@ impl Link {
 
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32) -> Offer {
         self.counters.arrived += 1;
-        if self.outage == Some(OutageMode::Drop)
-            || (self.loss_at == LossPosition::Ingress && self.loss.strikes(now))
-        {
+        if self.outage == Some(OutageMode::Drop) || (self.loss_at == LossPosition::Ingress && self.loss.strikes(now)) {
             self.counters.lost += 1;
             return Offer::Gone;
         }
@@ -208,7 +206,7 @@ impl Link {
     /// Follow the rate schedule; the packet in service keeps the bits it has sent.
     pub fn change_rate(&mut self, now: Nanos) {
         self.interrupt(now);
-        self.rate = self.rates.at(now).0;
+        self.rate = self.rates.at(now);
         self.resume(now);
     }
 

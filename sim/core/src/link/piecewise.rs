@@ -16,13 +16,18 @@ impl<T: Copy> Steps<T> {
         Steps { points, cursor: 0 }
     }
 
-    /// The value at `now`; true in the second place when it has changed since the last call.
-    pub fn at(&mut self, now: Nanos) -> (T, bool) {
-        let before = self.cursor;
+    /// The value at `now`.
+    #[inline]
+    pub fn at(&mut self, now: Nanos) -> T {
         while self.cursor + 1 < self.points.len() && self.points[self.cursor + 1].0 <= now {
             self.cursor += 1;
         }
-        (self.points[self.cursor].1, self.cursor != before)
+        self.points[self.cursor].1
+    }
+
+    /// Which point the last call of `at` read.
+    pub fn index(&self) -> usize {
+        self.cursor
     }
 
     pub fn times(&self) -> impl Iterator<Item = Nanos> + '_ {
@@ -54,13 +59,15 @@ impl Delay {
     }
 
     pub fn at(&mut self, now: Nanos) -> Nanos {
-        let (value, _) = self.steps.at(now);
+        let value = self.steps.at(now);
         if !self.interpolate {
             return value;
         }
-        let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else { return value };
+        let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else {
+            return value;
+        };
         let (start, _) = self.steps.points[self.steps.cursor];
-        let (into, span) = ((now - start).0 as i128, (next_at - start).0 as i128);
+        let (into, span) = (now.saturating_sub(start).0 as i128, (next_at - start).0 as i128);
         Nanos((value.0 as i128 + (next.0 as i128 - value.0 as i128) * into / span) as u64)
     }
 }

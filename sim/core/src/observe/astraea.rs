@@ -202,7 +202,9 @@ pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
     let throughput = fold(&|m| m.stats.delivery_rate_bps / 8.0 / 5e7);
     let rtt = fold(&|m| if m.stats.rtt_mean_s.is_nan() { m.stats.srtt_s } else { m.stats.rtt_mean_s } * 1e6 / 5e5);
     let cwnd = fold(&|m| m.stats.cwnd_packets / 1000.0);
-    let loss = fold(&|m| if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s / 1e6 } else { 0.0 });
+    let loss = fold(&|m| {
+        if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s / 1e6 } else { 0.0 }
+    });
     let base = fold(&|m| m.stats.base_rtt_s).0 / n;
     let capacity = fold(&|m| m.stats.capacity_bps).1;
     let buffer = fold(&|m| m.stats.buffer_bytes).1;
@@ -288,8 +290,7 @@ mod tests {
                 h
             })
             .collect();
-        let members: Vec<_> =
-            stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
+        let members: Vec<_> = stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
         reward(&members, shares.iter().sum())
     }
 

@@ -61,7 +61,7 @@ impl Policy {
             if layer.inputs != width || layer.weight.len() != outputs * width || outputs == 0 {
                 return Err(format!(
                     "layers[{i}].weight: {} x {} values for {width} inputs and {outputs} biases",
-                    if layer.inputs > 0 { layer.weight.len() / layer.inputs } else { 0 },
+                    layer.weight.len().checked_div(layer.inputs).unwrap_or(0),
                     layer.inputs
                 ));
             }
@@ -166,7 +166,13 @@ mod tests {
                     norm: None,
                     activation: Activation::LeakyRelu,
                 },
-                Layer { inputs: 2, weight: vec![0.1, 1.0], bias: vec![0.05], norm: None, activation: Activation::Linear },
+                Layer {
+                    inputs: 2,
+                    weight: vec![0.1, 1.0],
+                    bias: vec![0.05],
+                    norm: None,
+                    activation: Activation::Linear,
+                },
             ],
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,

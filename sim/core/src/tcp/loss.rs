@@ -288,7 +288,9 @@ impl Sender {
 
     /// An ACK reaches the probe: did it repair a loss?
     pub(super) fn end_tail_probe(&mut self, ack: u32, work: &AckWork) {
-        let Some(high) = self.tlp_high_seq else { return };
+        let Some(high) = self.tlp_high_seq else {
+            return;
+        };
         if ack < high {
             return;
         }

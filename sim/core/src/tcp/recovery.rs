@@ -29,14 +29,7 @@ pub(super) struct Prr {
 
 impl Prr {
     /// How many segments to send now beyond what is in flight.
-    pub fn allowance(
-        &mut self,
-        ssthresh: u32,
-        prior_cwnd: u32,
-        in_flight: u32,
-        acked: u32,
-        safe: bool,
-    ) -> u32 {
+    pub fn allowance(&mut self, ssthresh: u32, prior_cwnd: u32, in_flight: u32, acked: u32, safe: bool) -> u32 {
         self.delivered += acked;
         let gap = i64::from(ssthresh) - i64::from(in_flight);
         let (delivered, out) = (i64::from(self.delivered), i64::from(self.out));
@@ -61,11 +54,9 @@ impl Sender {
             self.retrans_stamp = Nanos::ZERO;
         } else if una >= self.high_seq {
             match self.conn.state {
-                CaState::Cwr => {
-                    if una != self.high_seq {
-                        self.end_reduction();
-                        self.set_state(CaState::Open);
-                    }
+                CaState::Cwr if una != self.high_seq => {
+                    self.end_reduction();
+                    self.set_state(CaState::Open);
                 }
                 CaState::Recovery => {
                     self.leave_recovery();
@@ -181,9 +172,7 @@ impl Sender {
         if self.owns_window {
             return;
         }
-        if self.conn.ssthresh < SSTHRESH_INFINITE
-            && (self.conn.state == CaState::Cwr || self.undo_marker.is_some())
-        {
+        if self.conn.ssthresh < SSTHRESH_INFINITE && (self.conn.state == CaState::Cwr || self.undo_marker.is_some()) {
             self.conn.cwnd = self.conn.ssthresh;
             self.cwnd_stamp = self.conn.jiffies();
         }

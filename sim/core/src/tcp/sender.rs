@@ -464,9 +464,7 @@ impl Sender {
 
     /// Before a write: is the application, not the network, what limits the rate?
     fn check_app_limited(&mut self) {
-        if self.write_seq <= self.conn.snd_nxt
-            && self.in_flight() < self.conn.cwnd
-            && self.lost_out <= self.retrans_out
+        if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
         {
             self.app_limited = (self.conn.delivered + self.in_flight()).max(1);
         }
