@@ -8,37 +8,47 @@ use crate::pool::PacketId;
 use crate::spec::TrafficSpec;
 use crate::time::Nanos;
 use crate::traffic::Action;
-use crate::world::{Control, Source, World};
+use crate::world::{Control, ROUTE_END, World};
 
 impl World {
     /// Process every event up to and including `end`. Native policies decide after the events of their instant.
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
         loop {
-            let (at, source) = self.schedule.next();
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
-            let before = at.min(end);
-            if sample <= at && sample <= end && sample <= self.next_decision {
+            // Samples see the state before the events of their instant, decisions the state after.
+            self.pause_at = end.min(self.next_decision).min(sample.saturating_sub(Nanos(1)));
+            self.run_events();
+            if sample <= end.min(self.next_decision) {
                 self.now = sample;
                 self.sample();
-                continue;
-            }
-            if self.next_decision < at && self.next_decision <= end {
+            } else if self.next_decision <= end {
                 self.now = self.next_decision;
                 self.decide();
-                continue;
+            } else {
+                self.now = self.now.max(end);
+                return;
             }
-            if at > end {
-                self.now = self.now.max(before);
+        }
+    }
+
+    /// The hot loop: every event up to `pause_at`.
+    fn run_events(&mut self) {
+        loop {
+            let (at, source) = self.schedule.next();
+            if at > self.pause_at {
                 return;
             }
             self.now = at;
             self.events += 1;
             self.hash = (self.hash.rotate_left(5) ^ at.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
-            match self.sources[source] {
-                Source::Control => self.on_control(),
-                Source::Link(link) => self.on_link(link as usize),
-                Source::Flow(flow) => self.on_flow(flow as usize),
+            // Source 0 is the list of known changes, then come links, then flows.
+            if source == 0 {
+                self.on_control();
+            } else if source <= self.links.len() {
+                self.on_link(source - 1);
+            } else {
+                self.on_flow(source - 1 - self.links.len());
             }
         }
     }
@@ -92,6 +102,7 @@ impl World {
         {
             agent.next_decision = next_on_grid(now, policy.interval);
             self.next_decision = self.next_decision.min(agent.next_decision);
+            self.pause_at = self.pause_at.min(self.next_decision);
         }
         self.dispatch_data(i);
     }
@@ -138,21 +149,19 @@ impl World {
 
     /// A packet has passed its present hop: next link, or the host at the end.
     fn forward(&mut self, id: PacketId) {
-        self.pool.get_mut(id).hop += 1;
+        self.pool.get_mut(id).route += 1;
         self.enter_link(id);
     }
 
     fn enter_link(&mut self, id: PacketId) {
         loop {
             let packet = self.pool.get(id);
-            let flow = &self.flows[packet.flow as usize];
-            let route = if packet.is_ack() { &flow.backward } else { &flow.forward };
-            let Some(&link) = route.get(packet.hop as usize) else {
+            let link = self.routes[packet.route as usize] as usize;
+            if link == ROUTE_END as usize {
                 return self.deliver(id);
-            };
-            let link = link as usize;
+            }
             match self.links[link].offer(self.now, id, u32::from(packet.size)) {
-                Offer::Through => self.pool.get_mut(id).hop += 1,
+                Offer::Through => self.pool.get_mut(id).route += 1,
                 Offer::Held => return self.rekey_link(link),
                 Offer::Gone => return self.pool.release(id),
             }
@@ -176,8 +185,11 @@ impl World {
                 {
                     self.end_flow(i, Life::Finished);
                 }
+                let flow = &self.flows[i];
+                // A timer that moved back is noticed when its old time comes.
+                let timer = flow.receiver.next_timer();
+                self.schedule.bring_forward(1 + self.links.len() + i, timer);
                 self.dispatch_acks();
-                self.rekey_flow(i);
             }
             Kind::Ack | Kind::AckDsack => {
                 if flow.life != Life::Active {
@@ -213,7 +225,8 @@ impl World {
                     Action::Write if flow.datagram => {
                         flow.sender.counters.sent += 1;
                         let size = self.wire_bytes as u16;
-                        self.pool.send(Packet { flow: i as u32, size, kind: Kind::Datagram, ..Packet::default() });
+                        let (flow, route) = (i as u32, flow.sender.route);
+                        self.pool.send(Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() });
                     }
                     Action::Write => flow.sender.write(now, 1),
                     Action::StartBulk => flow.sender.start_writing(now),

@@ -42,17 +42,11 @@ pub struct Packet {
     pub seq: u32,
     /// Receive window of an ACK, bytes beyond the cumulative acknowledgement.
     pub window: u32,
+    /// Where it is on its route, an index into the world's routes.
+    pub route: u32,
     /// Bytes on the wire, headers included.
     pub size: u16,
-    /// Index into the route.
-    pub hop: u8,
     pub kind: Kind,
     /// SACK blocks, most recent first (three fit beside a timestamp option).
     pub sack: [SegRange; 3],
-}
-
-impl Packet {
-    pub fn is_ack(&self) -> bool {
-        matches!(self.kind, Kind::Ack | Kind::AckDsack)
-    }
 }

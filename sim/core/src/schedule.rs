@@ -49,6 +49,14 @@ impl Schedule {
         }
     }
 
+    /// Make sure `source` is looked at by `at`. A key may be too early: its owner then sets it anew.
+    #[inline]
+    pub fn bring_forward(&mut self, source: usize, at: Nanos) {
+        if at.0 < self.keys[source] {
+            self.set(source, at);
+        }
+    }
+
     /// The earliest (time, source).
     pub fn next(&self) -> (Nanos, usize) {
         if self.winners.is_empty() {

@@ -26,15 +26,8 @@ pub(crate) enum Control {
     FlowStop { flow: u32 },
 }
 
-/// What a source number stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source {
-    Control,
-    /// A departure from its server or, later, the arrival of its pipe's head.
-    Link(u32),
-    /// A packet leaving its host's pipe or, later, a timer.
-    Flow(u32),
-}
+/// Marks the end of a route.
+pub(crate) const ROUTE_END: u32 = u32::MAX;
 
 #[derive(Clone)]
 pub struct World {
@@ -49,7 +42,10 @@ pub struct World {
     pub(crate) controls: Arc<Vec<(Nanos, Control)>>,
     pub(crate) next_control: usize,
     pub(crate) schedule: Schedule,
-    pub(crate) sources: Arc<Vec<Source>>,
+    /// Every flow's forward and backward link directions, each list closed by `ROUTE_END`; packets hold a place in it.
+    pub(crate) routes: Arc<Vec<u32>>,
+    /// The hot loop runs up to here.
+    pub(crate) pause_at: Nanos,
     pub(crate) pool: Pool,
     /// Room for packets leaving a host without a pipe.
     pub(crate) departing: Vec<PacketId>,
@@ -87,10 +83,15 @@ impl World {
             flows.push(Flow::new(flow, i, spec, policy));
         }
         let controls = Arc::new(controls(spec, &links, &flows));
-        let mut sources = vec![Source::Control];
-        sources.extend((0..links.len() as u32).map(Source::Link));
-        sources.extend((0..flows.len() as u32).map(Source::Flow));
-        let mut schedule = Schedule::new(sources.len());
+        let mut routes = Vec::new();
+        for flow in &mut flows {
+            for (path, start) in [(&flow.forward, &mut flow.sender.route), (&flow.backward, &mut flow.receiver.route)] {
+                *start = routes.len() as u32;
+                routes.extend_from_slice(path);
+                routes.push(ROUTE_END);
+            }
+        }
+        let mut schedule = Schedule::new(1 + links.len() + flows.len());
         schedule.set(0, controls.first().map_or(Nanos::MAX, |c| c.0));
         let tcp = &spec.tcp;
         let recorder = (record_interval > Nanos::ZERO)
@@ -106,7 +107,8 @@ impl World {
             controls,
             next_control: 0,
             schedule,
-            sources: Arc::new(sources),
+            routes: Arc::new(routes),
+            pause_at: Nanos::ZERO,
             pool: Pool::default(),
             departing: Vec::new(),
             recorder,

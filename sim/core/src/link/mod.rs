@@ -321,13 +321,14 @@ impl Link {
             return Offer::Through;
         }
         entry.at = at;
-        let mut place = self.pipe.len();
-        while place > 0 && self.pipe[place - 1].at > at {
-            place -= 1;
-        }
-        if place == self.pipe.len() {
+        if self.pipe.back().is_none_or(|last| last.at <= at) {
             self.pipe.push_back(entry);
         } else {
+            // It overtakes: the pipe stays sorted, filled from its tail.
+            let mut place = self.pipe.len();
+            while place > 0 && self.pipe[place - 1].at > at {
+                place -= 1;
+            }
             self.pipe.insert(place, entry);
         }
         Offer::Held

@@ -8,21 +8,33 @@ use crate::time::Nanos;
 pub struct Steps<T> {
     points: Vec<(Nanos, T)>,
     cursor: usize,
+    /// The point at the cursor, and when the next one takes over.
+    value: T,
+    until: Nanos,
 }
 
 impl<T: Copy> Steps<T> {
     /// `points` start at time 0 and increase.
     pub fn new(points: Vec<(Nanos, T)>) -> Steps<T> {
-        Steps { points, cursor: 0 }
+        let until = points.get(1).map_or(Nanos::MAX, |p| p.0);
+        Steps { value: points[0].1, until, points, cursor: 0 }
     }
 
     /// The value at `now`.
     #[inline]
     pub fn at(&mut self, now: Nanos) -> T {
-        while self.cursor + 1 < self.points.len() && self.points[self.cursor + 1].0 <= now {
-            self.cursor += 1;
+        if now >= self.until {
+            self.advance(now);
         }
-        self.points[self.cursor].1
+        self.value
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        while now >= self.until {
+            self.cursor += 1;
+            self.value = self.points[self.cursor].1;
+            self.until = self.points.get(self.cursor + 1).map_or(Nanos::MAX, |p| p.0);
+        }
     }
 
     /// Which point the last call of `at` read.
@@ -58,11 +70,13 @@ impl Delay {
         Delay { steps: Steps::new(points), interpolate: spec.interpolate }
     }
 
+    #[inline]
     pub fn at(&mut self, now: Nanos) -> Nanos {
         let value = self.steps.at(now);
-        if !self.interpolate {
-            return value;
-        }
+        if self.interpolate { self.between(now, value) } else { value }
+    }
+
+    fn between(&self, now: Nanos, value: Nanos) -> Nanos {
         let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else {
             return value;
         };

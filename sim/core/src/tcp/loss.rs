@@ -224,7 +224,10 @@ impl Sender {
                 us = us.min(left as u64);
             }
         }
-        let mut ticks = self.tick.covering(us);
+        if self.probe_ticks.0 != us {
+            self.probe_ticks = (us, self.tick.covering(us));
+        }
+        let mut ticks = self.probe_ticks.1;
         if advancing {
             ticks = ticks.min(self.rtt.rto_ticks());
         }

@@ -42,6 +42,8 @@ pub struct Receiver {
     ack_bytes: u16,
     moderate: bool,
     rmem_max: u64,
+    /// Where its ACKs start on the world's routes.
+    pub route: u32,
     pub rcv_nxt: u32,
     out_of_order: Intervals,
     out_of_order_segments: u32,
@@ -87,6 +89,7 @@ impl Receiver {
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
             rmem_max: tcp.rmem[2],
+            route: 0,
             rcv_nxt: 0,
             out_of_order: Intervals::default(),
             out_of_order_segments: 0,
@@ -307,7 +310,7 @@ impl Receiver {
             seq: self.rcv_nxt,
             window: (self.right_edge - self.stream_bytes()) as u32,
             size: self.ack_bytes,
-            hop: 0,
+            route: self.route,
             kind,
             sack,
         });

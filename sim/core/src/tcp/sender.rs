@@ -47,6 +47,8 @@ pub struct SenderCounters {
 pub struct Sender {
     pub(super) tcp: TcpSpec,
     flow: u32,
+    /// Where its data starts on the world's routes.
+    pub route: u32,
     pub conn: Conn,
     pub cc: Box<dyn Controller>,
     /// What the controller says of itself once and for all.
@@ -86,10 +88,16 @@ pub struct Sender {
     pub rtt: RttEstimator,
     pub(super) min_rtt: MinFilter,
     pub(super) tick: Tick,
+    /// Start of the tick of the latest deadline, ns.
+    tick_start: u64,
+    /// Ticks covering the tail probe's microseconds: divided once per change.
+    pub(super) probe_ticks: (u64, u64),
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
     /// Earliest departure of the next paced packet, and whether one is waiting for it.
     pace_at: Nanos,
+    /// Gap of a packet of `.1` bytes at rate `.0`: divided once per change.
+    pace_gap: (u64, u64, u64),
     pacing_blocked: bool,
     /// Timestamp of the latest ACK, echoed in data.
     pub(super) ts_recent: Nanos,
@@ -139,6 +147,7 @@ impl Sender {
         Sender {
             tcp: *tcp,
             flow,
+            route: 0,
             conn,
             owns_window: cc.owns_window(),
             paces: cc.paces(),
@@ -171,9 +180,12 @@ impl Sender {
             rtt: RttEstimator::new(tcp.hz),
             min_rtt: MinFilter::min_rtt(),
             tick: Tick::new(tcp.hz),
+            tick_start: 0,
+            probe_ticks: (0, 0),
             timer: Timer::Off,
             timer_at: Nanos::MAX,
             pace_at: Nanos::ZERO,
+            pace_gap: (0, 0, 0),
             pacing_blocked: false,
             ts_recent: Nanos::ZERO,
             ack_echo: Nanos::ZERO,
@@ -409,6 +421,7 @@ impl Sender {
             ts: self.conn.now,
             ts_echo: self.ts_recent,
             flow: self.flow,
+            route: self.route,
             seq,
             size: size as u16,
             kind: Kind::Data,
@@ -421,7 +434,11 @@ impl Sender {
 
     /// Advance the pacing clock by one packet; up to half of the gap may be made up from lateness.
     fn charge_pacing(&mut self, bytes: u64) {
-        let gap = bytes * 1_000_000_000 / self.conn.pacing_rate;
+        let rate = self.conn.pacing_rate;
+        if (self.pace_gap.0, self.pace_gap.1) != (rate, bytes) {
+            self.pace_gap = (rate, bytes, bytes * 1_000_000_000 / rate);
+        }
+        let gap = self.pace_gap.2;
         let now = self.conn.now;
         let lateness = now.saturating_sub(self.pace_at).0;
         let start = self.pace_at.max(now);
@@ -522,8 +539,14 @@ impl Sender {
         current_ssthresh(&self.conn)
     }
 
-    pub(super) fn deadline(&self, ticks: u64) -> Nanos {
-        self.tick.deadline(self.conn.now, ticks)
+    /// When a timer of `ticks` set now fires.
+    pub(super) fn deadline(&mut self, ticks: u64) -> Nanos {
+        let tick = self.tick.micros() * 1_000;
+        // Most calls fall into the tick of the last one.
+        if self.conn.now.0.wrapping_sub(self.tick_start) >= tick {
+            self.tick_start = self.tick.count(self.conn.now) * tick;
+        }
+        Nanos(self.tick_start + ticks * tick)
     }
 }
 
