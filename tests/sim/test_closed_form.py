@@ -1,7 +1,7 @@
 """Runs whose outcome can be worked out on paper.
 
-Noise is off; packets are 1500 bytes on the wire, 1448 of them payload. The constant-rate checks of the Viasat queue, the
-fairness of two flows and the fill of `dumbbell` are in tests/baselines.
+Noise is off; packets are 1500 bytes on the wire, 1448 of them payload. The constant-rate checks of the Viasat queue,
+the fairness of two flows and the fill of `dumbbell` are in tests/baselines.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def measured(scenario: str, controller: str) -> list[dict[str, float]]:
 
 
 @cache
-def simulated(scenario: str, controller: str, seed: int = 1) -> Run:
+def simulated(scenario: str, controller: str, seed: int = 1, interval: int = 100 * MS) -> Run:
     seconds, buffer, half_rtt = 60, 625_000, 25 * MS
     loss = bernoulli(LOSS[scenario]) if scenario in LOSS else None
     delay: object = half_rtt
@@ -38,7 +38,7 @@ def simulated(scenario: str, controller: str, seed: int = 1) -> Run:
         before, after = RTT_STEPS_MS[scenario]
         seconds, buffer, delay = 50, 750_000, [[0, before * MS // 2], [20 * S, after * MS // 2]]
     bottleneck = link(direction(100_000_000, delay, queue=drop_tail(buffer), loss=loss), direction(None, delay))
-    return run(network(seconds, [bottleneck], [CONTROLLERS[controller]], seed=seed, hz=100))
+    return run(network(seconds, [bottleneck], [CONTROLLERS[controller]], seed=seed, hz=100), interval)
 
 
 def second_half(result: Run, series: str) -> float:
