@@ -12,3 +12,4 @@ pub mod sender;
 
 mod ack;
 mod loss;
+mod transmit;

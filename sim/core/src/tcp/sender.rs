@@ -1,7 +1,6 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
-use crate::cc::{CaState, Conn, Controller, Event, SSTHRESH_INFINITE};
-use crate::packet::{Kind, Packet};
+use crate::cc::{CaState, Conn, Controller, SSTHRESH_INFINITE};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
@@ -11,12 +10,10 @@ use super::loss::Rack;
 use super::receiver::SEGMENT_TRUESIZE;
 use super::recovery::Prr;
 use super::rtt::{MinFilter, RttEstimator, Tick};
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Scoreboard, Segment};
+use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
-/// The first segments of a connection leave unpaced.
-const UNPACED_SEGMENTS: u32 = 10;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,28 +43,28 @@ pub struct SenderCounters {
 #[derive(Clone)]
 pub struct Sender {
     pub(super) tcp: TcpSpec,
-    flow: u32,
+    pub(super) flow: u32,
     /// Where its data starts on the world's routes.
     pub route: u32,
     pub conn: Conn,
     pub cc: Box<dyn Controller>,
     /// What the controller says of itself once and for all.
     pub(super) owns_window: bool,
-    paces: bool,
+    pub(super) paces: bool,
     pub(super) board: Scoreboard,
     pub(super) sacked: Intervals,
     /// Segments the application has written, as a segment number.
-    write_seq: u32,
+    pub(super) write_seq: u32,
     /// Last segment of a finite transfer and its payload, if shorter than a full one.
-    last_segment: Option<(u32, u32)>,
-    bulk: bool,
-    send_buffer_segments: u32,
-    send_buffer_max: u32,
+    pub(super) last_segment: Option<(u32, u32)>,
+    pub(super) bulk: bool,
+    pub(super) send_buffer_segments: u32,
+    pub(super) send_buffer_max: u32,
     pub(super) sacked_out: u32,
     pub(super) lost_out: u32,
     pub(super) retrans_out: u32,
     /// Receive window: first segment beyond it, and the exact edge in bytes.
-    window_edge: u64,
+    pub(super) window_edge: u64,
     // Recovery.
     pub(super) high_seq: u32,
     pub(super) undo_marker: Option<u32>,
@@ -89,16 +86,16 @@ pub struct Sender {
     pub(super) min_rtt: MinFilter,
     pub(super) tick: Tick,
     /// Start of the tick of the latest deadline, ns.
-    tick_start: u64,
+    pub(super) tick_start: u64,
     /// Ticks covering the tail probe's microseconds: divided once per change.
     pub(super) probe_ticks: (u64, u64),
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
     /// Earliest departure of the next paced packet, and whether one is waiting for it.
-    pace_at: Nanos,
+    pub(super) pace_at: Nanos,
     /// Gap of a packet of `.1` bytes at rate `.0`: divided once per change.
-    pace_gap: (u64, u64, u64),
-    pacing_blocked: bool,
+    pub(super) pace_gap: (u64, u64, u64),
+    pub(super) pacing_blocked: bool,
     /// Timestamp of the latest ACK, echoed in data.
     pub(super) ts_recent: Nanos,
     /// Timestamp echo of the ACK in hand.
@@ -109,8 +106,8 @@ pub struct Sender {
     /// Segment count at which the present application limit ends; 0 = not limited.
     pub(super) app_limited: u32,
     // Window use.
-    cwnd_usage_seq: u32,
-    cwnd_used: u32,
+    pub(super) cwnd_usage_seq: u32,
+    pub(super) cwnd_used: u32,
     pub(super) cwnd_stamp: u64,
     pub counters: SenderCounters,
     /// Latest RTT sample; sums are kept by the observer.
@@ -333,255 +330,16 @@ impl Sender {
         }
     }
 
-    /// Send what may be sent: lost segments first, then new data.
-    pub fn transmit(&mut self, out: &mut Pool) {
-        if self.lost_out > self.retrans_out {
-            self.retransmit_lost(out);
-        }
-        self.transmit_new(out);
-    }
-
-    pub(super) fn transmit_new(&mut self, out: &mut Pool) {
-        self.refill();
-        if self.conn.snd_nxt >= self.write_seq {
-            return;
-        }
-        let restart_timer = self.packets_out() == 0 || self.timer == Timer::Tlp;
-        let mut sent = 0;
-        while self.conn.snd_nxt < self.write_seq
-            && self.in_flight() < self.conn.cwnd
-            && self.window_allows()
-            && !self.pacing_holds()
-        {
-            self.send_new(out);
-            sent += 1;
-        }
-        if sent > 0 {
-            if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-                self.prr.out += sent;
-            }
-            if !self.schedule_tail_probe(false) && restart_timer {
-                self.rearm_rto();
-            }
-        }
-        let limited = self.in_flight() >= self.conn.cwnd;
-        if sent > 0 || limited {
-            self.validate_window(limited);
-        }
-    }
-
-    pub(super) fn has_new_data(&self) -> bool {
-        self.conn.snd_nxt < self.write_seq && self.window_allows()
-    }
-
-    pub(super) fn send_new(&mut self, out: &mut Pool) {
-        let seq = self.conn.snd_nxt;
-        if self.in_flight() == 0 {
-            self.cc.on_event(&mut self.conn, Event::TxStart);
-        }
-        self.board.reserve(self.conn.snd_una, seq + 1);
-        self.note_sent(seq, 0);
-        self.conn.snd_nxt = seq + 1;
-        self.conn.last_send = self.conn.now;
-        self.emit(seq, out);
-    }
-
-    pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
-        let keep = self.board.get(seq).flags & (LOST | SACKED);
-        self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
-        self.retrans_out += 1;
-        self.rack.retransmitted.push_back((seq, self.conn.now));
-        if self.retrans_stamp == Nanos::ZERO {
-            self.retrans_stamp = self.conn.now;
-        }
-        self.undo_retrans = self.undo_retrans.max(0) + 1;
-        self.counters.retransmitted += 1;
-        self.emit(seq, out);
-    }
-
-    fn note_sent(&mut self, seq: u32, flags: u8) {
-        let now = self.conn.now;
-        if self.packets_out() == 0 {
-            self.first_sent = now;
-            self.delivered_at = now;
-        }
-        *self.board.get_mut(seq) = Segment {
-            sent: now,
-            delivered_at: self.delivered_at,
-            first_sent: self.first_sent,
-            delivered: self.conn.delivered,
-            flags: flags | if self.app_limited != 0 { APP_LIMITED } else { 0 },
-        };
-    }
-
-    fn emit(&mut self, seq: u32, out: &mut Pool) {
-        let size = self.payload(seq) + self.tcp.header_bytes;
-        self.counters.sent += 1;
-        out.send(Packet {
-            ts: self.conn.now,
-            ts_echo: self.ts_recent,
-            flow: self.flow,
-            route: self.route,
-            seq,
-            size: size as u16,
-            kind: Kind::Data,
-            ..Packet::default()
-        });
-        if self.paces && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
-            self.charge_pacing(u64::from(size));
-        }
-    }
-
-    /// Advance the pacing clock by one packet; up to half of the gap may be made up from lateness.
-    fn charge_pacing(&mut self, bytes: u64) {
-        let rate = self.conn.pacing_rate;
-        if (self.pace_gap.0, self.pace_gap.1) != (rate, bytes) {
-            self.pace_gap = (rate, bytes, bytes * 1_000_000_000 / rate);
-        }
-        let gap = self.pace_gap.2;
-        let now = self.conn.now;
-        let lateness = now.saturating_sub(self.pace_at).0;
-        let start = self.pace_at.max(now);
-        self.pace_at = start + Nanos(gap - (gap / 2).min(lateness));
-    }
-
-    pub(super) fn pacing_holds(&mut self) -> bool {
-        if self.pace_at > self.conn.now {
-            self.pacing_blocked = true;
-        }
-        self.pace_at > self.conn.now
-    }
-
-    fn window_allows(&self) -> bool {
-        (u64::from(self.conn.snd_nxt) + 1) * u64::from(self.tcp.mss) <= self.window_edge
-    }
-
-    /// A window advertisement; the edge never moves left.
-    pub(super) fn update_receive_window(&mut self, ack: &Packet) {
-        let edge = u64::from(ack.seq) * u64::from(self.tcp.mss) + u64::from(ack.window);
-        self.window_edge = self.window_edge.max(edge);
-    }
-
-    /// A bulk writer fills the send buffer whenever a third of it is free.
-    fn refill(&mut self) {
-        if !self.bulk {
-            return;
-        }
-        let wanted = 2 * self.conn.cwnd.max(10).max(self.reordering + 1);
-        self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
-        let queued = self.write_seq - self.conn.snd_una;
-        if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
-            self.write_seq = self.conn.snd_una + self.send_buffer_segments;
-        }
-    }
-
-    fn send_buffer_full(&self) -> bool {
-        self.bulk && self.send_buffer_segments == self.send_buffer_max
-    }
-
-    /// Before a write: is the application, not the network, what limits the rate?
-    fn check_app_limited(&mut self) {
-        if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
-        {
-            self.app_limited = (self.conn.delivered + self.in_flight()).max(1);
-        }
-    }
-
-    /// RFC 2861 / Linux: the window of an idle connection decays.
-    fn restart_after_idle(&mut self) {
-        if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.owns_window {
-            return;
-        }
-        let idle = self.tick.count(self.conn.now).saturating_sub(self.tick.count(self.conn.last_send));
-        if idle > self.rtt.rto_ticks() {
-            self.cc.on_event(&mut self.conn, Event::CwndRestart);
-            restart_window(&mut self.conn, idle, self.rtt.rto_ticks());
-            self.cwnd_stamp = self.conn.jiffies();
-            self.cwnd_used = 0;
-        }
-    }
-
-    /// Congestion window validation (RFC 2861, Linux 6.x): remember whether the window was used.
-    fn validate_window(&mut self, limited: bool) {
-        let out = self.packets_out();
-        if self.conn.snd_una >= self.cwnd_usage_seq
-            || limited
-            || (!self.conn.cwnd_limited && out > self.conn.max_packets_out)
-        {
-            self.conn.cwnd_limited = limited;
-            self.conn.max_packets_out = out;
-            self.cwnd_usage_seq = self.conn.snd_nxt;
-        }
-        if self.conn.is_cwnd_limited() {
-            self.cwnd_used = 0;
-            self.cwnd_stamp = self.conn.jiffies();
-            return;
-        }
-        self.cwnd_used = self.cwnd_used.max(out);
-        if self.tcp.slow_start_after_idle
-            && self.conn.jiffies() - self.cwnd_stamp >= self.rtt.rto_ticks()
-            && !self.owns_window
-        {
-            if self.conn.state == CaState::Open && !self.send_buffer_full() {
-                let used = self.cwnd_used.max(self.conn.initial_cwnd);
-                if used < self.conn.cwnd {
-                    self.conn.ssthresh = self.current_ssthresh();
-                    self.conn.cwnd = (self.conn.cwnd + used) >> 1;
-                }
-                self.cwnd_used = 0;
-            }
-            self.cwnd_stamp = self.conn.jiffies();
-        }
-    }
-
     /// The threshold worth remembering: at least three quarters of the window, unless it is being reduced.
     pub(super) fn current_ssthresh(&self) -> u32 {
         current_ssthresh(&self.conn)
     }
-
-    /// When a timer of `ticks` set now fires.
-    pub(super) fn deadline(&mut self, ticks: u64) -> Nanos {
-        let tick = self.tick.micros() * 1_000;
-        // Most calls fall into the tick of the last one.
-        if self.conn.now.0.wrapping_sub(self.tick_start) >= tick {
-            self.tick_start = self.tick.count(self.conn.now) * tick;
-        }
-        Nanos(self.tick_start + ticks * tick)
-    }
 }
 
-fn current_ssthresh(conn: &Conn) -> u32 {
+pub(super) fn current_ssthresh(conn: &Conn) -> u32 {
     if matches!(conn.state, CaState::Cwr | CaState::Recovery) {
         conn.ssthresh
     } else {
         conn.ssthresh.max((conn.cwnd >> 1) + (conn.cwnd >> 2))
-    }
-}
-
-/// Halve the window once per timeout elapsed beyond the first.
-fn restart_window(conn: &mut Conn, idle_ticks: u64, rto_ticks: u64) {
-    conn.ssthresh = current_ssthresh(conn);
-    let floor = conn.initial_cwnd.min(conn.cwnd);
-    let mut left = idle_ticks as i64 - rto_ticks as i64;
-    while left > 0 && conn.cwnd > floor {
-        conn.cwnd >>= 1;
-        left -= rto_ticks as i64;
-    }
-    conn.cwnd = conn.cwnd.max(floor);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cc::testing::conn;
-
-    #[test]
-    fn idle_restart_vectors() {
-        let mut c = conn(400, 300);
-        restart_window(&mut c, 1000, 300);
-        assert_eq!((c.cwnd, c.ssthresh), (50, 300));
-        let mut c = conn(64, 300);
-        restart_window(&mut c, 10_000, 300);
-        assert_eq!(c.cwnd, 10);
     }
 }

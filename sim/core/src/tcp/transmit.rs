@@ -1,0 +1,253 @@
+//! Sending: what may leave now, at which pace, and whether the window was used.
+
+use crate::cc::{CaState, Conn, Event};
+use crate::packet::{Kind, Packet};
+use crate::pool::Pool;
+use crate::time::Nanos;
+
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
+use super::sender::{Sender, Timer, current_ssthresh};
+
+/// The first segments of a connection leave unpaced.
+const UNPACED_SEGMENTS: u32 = 10;
+
+impl Sender {
+    /// Send what may be sent: lost segments first, then new data.
+    pub fn transmit(&mut self, out: &mut Pool) {
+        if self.lost_out > self.retrans_out {
+            self.retransmit_lost(out);
+        }
+        self.transmit_new(out);
+    }
+
+    pub(super) fn transmit_new(&mut self, out: &mut Pool) {
+        self.refill();
+        if self.conn.snd_nxt >= self.write_seq {
+            return;
+        }
+        let restart_timer = self.packets_out() == 0 || self.timer == Timer::Tlp;
+        let mut sent = 0;
+        while self.conn.snd_nxt < self.write_seq
+            && self.in_flight() < self.conn.cwnd
+            && self.window_allows()
+            && !self.pacing_holds()
+        {
+            self.send_new(out);
+            sent += 1;
+        }
+        if sent > 0 {
+            if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
+                self.prr.out += sent;
+            }
+            if !self.schedule_tail_probe(false) && restart_timer {
+                self.rearm_rto();
+            }
+        }
+        let limited = self.in_flight() >= self.conn.cwnd;
+        if sent > 0 || limited {
+            self.validate_window(limited);
+        }
+    }
+
+    pub(super) fn has_new_data(&self) -> bool {
+        self.conn.snd_nxt < self.write_seq && self.window_allows()
+    }
+
+    pub(super) fn send_new(&mut self, out: &mut Pool) {
+        let seq = self.conn.snd_nxt;
+        if self.in_flight() == 0 {
+            self.cc.on_event(&mut self.conn, Event::TxStart);
+        }
+        self.board.reserve(self.conn.snd_una, seq + 1);
+        self.note_sent(seq, 0);
+        self.conn.snd_nxt = seq + 1;
+        self.conn.last_send = self.conn.now;
+        self.emit(seq, out);
+    }
+
+    pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
+        let keep = self.board.get(seq).flags & (LOST | SACKED);
+        self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
+        self.retrans_out += 1;
+        self.rack.retransmitted.push_back((seq, self.conn.now));
+        if self.retrans_stamp == Nanos::ZERO {
+            self.retrans_stamp = self.conn.now;
+        }
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+        self.counters.retransmitted += 1;
+        self.emit(seq, out);
+    }
+
+    fn note_sent(&mut self, seq: u32, flags: u8) {
+        let now = self.conn.now;
+        if self.packets_out() == 0 {
+            self.first_sent = now;
+            self.delivered_at = now;
+        }
+        *self.board.get_mut(seq) = Segment {
+            sent: now,
+            delivered_at: self.delivered_at,
+            first_sent: self.first_sent,
+            delivered: self.conn.delivered,
+            flags: flags | if self.app_limited != 0 { APP_LIMITED } else { 0 },
+        };
+    }
+
+    fn emit(&mut self, seq: u32, out: &mut Pool) {
+        let size = self.payload(seq) + self.tcp.header_bytes;
+        self.counters.sent += 1;
+        out.send(Packet {
+            ts: self.conn.now,
+            ts_echo: self.ts_recent,
+            flow: self.flow,
+            route: self.route,
+            seq,
+            size: size as u16,
+            kind: Kind::Data,
+            ..Packet::default()
+        });
+        if self.paces && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
+            self.charge_pacing(u64::from(size));
+        }
+    }
+
+    /// Advance the pacing clock by one packet; up to half of the gap may be made up from lateness.
+    fn charge_pacing(&mut self, bytes: u64) {
+        let rate = self.conn.pacing_rate;
+        if (self.pace_gap.0, self.pace_gap.1) != (rate, bytes) {
+            self.pace_gap = (rate, bytes, bytes * 1_000_000_000 / rate);
+        }
+        let gap = self.pace_gap.2;
+        let now = self.conn.now;
+        let lateness = now.saturating_sub(self.pace_at).0;
+        let start = self.pace_at.max(now);
+        self.pace_at = start + Nanos(gap - (gap / 2).min(lateness));
+    }
+
+    pub(super) fn pacing_holds(&mut self) -> bool {
+        if self.pace_at > self.conn.now {
+            self.pacing_blocked = true;
+        }
+        self.pace_at > self.conn.now
+    }
+
+    fn window_allows(&self) -> bool {
+        (u64::from(self.conn.snd_nxt) + 1) * u64::from(self.tcp.mss) <= self.window_edge
+    }
+
+    /// A window advertisement; the edge never moves left.
+    pub(super) fn update_receive_window(&mut self, ack: &Packet) {
+        let edge = u64::from(ack.seq) * u64::from(self.tcp.mss) + u64::from(ack.window);
+        self.window_edge = self.window_edge.max(edge);
+    }
+
+    /// A bulk writer fills the send buffer whenever a third of it is free.
+    pub(super) fn refill(&mut self) {
+        if !self.bulk {
+            return;
+        }
+        let wanted = 2 * self.conn.cwnd.max(10).max(self.reordering + 1);
+        self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
+        let queued = self.write_seq - self.conn.snd_una;
+        if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
+            self.write_seq = self.conn.snd_una + self.send_buffer_segments;
+        }
+    }
+
+    fn send_buffer_full(&self) -> bool {
+        self.bulk && self.send_buffer_segments == self.send_buffer_max
+    }
+
+    /// Before a write: is the application, not the network, what limits the rate?
+    pub(super) fn check_app_limited(&mut self) {
+        if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
+        {
+            self.app_limited = (self.conn.delivered + self.in_flight()).max(1);
+        }
+    }
+
+    /// RFC 2861 / Linux: the window of an idle connection decays.
+    pub(super) fn restart_after_idle(&mut self) {
+        if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.owns_window {
+            return;
+        }
+        let idle = self.tick.count(self.conn.now).saturating_sub(self.tick.count(self.conn.last_send));
+        if idle > self.rtt.rto_ticks() {
+            self.cc.on_event(&mut self.conn, Event::CwndRestart);
+            restart_window(&mut self.conn, idle, self.rtt.rto_ticks());
+            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_used = 0;
+        }
+    }
+
+    /// Congestion window validation (RFC 2861, Linux 6.x): remember whether the window was used.
+    fn validate_window(&mut self, limited: bool) {
+        let out = self.packets_out();
+        if self.conn.snd_una >= self.cwnd_usage_seq
+            || limited
+            || (!self.conn.cwnd_limited && out > self.conn.max_packets_out)
+        {
+            self.conn.cwnd_limited = limited;
+            self.conn.max_packets_out = out;
+            self.cwnd_usage_seq = self.conn.snd_nxt;
+        }
+        if self.conn.is_cwnd_limited() {
+            self.cwnd_used = 0;
+            self.cwnd_stamp = self.conn.jiffies();
+            return;
+        }
+        self.cwnd_used = self.cwnd_used.max(out);
+        if self.tcp.slow_start_after_idle
+            && self.conn.jiffies() - self.cwnd_stamp >= self.rtt.rto_ticks()
+            && !self.owns_window
+        {
+            if self.conn.state == CaState::Open && !self.send_buffer_full() {
+                let used = self.cwnd_used.max(self.conn.initial_cwnd);
+                if used < self.conn.cwnd {
+                    self.conn.ssthresh = self.current_ssthresh();
+                    self.conn.cwnd = (self.conn.cwnd + used) >> 1;
+                }
+                self.cwnd_used = 0;
+            }
+            self.cwnd_stamp = self.conn.jiffies();
+        }
+    }
+
+    /// When a timer of `ticks` set now fires.
+    pub(super) fn deadline(&mut self, ticks: u64) -> Nanos {
+        let tick = self.tick.micros() * 1_000;
+        // Most calls fall into the tick of the last one.
+        if self.conn.now.0.wrapping_sub(self.tick_start) >= tick {
+            self.tick_start = self.tick.count(self.conn.now) * tick;
+        }
+        Nanos(self.tick_start + ticks * tick)
+    }
+}
+
+/// Halve the window once per timeout elapsed beyond the first.
+fn restart_window(conn: &mut Conn, idle_ticks: u64, rto_ticks: u64) {
+    conn.ssthresh = current_ssthresh(conn);
+    let floor = conn.initial_cwnd.min(conn.cwnd);
+    let mut left = idle_ticks as i64 - rto_ticks as i64;
+    while left > 0 && conn.cwnd > floor {
+        conn.cwnd >>= 1;
+        left -= rto_ticks as i64;
+    }
+    conn.cwnd = conn.cwnd.max(floor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cc::testing::conn;
+
+    #[test]
+    fn idle_restart_vectors() {
+        let mut c = conn(400, 300);
+        restart_window(&mut c, 1000, 300);
+        assert_eq!((c.cwnd, c.ssthresh), (50, 300));
+        let mut c = conn(64, 300);
+        restart_window(&mut c, 10_000, 300);
+        assert_eq!(c.cwnd, 10);
+    }
+}
