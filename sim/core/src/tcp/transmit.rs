@@ -8,6 +8,10 @@ use crate::time::Nanos;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
 use super::sender::{Sender, Timer, current_ssthresh};
 
+/// Segments of send buffer per segment of window, as a fraction. Linux budgets twice the window at 4352 bytes a
+/// segment (a power of two of MSS + headers, plus its descriptor), of which one takes 2728. Less than 1.7 windows
+/// beyond what may be queued would stall recoveries.
+const BUFFER_PER_WINDOW: (u64, u64) = (2 * 4352, 2728);
 /// The first segments of a connection leave unpaced.
 const UNPACED_SEGMENTS: u32 = 10;
 
@@ -146,7 +150,8 @@ impl Sender {
         if !self.bulk {
             return;
         }
-        let wanted = 2 * self.conn.cwnd.max(10).max(self.reordering + 1);
+        let window = self.conn.cwnd.max(10).max(self.reordering + 1);
+        let wanted = (u64::from(window) * BUFFER_PER_WINDOW.0 / BUFFER_PER_WINDOW.1).min(u64::from(u32::MAX)) as u32;
         self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
         let queued = self.write_seq - self.conn.snd_una;
         if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
