@@ -26,7 +26,7 @@ from orbitcc.agents.card import Action, Card, Layer, Observation, Training
 from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import build
-from orbitcc.agents.runs import RunFolder, revision, versions
+from orbitcc.agents.runs import RunFolder, versions
 from orbitcc.envs import scenarios
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.presets import observation_hash, preset
@@ -168,7 +168,7 @@ class _Loop:
                 recipe=self.recipe.name,
                 command=self.command,
                 seed=self.seed,
-                revision=revision(),
+                revision=str(self.run_folder.config()["revision"]),  # the sources may move on while it trains
                 agent_steps=self.progress.agent_steps,
                 simulated_hours=round(self.progress.agent_steps * interval_hours, 3),
                 wall_minutes=round(self.progress.seconds / 60, 2),
