@@ -40,7 +40,9 @@ def run(
     ],
     flow: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:param=value,...][@start]", help="Replaces the scenario's flows. Repeat."),
+        typer.Option(
+            metavar="NAME[:param=value,...][@start]", help="Takes the place of the scenario's flows, in order. Repeat."
+        ),
     ] = None,
     agent: Annotated[
         list[str] | None, typer.Option(help="A flow of a learned policy: a checkpoint's folder or name. Repeat.")
@@ -99,8 +101,15 @@ def prepare(source: str, flows: list[str], agents: list[str], changes: list[str]
         return _as_drawn(drawn, given)
     assert isinstance(loaded, Scenario)
     if given:
-        loaded = loaded.with_flows(given)
+        loaded = loaded.with_flows(
+            [_in_place_of(loaded.flows[min(k, len(loaded.flows) - 1)], flow) for k, flow in enumerate(given)]
+        )
     return loaded if seed is None else loaded.with_seed(seed)
+
+
+def _in_place_of(old: Any, new: Any) -> Any:
+    """`new` on the path, and behind the access link, of the scenario's own flow `old`."""
+    return new.changed(path=old.path, uplink_delay_ms=new.uplink_delay_ms or old.uplink_delay_ms)
 
 
 def _as_drawn(drawn: Scenario, given: list[Any]) -> Scenario:
