@@ -82,6 +82,7 @@ def plot_curves(
                     va="bottom",
                     fontsize=8,
                     color=colour,
+                    bbox={"facecolor": LIGHT.page, "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
                 )
             axis.set_title(title)
             if len(tags) > 1:
