@@ -76,13 +76,13 @@ def plot_curves(
                 axis.axhline(factor * value, color=colour, linewidth=1.0, linestyle=((0, (4, 2)), ":")[number % 2])
                 axis.annotate(
                     label,
-                    (1.0, factor * value),
+                    (1.01, factor * value),
                     xycoords=("axes fraction", "data"),
-                    ha="right",
-                    va="bottom",
+                    ha="left",
+                    va="center",
+                    annotation_clip=False,
                     fontsize=8,
                     color=colour,
-                    bbox={"facecolor": LIGHT.page, "edgecolor": "none", "alpha": 0.85, "pad": 1.0},
                 )
             axis.set_title(title)
             if len(tags) > 1:
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> None:
     heldout = HeldOut(plan.scenario, plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
     marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in heldout.run(cubic).items()}
-    marks["heldout/reward"] = {"best constant action": max(heldout.reward(constant(a)) for a in CONSTANTS)}
+    marks["heldout/reward"] = {"best\nconstant\naction": max(heldout.reward(constant(a)) for a in CONSTANTS)}
     plot_curves(read_curves(run), picture, marks)
 
 
