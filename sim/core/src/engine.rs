@@ -90,6 +90,7 @@ impl World {
         flow.traffic.start(now);
         if !flow.datagram {
             flow.sender.establish(now, rtt);
+            flow.receiver.establish(now);
             match flow.traffic.spec {
                 TrafficSpec::Bulk => flow.sender.write_bulk(),
                 TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
@@ -233,7 +234,7 @@ impl World {
                     Action::StopBulk => flow.sender.stop_writing(),
                 }
                 if !flow.datagram {
-                    flow.sender.transmit(&mut self.pool);
+                    flow.sender.transmit_new(&mut self.pool);
                 }
             }
             if flow.sender.next_timer() <= now {

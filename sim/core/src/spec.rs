@@ -284,15 +284,23 @@ impl NetworkSpec {
         if tcp.initial_cwnd == 0 || tcp.hz == 0 || tcp.hz > 10_000 {
             return fail("tcp.hz", tcp.hz, "initial_cwnd must be positive and hz lie in 1 .. 10000");
         }
-        if tcp.rmem[2] > u64::from(u32::MAX) {
-            return fail("tcp.rmem", tcp.rmem[2], "must be at most 2^32 - 1");
+        if tcp.rmem[2] > u64::from(u32::MAX) || tcp.rmem[1] < 2 * u64::from(tcp.mss) {
+            return fail(
+                "tcp.rmem",
+                tcp.rmem[1],
+                "the default holds at least two segments, the maximum 2^32 - 1 bytes",
+            );
+        }
+        if 1_000_000 % tcp.hz != 0 {
+            return fail("tcp.hz", tcp.hz, "a tick must be a whole number of microseconds");
         }
         if self.links.is_empty() {
             return fail("links", "[]", "at least one link");
         }
         for (i, link) in self.links.iter().enumerate() {
-            link.forward.validate(&format!("links[{i}].forward"))?;
-            link.reverse.validate(&format!("links[{i}].reverse"))?;
+            let wire = u64::from(tcp.mss + tcp.header_bytes);
+            link.forward.validate(&format!("links[{i}].forward"), wire)?;
+            link.reverse.validate(&format!("links[{i}].reverse"), u64::from(tcp.ack_bytes))?;
             let mut end = Nanos::ZERO;
             for (k, outage) in link.outages.iter().enumerate() {
                 if outage.at < end {
@@ -324,10 +332,21 @@ impl NetworkSpec {
         if flow.stop.is_some_and(|stop| stop <= flow.start) {
             return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
         }
+        let takes_time = |d: &DirectionSpec| !d.rate.is_empty() || d.delay.points.iter().any(|(_, delay)| delay.0 > 0);
+        let links = || flow.path.iter().map(|l| &self.links[*l]);
+        if flow.uplink_delay.0 == 0 && !links().any(|l| takes_time(&l.forward) || takes_time(&l.reverse)) {
+            return fail(format!("flows[{i}].path"), "[..]", "some link has a rate or a delay");
+        }
+        // Segment numbers have 32 bits.
+        let wire_bits = f64::from(self.tcp.mss + self.tcp.header_bytes) * 8.0;
+        let fastest = links().filter_map(|l| l.forward.rate.iter().map(|r| r.1.0).max()).min().unwrap_or(0);
+        if fastest as f64 * self.duration.secs_f64() / wire_bits > 4e9 {
+            return fail("duration", self.duration.0, "a flow may send at most 4e9 packets");
+        }
         let datagram = flow.controller.name == "udp";
         match flow.traffic {
-            TrafficSpec::Bytes { bytes } if bytes == 0 || bytes > 1 << 42 => {
-                return fail(format!("flows[{i}].traffic.bytes"), bytes, "must lie in 1 .. 2^42");
+            TrafficSpec::Bytes { bytes } if bytes == 0 || bytes.div_ceil(u64::from(self.tcp.mss)) > 1 << 31 => {
+                return fail(format!("flows[{i}].traffic.bytes"), bytes, "must make 1 .. 2^31 segments");
             }
             TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. } if rate.0 == 0 => {
                 return fail(format!("flows[{i}].traffic.rate"), 0, "must be positive");
@@ -362,7 +381,7 @@ fn probability(p: f64, field: String) -> Result<(), SpecError> {
 }
 
 impl DirectionSpec {
-    fn validate(&self, field: &str) -> Result<(), SpecError> {
+    fn validate(&self, field: &str, packet: u64) -> Result<(), SpecError> {
         increasing(&self.rate, &format!("{field}.rate"))?;
         increasing(&self.delay.points, &format!("{field}.delay.points"))?;
         increasing(&self.loss, &format!("{field}.loss"))?;
@@ -379,18 +398,24 @@ impl DirectionSpec {
                 LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {
                     probability(good_loss, format!("{field}.loss[{k}].good_loss"))?;
                     probability(bad_loss, format!("{field}.loss[{k}].bad_loss"))?;
-                    if !(to_bad_per_s >= 0.0 && to_good_per_s >= 0.0 && (to_bad_per_s + to_good_per_s).is_finite()) {
-                        return fail(
-                            format!("{field}.loss[{k}].to_bad_per_s"),
-                            to_bad_per_s,
-                            "rates are >= 0 and finite",
-                        );
+                    for (name, rate) in [("to_bad_per_s", to_bad_per_s), ("to_good_per_s", to_good_per_s)] {
+                        if !(0.0..=1e6).contains(&rate) {
+                            return fail(format!("{field}.loss[{k}].{name}"), rate, "a rate lies in 0 .. 1e6 per s");
+                        }
                     }
                 }
             }
         }
-        if let QueueSpec::Viasat { drop_probability, .. } = self.queue {
-            probability(drop_probability, format!("{field}.queue.drop_probability"))?;
+        let limit = match self.queue {
+            QueueSpec::DropTailBytes { limit } => limit,
+            QueueSpec::DropTailPackets { limit } => limit.saturating_mul(packet),
+            QueueSpec::Viasat { limit, drop_probability, .. } => {
+                probability(drop_probability, format!("{field}.queue.drop_probability"))?;
+                limit
+            }
+        };
+        if limit < packet {
+            return fail(format!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl Controller for Cubic {
     fn on_delivered(&mut self, conn: &mut Conn, _delivered: u32, rtt_us: Option<u32>) {
         let Some(rtt_us) = rtt_us else { return };
         // Samples right after a loss still see the old queue.
-        if self.epoch_start != 0 && conn.jiffies().saturating_sub(self.epoch_start) < u64::from(conn.hz) {
+        if self.epoch_start != 0 && conn.jiffies.saturating_sub(self.epoch_start) < u64::from(conn.hz) {
             return;
         }
         let rtt_us = rtt_us.max(1);
@@ -167,7 +167,7 @@ impl Controller for Cubic {
                 return;
             }
         }
-        self.update(conn.cwnd, acked, conn.jiffies(), conn.hz);
+        self.update(conn.cwnd, acked, conn.jiffies, conn.hz);
         conn.additive_increase(self.cnt, acked);
     }
 
@@ -191,8 +191,8 @@ impl Controller for Cubic {
     fn on_event(&mut self, conn: &mut Conn, event: Event) {
         if event == Event::TxStart && self.epoch_start != 0 {
             // Shift the epoch by the idle time: the curve continues where it stood.
-            let idle = (conn.now.saturating_sub(conn.last_send)).0 / (1_000_000_000 / u64::from(conn.hz));
-            self.epoch_start = (self.epoch_start + idle).min(conn.jiffies().max(1));
+            let idle = (conn.now.saturating_sub(conn.last_send)).micros() / (1_000_000 / u64::from(conn.hz));
+            self.epoch_start = (self.epoch_start + idle).min(conn.jiffies.max(1));
         }
     }
 }
@@ -219,7 +219,6 @@ fn cubic_root(a: u64) -> u32 {
 mod tests {
     use super::super::testing::conn;
     use super::*;
-    use crate::time::Nanos;
 
     fn cubic() -> Cubic {
         Cubic::new(HyStart::new(false, false), true, true)
@@ -275,12 +274,12 @@ mod tests {
         c.delay_min_us = rtt_ms as u32 * 1_000;
         let mut co = conn(reduce_at, u32::MAX);
         co.hz = hz;
-        co.now = Nanos::from_secs(10);
+        co.jiffies = 10 * u64::from(hz);
         co.ssthresh = c.ssthresh(&mut co);
         co.cwnd = co.ssthresh;
         let mut windows = vec![];
         for _ in 0..n {
-            co.now += Nanos::from_millis(rtt_ms);
+            co.jiffies += rtt_ms * u64::from(hz) / 1_000;
             let acked = co.cwnd;
             windows.push(acked);
             c.cong_avoid(&mut co, acked);
@@ -304,16 +303,41 @@ mod tests {
         let mut c = cubic();
         c.delay_min_us = 600_000;
         let mut co = conn(64, 64);
-        co.now = Nanos::from_secs(10);
+        co.jiffies = 10_000;
         let expected = [
             64, 67, 70, 74, 77, 81, 85, 94, 110, 128, 154, 180, 216, 259, 302, 363, 423, 494, 576, 658, 768, 864, 987,
             1128, 1269,
         ];
         for window in expected {
             assert_eq!(co.cwnd, window);
-            co.now += Nanos::from_millis(600);
+            co.jiffies += 600;
             c.cong_avoid(&mut co, window);
         }
+    }
+
+    #[test]
+    fn the_epoch_moves_with_idle_time() {
+        let mut c = cubic();
+        c.epoch_start = 1_000;
+        let mut co = conn(100, 50);
+        co.now = crate::time::Nanos::from_secs(9);
+        co.last_send = crate::time::Nanos::from_secs(4);
+        co.jiffies = 9_000;
+        c.on_event(&mut co, Event::TxStart);
+        assert_eq!(c.epoch_start, 6_000);
+    }
+
+    #[test]
+    fn rtt_samples_in_an_epoch_s_first_second_are_ignored() {
+        let mut c = cubic();
+        let mut co = conn(100, 50);
+        c.epoch_start = 5_000;
+        co.jiffies = 5_999;
+        c.on_delivered(&mut co, 1, Some(40_000));
+        assert_eq!(c.delay_min_us, 0);
+        co.jiffies = 6_000;
+        c.on_delivered(&mut co, 1, Some(40_000));
+        assert_eq!(c.delay_min_us, 40_000);
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub struct RateSample {
 #[derive(Clone, Debug)]
 pub struct Conn {
     pub now: Nanos,
-    /// Timer ticks per second.
+    /// Timer ticks since the start of the world, the coarse clock some algorithms use, and ticks per second.
+    pub jiffies: u64,
     pub hz: u32,
     pub mss: u32,
     pub initial_cwnd: u32,
@@ -106,11 +107,6 @@ impl Conn {
     /// May the window grow? In slow start also while it is less than twice what was used.
     pub fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited || (self.in_slow_start() && self.cwnd < 2 * self.max_packets_out)
-    }
-
-    /// Timer ticks since the start of the world: the coarse clock some algorithms use.
-    pub fn jiffies(&self) -> u64 {
-        self.now.0 / (1_000_000_000 / u64::from(self.hz))
     }
 
     /// The rate at which Linux assumes an unpaced connection sends: 2.0 windows per smoothed RTT early in slow start,
@@ -268,12 +264,39 @@ pub fn check(spec: &ControllerSpec) -> Result<(), String> {
 }
 
 #[cfg(test)]
+mod tests {
+    use super::testing::conn;
+
+    #[test]
+    fn window_rate_vectors() {
+        let mut c = conn(6_900, 3_000);
+        c.srtt8_us = 600_000 * 8;
+        assert_eq!(c.window_rate(), 19_982_400);
+        let mut c = conn(64, 64);
+        c.srtt8_us = 600_000 * 8;
+        assert_eq!(c.window_rate() * 8 / 1_000, 1_482, "1.483 Mbit/s");
+    }
+
+    #[test]
+    fn the_window_may_grow_when_used_or_early_in_slow_start() {
+        let mut c = conn(20, 10);
+        (c.cwnd_limited, c.max_packets_out) = (false, 15);
+        assert!(!c.is_cwnd_limited(), "congestion avoidance wants a full window");
+        c.ssthresh = 100;
+        assert!(c.is_cwnd_limited(), "slow start grows to twice what was used");
+        c.max_packets_out = 10;
+        assert!(!c.is_cwnd_limited());
+    }
+}
+
+#[cfg(test)]
 pub(crate) mod testing {
     use super::*;
 
     pub fn conn(cwnd: u32, ssthresh: u32) -> Conn {
         Conn {
             now: Nanos::ZERO,
+            jiffies: 0,
             hz: 1000,
             mss: 1448,
             initial_cwnd: 10,

@@ -223,6 +223,7 @@ impl Link {
         if flush == Flush::All {
             self.counters.lost += self.pipe.len() as u64;
             self.pipe.drain(..).for_each(|entry| pool.release(entry.id));
+            self.last_arrival = now;
         }
     }
 

@@ -9,6 +9,7 @@ use crate::time::Nanos;
 use super::recovery::Send;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED, Segment};
 use super::sender::Sender;
+use super::timestamp;
 
 /// Largest reordering degree believed.
 const REORDERING_MAX: u32 = 300;
@@ -35,6 +36,13 @@ pub(super) struct AckWork {
     rate: RatePrior,
 }
 
+impl AckWork {
+    /// Segments delivered when the newest segment of this ACK was sent.
+    pub fn prior_delivered(&self) -> Option<u32> {
+        self.rate.valid.then_some(self.rate.delivered)
+    }
+}
+
 /// State of the delivery-rate sampler at the send time of the newest segment delivered by this ACK.
 #[derive(Default)]
 struct RatePrior {
@@ -49,7 +57,11 @@ struct RatePrior {
 
 impl Sender {
     pub fn on_ack(&mut self, now: Nanos, ack: &Packet, out: &mut Pool) {
-        self.conn.now = now;
+        self.set_now(now);
+        if ack.seq < self.conn.snd_una {
+            // Overtaken on its way: PAWS (RFC 7323) discards it.
+            return;
+        }
         let prior_una = self.conn.snd_una;
         let prior_delivered = self.conn.delivered;
         let prior_lost = self.conn.lost;
@@ -59,9 +71,7 @@ impl Sender {
 
         self.ack_echo = ack.ts_echo;
         self.update_receive_window(ack);
-        if ack.seq >= prior_una {
-            self.ts_recent = self.ts_recent.max(ack.ts);
-        }
+        self.ts_recent = self.ts_recent.max(ack.ts);
         self.process_sack(ack, &mut work);
         if ack.seq > prior_una {
             work.una_advanced = true;
@@ -78,7 +88,7 @@ impl Sender {
             // Only segments older than the head's last transmission may postpone its timeout.
             work.set_timer = true;
         }
-        self.update_reordering_window(&work, prior_delivered);
+        self.update_reordering_window(&work);
         let delivered = self.conn.delivered - prior_delivered;
         self.conn.in_flight = self.in_flight();
         self.cc.on_delivered(&mut self.conn, delivered, rtt_us);
@@ -123,13 +133,9 @@ impl Sender {
         }
     }
 
-    /// Highest SACKed segment's number, or the next one to be ACKed.
+    /// The segment after the highest SACKed one, or the next one to be ACKed.
     fn highest_sacked(&self) -> u32 {
-        if self.sacked_out == 0 {
-            self.conn.snd_una
-        } else {
-            self.sacked.highest().map_or(self.conn.snd_nxt, |end| end - 1)
-        }
+        if self.sacked_out == 0 { self.conn.snd_una } else { self.sacked.highest().unwrap_or(self.conn.snd_nxt) }
     }
 
     fn process_sack(&mut self, ack: &Packet, work: &mut AckWork) {
@@ -166,7 +172,15 @@ impl Sender {
     }
 
     fn process_duplicate(&mut self, block: SegRange, work: &mut AckWork) {
+        let segments = block.end - block.start;
+        if self.duplicates + u64::from(segments) > self.counters.retransmitted {
+            // More than was ever sent twice: duplicated by the network.
+            return;
+        }
+        self.duplicates += u64::from(segments);
         work.dsack = true;
+        // An unnecessary retransmission was delivered all the same.
+        self.conn.delivered += segments;
         if self.tlp_retrans && self.tlp_high_seq == Some(block.end) {
             work.dsack_of_probe = true;
         }
@@ -235,7 +249,7 @@ impl Sender {
             if flags & SACKED != 0 {
                 self.sacked_out -= 1;
             } else {
-                let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < segment.sent.millis();
+                let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < timestamp(segment.sent).millis();
                 if !spurious {
                     self.rack_advance(&segment, seq);
                 }
@@ -334,7 +348,7 @@ impl Sender {
         let mut seq_rtt = seq_rtt.or(sack_rtt);
         if seq_rtt.is_none() && work.una_advanced && work.ts_echo != Nanos::ZERO {
             // Retransmitted data: the timestamp tells which transmission was ACKed, in milliseconds.
-            let ms = self.conn.now.millis() - work.ts_echo.millis();
+            let ms = timestamp(self.conn.now).millis() - work.ts_echo.millis();
             seq_rtt = Some((ms as u32 * 1_000).max(1_000));
             ca_rtt = seq_rtt;
         }
@@ -363,6 +377,7 @@ impl Sender {
                 work.una_advanced
             };
             if progress {
+                self.cwnd_stamp = self.conn.jiffies;
                 self.cc.cong_avoid(&mut self.conn, rate.acked);
             }
         }

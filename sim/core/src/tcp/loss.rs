@@ -51,11 +51,12 @@ impl Sender {
     }
 
     /// Widen the reordering window once per round trip with duplicates reported.
-    pub(super) fn update_reordering_window(&mut self, work: &AckWork, prior_delivered: u32) {
+    pub(super) fn update_reordering_window(&mut self, work: &AckWork) {
         let rack = &mut self.rack;
         if work.dsack && !work.dsack_of_probe && self.reordering_seen {
             rack.dsack_seen = true;
         }
+        let Some(prior_delivered) = work.prior_delivered().filter(|d| *d > 0) else { return };
         if prior_delivered < rack.last_delivered {
             rack.dsack_seen = false;
         }
@@ -86,7 +87,7 @@ impl Sender {
         let prior_retrans = self.retrans_out;
         if let Some(wait) = self.detect_loss() {
             let us = wait.0.div_ceil(1_000) + TIMEOUT_MIN_US;
-            self.arm(Timer::Reorder, self.tick.covering(us));
+            self.arm(Timer::Reorder, self.tick.covering(us).min(self.rtt.rto_ticks()));
             work.set_timer = false;
         }
         work.lost_retrans |= prior_retrans > self.retrans_out;
@@ -98,31 +99,32 @@ impl Sender {
         let now = self.conn.now;
         let mut wait = Nanos::ZERO;
         // Originals leave in the order of their numbers ...
+        let mut first_waiting = None;
         let mut seq = self.rack.scan_from.max(self.conn.snd_una);
         while seq < self.conn.snd_nxt {
             let segment = *self.board.get(seq);
-            if segment.has(SACKED | LOST | EVER_RETRANS) {
-                seq += 1;
-                continue;
+            if !segment.has(SACKED | LOST | EVER_RETRANS) {
+                if (segment.sent, seq) >= (self.rack.sent, self.rack.seq) {
+                    break;
+                }
+                let due = segment.sent + window;
+                if due > now {
+                    first_waiting.get_or_insert(seq);
+                    wait = due - now;
+                } else {
+                    self.mark_lost(seq);
+                }
             }
-            if (segment.sent, seq) >= (self.rack.sent, self.rack.seq) {
-                break;
-            }
-            let due = segment.sent + window;
-            if due > now {
-                // Later ones are due later, at most when the newest before the delivered one is.
-                wait = (self.rack.sent + window).max(due) - now;
-                break;
-            }
-            self.mark_lost(seq);
             seq += 1;
         }
-        self.rack.scan_from = seq;
+        self.rack.scan_from = first_waiting.unwrap_or(seq);
         // ... retransmissions in an order of their own.
-        while let Some(&(seq, sent)) = self.rack.retransmitted.front() {
+        let mut kept = 0;
+        while let Some(&(seq, sent)) = self.rack.retransmitted.get(kept) {
             let current = seq >= self.conn.snd_una && {
                 let segment = self.board.get(seq);
-                segment.sent == sent && segment.has(RETRANS) && !segment.has(SACKED)
+                // A segment marked lost and not sent again has nothing in flight.
+                segment.sent == sent && !segment.has(SACKED) && segment.flags & (LOST | RETRANS) != LOST
             };
             if current {
                 if (sent, seq) >= (self.rack.sent, self.rack.seq) {
@@ -130,12 +132,17 @@ impl Sender {
                 }
                 let due = sent + window;
                 if due > now {
-                    wait = wait.max((self.rack.sent + window).max(due) - now);
-                    break;
+                    wait = wait.max(due - now);
+                    kept += 1;
+                    continue;
                 }
                 self.mark_lost(seq);
             }
-            self.rack.retransmitted.pop_front();
+            if kept == 0 {
+                self.rack.retransmitted.pop_front();
+            } else {
+                kept += 1;
+            }
         }
         (wait > Nanos::ZERO).then_some(wait)
     }
@@ -149,7 +156,6 @@ impl Sender {
             return;
         }
         if segment.has(RETRANS) {
-            // Also a tail probe's retransmission, whose segment was not marked: it is free to be sent again.
             segment.flags &= !RETRANS;
             self.retrans_out -= 1;
         }
@@ -272,20 +278,19 @@ impl Sender {
         if self.packets_out() == 0 {
             return;
         }
-        if self.tlp_high_seq.is_none() {
+        if self.tlp_high_seq.is_some() {
+            // One probe per episode; the timeout counts from the head's transmission.
+            self.timer = Timer::Tlp;
+        } else {
             self.counters.tail_probes += 1;
-            let last = self.conn.snd_nxt - 1;
-            if self.has_new_data() {
+            self.tlp_retrans = !self.has_new_data();
+            if self.tlp_retrans {
+                self.probe(self.conn.snd_nxt - 1, out);
+            } else {
                 self.send_new(out);
-                self.tlp_retrans = false;
-                self.tlp_high_seq = Some(self.conn.snd_nxt);
-            } else if !self.board.get(last).has(SACKED | RETRANS) {
-                self.retransmit(last, out);
-                self.tlp_retrans = true;
-                self.tlp_high_seq = Some(self.conn.snd_nxt);
             }
+            self.tlp_high_seq = Some(self.conn.snd_nxt);
         }
-        self.timer = Timer::Tlp;
         self.rearm_rto();
     }
 

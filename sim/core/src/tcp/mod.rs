@@ -13,3 +13,10 @@ pub mod sender;
 mod ack;
 mod loss;
 mod transmit;
+
+use crate::time::Nanos;
+
+/// The hosts' timestamp clock (RFC 7323) at `now`. It has been running for a while, so that zero can stand for "none".
+pub(crate) fn timestamp(now: Nanos) -> Nanos {
+    now + Nanos::from_secs(1_000)
+}

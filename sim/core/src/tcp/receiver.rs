@@ -7,11 +7,15 @@ use crate::time::Nanos;
 
 use super::intervals::Intervals;
 use super::rtt::Tick;
+use super::timestamp;
 
 /// Buffer memory one full segment occupies when each arrives in a buffer of its own.
 pub const SEGMENT_TRUESIZE: u64 = 2304;
+/// Bytes of the timestamp option in every segment.
+const TIMESTAMP_OPTION: u64 = 12;
 const MAX_QUICK_ACKS: u32 = 16;
 const ATO_MIN_US: u64 = 40_000;
+const DELAY_MAX_US: u64 = 200_000;
 /// Duplicate ACKs sent at once before compression sets in, and the most it merges.
 const UNCOMPRESSED_DUPACKS: u32 = 3;
 const MAX_COMPRESSED: u32 = 44;
@@ -38,6 +42,8 @@ fn memory_per_segment(mss: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Receiver {
     mss: u64,
+    /// The MSS it advertised: timestamps take 12 bytes of it.
+    advertised_mss: u64,
     tick: Tick,
     ack_bytes: u16,
     moderate: bool,
@@ -85,6 +91,7 @@ impl Receiver {
         let initial = window_of(rcvbuf).min(65_535);
         Receiver {
             mss,
+            advertised_mss: mss + TIMESTAMP_OPTION,
             tick: Tick::new(tcp.hz),
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
@@ -113,11 +120,16 @@ impl Receiver {
             right_edge: initial,
             rtt8_us: 0,
             rtt_echo: Nanos::MAX,
-            measure_space: initial.min(10 * mss),
+            measure_space: initial.min(10 * (mss + TIMESTAMP_OPTION)),
             measure_start: 0,
             measure_since: Nanos::ZERO,
             received_bytes: 0,
         }
+    }
+
+    /// The connection is established.
+    pub fn establish(&mut self, now: Nanos) {
+        self.measure_since = now;
     }
 
     /// Window the peer may use before the first ACK, bytes.
@@ -138,16 +150,16 @@ impl Receiver {
     pub fn on_data(&mut self, now: Nanos, packet: &Packet, payload: u64, out: &mut Pool) {
         let seq = packet.seq;
         if seq <= self.last_acked {
-            self.ts_recent = packet.ts;
+            self.ts_recent = self.ts_recent.max(packet.ts);
         }
         if seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some() {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
             return self.acknowledge(now, packet.flow, out);
         }
-        self.note_arrival(now);
         self.measure_rtt(now, packet);
         if seq == self.rcv_nxt {
+            self.note_arrival(now);
             self.advance(now, payload);
         } else {
             let mut start = seq;
@@ -275,7 +287,10 @@ impl Receiver {
     }
 
     fn delay(&mut self, now: Nanos) {
-        let at = self.tick.deadline(now, self.tick.covering(self.ato_us.min(200_000)));
+        // A known RTT bounds the wait, within 40 and 200 ms.
+        let bound = if self.rtt8_us == 0 { DELAY_MAX_US } else { (self.rtt8_us >> 3).clamp(ATO_MIN_US, DELAY_MAX_US) };
+        let ticks = self.tick.covering(self.ato_us.min(bound));
+        let at = self.tick.deadline(self.tick.count(now), ticks);
         // An ACK already waiting keeps its earlier time.
         self.delayed_at = self.delayed_at.min(at);
     }
@@ -304,7 +319,7 @@ impl Receiver {
             }
         }
         out.send(Packet {
-            ts: now,
+            ts: timestamp(now),
             ts_echo: self.ts_recent,
             flow,
             seq: self.rcv_nxt,
@@ -333,7 +348,7 @@ impl Receiver {
     fn grow_window(&mut self) {
         let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
         if room > 0 {
-            self.rcv_ssthresh += room.min(2 * self.mss);
+            self.rcv_ssthresh += room.min(2 * self.advertised_mss);
             self.quick |= 1;
         }
     }
@@ -343,7 +358,7 @@ impl Receiver {
             return;
         }
         self.rtt_echo = packet.ts_echo;
-        let sample = (now.millis() - packet.ts_echo.millis()).max(1) * 1_000;
+        let sample = (timestamp(now).millis() - packet.ts_echo.millis()).max(1) * 1_000;
         self.rtt8_us = if self.rtt8_us == 0 { sample * 8 } else { self.rtt8_us - self.rtt8_us / 8 + sample };
     }
 
@@ -355,7 +370,7 @@ impl Receiver {
         let copied = u64::from(self.rcv_nxt - self.measure_start) * self.mss;
         if copied > self.measure_space {
             if self.moderate {
-                let rcvbuf = autotuned_buffer(copied, self.measure_space, self.mss).min(self.rmem_max);
+                let rcvbuf = autotuned_buffer(copied, self.measure_space, self.advertised_mss).min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {
                     self.rcvbuf = rcvbuf;
                     self.window_clamp = window_of(rcvbuf);
@@ -391,7 +406,7 @@ mod tests {
     /// Hand over segment `seq`; the ACK it causes, if any.
     fn receive(r: &mut Receiver, seq: u32, at: Nanos) -> Option<Packet> {
         let mut pool = Pool::default();
-        r.on_data(at, &Packet { seq, ts: at, ts_echo: Nanos(1), ..Packet::default() }, 1448, &mut pool);
+        r.on_data(at, &Packet { seq, ts: at, ts_echo: timestamp(Nanos::ZERO), ..Packet::default() }, 1448, &mut pool);
         (pool.sent_len() > 0).then(|| *pool.get(pool.sent_id(0)))
     }
 

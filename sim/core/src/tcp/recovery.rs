@@ -8,6 +8,7 @@ use crate::time::Nanos;
 use super::ack::AckWork;
 use super::scoreboard::LOST;
 use super::sender::{REORDERING_DEFAULT, Sender, Timer};
+use super::timestamp;
 
 /// What may be transmitted after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +105,8 @@ impl Sender {
     }
 
     pub(super) fn set_state(&mut self, state: CaState) {
-        if self.conn.state != state {
-            self.cc.on_state(&mut self.conn, state);
-            self.conn.state = state;
-        }
+        self.cc.on_state(&mut self.conn, state);
+        self.conn.state = state;
     }
 
     pub(super) fn enter_recovery(&mut self) {
@@ -138,7 +137,7 @@ impl Sender {
             self.conn.cwnd = self.in_flight() + 1;
         }
         self.conn.cwnd_cnt = 0;
-        self.cwnd_stamp = self.conn.jiffies();
+        self.cwnd_stamp = self.conn.jiffies;
         if self.conn.state <= CaState::Disorder && self.sacked_out >= self.reordering {
             self.reordering = self.reordering.min(REORDERING_DEFAULT);
         }
@@ -174,7 +173,7 @@ impl Sender {
         }
         if self.conn.ssthresh < SSTHRESH_INFINITE && (self.conn.state == CaState::Cwr || self.undo_marker.is_some()) {
             self.conn.cwnd = self.conn.ssthresh;
-            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_stamp = self.conn.jiffies;
         }
         self.cc.on_event(&mut self.conn, Event::CompleteCwr);
     }
@@ -239,7 +238,9 @@ impl Sender {
     }
 
     fn echo_predates_retransmission(&self, echo: Nanos) -> bool {
-        self.retrans_stamp != Nanos::ZERO && echo != Nanos::ZERO && echo.millis() < self.retrans_stamp.millis()
+        self.retrans_stamp != Nanos::ZERO
+            && echo != Nanos::ZERO
+            && echo.millis() < timestamp(self.retrans_stamp).millis()
     }
 
     fn leave_recovery(&mut self) {
@@ -302,7 +303,7 @@ impl Sender {
             self.conn.cwnd = self.cc.undo(&mut self.conn);
             self.conn.ssthresh = self.conn.ssthresh.max(self.prior_ssthresh);
         }
-        self.cwnd_stamp = self.conn.jiffies();
+        self.cwnd_stamp = self.conn.jiffies;
         self.undo_marker = None;
         // Look at every outstanding segment again.
         self.rack.advanced = true;

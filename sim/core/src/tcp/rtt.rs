@@ -34,9 +34,18 @@ impl Tick {
         now.0 / (self.us * 1_000)
     }
 
-    /// When a timer set at `now` for `ticks` fires: timers live on the tick grid.
-    pub fn deadline(self, now: Nanos, ticks: u64) -> Nanos {
-        Nanos((self.count(now) + ticks) * self.us * 1_000)
+    /// When a timer set in tick `count` for `ticks` more fires. The kernel's timer wheel never fires early: it rounds
+    /// up to the next slot, and slots widen eightfold per level (`calc_index` in kernel/time/timer.c).
+    pub fn deadline(self, count: u64, ticks: u64) -> Nanos {
+        let shift = match ticks {
+            0..63 => 0,
+            63..504 => 3,
+            504..4_032 => 6,
+            4_032..32_256 => 9,
+            _ => 12,
+        };
+        let expires = (((count + ticks) >> shift) + 1) << shift;
+        Nanos(expires * self.us * 1_000)
     }
 }
 
@@ -212,6 +221,28 @@ mod tests {
         let got = feed(&[40_000, 42_000, 41_000, 160_000, 45_000], 1000);
         assert_eq!(got.iter().map(|g| g.2).collect::<Vec<_>>(), [240_000, 240_250, 240_343, 255_300, 254_013]);
         assert_eq!(feed(&[50_000; 100], 1000).last().unwrap().2, 250_000);
+    }
+
+    #[test]
+    fn timers_round_up_to_the_wheel_s_slots() {
+        let tick = Tick::new(1000);
+        assert_eq!(tick.deadline(100, 40), Nanos::from_millis(141));
+        assert_eq!(tick.deadline(100, 250), Nanos::from_millis(352));
+        assert_eq!(tick.deadline(100, 1_800), Nanos::from_millis(1_920));
+        assert_eq!(Tick::new(100).deadline(3, 25), Nanos::from_millis(290));
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_two_minutes() {
+        let mut rtt = RttEstimator::new(1000);
+        rtt.sample(50_000, 0, 1);
+        let mut waits = vec![];
+        for backoff in 0..12 {
+            rtt.backoff = backoff;
+            waits.push(rtt.rto_ticks());
+        }
+        assert_eq!(waits[..4], [250, 500, 1_000, 2_000]);
+        assert_eq!(waits[11], 120_000);
     }
 
     #[test]

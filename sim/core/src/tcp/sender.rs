@@ -11,6 +11,7 @@ use super::receiver::SEGMENT_TRUESIZE;
 use super::recovery::Prr;
 use super::rtt::{MinFilter, RttEstimator, Tick};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
+use super::timestamp;
 
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
@@ -78,6 +79,8 @@ pub struct Sender {
     pub(super) reordering: u32,
     pub(super) reordering_seen: bool,
     pub(super) rack: Rack,
+    /// Duplicates the receiver has reported.
+    pub(super) duplicates: u64,
     pub(super) tlp_high_seq: Option<u32>,
     pub(super) tlp_retrans: bool,
     pub(super) retransmit_hint: u32,
@@ -85,7 +88,7 @@ pub struct Sender {
     pub rtt: RttEstimator,
     pub(super) min_rtt: MinFilter,
     pub(super) tick: Tick,
-    /// Start of the tick of the latest deadline, ns.
+    /// Start of the present tick, ns.
     pub(super) tick_start: u64,
     /// Ticks covering the tail probe's microseconds: divided once per change.
     pub(super) probe_ticks: (u64, u64),
@@ -120,6 +123,7 @@ impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
         let conn = Conn {
             now: Nanos::ZERO,
+            jiffies: 0,
             hz: tcp.hz,
             mss: tcp.mss,
             initial_cwnd: tcp.initial_cwnd,
@@ -171,6 +175,7 @@ impl Sender {
             reordering: REORDERING_DEFAULT,
             reordering_seen: false,
             rack: Rack::default(),
+            duplicates: 0,
             tlp_high_seq: None,
             tlp_retrans: false,
             retransmit_hint: 0,
@@ -200,13 +205,13 @@ impl Sender {
 
     /// The handshake is done and took `rtt`: controllers start with one RTT sample.
     pub fn establish(&mut self, now: Nanos, rtt: Nanos) {
-        self.conn.now = now;
+        self.set_now(now);
         let us = (rtt.micros() as u32).max(1);
         self.min_rtt.update(now, us);
         self.rtt.sample(us, 0, 0);
         self.conn.srtt8_us = self.rtt.srtt8_us;
         self.conn.min_rtt_us = self.min_rtt.get();
-        self.ts_recent = now.saturating_sub(Nanos(rtt.0 / 2));
+        self.ts_recent = timestamp(now) - Nanos(rtt.0 / 2).min(Nanos::from_secs(900));
         self.delivered_at = now;
         self.first_sent = now;
         self.cc.init(&mut self.conn);
@@ -228,7 +233,7 @@ impl Sender {
 
     /// The application writes `segments` more.
     pub fn write(&mut self, now: Nanos, segments: u32) {
-        self.conn.now = now;
+        self.set_now(now);
         self.check_app_limited();
         self.restart_after_idle();
         self.write_seq += segments;
@@ -241,7 +246,7 @@ impl Sender {
     }
 
     pub fn start_writing(&mut self, now: Nanos) {
-        self.conn.now = now;
+        self.set_now(now);
         self.check_app_limited();
         self.restart_after_idle();
         self.write_bulk();
@@ -311,22 +316,32 @@ impl Sender {
 
     /// Set the window from outside; false if the controller decides itself.
     pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>, out: &mut Pool) -> bool {
-        self.conn.now = now;
+        self.set_now(now);
         let set = self.cc.set_window(&mut self.conn, cwnd, pacing);
         if set {
-            self.transmit(out);
+            self.transmit_new(out);
         }
         set
     }
 
     pub fn on_timer(&mut self, now: Nanos, out: &mut Pool) {
-        self.conn.now = now;
+        self.set_now(now);
         if self.pacing_blocked && self.pace_at <= now {
             self.pacing_blocked = false;
             self.transmit(out);
         }
         if self.timer_at <= now {
             self.on_retransmission_timer(out);
+        }
+    }
+
+    /// Every entry point tells the time first; a tick is divided out once.
+    pub(super) fn set_now(&mut self, now: Nanos) {
+        self.conn.now = now;
+        let tick = self.tick.micros() * 1_000;
+        if now.0.wrapping_sub(self.tick_start) >= tick {
+            self.conn.jiffies = now.0 / tick;
+            self.tick_start = self.conn.jiffies * tick;
         }
     }
 

@@ -7,13 +7,14 @@ use crate::time::Nanos;
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
 use super::sender::{Sender, Timer, current_ssthresh};
+use super::timestamp;
 
 /// Segments of send buffer per segment of window, as a fraction. Linux budgets twice the window at 4352 bytes a
 /// segment (a power of two of MSS + headers, plus its descriptor), of which one takes 2728. Less than 1.7 windows
 /// beyond what may be queued would stall recoveries.
 const BUFFER_PER_WINDOW: (u64, u64) = (2 * 4352, 2728);
 /// The first segments of a connection leave unpaced.
-const UNPACED_SEGMENTS: u32 = 10;
+const UNPACED_SEGMENTS: u64 = 10;
 
 impl Sender {
     /// Send what may be sent: lost segments first, then new data.
@@ -24,7 +25,8 @@ impl Sender {
         self.transmit_new(out);
     }
 
-    pub(super) fn transmit_new(&mut self, out: &mut Pool) {
+    /// Send new data; lost segments wait for an ACK or a timer.
+    pub fn transmit_new(&mut self, out: &mut Pool) {
         self.refill();
         if self.conn.snd_nxt >= self.write_seq {
             return;
@@ -59,17 +61,33 @@ impl Sender {
 
     pub(super) fn send_new(&mut self, out: &mut Pool) {
         let seq = self.conn.snd_nxt;
-        if self.in_flight() == 0 {
-            self.cc.on_event(&mut self.conn, Event::TxStart);
-        }
+        self.note_transmission();
         self.board.reserve(self.conn.snd_una, seq + 1);
         self.note_sent(seq, 0);
         self.conn.snd_nxt = seq + 1;
+        self.emit(seq, out);
+    }
+
+    fn note_transmission(&mut self) {
+        if self.in_flight() == 0 {
+            self.cc.on_event(&mut self.conn, Event::TxStart);
+        }
         self.conn.last_send = self.conn.now;
+    }
+
+    /// Repeat the last segment to provoke an ACK. It does not count as a retransmission in flight: its segment has
+    /// not been found lost.
+    pub(super) fn probe(&mut self, seq: u32, out: &mut Pool) {
+        self.note_transmission();
+        let keep = self.board.get(seq).flags & (LOST | SACKED | RETRANS);
+        self.note_sent(seq, keep | EVER_RETRANS);
+        self.rack.retransmitted.push_back((seq, self.conn.now));
+        self.counters.retransmitted += 1;
         self.emit(seq, out);
     }
 
     pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
+        self.note_transmission();
         let keep = self.board.get(seq).flags & (LOST | SACKED);
         self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
         self.retrans_out += 1;
@@ -98,10 +116,11 @@ impl Sender {
     }
 
     fn emit(&mut self, seq: u32, out: &mut Pool) {
-        let size = self.payload(seq) + self.tcp.header_bytes;
+        let payload = self.payload(seq);
+        let size = payload + self.tcp.header_bytes;
         self.counters.sent += 1;
         out.send(Packet {
-            ts: self.conn.now,
+            ts: timestamp(self.conn.now),
             ts_echo: self.ts_recent,
             flow: self.flow,
             route: self.route,
@@ -110,12 +129,12 @@ impl Sender {
             kind: Kind::Data,
             ..Packet::default()
         });
-        if self.paces && self.conn.pacing_rate > 0 && self.counters.sent > u64::from(UNPACED_SEGMENTS) {
-            self.charge_pacing(u64::from(size));
+        if self.paces && self.conn.pacing_rate > 0 && self.counters.sent >= UNPACED_SEGMENTS {
+            self.charge_pacing(u64::from(payload));
         }
     }
 
-    /// Advance the pacing clock by one packet; up to half of the gap may be made up from lateness.
+    /// Advance the pacing clock by one segment's payload, as Linux charges it; up to half of the gap may be made up from lateness.
     fn charge_pacing(&mut self, bytes: u64) {
         let rate = self.conn.pacing_rate;
         if (self.pace_gap.0, self.pace_gap.1) != (rate, bytes) {
@@ -159,10 +178,6 @@ impl Sender {
         }
     }
 
-    fn send_buffer_full(&self) -> bool {
-        self.bulk && self.send_buffer_segments == self.send_buffer_max
-    }
-
     /// Before a write: is the application, not the network, what limits the rate?
     pub(super) fn check_app_limited(&mut self) {
         if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
@@ -176,11 +191,11 @@ impl Sender {
         if !self.tcp.slow_start_after_idle || self.packets_out() > 0 || self.owns_window {
             return;
         }
-        let idle = self.tick.count(self.conn.now).saturating_sub(self.tick.count(self.conn.last_send));
+        let idle = self.conn.jiffies.saturating_sub(self.tick.count(self.conn.last_send));
         if idle > self.rtt.rto_ticks() {
             self.cc.on_event(&mut self.conn, Event::CwndRestart);
             restart_window(&mut self.conn, idle, self.rtt.rto_ticks());
-            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_stamp = self.conn.jiffies;
             self.cwnd_used = 0;
         }
     }
@@ -198,15 +213,16 @@ impl Sender {
         }
         if self.conn.is_cwnd_limited() {
             self.cwnd_used = 0;
-            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_stamp = self.conn.jiffies;
             return;
         }
         self.cwnd_used = self.cwnd_used.max(out);
         if self.tcp.slow_start_after_idle
-            && self.conn.jiffies() - self.cwnd_stamp >= self.rtt.rto_ticks()
+            && self.conn.jiffies - self.cwnd_stamp >= self.rtt.rto_ticks()
             && !self.owns_window
         {
-            if self.conn.state == CaState::Open && !self.send_buffer_full() {
+            // A writer waiting for the send buffer has more to send.
+            if self.conn.state == CaState::Open && !self.bulk {
                 let used = self.cwnd_used.max(self.conn.initial_cwnd);
                 if used < self.conn.cwnd {
                     self.conn.ssthresh = self.current_ssthresh();
@@ -214,18 +230,13 @@ impl Sender {
                 }
                 self.cwnd_used = 0;
             }
-            self.cwnd_stamp = self.conn.jiffies();
+            self.cwnd_stamp = self.conn.jiffies;
         }
     }
 
     /// When a timer of `ticks` set now fires.
-    pub(super) fn deadline(&mut self, ticks: u64) -> Nanos {
-        let tick = self.tick.micros() * 1_000;
-        // Most calls fall into the tick of the last one.
-        if self.conn.now.0.wrapping_sub(self.tick_start) >= tick {
-            self.tick_start = self.tick.count(self.conn.now) * tick;
-        }
-        Nanos(self.tick_start + ticks * tick)
+    pub(super) fn deadline(&self, ticks: u64) -> Nanos {
+        self.tick.deadline(self.conn.jiffies, ticks)
     }
 }
 
