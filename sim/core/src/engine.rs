@@ -6,6 +6,7 @@ use crate::observe::astraea;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
 use crate::spec::TrafficSpec;
+use crate::tcp::receiver::Arrival;
 use crate::time::Nanos;
 use crate::traffic::Action;
 use crate::world::{Control, ROUTE_END, World};
@@ -170,16 +171,25 @@ impl World {
     }
 
     fn deliver(&mut self, id: PacketId) {
-        let packet = *self.pool.get(id);
-        self.pool.release(id);
+        let packet = self.pool.get(id);
         let i = packet.flow as usize;
         let now = self.now;
         let flow = &mut self.flows[i];
         match packet.kind {
-            Kind::Datagram => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
+            Kind::Datagram => {
+                flow.receiver.received_bytes += u64::from(flow.sender.conn.mss);
+                self.pool.release(id);
+            }
             Kind::Data => {
-                let payload = u64::from(flow.sender.payload(packet.seq));
-                flow.receiver.on_data(now, &packet, payload, &mut self.pool);
+                let segment = Arrival {
+                    flow: packet.flow,
+                    seq: packet.seq,
+                    ts: packet.ts,
+                    ts_echo: packet.ts_echo,
+                    payload: u64::from(flow.sender.payload(packet.seq)),
+                };
+                self.pool.release(id);
+                flow.receiver.on_data(now, segment, &mut self.pool);
                 if let Some(bytes) = flow.object_bytes
                     && flow.life == Life::Active
                     && flow.receiver.rcv_nxt == flow.sender.segments_of(bytes)
@@ -193,10 +203,12 @@ impl World {
                 self.dispatch_acks();
             }
             Kind::Ack | Kind::AckDsack => {
+                let ack = *packet;
+                self.pool.release(id);
                 if flow.life != Life::Active {
                     return;
                 }
-                flow.sender.on_ack(now, &packet, &mut self.pool);
+                flow.sender.on_ack(now, &ack, &mut self.pool);
                 flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
                 self.dispatch_data(i);
             }
@@ -227,7 +239,7 @@ impl World {
                         flow.sender.counters.sent += 1;
                         let size = self.wire_bytes as u16;
                         let (flow, route) = (i as u32, flow.sender.route);
-                        self.pool.send(Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() });
+                        *self.pool.send() = Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() };
                     }
                     Action::Write => flow.sender.write(now, 1),
                     Action::StartBulk => flow.sender.start_writing(now),

@@ -5,29 +5,39 @@ use crate::packet::Packet;
 /// Number of a packet in its world's pool.
 pub type PacketId = u32;
 
-#[derive(Clone, Debug, Default)]
+const NONE: PacketId = PacketId::MAX;
+
+#[derive(Clone, Debug)]
 pub struct Pool {
     packets: Vec<Packet>,
-    free: Vec<PacketId>,
+    /// First free place; each free place holds the next one in its `seq`. `NONE` ends the list.
+    free: PacketId,
+    in_network: usize,
     /// Packets made since the last `take_sent`, in order.
     sent: Vec<PacketId>,
 }
 
+impl Default for Pool {
+    fn default() -> Self {
+        Pool { packets: Vec::new(), free: NONE, in_network: 0, sent: Vec::new() }
+    }
+}
+
 impl Pool {
-    /// Make a packet and note it as sent.
+    /// Room for a packet that is sent now. The caller writes it in place: a packet built elsewhere and copied would be
+    /// read back in wide loads over fresh narrow stores, which stall.
     #[inline]
-    pub fn send(&mut self, packet: Packet) {
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.packets[id as usize] = packet;
-                id
-            }
-            None => {
-                self.packets.push(packet);
-                (self.packets.len() - 1) as PacketId
-            }
-        };
+    pub fn send(&mut self) -> &mut Packet {
+        if self.free == NONE {
+            self.free = self.packets.len() as PacketId;
+            self.packets.push(Packet { seq: NONE, ..Packet::default() });
+        }
+        let id = self.free;
         self.sent.push(id);
+        self.in_network += 1;
+        let packet = &mut self.packets[id as usize];
+        self.free = packet.seq;
+        packet
     }
 
     #[inline]
@@ -43,7 +53,9 @@ impl Pool {
     /// The packet has left the network.
     #[inline]
     pub fn release(&mut self, id: PacketId) {
-        self.free.push(id);
+        self.packets[id as usize].seq = self.free;
+        self.free = id;
+        self.in_network -= 1;
     }
 
     pub(crate) fn sent_len(&self) -> usize {
@@ -60,6 +72,6 @@ impl Pool {
 
     /// Packets travelling now.
     pub fn in_network(&self) -> usize {
-        self.packets.len() - self.free.len()
+        self.in_network
     }
 }

@@ -63,6 +63,7 @@ impl Traffic {
         self.next_switch = Nanos::MAX;
     }
 
+    #[inline]
     pub fn next_event(&self) -> Nanos {
         self.next_write.min(self.next_switch)
     }

@@ -204,8 +204,7 @@ impl World {
     }
 
     pub(crate) fn rekey_link(&mut self, link: usize) {
-        let l = &self.links[link];
-        self.schedule.set(1 + link, l.departs_at().min(l.next_arrival()));
+        self.schedule.set(1 + link, self.links[link].next_event());
     }
 
     /// Close every active flow's interval at the present time and fill in what only the simulator knows.

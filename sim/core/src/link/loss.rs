@@ -17,12 +17,10 @@ pub struct Loss {
     state_until: Nanos,
     /// The point of the schedule that the chain's state belongs to.
     state_of: usize,
-    lossless: bool,
 }
 
 impl Loss {
     pub fn new(points: &[(Nanos, LossSpec)], seed: u64, index: u64) -> Loss {
-        let lossless = points.iter().all(|p| matches!(p.1, LossSpec::None));
         let points = if points.is_empty() { vec![(Nanos::ZERO, LossSpec::None)] } else { points.to_vec() };
         Loss {
             schedule: Steps::new(points),
@@ -31,17 +29,11 @@ impl Loss {
             bad: true,
             state_until: Nanos::ZERO,
             state_of: 0,
-            lossless,
         }
     }
 
     /// Is a packet passing at `now` lost?
-    #[inline]
     pub fn strikes(&mut self, now: Nanos) -> bool {
-        !self.lossless && self.draw(now)
-    }
-
-    fn draw(&mut self, now: Nanos) -> bool {
         match self.schedule.at(now) {
             LossSpec::None => false,
             LossSpec::Bernoulli { p } => self.packets.uniform() < p,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use crate::pool::{PacketId, Pool};
 use crate::rng::{Purpose, Stream};
-use crate::spec::{DirectionSpec, Flush, LossPosition, Ordering, OutageMode, QueueSpec};
+use crate::spec::{DirectionSpec, Flush, LossPosition, LossSpec, Ordering, OutageMode, QueueSpec};
 use crate::time::Nanos;
 use crate::units::BitRate;
 
@@ -59,16 +59,21 @@ pub struct Link {
     backlog_bytes: u64,
     discipline: QueueSpec,
     discipline_random: Stream,
+    /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
+    service: (u32, Nanos),
     /// End of the current service; never while idle or stopped.
     departs_at: Nanos,
     /// Bits left of a service interrupted by a held outage or a zero rate.
     unserved_bits: u64,
     pipe: VecDeque<Entry>,
+    /// Arrival of the pipe's head.
+    next_arrival: Nanos,
     last_arrival: Nanos,
     delay: Delay,
     overtaking: bool,
     loss: Loss,
-    loss_at: LossPosition,
+    /// Where packets may be lost at random; None on a lossless link.
+    loss_at: Option<LossPosition>,
     outage: Option<OutageMode>,
     pub counters: LinkCounters,
     backlog_integral: u128,
@@ -87,14 +92,16 @@ impl Link {
             backlog_bytes: 0,
             discipline: spec.queue,
             discipline_random: Stream::new(seed, Purpose::Queue, index),
+            service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
             unserved_bits: 0,
             pipe: VecDeque::new(),
+            next_arrival: Nanos::MAX,
             last_arrival: Nanos::ZERO,
             delay: Delay::new(&spec.delay),
             overtaking: spec.ordering == Ordering::Overtaking,
             loss: Loss::new(&spec.loss, seed, index),
-            loss_at: spec.loss_at,
+            loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
             outage: None,
             counters: LinkCounters::default(),
             backlog_integral: 0,
@@ -107,8 +114,10 @@ impl Link {
         self.departs_at
     }
 
-    pub fn next_arrival(&self) -> Nanos {
-        self.pipe.front().map_or(Nanos::MAX, |p| p.at)
+    /// When something happens here next.
+    #[inline]
+    pub fn next_event(&self) -> Nanos {
+        self.departs_at.min(self.next_arrival)
     }
 
     /// Times at which the rate changes after 0.
@@ -162,11 +171,14 @@ impl Link {
 
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32) -> Offer {
         self.counters.arrived += 1;
-        if self.outage == Some(OutageMode::Drop) || (self.loss_at == LossPosition::Ingress && self.loss.strikes(now)) {
-            self.counters.lost += 1;
-            return Offer::Gone;
-        }
         let entry = Entry { at: now, id, size };
+        if self.outage.is_some() || self.loss_at == Some(LossPosition::Ingress) {
+            let random = self.loss_at == Some(LossPosition::Ingress);
+            if self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now)) {
+                self.counters.lost += 1;
+                return Offer::Gone;
+            }
+        }
         if self.rate.is_unlimited() && self.outage.is_none() {
             return self.propagate(now, entry);
         }
@@ -199,6 +211,7 @@ impl Link {
     /// The head of the pipe arrives.
     pub fn arrive(&mut self) -> PacketId {
         let entry = self.pipe.pop_front().expect("an arrival has a packet");
+        self.next_arrival = self.pipe.front().map_or(Nanos::MAX, |p| p.at);
         self.count_delivered(entry);
         entry.id
     }
@@ -207,6 +220,7 @@ impl Link {
     pub fn change_rate(&mut self, now: Nanos) {
         self.interrupt(now);
         self.rate = self.rates.at(now);
+        self.service = (0, Nanos::ZERO);
         self.resume(now);
     }
 
@@ -223,6 +237,7 @@ impl Link {
         if flush == Flush::All {
             self.counters.lost += self.pipe.len() as u64;
             self.pipe.drain(..).for_each(|entry| pool.release(entry.id));
+            self.next_arrival = Nanos::MAX;
             self.last_arrival = now;
         }
     }
@@ -271,12 +286,16 @@ impl Link {
     }
 
     fn serve(&mut self, now: Nanos) {
-        let size = u64::from(self.queue[0].size);
+        let size = self.queue[0].size;
         if self.rate.0 == 0 {
-            self.unserved_bits = size * 8;
-        } else {
-            self.departs_at = if self.rate.is_unlimited() { now } else { now + self.rate.serialisation(size) };
+            self.unserved_bits = u64::from(size) * 8;
+            return;
         }
+        if self.service.0 != size {
+            let time = if self.rate.is_unlimited() { Nanos::ZERO } else { self.rate.serialisation(u64::from(size)) };
+            self.service = (size, time);
+        }
+        self.departs_at = now + self.service.1;
     }
 
     /// Stop the server, remembering what is left to send.
@@ -308,7 +327,7 @@ impl Link {
     }
 
     fn propagate(&mut self, now: Nanos, mut entry: Entry) -> Offer {
-        if self.loss_at == LossPosition::Egress && self.loss.strikes(now) {
+        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(now) {
             self.counters.lost += 1;
             return Offer::Gone;
         }
@@ -322,6 +341,7 @@ impl Link {
             return Offer::Through;
         }
         entry.at = at;
+        self.next_arrival = self.next_arrival.min(at);
         if self.pipe.back().is_none_or(|last| last.at <= at) {
             self.pipe.push_back(entry);
         } else {

@@ -225,9 +225,13 @@ impl Sender {
         let mut us = u64::from(self.conn.srtt8_us >> 2);
         us += if self.packets_out() == 1 { RttEstimator::rto_floor_us() } else { TIMEOUT_MIN_US };
         if !advancing {
-            let left = self.rto_left_us();
-            if left > 0 {
-                us = us.min(left as u64);
+            // Rounding up to ticks only lengthens the timeout: work it out when it could matter.
+            let sent = self.board.get(self.conn.snd_una).sent.micros();
+            if sent + self.rtt.rto_us() < self.conn.now.micros() + us {
+                let left = self.rto_left_us();
+                if left > 0 {
+                    us = us.min(left as u64);
+                }
             }
         }
         if self.probe_ticks.0 != us {

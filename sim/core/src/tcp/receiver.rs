@@ -39,6 +39,17 @@ fn memory_per_segment(mss: u64) -> u64 {
     memory
 }
 
+/// A data segment as its receiver sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub flow: u32,
+    pub seq: u32,
+    pub ts: Nanos,
+    pub ts_echo: Nanos,
+    /// Bytes.
+    pub payload: u64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Receiver {
     mss: u64,
@@ -146,21 +157,21 @@ impl Receiver {
         self.out_of_order_segments
     }
 
-    /// A data segment of `payload` bytes arrives; at most one ACK goes out.
-    pub fn on_data(&mut self, now: Nanos, packet: &Packet, payload: u64, out: &mut Pool) {
-        let seq = packet.seq;
+    /// A data segment arrives; at most one ACK goes out.
+    pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
+        let seq = segment.seq;
         if seq <= self.last_acked {
-            self.ts_recent = self.ts_recent.max(packet.ts);
+            self.ts_recent = self.ts_recent.max(segment.ts);
         }
         if seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some() {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
-            return self.acknowledge(now, packet.flow, out);
+            return self.acknowledge(now, segment.flow, out);
         }
-        self.measure_rtt(now, packet);
+        self.measure_rtt(now, segment.ts_echo);
         if seq == self.rcv_nxt {
             self.note_arrival(now);
-            self.advance(now, payload);
+            self.advance(now, segment.payload);
         } else {
             let mut start = seq;
             self.out_of_order.insert(seq, seq + 1, |_| ());
@@ -171,7 +182,7 @@ impl Receiver {
             self.touch_recent(start);
         }
         self.grow_window();
-        self.decide(now, packet.flow, out);
+        self.decide(now, segment.flow, out);
     }
 
     pub fn on_timer(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
@@ -318,7 +329,7 @@ impl Receiver {
                 n += 1;
             }
         }
-        out.send(Packet {
+        *out.send() = Packet {
             ts: timestamp(now),
             ts_echo: self.ts_recent,
             flow,
@@ -328,7 +339,7 @@ impl Receiver {
             route: self.route,
             kind,
             sack,
-        });
+        };
     }
 
     /// Bytes of the stream in order; whole segments, since the window is counted in them.
@@ -353,12 +364,12 @@ impl Receiver {
         }
     }
 
-    fn measure_rtt(&mut self, now: Nanos, packet: &Packet) {
-        if packet.ts_echo == self.rtt_echo || packet.ts_echo == Nanos::ZERO {
+    fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
+        if echo == self.rtt_echo || echo == Nanos::ZERO {
             return;
         }
-        self.rtt_echo = packet.ts_echo;
-        let sample = (timestamp(now).millis() - packet.ts_echo.millis()).max(1) * 1_000;
+        self.rtt_echo = echo;
+        let sample = (timestamp(now).millis() - echo.millis()).max(1) * 1_000;
         self.rtt8_us = if self.rtt8_us == 0 { sample * 8 } else { self.rtt8_us - self.rtt8_us / 8 + sample };
     }
 
@@ -406,7 +417,8 @@ mod tests {
     /// Hand over segment `seq`; the ACK it causes, if any.
     fn receive(r: &mut Receiver, seq: u32, at: Nanos) -> Option<Packet> {
         let mut pool = Pool::default();
-        r.on_data(at, &Packet { seq, ts: at, ts_echo: timestamp(Nanos::ZERO), ..Packet::default() }, 1448, &mut pool);
+        let (ts, ts_echo) = (timestamp(at), timestamp(Nanos::ZERO));
+        r.on_data(at, Arrival { flow: 0, seq, ts, ts_echo, payload: 1448 }, &mut pool);
         (pool.sent_len() > 0).then(|| *pool.get(pool.sent_id(0)))
     }
 

@@ -119,7 +119,7 @@ impl Sender {
         let payload = self.payload(seq);
         let size = payload + self.tcp.header_bytes;
         self.counters.sent += 1;
-        out.send(Packet {
+        *out.send() = Packet {
             ts: timestamp(self.conn.now),
             ts_echo: self.ts_recent,
             flow: self.flow,
@@ -128,7 +128,7 @@ impl Sender {
             size: size as u16,
             kind: Kind::Data,
             ..Packet::default()
-        });
+        };
         if self.paces && self.conn.pacing_rate > 0 && self.counters.sent >= UNPACED_SEGMENTS {
             self.charge_pacing(u64::from(payload));
         }
