@@ -76,7 +76,7 @@ class Simulation:
     def flow_totals(self) -> list[dict[str, Any]]: ...
     def link_totals(self) -> list[dict[str, Any]]: ...
     def recording(self) -> dict[str, Any]:
-        """`{"t_s": [T], "flows": {name: [T, F]}, "links": {name: [T, L]}}`, the names being FLOW_SERIES and LINK_SERIES.
+        """`{"t_s": [T], "flows": {name: [T, F]}, "links": {name: [T, L]}}`; names as in FLOW_SERIES and LINK_SERIES.
 
         ValueError when nothing is recorded (record_interval_ns = 0).
         """

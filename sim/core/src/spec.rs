@@ -334,7 +334,9 @@ impl NetworkSpec {
         }
         let takes_time = |d: &DirectionSpec| !d.rate.is_empty() || d.delay.points.iter().any(|(_, delay)| delay.0 > 0);
         let links = || flow.path.iter().map(|l| &self.links[*l]);
-        if flow.uplink_delay.0 == 0 && !links().any(|l| takes_time(&l.forward) || takes_time(&l.reverse)) {
+        let datagram = flow.controller.name == "udp";
+        let instant = flow.uplink_delay.0 == 0 && !links().any(|l| takes_time(&l.forward) || takes_time(&l.reverse));
+        if instant && !datagram {
             return fail(format!("flows[{i}].path"), "[..]", "some link has a rate or a delay");
         }
         // Segment numbers have 32 bits.
@@ -343,7 +345,6 @@ impl NetworkSpec {
         if fastest as f64 * self.duration.secs_f64() / wire_bits > 4e9 {
             return fail("duration", self.duration.0, "a flow may send at most 4e9 packets");
         }
-        let datagram = flow.controller.name == "udp";
         match flow.traffic {
             TrafficSpec::Bytes { bytes } if bytes == 0 || bytes.div_ceil(u64::from(self.tcp.mss)) > 1 << 31 => {
                 return fail(format!("flows[{i}].traffic.bytes"), bytes, "must make 1 .. 2^31 segments");
