@@ -230,7 +230,7 @@ fn event_logs_do_not_depend_on_threads_or_batch() {
     assert_eq!(reference, alone);
 }
 
-/// The same figure in debug and release builds: `make test` runs this file in both.
+/// The same figure in debug and release builds; `make test` runs both.
 #[test]
 fn event_logs_do_not_depend_on_the_build() {
     let mut folded = 0u64;

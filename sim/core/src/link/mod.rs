@@ -366,3 +366,35 @@ impl Link {
         self.backlog_since = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_drops_at_random_only_above_its_threshold() {
+        let queue = QueueSpec::Viasat { limit: 36_000_000, threshold: 18_000_000, drop_probability: 0.25 };
+        let mut link = Link::new(&DirectionSpec { queue, ..DirectionSpec::default() }, 1, 0);
+        let accepted = |link: &mut Link, backlog: u64| {
+            link.backlog_bytes = backlog;
+            (0..10_000).filter(|_| link.accepts(1_500)).count()
+        };
+        assert_eq!(accepted(&mut link, 18_000_000), 10_000, "at the threshold nothing is dropped");
+        let above = accepted(&mut link, 18_000_001);
+        assert!((7_300..7_700).contains(&above), "{above} of 10,000 accepted above it");
+        assert_eq!(accepted(&mut link, 36_000_000 - 1_499), 0, "no room for the packet");
+    }
+
+    #[test]
+    fn a_rate_change_keeps_the_bits_already_sent() {
+        let spec = DirectionSpec {
+            rate: vec![(Nanos(0), BitRate(8_000_000)), (Nanos(500_000), BitRate(4_000_000))],
+            ..DirectionSpec::default()
+        };
+        let mut link = Link::new(&spec, 1, 0);
+        // 1,000 bytes take 1 ms at 8 Mbit/s; half way the rate halves.
+        assert_eq!(link.offer(Nanos(0), 0, 1_000), Offer::Held);
+        link.change_rate(Nanos(500_000));
+        assert_eq!(link.departs_at(), Nanos(1_500_000));
+    }
+}

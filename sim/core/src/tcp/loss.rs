@@ -14,7 +14,7 @@ use super::sender::{Sender, Timer};
 /// Smallest timer of the probe and reordering timers.
 const TIMEOUT_MIN_US: u64 = 2_000;
 /// A widened reordering window is kept for this many recoveries.
-const WINDOW_PERSIST: u32 = 16;
+pub(super) const WINDOW_PERSIST: u32 = 16;
 
 /// RACK's state: the most recently sent segment known delivered.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Rack {
     rtt: Nanos,
     pub advanced: bool,
     /// Reordering window in quarters of the minimum RTT; 0 stands for 1.
-    extra_steps: u32,
+    pub extra_steps: u32,
     pub window_persist: u32,
     dsack_seen: bool,
     last_delivered: u32,
@@ -70,7 +70,7 @@ impl Sender {
         }
     }
 
-    fn reordering_window(&self) -> Nanos {
+    pub(super) fn reordering_window(&self) -> Nanos {
         if !self.reordering_seen && (self.conn.state >= CaState::Recovery || self.sacked_out >= self.reordering) {
             return Nanos::ZERO;
         }
@@ -319,7 +319,7 @@ impl Sender {
         }
     }
 
-    fn on_rto(&mut self, out: &mut Pool) {
+    pub(super) fn on_rto(&mut self, out: &mut Pool) {
         self.timer = Timer::Off;
         self.timer_at = Nanos::MAX;
         if self.packets_out() == 0 {

@@ -14,6 +14,9 @@ mod ack;
 mod loss;
 mod transmit;
 
+#[cfg(test)]
+mod tests;
+
 use crate::time::Nanos;
 
 /// The hosts' timestamp clock (RFC 7323) at `now`. It has been running for a while, so that zero can stand for "none".
