@@ -160,12 +160,9 @@ impl Controller for Cubic {
         if !conn.is_cwnd_limited() {
             return;
         }
-        let mut acked = acked;
-        if conn.in_slow_start() {
-            acked = conn.slow_start(acked);
-            if acked == 0 {
-                return;
-            }
+        let acked = conn.slow_start(acked);
+        if acked == 0 {
+            return;
         }
         self.update(conn.cwnd, acked, conn.jiffies, conn.hz);
         conn.additive_increase(self.cnt, acked);

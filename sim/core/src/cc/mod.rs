@@ -11,7 +11,7 @@ pub mod reno;
 
 use serde_json::{Map, Value};
 
-use crate::spec::ControllerSpec;
+use crate::spec::{ControllerSpec, TcpSpec};
 use crate::time::Nanos;
 
 /// "No threshold yet": slow start until the first loss.
@@ -96,6 +96,34 @@ pub struct Conn {
 }
 
 impl Conn {
+    /// Before the handshake.
+    pub fn new(tcp: &TcpSpec) -> Conn {
+        Conn {
+            now: Nanos::ZERO,
+            jiffies: 0,
+            hz: tcp.hz,
+            mss: tcp.mss,
+            initial_cwnd: tcp.initial_cwnd,
+            cwnd: tcp.initial_cwnd,
+            ssthresh: SSTHRESH_INFINITE,
+            cwnd_cnt: 0,
+            cwnd_clamp: u32::MAX,
+            prior_cwnd: 0,
+            srtt8_us: 0,
+            min_rtt_us: u32::MAX,
+            state: CaState::Open,
+            snd_una: 0,
+            snd_nxt: 0,
+            in_flight: 0,
+            delivered: 0,
+            lost: 0,
+            cwnd_limited: false,
+            max_packets_out: 0,
+            pacing_rate: 0,
+            last_send: Nanos::ZERO,
+        }
+    }
+
     pub fn packets_out(&self) -> u32 {
         self.snd_nxt - self.snd_una
     }
@@ -120,8 +148,12 @@ impl Conn {
         u64::from(self.mss) * window * 80_000 * percent / u64::from(self.srtt8_us)
     }
 
-    /// Slow start (RFC 5681 with byte counting): returns what is left of `acked` beyond the threshold.
+    /// Slow start (RFC 5681 with byte counting), if the window is below the threshold. Returns what is left of `acked`
+    /// for congestion avoidance.
     pub fn slow_start(&mut self, acked: u32) -> u32 {
+        if !self.in_slow_start() {
+            return acked;
+        }
         let cwnd = (self.cwnd + acked).min(self.ssthresh);
         let left = acked - (cwnd - self.cwnd);
         self.cwnd = cwnd.min(self.cwnd_clamp);
@@ -293,30 +325,8 @@ mod tests {
 pub(crate) mod testing {
     use super::*;
 
+    /// A connection whose window is in full use.
     pub fn conn(cwnd: u32, ssthresh: u32) -> Conn {
-        Conn {
-            now: Nanos::ZERO,
-            jiffies: 0,
-            hz: 1000,
-            mss: 1448,
-            initial_cwnd: 10,
-            cwnd,
-            ssthresh,
-            cwnd_cnt: 0,
-            cwnd_clamp: u32::MAX,
-            prior_cwnd: 0,
-            srtt8_us: 0,
-            min_rtt_us: u32::MAX,
-            state: CaState::Open,
-            snd_una: 0,
-            snd_nxt: 0,
-            in_flight: 0,
-            delivered: 0,
-            lost: 0,
-            cwnd_limited: true,
-            max_packets_out: 0,
-            pacing_rate: 0,
-            last_send: Nanos::ZERO,
-        }
+        Conn { cwnd, ssthresh, cwnd_limited: true, ..Conn::new(&TcpSpec::default()) }
     }
 }

@@ -14,12 +14,9 @@ impl Controller for Reno {
         if !conn.is_cwnd_limited() {
             return;
         }
-        let mut acked = acked;
-        if conn.in_slow_start() {
-            acked = conn.slow_start(acked);
-            if acked == 0 {
-                return;
-            }
+        let acked = conn.slow_start(acked);
+        if acked == 0 {
+            return;
         }
         conn.additive_increase(conn.cwnd, acked);
     }

@@ -1,6 +1,6 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
-use crate::cc::{CaState, Conn, Controller, SSTHRESH_INFINITE};
+use crate::cc::{CaState, Conn, Controller};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
@@ -121,35 +121,11 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
-        let conn = Conn {
-            now: Nanos::ZERO,
-            jiffies: 0,
-            hz: tcp.hz,
-            mss: tcp.mss,
-            initial_cwnd: tcp.initial_cwnd,
-            cwnd: tcp.initial_cwnd,
-            ssthresh: SSTHRESH_INFINITE,
-            cwnd_cnt: 0,
-            cwnd_clamp: u32::MAX,
-            prior_cwnd: 0,
-            srtt8_us: 0,
-            min_rtt_us: u32::MAX,
-            state: CaState::Open,
-            snd_una: 0,
-            snd_nxt: 0,
-            in_flight: 0,
-            delivered: 0,
-            lost: 0,
-            cwnd_limited: false,
-            max_packets_out: 0,
-            pacing_rate: 0,
-            last_send: Nanos::ZERO,
-        };
         Sender {
             tcp: *tcp,
             flow,
             route: 0,
-            conn,
+            conn: Conn::new(tcp),
             owns_window: cc.owns_window(),
             paces: cc.paces(),
             cc,
