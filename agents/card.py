@@ -8,7 +8,7 @@ Range = tuple[float, float]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Layer(_Model):
@@ -68,7 +68,7 @@ class Card(_Model):
     description: str
     observation: Observation
     action: Action
-    interval_ms: Annotated[float, Field(gt=0)]
+    interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0

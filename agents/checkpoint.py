@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from pydantic import ValidationError
@@ -32,6 +33,10 @@ class CheckpointError(FileError):
         super().__init__("checkpoint", str(path), f"a folder with {WEIGHTS} and {CARD}, as `orbitcc train` writes it")
         self.path, self.reason = path, reason
         self.args = (f"checkpoint {path}: {reason}; allowed: {self.allowed}",)
+
+    def at(self, field: str) -> Self:
+        """Itself: the file says more than where it was named."""
+        return self
 
     def __reduce__(self) -> tuple[type, tuple[Path, str]]:
         return type(self), (self.path, self.reason)
@@ -65,9 +70,9 @@ def resolve(name_or_path: str | Path) -> Path:
     path = Path(text).expanduser()
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent
-    if path.is_dir():
+    if text and path.is_dir():
         return path
-    if path.exists():
+    if text and path.exists():
         raise CheckpointError(path, "is a file")
     if "/" in text:
         raise CheckpointError(path, "does not exist")

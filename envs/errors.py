@@ -41,7 +41,7 @@ class UnknownNameError(OrbitccError):
     """A name that is in no registry; the message suggests the nearest valid one."""
 
     def __init__(self, field: str, name: Any, known: Iterable[str]) -> None:
-        self.known = tuple(known)
+        self.known = tuple(dict.fromkeys(known))
         super().__init__(field, name, f"one of {', '.join(self.known) or '(none)'}")
 
     def _message(self) -> str:

@@ -44,6 +44,13 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> Path:
     return atomic_write_bytes(path, text.encode("utf-8"))
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """FileError when a file cannot be written there: told before long work, not after it."""
+    folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise FileError("file", str(path), f"a writable place ({folder} is not a folder that can be written)")
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """The UTF-8 text of a file; FileError when it cannot be read."""
     try:

@@ -30,9 +30,9 @@ class ControllerSpec(Model):
     @staticmethod
     def parse(text: str) -> ControllerSpec:
         """`NAME[:param=value,...]`, e.g. `cubic:hystart=off`."""
-        name, _, rest = text.partition(":")
+        name, colon, rest = text.partition(":")
         params = {}
-        for part in rest.split(",") if rest else []:
+        for part in rest.split(",") if colon else []:
             key, equals, value = part.partition("=")
             if not equals or not key:
                 raise OrbitccError("", text, "NAME[:param=value,...]")
@@ -132,10 +132,10 @@ class Flow(Model):
             start_s = float(start.strip().removesuffix("s"))
         except ValueError:
             raise OrbitccError("flow", text, "NAME[:param=value,...][@start], e.g. cubic:hystart=off@20s") from None
-        name, _, rest = head.partition(":")
+        name, colon, rest = head.partition(":")
         own: dict[str, Any] = {}
         params = []
-        for part in rest.split(",") if rest else []:
+        for part in rest.split(",") if colon else []:
             key, _, value = part.partition("=")
             if key == "rate_mbps":
                 own["traffic"] = {"kind": "cbr", "rate_mbps": parse_value(value)}

@@ -77,6 +77,24 @@ def _defaults(cls: type[Model]) -> dict[str, Any]:
     }
 
 
+_ALLOWED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a table",
+    "string_too_short": "text that is not empty",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+"""What pydantic asks for, in the words of scenario files, by its type of error."""
+
+
 def as_orbitcc_error(error: ValidationError) -> OrbitccError:
     """The first of pydantic's complaints, as one of ours."""
     first = error.errors(include_url=False)[0]
@@ -86,6 +104,8 @@ def as_orbitcc_error(error: ValidationError) -> OrbitccError:
         return cause.under(where)
     if first["type"] == "missing":
         return OrbitccError(where, None, "a value (this field has no default)")
+    if first["type"] in _ALLOWED:
+        return OrbitccError(where, first["input"], _ALLOWED[first["type"]])
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
     return OrbitccError(where, first["input"], message)
 

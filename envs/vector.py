@@ -54,6 +54,8 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             raise OrbitccError("render_mode", render_mode, "None")
         if not (isinstance(num_envs, int) and num_envs >= 1):
             raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
+        if not (isinstance(threads, int) and threads >= 0):
+            raise OrbitccError("threads", threads, "a whole number: 1 or more, or 0 for one per core")
         if autoreset_mode not in _MODES and autoreset_mode not in [mode.value for mode in _MODES]:
             raise OrbitccError("autoreset_mode", autoreset_mode, f"one of {', '.join(m.value for m in _MODES)}")
         self._mode = AutoresetMode(autoreset_mode)

@@ -58,6 +58,8 @@ def from_controller(text: str) -> Contender:
     if controllers.get(spec.name).kind == "internal":
         raise UnknownNameError("--controller", spec.name, controllers.names())
     if controllers.get(spec.name).kind == "agent":
+        if spec.name == "agent" and not spec.params.get("path"):
+            raise OrbitccError("--controller", text, "agent:path=FOLDER, or --agent FOLDER")
         return from_agent(str(spec.params.get("path", spec.name)))
     return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))
 

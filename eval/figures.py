@@ -36,12 +36,18 @@ MAX_NAME = 14
 """Names up to this many letters leave room for a second column."""
 
 
+def check_name(path: Path) -> str:
+    """The format a picture's name asks for; FileError when it is none."""
+    suffix = path.suffix.lstrip(".").lower()
+    if suffix not in FORMATS:
+        raise FileError("plot", str(path), f"a file name ending in {', '.join('.' + f for f in FORMATS)}")
+    return suffix
+
+
 def plot_run(recording: Recording, path: str | os.PathLike[str]) -> Path:
     """Write the four-panel picture of a run; the suffix decides between PNG, PDF and SVG. Raises FileError."""
     target = Path(path)
-    suffix = target.suffix.lstrip(".").lower()
-    if suffix not in FORMATS:
-        raise FileError("plot", str(target), f"a file name ending in {', '.join('.' + f for f in FORMATS)}")
+    suffix = check_name(target)
     return atomic_write_bytes(target, render(draw_run(recording, LIGHT), suffix))
 
 

@@ -89,7 +89,10 @@ def run_suite(
     campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
     cases = suite.cases(count)
     for contender in contenders:
-        suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
+        try:
+            suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
+        except OrbitccError as error:
+            raise error.under(contender.label) from None
     showcase = suite.showcase(count)
     tasks = [
         Task(suite, case, c, campaign.version, campaign.series_path(c) if case.seed == showcase else None)

@@ -43,12 +43,26 @@ def _options(
     pass
 
 
+def _wrong_usage(error: typer.TyperException) -> str:
+    """One line about options and arguments that typer refuses; its own message does not tell the value."""
+    from pydantic import ValidationError
+
+    from orbitcc.envs.model import as_orbitcc_error
+
+    if isinstance(error, typer.BadParameter) and error.param and isinstance(error.__cause__, ValidationError):
+        return str(as_orbitcc_error(error.__cause__).at(error.param.opts[0]))
+    return " ".join(error.format_message().split())
+
+
 def main() -> None:
     """Run the command line. What the user got wrong is one line on stderr and exit code 2."""
     from orbitcc.envs.errors import OrbitccError
 
     try:
-        app()
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except typer.TyperException as error:
+        print(f"error: {_wrong_usage(error)}", file=sys.stderr)
+        sys.exit(2)
     except OrbitccError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

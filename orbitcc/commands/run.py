@@ -30,7 +30,7 @@ FLOW_KEYS = (
     "lost_packets",
     "rtos",
 )
-LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets")
+LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets")
 PLAIN_PROGRESS_EVERY_S = 5.0
 
 
@@ -59,18 +59,23 @@ def run(
 ) -> None:
     """Simulate a scenario and print what each flow and link achieved."""
     from orbitcc.envs.errors import FileError
+    from orbitcc.envs.files import check_place
     from orbitcc.envs.simulate import simulate
 
+    for path in filter(None, (series, plot)):
+        check_place(path)
     if series is not None and series.suffix not in (".csv", ".npz"):
         raise FileError("--series", str(series), "a name ending in .csv or .npz")
+    if plot is not None:
+        from orbitcc.eval.figures import check_name, plot_run
+
+        check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
     with _Progress(chosen.name) as progress:
         recording = simulate(chosen, record_interval_s=interval, progress=progress)
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
     if plot is not None:
-        from orbitcc.eval.figures import plot_run
-
         plot_run(recording, plot)
     if as_json:
         print(json.dumps(as_dict(recording), indent=2, allow_nan=False))
@@ -157,7 +162,7 @@ def print_tables(recording: Recording) -> None:
     scenario, console = recording.scenario, Console()
     console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
     flows = _table(
-        "flow", "goodput Mbit/s", "srtt ms", "p95 ms", "base ms", "÷ base", "sent", "re-sent", "lost", "RTOs"
+        "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
         controller = str(flow.controller)
@@ -188,9 +193,9 @@ def _table(first: str, *heads: str) -> Table:
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False, header_style="bold", border_style="dim")
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, overflow="fold")
     for head in heads:
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
     return table
 
 

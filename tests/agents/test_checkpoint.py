@@ -12,6 +12,9 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import observation_hash
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import get
+from orbitcc.envs.simulate import simulate
 
 
 def card(**changes) -> Card:
@@ -109,6 +112,8 @@ def test_a_foreign_file_is_refused(saved) -> None:
     [
         (lambda text: "not json", "is not a card"),
         (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": -1'), "interval_ms"),
+        (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": 1e15'), "interval_ms"),
+        (lambda text: text.replace('"clip": 10.0', '"clip": Infinity'), "clip"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         (lambda text: text.replace('"units": 8', '"units": 9'), "has shape"),
         (lambda text: text.replace(observation_hash("astraea"), "0" * 16), "another definition"),
@@ -149,6 +154,18 @@ def test_a_missing_folder_or_half_a_checkpoint_is_refused(saved, tmp_path) -> No
     (saved / "card.json").write_text(card().model_dump_json())
     with pytest.raises(OrbitccError, match=r"policy\.safetensors"):
         checkpoint.load(saved)
+
+
+def test_a_file_is_named_wherever_the_error_surfaces(saved) -> None:
+    (saved / "policy.safetensors").write_bytes(b"")
+    with pytest.raises(OrbitccError, match=r"policy\.safetensors: is truncated"):
+        simulate(get("dumbbell").with_flows([Flow(controller=f"agent:path={saved}")]))
+
+
+def test_no_name_is_not_the_folder_one_stands_in(saved, monkeypatch) -> None:
+    monkeypatch.chdir(saved)
+    with pytest.raises(OrbitccError, match="unknown name ''"):
+        checkpoint.load("")
 
 
 def test_an_unknown_name_suggests_a_shipped_one() -> None:

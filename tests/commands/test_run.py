@@ -14,7 +14,7 @@ FLOW_KEYS = [
     "name", "controller", "goodput_mbps", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation", "sent_packets",
     "retransmitted_packets", "lost_packets", "rtos",
 ]  # fmt: skip
-LINK_KEYS = ["name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets"]
+LINK_KEYS = ["name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets"]
 
 
 def run(*args):
@@ -96,6 +96,12 @@ def test_a_distribution_is_drawn_with_the_seed_and_driven_by_the_flow_given():
         (["none.toml"], "file: 'none.toml' is not allowed; allowed: a readable file"),
         (["train-leo"], "--flow: '(none)' is not allowed"),
         (["dumbbell", "--agent", "nowhere"], "nowhere"),
+        (["dumbbell", "--agent", "no/folder"], "checkpoint no/folder: does not exist"),
+        (["dumbbell", "--interval", "abc"], "--interval: 'abc' is not allowed; allowed: a number"),
+        (["dumbbell", "--seed", "1.5"], "--seed: '1.5' is not allowed; allowed: a whole number"),
+        (["dumbbell", "--sed", "1"], "No such option: --sed"),
+        (["dumbbell", "--plot", "x.xyz"], "plot: 'x.xyz' is not allowed; allowed: a file name ending in .png"),
+        ([], "Missing argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -112,6 +118,31 @@ def test_nothing_is_written_when_the_input_is_wrong(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_unknown_options_and_commands_exit_with_2():
-    assert orbitcc("run", "dumbbell", "--sed", "1").returncode == 2
-    assert orbitcc("runn").returncode == 2
+def test_a_picture_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for picture in ("a.xyz", "file/a.png"):
+        done = orbitcc("run", "dumbbell", "--series", "a.csv", "--plot", picture, cwd=tmp_path)
+        assert done.returncode == 2
+        assert picture in done.stderr
+        assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_narrow_terminal_shows_every_figure_whole():
+    args = ["run", "dumbbell", "--set", "duration_s=20", "--flow", "cubic:hystart=off"]
+    narrow = {**os.environ, "COLUMNS": "70"}
+    sent = json.loads(orbitcc(*args, "--json").stdout)["flows"][0]["sent_packets"]
+    out = orbitcc(*args, env=narrow).stdout
+    assert f" {sent} " in out
+    assert "…" not in out
+
+
+def test_an_unknown_command_is_one_line_with_the_nearest_one():
+    done = orbitcc("runn")
+    assert done.returncode == 2
+    assert done.stderr == "error: No such command 'runn'. Did you mean 'run'?\n"
+
+
+def test_no_command_shows_the_help():
+    done = orbitcc()
+    assert done.returncode == 0
+    assert "Usage: " in done.stdout

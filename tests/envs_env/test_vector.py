@@ -74,7 +74,12 @@ def test_seeds_may_be_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "field"), [({"num_envs": 0}, "num_envs"), ({"num_envs": 2, "autoreset_mode": "never"}, "autoreset")]
+    ("arguments", "field"),
+    [
+        ({"num_envs": 0}, "num_envs"),
+        ({"num_envs": 2, "threads": -1}, "threads"),
+        ({"num_envs": 2, "autoreset_mode": "never"}, "autoreset"),
+    ],
 )
 def test_bad_arguments_name_the_field(arguments, field: str) -> None:
     with pytest.raises(OrbitccError, match=field):

@@ -43,6 +43,9 @@ def orbitcc(monkeypatch, capsys, tmp_path):
         (["eval", "responsiveness", "--runs", "51"], ["runs", "1 to 50"]),
         (["eval", "responsiveness", "--workers", "0"], ["workers"]),
         (["eval", "responsiveness", "--resume"], ["--out"]),
+        (["eval", "responsiveness", "--runs", "many"], ["--runs: 'many'", "a whole number"]),
+        (["eval", "responsiveness", "--controller", "agent"], ["--controller", "--agent FOLDER"]),
+        (["eval", "responsiveness", "--controller", "udp"], ["udp.traffic.kind"]),
     ],
 )
 def test_wrong_arguments_end_with_one_line_and_code_2(orbitcc, arguments, words):
