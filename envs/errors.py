@@ -53,6 +53,19 @@ class UnknownNameError(OrbitccError):
         return type(self), (self.field, self.value, self.known)
 
 
+class MissingError(OrbitccError):
+    """A field that must be given and was not."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, None, "a value")
+
+    def _message(self) -> str:
+        return f"{self.field}: missing; it has no default"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field,)
+
+
 class FileError(OrbitccError):
     """A file that cannot be read or written, or that holds something else than it should."""
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.errors import MissingError, OrbitccError, UnknownNameError
 
 Points = tuple[tuple[float, Any], ...]
 """A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
@@ -103,7 +103,7 @@ def as_orbitcc_error(error: ValidationError) -> OrbitccError:
     if isinstance(cause, OrbitccError):
         return cause.under(where)
     if first["type"] == "missing":
-        return OrbitccError(where, None, "a value (this field has no default)")
+        return MissingError(where)
     if first["type"] in _ALLOWED:
         return OrbitccError(where, first["input"], _ALLOWED[first["type"]])
     message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
