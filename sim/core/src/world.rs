@@ -62,8 +62,9 @@ impl World {
         spec.validate()?;
         let mut links = Vec::with_capacity(2 * spec.links.len());
         for (i, link) in spec.links.iter().enumerate() {
-            links.push(Link::new(&link.forward, spec.seed, 2 * i as u64));
-            links.push(Link::new(&link.reverse, spec.seed, 2 * i as u64 + 1));
+            let outages = || link.outages.iter().map(|o| o.at);
+            links.push(Link::new(&link.forward, outages(), spec.seed, 2 * i as u64));
+            links.push(Link::new(&link.reverse, outages(), spec.seed, 2 * i as u64 + 1));
         }
         let mut flows = Vec::with_capacity(spec.flows.len());
         for (i, flow) in spec.flows.iter().enumerate() {
@@ -236,7 +237,7 @@ impl World {
             stats.active = f64::from(u8::from(flow.life == Life::Active));
             stats.base_rtt_s = base.secs_f64();
             stats.capacity_bps = if link.rate().is_unlimited() { f64::INFINITY } else { link.rate().0 as f64 };
-            stats.queue_bytes = link.backlog_bytes() as f64;
+            stats.queue_bytes = link.backlog_bytes(now) as f64;
             stats.buffer_bytes = link.buffer_bytes(self.wire_bytes);
             stats.link_loss = loss;
             stats.flows_active = active as f64;

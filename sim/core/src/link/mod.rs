@@ -2,7 +2,8 @@
 //!
 //! The server finishes one packet at a time (an explicit departure event, so that rate changes, outages and queue
 //! disciplines have one meaning); the pipe holds packets sorted by arrival. Only the server and the pipe's head are
-//! event sources.
+//! event sources. A packet that finds the server idle, with nothing about to change while it is served, goes into the
+//! pipe at once: its departure is certain and needs no event.
 
 pub mod loss;
 pub mod piecewise;
@@ -65,6 +66,13 @@ pub struct Link {
     departs_at: Nanos,
     /// Bits left of a service interrupted by a held outage or a zero rate.
     unserved_bits: u64,
+    /// The packet that went straight into the pipe is in service until then, with its size.
+    straight_until: Nanos,
+    straight_bytes: u32,
+    /// Times at which anything about the link changes, and the next of them.
+    changes: Vec<Nanos>,
+    changes_passed: usize,
+    next_change: Nanos,
     pipe: VecDeque<Entry>,
     /// Arrival of the pipe's head.
     next_arrival: Nanos,
@@ -83,7 +91,13 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Link {
+    /// `outages`: when any of its outages starts.
+    pub fn new(spec: &DirectionSpec, outages: impl Iterator<Item = Nanos>, seed: u64, index: u64) -> Link {
+        let mut changes: Vec<Nanos> = outages.collect();
+        changes.extend(spec.rate.iter().map(|p| p.0));
+        changes.extend(spec.delay.points.iter().map(|p| p.0));
+        changes.extend(spec.loss.iter().map(|p| p.0));
+        changes.sort_unstable();
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
         Link {
             rate: rates[0].1,
@@ -95,6 +109,11 @@ impl Link {
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
             unserved_bits: 0,
+            straight_until: Nanos::ZERO,
+            straight_bytes: 0,
+            next_change: Nanos::ZERO,
+            changes_passed: 0,
+            changes,
             pipe: VecDeque::new(),
             next_arrival: Nanos::MAX,
             last_arrival: Nanos::ZERO,
@@ -137,8 +156,8 @@ impl Link {
         self.loss.expected(now)
     }
 
-    pub fn backlog_bytes(&self) -> u64 {
-        self.backlog_bytes
+    pub fn backlog_bytes(&self, now: Nanos) -> u64 {
+        self.backlog_bytes + if self.straight_until > now { u64::from(self.straight_bytes) } else { 0 }
     }
 
     /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
@@ -164,7 +183,7 @@ impl Link {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
         } else {
-            self.rate.serialisation(self.backlog_bytes)
+            self.rate.serialisation(self.backlog_bytes(now))
         };
         wait + self.delay.at(now)
     }
@@ -179,19 +198,31 @@ impl Link {
                 return Offer::Gone;
             }
         }
-        if self.rate.is_unlimited() && self.outage.is_none() {
-            return self.propagate(now, entry);
+        if self.outage.is_none() {
+            if self.rate.is_unlimited() {
+                return self.propagate(now, now, entry);
+            }
+            if self.queue.is_empty() && self.straight_until <= now && self.rate.0 > 0 {
+                let done = now + self.service_time(size);
+                if done < self.change_after(now) {
+                    self.straight_until = done;
+                    self.straight_bytes = size;
+                    self.backlog_integral += u128::from((done - now).0) * u128::from(size);
+                    self.backlog_max = self.backlog_max.max(u64::from(size));
+                    return self.propagate(now, done, entry);
+                }
+            }
         }
-        if !self.accepts(u64::from(size)) {
+        if !self.accepts(now, u64::from(size)) {
             self.counters.dropped += 1;
             return Offer::Gone;
         }
         self.account_backlog(now);
         self.backlog_bytes += u64::from(size);
-        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        self.backlog_max = self.backlog_max.max(self.backlog_bytes(now));
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
-            self.serve(now);
+            self.serve(now.max(self.straight_until));
         }
         Offer::Held
     }
@@ -205,7 +236,7 @@ impl Link {
         if !self.queue.is_empty() {
             self.serve(now);
         }
-        (entry.id, self.propagate(now, entry))
+        (entry.id, self.propagate(now, now, entry))
     }
 
     /// The head of the pipe arrives.
@@ -272,15 +303,17 @@ impl Link {
         self.rates.integral(end, |r| if r.is_unlimited() { f64::INFINITY } else { r.0 as f64 * 1e-9 })
     }
 
-    fn accepts(&mut self, size: u64) -> bool {
+    fn accepts(&mut self, now: Nanos, size: u64) -> bool {
+        let backlog = self.backlog_bytes(now);
         match self.discipline {
-            QueueSpec::DropTailBytes { limit } => self.backlog_bytes + size <= limit,
-            QueueSpec::DropTailPackets { limit } => (self.queue.len() as u64) < limit,
+            QueueSpec::DropTailBytes { limit } => backlog + size <= limit,
+            QueueSpec::DropTailPackets { limit } => {
+                self.queue.len() as u64 + u64::from(self.straight_until > now) < limit
+            }
             // Below the threshold always, above it with the complement of the drop probability, never past the
             // limit (Claypool et al., "Comparison of TCP congestion control over a GEO satellite").
             QueueSpec::Viasat { limit, threshold, drop_probability } => {
-                self.backlog_bytes + size <= limit
-                    && !(self.backlog_bytes > threshold && self.discipline_random.uniform() < drop_probability)
+                backlog + size <= limit && !(backlog > threshold && self.discipline_random.uniform() < drop_probability)
             }
         }
     }
@@ -291,11 +324,24 @@ impl Link {
             self.unserved_bits = u64::from(size) * 8;
             return;
         }
+        self.departs_at = now + self.service_time(size);
+    }
+
+    fn service_time(&mut self, size: u32) -> Nanos {
         if self.service.0 != size {
             let time = if self.rate.is_unlimited() { Nanos::ZERO } else { self.rate.serialisation(u64::from(size)) };
             self.service = (size, time);
         }
-        self.departs_at = now + self.service.1;
+        self.service.1
+    }
+
+    /// When something about the link changes next.
+    fn change_after(&mut self, now: Nanos) -> Nanos {
+        while self.next_change <= now {
+            self.next_change = self.changes.get(self.changes_passed).copied().unwrap_or(Nanos::MAX);
+            self.changes_passed += 1;
+        }
+        self.next_change
     }
 
     /// Stop the server, remembering what is left to send.
@@ -326,12 +372,13 @@ impl Link {
         self.departs_at = now + Nanos(left);
     }
 
-    fn propagate(&mut self, now: Nanos, mut entry: Entry) -> Offer {
-        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(now) {
+    /// Into the pipe at `leaves`, which is not before `now`.
+    fn propagate(&mut self, now: Nanos, leaves: Nanos, mut entry: Entry) -> Offer {
+        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves) {
             self.counters.lost += 1;
             return Offer::Gone;
         }
-        let mut at = now + self.delay.at(now);
+        let mut at = leaves + self.delay.at(leaves);
         if !self.overtaking {
             at = at.max(self.last_arrival);
             self.last_arrival = at;
@@ -374,10 +421,10 @@ mod tests {
     #[test]
     fn the_gateway_drops_at_random_only_above_its_threshold() {
         let queue = QueueSpec::Viasat { limit: 36_000_000, threshold: 18_000_000, drop_probability: 0.25 };
-        let mut link = Link::new(&DirectionSpec { queue, ..DirectionSpec::default() }, 1, 0);
+        let mut link = Link::new(&DirectionSpec { queue, ..DirectionSpec::default() }, [].into_iter(), 1, 0);
         let accepted = |link: &mut Link, backlog: u64| {
             link.backlog_bytes = backlog;
-            (0..10_000).filter(|_| link.accepts(1_500)).count()
+            (0..10_000).filter(|_| link.accepts(Nanos::ZERO, 1_500)).count()
         };
         assert_eq!(accepted(&mut link, 18_000_000), 10_000, "at the threshold nothing is dropped");
         let above = accepted(&mut link, 18_000_001);
@@ -391,7 +438,7 @@ mod tests {
             rate: vec![(Nanos(0), BitRate(8_000_000)), (Nanos(500_000), BitRate(4_000_000))],
             ..DirectionSpec::default()
         };
-        let mut link = Link::new(&spec, 1, 0);
+        let mut link = Link::new(&spec, [].into_iter(), 1, 0);
         // 1,000 bytes take 1 ms at 8 Mbit/s; half way the rate halves.
         assert_eq!(link.offer(Nanos(0), 0, 1_000), Offer::Held);
         link.change_rate(Nanos(500_000));
