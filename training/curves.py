@@ -3,6 +3,7 @@
 python -m orbitcc.training.curves RUN_FOLDER PICTURE
 """
 
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,18 +72,21 @@ def plot_curves(
                     linewidth=1.5 if held_out else 1.0,
                     label=label,
                 )
-            for number, (label, value) in enumerate(_marks(marks, tags).items()):
-                colour = CONTROLLER_COLOURS.get(label.split()[0].lower(), LIGHT.muted)
-                axis.axhline(factor * value, color=colour, linewidth=1.0, linestyle=((0, (4, 2)), ":")[number % 2])
+            lines = {label: factor * value for label, value in _marks(marks, tags).items()}
+            for number, (label, value) in enumerate(lines.items()):
+                colour = CONTROLLER_COLOURS.get(label.lower(), LIGHT.muted)
+                axis.axhline(value, color=colour, linewidth=1.0, linestyle=((0, (4, 2)), ":")[number % 2])
+            low, high = axis.get_ylim()
+            for label, place in zip(lines, _apart(list(lines.values()), 0.06 * (high - low)), strict=True):
                 axis.annotate(
                     label,
-                    (1.01, factor * value),
+                    (1.01, place),
                     xycoords=("axes fraction", "data"),
                     ha="left",
                     va="center",
                     annotation_clip=False,
                     fontsize=8,
-                    color=colour,
+                    color=CONTROLLER_COLOURS.get(label.lower(), LIGHT.muted),
                 )
             axis.set_title(title)
             if len(tags) > 1:
@@ -99,12 +103,21 @@ def _marks(marks: Mapping[str, Mapping[str, float]] | None, tags: Mapping[str, s
     return {label: value for tag in tags for label, value in (marks or {}).get(tag, {}).items()}
 
 
+def _apart(values: list[float], gap: float) -> list[float]:
+    """Places for the labels of lines at `values`, in that order: each at least `gap` above the next lower one."""
+    places = list(values)
+    lowest = -math.inf
+    for index in sorted(range(len(values)), key=values.__getitem__):
+        places[index] = lowest = max(values[index], lowest + gap)
+    return places
+
+
 def main(arguments: list[str]) -> None:
-    """The command line: a run folder, a picture, and Cubic and a constant policy to compare with."""
+    """The command line: a run folder, a picture, and Cubic, a constant and a random policy to compare with."""
     from orbitcc.agents.runs import RunFolder
     from orbitcc.envs import controllers
     from orbitcc.training.compare import CONSTANTS
-    from orbitcc.training.heldout import HeldOut, constant
+    from orbitcc.training.heldout import HeldOut, constant, uniform
     from orbitcc.training.recipe import Recipe
 
     run, picture = Path(arguments[0]), Path(arguments[1])
@@ -112,7 +125,10 @@ def main(arguments: list[str]) -> None:
     heldout = HeldOut(plan.scenario, plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
     marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in heldout.run(cubic).items()}
-    marks["heldout/reward"] = {"best\nconstant\naction": max(heldout.reward(constant(a)) for a in CONSTANTS)}
+    marks["heldout/reward"] = {
+        "best constant": max(heldout.reward(constant(value)) for value in CONSTANTS),
+        "random": heldout.reward(uniform(plan.evaluation.seed)),
+    }
     plot_curves(read_curves(run), picture, marks)
 
 
