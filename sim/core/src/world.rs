@@ -43,7 +43,7 @@ pub struct World {
     pub(crate) next_control: usize,
     pub(crate) schedule: Schedule,
     /// Every flow's forward and backward link directions, each list closed by `ROUTE_END`; packets hold a place in it.
-    pub(crate) routes: Arc<Vec<u32>>,
+    pub(crate) routes: Vec<u32>,
     /// The hot loop runs up to here.
     pub(crate) pause_at: Nanos,
     pub(crate) pool: Pool,
@@ -108,7 +108,7 @@ impl World {
             controls,
             next_control: 0,
             schedule,
-            routes: Arc::new(routes),
+            routes,
             pause_at: Nanos::ZERO,
             pool: Pool::default(),
             departing: Vec::new(),
