@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -228,13 +229,13 @@ class ScenarioDistribution(Model):
     description: str = ""
 
     @property
+    @abstractmethod
     def max_agents(self) -> int:
         """The largest number of flows with the controller `external` in any scenario."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sample(self, rng: np.random.Generator) -> Scenario:
         """One scenario; the same generator state gives the same one."""
-        raise NotImplementedError
 
 
 def _stem(controller: ControllerSpec) -> str:
