@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import multiprocessing
 import resource
@@ -76,19 +77,27 @@ def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
     return _median(measure)
 
 
-def _one_cubic(_: list[Result]) -> Result:
-    from orbitcc.envs import scenarios
-
-    value = _ns_per_packet(scenarios.get("dumbbell").with_controller("cubic"))
-    return Result("1 Cubic flow, 100 Mbit/s, 50 ms", value, "ns/packet", 80, 45)
+def _one_cubic(_: list[Result], noise: bool = True) -> Result:
+    value = _ns_per_packet(_dumbbell(noise).with_controller("cubic"))
+    return Result(f"1 Cubic flow, 100 Mbit/s, 50 ms{_note(noise)}", value, "ns/packet", 80, 45)
 
 
-def _one_agent(_: list[Result]) -> Result:
+def _one_agent(_: list[Result], noise: bool = True) -> Result:
+    scenario = _dumbbell(noise)
+    value = _median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
+    return Result(f"1 agent-driven flow, same link{_note(noise)}", value, "ns/packet", 80, 45)
+
+
+def _dumbbell(noise: bool) -> Scenario:
     from orbitcc.envs import scenarios
 
     scenario = scenarios.get("dumbbell")
-    value = _median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
-    return Result("1 agent-driven flow, same link", value, "ns/packet", 80, 45)
+    return scenario if noise else scenario.override("sim.noise", "false")
+
+
+def _note(noise: bool) -> str:
+    """Jitter at the sending host, on by default, costs an event per packet."""
+    return "" if noise else ", hosts without jitter"
 
 
 def _ten_cubic(_: list[Result]) -> Result:
@@ -255,7 +264,9 @@ class _Driven:
 
 ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     _one_cubic,
+    functools.partial(_one_cubic, noise=False),
     _one_agent,
+    functools.partial(_one_agent, noise=False),
     _ten_cubic,
     _parking_lot,
     _geo,
