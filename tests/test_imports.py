@@ -30,8 +30,6 @@ def imported(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            if node.level > 0 and path.is_relative_to(ROOT / "tests"):
-                continue  # tests may share helpers with their neighbours; the rooms have one name each
             assert node.level == 0, f"{path}:{node.lineno} is a relative import"
             if node.module == "orbitcc":
                 yield from ((f"orbitcc.{alias.name}", node.lineno) for alias in node.names)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .networks import MS, Run, S, bernoulli, datagrams, direction, drop_tail, flow, link, network, run
+from tests.sim.networks import MS, Run, S, bernoulli, datagrams, direction, drop_tail, flow, link, network, run
 
 PACKET_BITS = 12_000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .networks import MS, Run, S, bernoulli, direction, drop_tail, flow, link, network, run
+from tests.sim.networks import MS, Run, S, bernoulli, direction, drop_tail, flow, link, network, run
 
 DATA = Path(__file__).parents[1] / "data" / "kernel_truth"
 

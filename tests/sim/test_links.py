@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .networks import MS, Run, S, datagrams, direction, drop_tail, flow, link, network, run
+from tests.sim.networks import MS, Run, S, datagrams, direction, drop_tail, flow, link, network, run
 
 TICK = MS // 10
 

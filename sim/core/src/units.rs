@@ -21,9 +21,4 @@ impl BitRate {
     pub fn serialisation(self, bytes: u64) -> Nanos {
         Nanos(bytes * 8_000_000_000 / self.0)
     }
-
-    /// The rate that carries `bytes` in `over`; zero for an empty interval.
-    pub fn of(bytes: u64, over: Nanos) -> BitRate {
-        if over.0 == 0 { BitRate(0) } else { BitRate((bytes as u128 * 8_000_000_000 / over.0 as u128) as u64) }
-    }
 }

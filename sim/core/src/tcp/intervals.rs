@@ -14,10 +14,6 @@ impl Intervals {
         self.ranges.is_empty()
     }
 
-    pub fn clear(&mut self) {
-        self.ranges.clear();
-    }
-
     pub fn first(&self) -> Option<SegRange> {
         self.ranges.front().copied()
     }
