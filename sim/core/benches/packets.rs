@@ -25,6 +25,7 @@ fn network(controller: &str, flows: usize, hops: usize, rate_mbps: u64, rtt_ms: 
         },
         reverse: DirectionSpec { delay: delay(one_way), ..DirectionSpec::default() },
         outages: Vec::new(),
+        handovers: Vec::new(),
     };
     let flow = |i: usize| FlowSpec {
         name: format!("flow-{i}"),

@@ -85,6 +85,17 @@ pub struct LinkSpec {
     pub reverse: DirectionSpec,
     #[serde(default)]
     pub outages: Vec<OutageSpec>,
+    /// When the path behind the link changes: what controllers with a signal are told. Moves no packet by itself.
+    #[serde(default)]
+    pub handovers: Vec<HandoverSpec>,
+}
+
+/// A change of path, and how long it interrupts the link (zero: not at all).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandoverSpec {
+    pub at: Nanos,
+    pub duration: Nanos,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -311,6 +322,10 @@ impl NetworkSpec {
                     );
                 }
                 end = outage.at + outage.duration;
+            }
+            if let Some(k) = link.handovers.windows(2).position(|w| w[1].at <= w[0].at) {
+                let at = link.handovers[k + 1].at.0;
+                return fail(format!("links[{i}].handovers[{}].at", k + 1), at, "times must increase");
             }
         }
         if self.flows.is_empty() {

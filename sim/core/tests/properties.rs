@@ -93,8 +93,9 @@ fn outages() -> impl Strategy<Value = Vec<OutageSpec>> {
 }
 
 fn link() -> impl Strategy<Value = LinkSpec> {
-    (direction(true), any::<bool>().prop_flat_map(direction), outages())
-        .prop_map(|(forward, reverse, outages)| LinkSpec { name: "link".into(), forward, reverse, outages })
+    (direction(true), any::<bool>().prop_flat_map(direction), outages()).prop_map(|(forward, reverse, outages)| {
+        LinkSpec { name: "link".into(), forward, reverse, outages, handovers: Vec::new() }
+    })
 }
 
 fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {

@@ -19,6 +19,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
         },
         reverse: DirectionSpec::default(),
         outages: Vec::new(),
+        handovers: Vec::new(),
     };
     let steady = DelaySpec { interpolate: false, points: vec![(Nanos::ZERO, Nanos(25 * MS))] };
     let path = LinkSpec {
@@ -26,6 +27,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
         forward: DirectionSpec { delay: DelaySpec { interpolate: false, points: delay }, ..DirectionSpec::default() },
         reverse: DirectionSpec { delay: steady, ..DirectionSpec::default() },
         outages,
+        handovers: Vec::new(),
     };
     NetworkSpec {
         seed: 1,
@@ -186,6 +188,10 @@ fn impossible_networks_are_refused() {
     assert!(refused(|s| s.tcp.hz = 300).contains("tcp.hz"));
     assert!(refused(|s| s.links[0].forward.queue = QueueSpec::DropTailBytes { limit: 100 }).contains("queue.limit"));
     assert!(refused(|s| s.duration = Nanos::from_secs(1_000_000)).contains("duration"));
+    let repeat = |s: &mut NetworkSpec| {
+        s.links[1].handovers = vec![HandoverSpec { at: Nanos(5), duration: Nanos::ZERO }; 2];
+    };
+    assert!(refused(repeat).contains("links[1].handovers[1].at = 5"));
     assert!(refused(|s| s.flows[0].controller.name = "cubik".into()).contains("must be one of"));
     let instant = |s: &mut NetworkSpec| {
         s.links[0].forward = DirectionSpec::default();
