@@ -1,5 +1,6 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
+use crate::cc::Signal;
 use crate::flow::Life;
 use crate::link::Offer;
 use crate::observe::astraea;
@@ -10,6 +11,9 @@ use crate::tcp::receiver::Arrival;
 use crate::time::Nanos;
 use crate::traffic::Action;
 use crate::world::{Control, ROUTE_END, World};
+
+/// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.
+const PROBE_BYTES: u16 = 98;
 
 impl World {
     /// Process every event up to and including `end`. Native policies decide after the events of their instant.
@@ -78,6 +82,7 @@ impl World {
                 self.rekey_link(link as usize);
             }
             Control::FlowStart { flow } => self.start_flow(flow as usize),
+            Control::Signal { flow, signal } => self.flows[flow as usize].sender.on_signal(now, signal),
             Control::FlowStop { flow } => self.end_flow(flow as usize, Life::Left),
         }
     }
@@ -180,6 +185,18 @@ impl World {
                 flow.receiver.received_bytes += u64::from(flow.sender.conn.mss);
                 self.pool.release(id);
             }
+            Kind::Probe => {
+                let (ts, flow_number, route) = (packet.ts, packet.flow, flow.receiver.route);
+                self.pool.release(id);
+                let reply = Packet { ts, flow: flow_number, route, size: PROBE_BYTES, ..Packet::default() };
+                *self.pool.send() = Packet { kind: Kind::ProbeReply, ..reply };
+                self.dispatch_acks();
+            }
+            Kind::ProbeReply => {
+                let rtt_us = (now - packet.ts).micros() as u32;
+                self.pool.release(id);
+                flow.sender.on_signal(now, Signal::Pong { rtt_us });
+            }
             Kind::Data => {
                 let segment = Arrival {
                     flow: packet.flow,
@@ -242,6 +259,11 @@ impl World {
                         *self.pool.send() = Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() };
                     }
                     Action::Write => flow.sender.write(now, 1),
+                    Action::Probe => {
+                        let (flow, route) = (i as u32, flow.sender.route);
+                        let probe = Packet { ts: now, flow, route, size: PROBE_BYTES, ..Packet::default() };
+                        *self.pool.send() = Packet { kind: Kind::Probe, ..probe };
+                    }
                     Action::StartBulk => flow.sender.start_writing(now),
                     Action::StopBulk => flow.sender.stop_writing(),
                 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cc;
+use crate::cc::{self, Subscription};
 use crate::observe::astraea::History;
 use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
@@ -78,6 +78,8 @@ pub struct Flow {
     pub sender: Sender,
     pub receiver: Receiver,
     pub traffic: Traffic,
+    /// What news of the path its controller asks for.
+    pub subscription: Subscription,
     /// Link directions data and ACKs pass, in order.
     pub forward: Vec<u32>,
     pub backward: Vec<u32>,
@@ -98,8 +100,14 @@ impl Flow {
         } else {
             cc::build(&spec.controller).expect("validated")
         };
+        let subscription = controller.subscription();
+        let probe_interval = match subscription {
+            Subscription::Probes { interval } => interval,
+            _ => Nanos::ZERO,
+        };
         let receiver = Receiver::new(tcp);
-        let sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
+        let mut sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
+        sender.conn.random = Stream::new(network.seed, Purpose::Controller, index as u64);
         let late = Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter);
         let agent = matches!(spec.controller.name.as_str(), "external" | "policy").then_some(Agent {
             policy,
@@ -116,7 +124,8 @@ impl Flow {
             ended_at: None,
             sender,
             receiver,
-            traffic: Traffic::new(spec.traffic, tcp.mss + tcp.header_bytes, network.seed, index as u64),
+            subscription,
+            traffic: Traffic::new(spec.traffic, probe_interval, tcp.mss + tcp.header_bytes, network.seed, index as u64),
             forward: spec.path.iter().map(|l| 2 * *l as u32).collect(),
             backward: spec.path.iter().rev().map(|l| 2 * *l as u32 + 1).collect(),
             host: HostPipe {

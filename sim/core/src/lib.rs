@@ -15,6 +15,7 @@ pub mod pool;
 pub mod recorder;
 pub mod rng;
 pub mod schedule;
+pub mod signals;
 pub mod spec;
 pub mod tcp;
 pub mod time;

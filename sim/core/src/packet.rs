@@ -14,6 +14,9 @@ pub enum Kind {
     AckDsack,
     /// A datagram of an unresponsive sender.
     Datagram,
+    /// A flow's probe of its path (an ICMP echo request), and the answer.
+    Probe,
+    ProbeReply,
 }
 
 /// A half-open range of segment numbers; empty when `start == end`.

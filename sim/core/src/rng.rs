@@ -15,6 +15,8 @@ pub enum Purpose {
     LossState = 4,
     Queue = 5,
     Traffic = 6,
+    Controller = 7,
+    HandoverReport = 8,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

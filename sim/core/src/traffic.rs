@@ -10,6 +10,8 @@ pub enum Action {
     Nothing,
     /// Offer one more segment.
     Write,
+    /// Send a probe of the path.
+    Probe,
     /// Begin and end an unlimited on-period.
     StartBulk,
     StopBulk,
@@ -26,13 +28,17 @@ pub struct Traffic {
     since: Nanos,
     offered: u64,
     on: bool,
+    probe_interval: Nanos,
     next_write: Nanos,
     next_switch: Nanos,
+    next_probe: Nanos,
+    /// The earliest of the three.
+    next: Nanos,
 }
 
 impl Traffic {
-    /// `wire_bytes`: a full segment with headers.
-    pub fn new(spec: TrafficSpec, wire_bytes: u32, seed: u64, flow: u64) -> Traffic {
+    /// `wire_bytes`: a full segment with headers. `probe_interval`: between probes of the path; zero = none.
+    pub fn new(spec: TrafficSpec, probe_interval: Nanos, wire_bytes: u32, seed: u64, flow: u64) -> Traffic {
         Traffic {
             spec,
             segment_work: u128::from(wire_bytes) * 8_000_000_000,
@@ -44,8 +50,11 @@ impl Traffic {
             since: Nanos::ZERO,
             offered: 0,
             on: false,
+            probe_interval,
             next_write: Nanos::MAX,
             next_switch: Nanos::MAX,
+            next_probe: Nanos::MAX,
+            next: Nanos::MAX,
         }
     }
 
@@ -56,19 +65,36 @@ impl Traffic {
             TrafficSpec::Cbr { .. } => self.begin_writing(now),
             TrafficSpec::OnOff { .. } => self.next_switch = now,
         }
+        if self.probe_interval > Nanos::ZERO {
+            self.next_probe = now;
+        }
+        self.find_next();
     }
 
     pub fn stop(&mut self) {
         self.next_write = Nanos::MAX;
         self.next_switch = Nanos::MAX;
+        self.next_probe = Nanos::MAX;
+        self.find_next();
     }
 
     #[inline]
     pub fn next_event(&self) -> Nanos {
-        self.next_write.min(self.next_switch)
+        self.next
     }
 
+    fn find_next(&mut self) {
+        self.next = self.next_write.min(self.next_switch).min(self.next_probe);
+    }
+
+    /// What to do at `now`; one thing at a time.
     pub fn on_timer(&mut self, now: Nanos) -> Action {
+        let action = self.take_due(now);
+        self.find_next();
+        action
+    }
+
+    fn take_due(&mut self, now: Nanos) -> Action {
         if self.next_switch <= now {
             let TrafficSpec::OnOff { rate, on, off } = self.spec else {
                 return Action::Nothing;
@@ -91,6 +117,10 @@ impl Traffic {
             let elapsed = self.segment_work * u128::from(self.offered) / u128::from(self.rate);
             self.next_write = self.since + Nanos(elapsed as u64);
             return Action::Write;
+        }
+        if self.next_probe <= now {
+            self.next_probe = now + self.probe_interval;
+            return Action::Probe;
         }
         Action::Nothing
     }

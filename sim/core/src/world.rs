@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cc::Signal;
 use crate::flow::{Flow, Life};
 use crate::link::Link;
 use crate::observe::astraea::Member;
@@ -10,6 +11,7 @@ use crate::observe::policy::Policy;
 use crate::pool::{PacketId, Pool};
 use crate::recorder::Recorder;
 use crate::schedule::Schedule;
+use crate::signals;
 use crate::spec::{Directions, Flush, NetworkSpec, OutageMode, SpecError};
 use crate::time::Nanos;
 
@@ -24,6 +26,7 @@ pub(crate) enum Control {
     OutageEnd { link: u32 },
     FlowStart { flow: u32 },
     FlowStop { flow: u32 },
+    Signal { flow: u32, signal: Signal },
 }
 
 /// Marks the end of a route.
@@ -83,7 +86,9 @@ impl World {
             };
             flows.push(Flow::new(flow, i, spec, policy));
         }
-        let controls = Arc::new(controls(spec, &links, &flows));
+        let subscriptions: Vec<_> = flows.iter().map(|f| f.subscription).collect();
+        let signals = signals::plan(spec, &subscriptions);
+        let controls = Arc::new(controls(spec, &links, &flows, signals));
         let mut routes = Vec::new();
         for flow in &mut flows {
             for (path, start) in [(&flow.forward, &mut flow.sender.route), (&flow.backward, &mut flow.receiver.route)] {
@@ -281,7 +286,12 @@ impl World {
 }
 
 /// Everything that is known to happen, in order; ties keep the order of construction.
-fn controls(spec: &NetworkSpec, links: &[Link], flows: &[Flow]) -> Vec<(Nanos, Control)> {
+fn controls(
+    spec: &NetworkSpec,
+    links: &[Link],
+    flows: &[Flow],
+    signals: Vec<(Nanos, u32, Signal)>,
+) -> Vec<(Nanos, Control)> {
     let mut list = Vec::new();
     for (i, link) in links.iter().enumerate() {
         list.extend(link.rate_changes().map(|at| (at, Control::Rate { link: i as u32 })));
@@ -304,6 +314,7 @@ fn controls(spec: &NetworkSpec, links: &[Link], flows: &[Flow]) -> Vec<(Nanos, C
             list.push((stop.max(flow.start), Control::FlowStop { flow: i as u32 }));
         }
     }
+    list.extend(signals.into_iter().map(|(at, flow, signal)| (at, Control::Signal { flow, signal })));
     list.sort_by_key(|c| c.0);
     list
 }

@@ -11,6 +11,7 @@ pub mod reno;
 
 use serde_json::{Map, Value};
 
+use crate::rng::{Purpose, Stream};
 use crate::spec::{ControllerSpec, TcpSpec};
 use crate::time::Nanos;
 
@@ -58,6 +59,53 @@ pub struct RateSample {
     pub rtt_us: Option<u32>,
     pub prior_in_flight: u32,
     pub app_limited: bool,
+    /// Segments found lost since the newest delivered segment was sent, and segments in flight then, itself included.
+    /// Only for controllers that watch packets.
+    pub lost_since: u32,
+    pub flight_then: u32,
+}
+
+/// One transmission of a segment, told to controllers that watch packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmission {
+    pub seq: u32,
+    pub sent: Nanos,
+    /// Segments in flight when it was sent, itself included, and segments lost until then.
+    pub in_flight: u32,
+    pub lost: u32,
+    /// Sent while the application was the limit.
+    pub app_limited: bool,
+    /// Delivered after all, though it had been found lost.
+    pub was_lost: bool,
+}
+
+/// News of the path that does not come from the connection's own packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A handover is reported to be near, and the report's expiry.
+    HandoverReport,
+    HandoverExpiry,
+    /// The path was reconfigured: the first packet sent after the interruption could be back by now.
+    Reconfiguration,
+    /// A reply to one of the flow's own probes.
+    Pong {
+        rtt_us: u32,
+    },
+}
+
+/// What news a controller asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Subscription {
+    #[default]
+    Nothing,
+    /// [`Signal::HandoverReport`] for every handover of a link on the flow's path, off its true time by the error
+    /// of [`crate::signals`], withdrawn `hold` after the latest.
+    HandoverReports { hold: Nanos },
+    /// [`Signal::Reconfiguration`] after every handover; `shared`: of any such flow of the world, as with a trigger
+    /// that is global to a host.
+    Reconfigurations { shared: bool },
+    /// Probes through the same queues, one per `interval`, and their replies.
+    Probes { interval: Nanos },
 }
 
 /// What a controller may read and change of its connection. Windows are in segments.
@@ -91,8 +139,15 @@ pub struct Conn {
     pub max_packets_out: u32,
     /// Of controllers that pace, bytes per second.
     pub pacing_rate: u64,
+    /// When the pacer lets the next packet go.
+    pub next_departure: Nanos,
     /// Last transmission of new data.
     pub last_send: Nanos,
+    /// Segment count at which the present application limit ends; 0 = not limited. A controller that holds back on
+    /// purpose sets it with [`Conn::mark_app_limited`].
+    pub app_limited: u32,
+    /// The flow's own random numbers.
+    pub random: Stream,
 }
 
 impl Conn {
@@ -120,8 +175,16 @@ impl Conn {
             cwnd_limited: false,
             max_packets_out: 0,
             pacing_rate: 0,
+            next_departure: Nanos::ZERO,
             last_send: Nanos::ZERO,
+            app_limited: 0,
+            random: Stream::new(0, Purpose::Controller, 0),
         }
+    }
+
+    /// What is in flight says nothing about the path's capacity.
+    pub fn mark_app_limited(&mut self) {
+        self.app_limited = (self.delivered + self.in_flight).max(1);
     }
 
     pub fn packets_out(&self) -> u32 {
@@ -208,6 +271,32 @@ pub trait Controller: Send + Sync {
 
     /// Fires once per ACK, last, if [`Controller::owns_window`].
     fn control(&mut self, _conn: &mut Conn, _rate: &RateSample) {}
+
+    /// Controllers that follow single packets return true; the three callbacks below fire only then.
+    fn watches_packets(&self) -> bool {
+        false
+    }
+
+    /// A segment was sent or sent again.
+    fn on_packet_sent(&mut self, _conn: &mut Conn, _packet: &Transmission) {}
+
+    /// The latest transmission of a segment was ACKed or SACKed; fires before [`Controller::on_delivered`].
+    fn on_packet_delivered(&mut self, _conn: &mut Conn, _packet: &Transmission) {}
+
+    /// The latest transmission of a segment was found lost; `conn.lost` counts it already.
+    fn on_packet_lost(&mut self, _conn: &mut Conn, _packet: &Transmission) {}
+
+    /// What news of the path the controller wants.
+    fn subscription(&self) -> Subscription {
+        Subscription::Nothing
+    }
+
+    fn on_signal(&mut self, _conn: &mut Conn, _signal: Signal) {}
+
+    /// Windows of send buffer Linux provides (`sndbuf_expand`).
+    fn send_buffer_windows(&self) -> u32 {
+        2
+    }
 
     /// True if a retransmission timeout leaves the window as it is.
     fn keeps_window_on_rto(&self) -> bool {

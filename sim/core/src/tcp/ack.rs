@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::recovery::Send;
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED, Segment};
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RATE_DONE, RETRANS, SACKED, Segment};
 use super::sender::Sender;
 use super::timestamp;
 
@@ -53,6 +53,7 @@ struct RatePrior {
     delivered_at: Nanos,
     send_span: Nanos,
     app_limited: bool,
+    flight: Flight,
 }
 
 impl Sender {
@@ -285,6 +286,12 @@ impl Sender {
     fn count_delivered(&mut self, segment: &Segment, seq: u32, rate: &mut RatePrior) {
         self.conn.delivered += 1;
         self.counters.acked_bytes += u64::from(self.payload(seq));
+        let mut flight = Flight::default();
+        if self.watches_packets {
+            flight = self.board.flight(seq);
+            let packet = self.transmission(seq);
+            self.cc.on_packet_delivered(&mut self.conn, &packet);
+        }
         if !rate.valid || (segment.sent, seq) > (rate.sent, rate.seq) {
             *rate = RatePrior {
                 valid: true,
@@ -294,14 +301,15 @@ impl Sender {
                 delivered_at: segment.delivered_at,
                 send_span: segment.sent.saturating_sub(segment.first_sent),
                 app_limited: segment.has(APP_LIMITED),
+                flight,
             };
             self.first_sent = segment.sent;
         }
     }
 
     fn rate_sample(&mut self, delivered: u32, prior: &RatePrior) -> RateSample {
-        if self.app_limited != 0 && self.conn.delivered > self.app_limited {
-            self.app_limited = 0;
+        if self.conn.app_limited != 0 && self.conn.delivered > self.conn.app_limited {
+            self.conn.app_limited = 0;
         }
         let now = self.conn.now;
         if delivered > 0 {
@@ -316,6 +324,8 @@ impl Sender {
             interval_us,
             prior_delivered: prior.delivered,
             app_limited: prior.app_limited,
+            flight_then: prior.flight.in_flight,
+            lost_since: if self.watches_packets { self.conn.lost - prior.flight.lost } else { 0 },
             ..RateSample::default()
         };
         // Faster than the path can be: the ACKs of a burst sent after an idle or lossy phase.

@@ -166,6 +166,11 @@ impl Sender {
         self.conn.lost += 1;
         self.counters.lost += 1;
         self.retransmit_hint = self.retransmit_hint.min(seq);
+        if self.watches_packets {
+            self.conn.in_flight = self.in_flight();
+            let packet = self.transmission(seq);
+            self.cc.on_packet_lost(&mut self.conn, &packet);
+        }
     }
 
     pub(super) fn needs_retransmission(&self, seq: u32) -> bool {

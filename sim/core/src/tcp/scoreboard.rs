@@ -33,20 +33,42 @@ impl Segment {
     }
 }
 
+/// What controllers that watch packets want to know besides of a segment's last transmission.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flight {
+    /// Segments in flight when it was sent, itself included, and segments lost until then.
+    pub in_flight: u32,
+    pub lost: u32,
+}
+
 /// A ring over `[una, nxt)`, indexed by segment number.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     segments: Vec<Segment>,
+    /// As long as `segments`, or empty when nobody asks.
+    flights: Vec<Flight>,
     mask: u32,
 }
 
-impl Default for Scoreboard {
-    fn default() -> Self {
-        Scoreboard { segments: vec![Segment::default(); 64], mask: 63 }
-    }
-}
+const FIRST_CAPACITY: usize = 64;
 
 impl Scoreboard {
+    pub fn new(with_flights: bool) -> Scoreboard {
+        Scoreboard {
+            segments: vec![Segment::default(); FIRST_CAPACITY],
+            flights: vec![Flight::default(); if with_flights { FIRST_CAPACITY } else { 0 }],
+            mask: FIRST_CAPACITY as u32 - 1,
+        }
+    }
+
+    pub fn flight(&self, seq: u32) -> Flight {
+        self.flights[(seq & self.mask) as usize]
+    }
+
+    pub fn set_flight(&mut self, seq: u32, flight: Flight) {
+        self.flights[(seq & self.mask) as usize] = flight;
+    }
+
     #[inline]
     pub fn get(&self, seq: u32) -> &Segment {
         &self.segments[(seq & self.mask) as usize]
@@ -63,12 +85,17 @@ impl Scoreboard {
         if nxt - una < capacity {
             return;
         }
-        let mut segments = vec![Segment::default(); self.segments.len() * 2];
-        let mask = segments.len() as u32 - 1;
+        let mask = 2 * capacity - 1;
+        let mut segments = vec![Segment::default(); 2 * capacity as usize];
+        let mut flights = vec![Flight::default(); 2 * self.flights.len()];
         for seq in una..nxt {
             segments[(seq & mask) as usize] = *self.get(seq);
+            if !flights.is_empty() {
+                flights[(seq & mask) as usize] = self.flight(seq);
+            }
         }
         self.segments = segments;
+        self.flights = flights;
         self.mask = mask;
     }
 }

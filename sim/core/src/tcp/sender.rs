@@ -1,6 +1,6 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
-use crate::cc::{CaState, Conn, Controller};
+use crate::cc::{CaState, Conn, Controller, Signal};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
@@ -15,6 +15,11 @@ use super::timestamp;
 
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
+
+/// Bytes of send buffer Linux budgets per segment (a power of two of MSS + headers, plus its descriptor), and bytes one
+/// takes. Budgets of two windows and more leave room to keep sending in recoveries.
+const SEGMENT_BUDGET: u64 = 4352;
+const SEGMENT_USE: u64 = 2728;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,7 @@ pub struct Sender {
     /// What the controller says of itself once and for all.
     pub(super) owns_window: bool,
     pub(super) paces: bool,
+    pub(super) watches_packets: bool,
     pub(super) board: Scoreboard,
     pub(super) sacked: Intervals,
     /// Segments the application has written, as a segment number.
@@ -61,6 +67,8 @@ pub struct Sender {
     pub(super) bulk: bool,
     pub(super) send_buffer_segments: u32,
     pub(super) send_buffer_max: u32,
+    /// Segments of send buffer per segment of window, as a fraction.
+    pub(super) buffer_per_window: (u64, u64),
     pub(super) sacked_out: u32,
     pub(super) lost_out: u32,
     pub(super) retrans_out: u32,
@@ -94,11 +102,10 @@ pub struct Sender {
     pub(super) probe_ticks: (u64, u64),
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
-    /// Earliest departure of the next paced packet, and whether one is waiting for it.
-    pub(super) pace_at: Nanos,
+    /// Is a packet waiting for its departure?
+    pub(super) pacing_blocked: bool,
     /// Gap of a packet of `.1` bytes at rate `.0`: divided once per change.
     pub(super) pace_gap: (u64, u64, u64),
-    pub(super) pacing_blocked: bool,
     /// Timestamp of the latest ACK, echoed in data.
     pub(super) ts_recent: Nanos,
     /// Timestamp echo of the ACK in hand.
@@ -106,8 +113,6 @@ pub struct Sender {
     // Delivery rate.
     pub(super) delivered_at: Nanos,
     pub(super) first_sent: Nanos,
-    /// Segment count at which the present application limit ends; 0 = not limited.
-    pub(super) app_limited: u32,
     // Window use.
     pub(super) cwnd_usage_seq: u32,
     pub(super) cwnd_used: u32,
@@ -121,6 +126,7 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
+        let cc_watches = cc.watches_packets();
         Sender {
             tcp: *tcp,
             flow,
@@ -128,8 +134,10 @@ impl Sender {
             conn: Conn::new(tcp),
             owns_window: cc.owns_window(),
             paces: cc.paces(),
+            watches_packets: cc_watches,
+            buffer_per_window: (u64::from(cc.send_buffer_windows()) * SEGMENT_BUDGET, SEGMENT_USE),
             cc,
-            board: Scoreboard::default(),
+            board: Scoreboard::new(cc_watches),
             sacked: Intervals::default(),
             write_seq: 0,
             last_segment: None,
@@ -162,14 +170,12 @@ impl Sender {
             probe_ticks: (0, 0),
             timer: Timer::Off,
             timer_at: Nanos::MAX,
-            pace_at: Nanos::ZERO,
             pace_gap: (0, 0, 0),
             pacing_blocked: false,
             ts_recent: Nanos::ZERO,
             ack_echo: Nanos::ZERO,
             delivered_at: Nanos::ZERO,
             first_sent: Nanos::ZERO,
-            app_limited: 0,
             cwnd_usage_seq: 0,
             cwnd_used: 0,
             cwnd_stamp: 0,
@@ -267,7 +273,7 @@ impl Sender {
     }
 
     pub fn is_app_limited(&self) -> bool {
-        self.app_limited != 0
+        self.conn.app_limited != 0
     }
 
     pub fn min_rtt_us(&self) -> u32 {
@@ -280,7 +286,7 @@ impl Sender {
     }
 
     pub fn next_timer(&self) -> Nanos {
-        if self.pacing_blocked { self.timer_at.min(self.pace_at) } else { self.timer_at }
+        if self.pacing_blocked { self.timer_at.min(self.conn.next_departure) } else { self.timer_at }
     }
 
     pub fn payload(&self, seq: u32) -> u32 {
@@ -300,9 +306,16 @@ impl Sender {
         set
     }
 
+    /// News of the path for the controller; what it changes shows at the next ACK.
+    pub fn on_signal(&mut self, now: Nanos, signal: Signal) {
+        self.set_now(now);
+        self.conn.in_flight = self.in_flight();
+        self.cc.on_signal(&mut self.conn, signal);
+    }
+
     pub fn on_timer(&mut self, now: Nanos, out: &mut Pool) {
         self.set_now(now);
-        if self.pacing_blocked && self.pace_at <= now {
+        if self.pacing_blocked && self.conn.next_departure <= now {
             self.pacing_blocked = false;
             self.transmit(out);
         }

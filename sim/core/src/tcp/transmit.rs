@@ -1,18 +1,14 @@
 //! Sending: what may leave now, at which pace, and whether the window was used.
 
-use crate::cc::{CaState, Conn, Event};
+use crate::cc::{CaState, Conn, Event, Transmission};
 use crate::packet::{Kind, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RETRANS, SACKED, Segment};
 use super::sender::{Sender, Timer, current_ssthresh};
 use super::timestamp;
 
-/// Segments of send buffer per segment of window, as a fraction. Linux budgets twice the window at 4352 bytes a
-/// segment (a power of two of MSS + headers, plus its descriptor), of which one takes 2728. Less than 1.7 windows
-/// beyond what may be queued would stall recoveries.
-const BUFFER_PER_WINDOW: (u64, u64) = (2 * 4352, 2728);
 /// The first segments of a connection leave unpaced.
 const UNPACED_SEGMENTS: u64 = 10;
 
@@ -111,8 +107,27 @@ impl Sender {
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
             delivered: self.conn.delivered,
-            flags: flags | if self.app_limited != 0 { APP_LIMITED } else { 0 },
+            flags: flags | if self.conn.app_limited != 0 { APP_LIMITED } else { 0 },
         };
+        if self.watches_packets {
+            self.conn.in_flight = self.in_flight() + 1;
+            self.board.set_flight(seq, Flight { in_flight: self.conn.in_flight, lost: self.conn.lost });
+            let packet = self.transmission(seq);
+            self.cc.on_packet_sent(&mut self.conn, &packet);
+        }
+    }
+
+    /// The last transmission of segment `seq`.
+    pub(super) fn transmission(&self, seq: u32) -> Transmission {
+        let (segment, flight) = (self.board.get(seq), self.board.flight(seq));
+        Transmission {
+            seq,
+            sent: segment.sent,
+            in_flight: flight.in_flight,
+            lost: flight.lost,
+            app_limited: segment.has(APP_LIMITED),
+            was_lost: segment.flags & (LOST | RETRANS) == LOST,
+        }
     }
 
     fn emit(&mut self, seq: u32, out: &mut Pool) {
@@ -142,16 +157,16 @@ impl Sender {
         }
         let gap = self.pace_gap.2;
         let now = self.conn.now;
-        let lateness = now.saturating_sub(self.pace_at).0;
-        let start = self.pace_at.max(now);
-        self.pace_at = start + Nanos(gap - (gap / 2).min(lateness));
+        let lateness = now.saturating_sub(self.conn.next_departure).0;
+        let start = self.conn.next_departure.max(now);
+        self.conn.next_departure = start + Nanos(gap - (gap / 2).min(lateness));
     }
 
     pub(super) fn pacing_holds(&mut self) -> bool {
-        if self.pace_at > self.conn.now {
+        if self.conn.next_departure > self.conn.now {
             self.pacing_blocked = true;
         }
-        self.pace_at > self.conn.now
+        self.conn.next_departure > self.conn.now
     }
 
     fn window_allows(&self) -> bool {
@@ -170,7 +185,8 @@ impl Sender {
             return;
         }
         let window = self.conn.cwnd.max(10).max(self.reordering + 1);
-        let wanted = (u64::from(window) * BUFFER_PER_WINDOW.0 / BUFFER_PER_WINDOW.1).min(u64::from(u32::MAX)) as u32;
+        let wanted =
+            (u64::from(window) * self.buffer_per_window.0 / self.buffer_per_window.1).min(u64::from(u32::MAX)) as u32;
         self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
         let queued = self.write_seq - self.conn.snd_una;
         if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
@@ -182,7 +198,7 @@ impl Sender {
     pub(super) fn check_app_limited(&mut self) {
         if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
         {
-            self.app_limited = (self.conn.delivered + self.in_flight()).max(1);
+            self.conn.app_limited = (self.conn.delivered + self.in_flight()).max(1);
         }
     }
 
