@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orbitcc.envs.controllers import ControllerInfo, Made, Param, register
+from orbitcc.envs.controllers import HOST_PARAMS, ControllerInfo, Made, Param, register
 
 
 def native(
-    name: str, description: str, *, paper: str = "", params: Mapping[str, Param] | None = None
+    name: str, description: str, *, paper: str = "", params: Mapping[str, Param] | None = None, tcp: bool = True
 ) -> ControllerInfo:
-    """Register the native controller `name`."""
+    """Register the native controller `name`; over TCP it has the parameters of its hosts, too."""
+    inherited = dict.fromkeys(HOST_PARAMS, "network") if tcp else {}
 
     def make(values: dict[str, Any]) -> Made:
-        return {"name": name, "params": values}, {}
+        given = {key: value for key, value in values.items() if inherited.get(key) != value}
+        return {"name": name, "params": given}, {}
 
-    return register(ControllerInfo(name, "baseline", description, make, paper=paper, params=params or {}))
+    known = {**(params or {}), **(HOST_PARAMS if tcp else {})}
+    return register(ControllerInfo(name, "baseline", description, make, paper=paper, params=known))
 
 
 def preset(of: ControllerInfo, name: str, description: str, **values: Any) -> ControllerInfo:

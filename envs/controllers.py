@@ -24,8 +24,8 @@ Made = tuple[dict[str, Any], "dict[str, Policy]"]
 class Param:
     """One parameter of a controller: its default, what it means, and what is allowed.
 
-    `choices` lists the allowed values; otherwise `low` and `high` bound a number (both inclusive). A parameter with
-    neither takes any value of its default's type.
+    `choices` lists allowed values, `low` and `high` bound a number (both inclusive); with both, either will do. A
+    parameter with neither takes any value of its default's type.
     """
 
     default: Any
@@ -39,23 +39,47 @@ class Param:
         if self.choices:
             if value in self.choices:
                 return value
-            raise UnknownNameError(name, value, [str(c) for c in self.choices])
+            if self.high is None:
+                raise UnknownNameError(name, value, [str(c) for c in self.choices])
+            words = ", ".join(str(c) for c in self.choices)
+            return self._number(name, value, f"{words} or ")
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
             raise OrbitccError(name, value, "true or false")
         if isinstance(self.default, int | float):
-            whole = isinstance(self.default, int)
-            ok = isinstance(value, int | float) and not isinstance(value, bool)
-            ok = ok and (not whole or float(value).is_integer())
-            low = -float("inf") if self.low is None else self.low
-            high = float("inf") if self.high is None else self.high
-            if ok and low <= value <= high:  # NaN fails every comparison
-                return int(value) if whole else float(value)
-            raise OrbitccError(name, value, f"{'a whole number' if whole else 'a number'} in [{low:g}, {high:g}]")
+            return self._number(name, value)
         if isinstance(value, str):
             return value
         raise OrbitccError(name, value, "text")
+
+    def _number(self, name: str, value: Any, otherwise: str = "") -> int | float:
+        whole = not isinstance(self.default, float)
+        ok = isinstance(value, int | float) and not isinstance(value, bool)
+        ok = ok and (not whole or float(value).is_integer())
+        low = -float("inf") if self.low is None else self.low
+        high = float("inf") if self.high is None else self.high
+        if ok and low <= value <= high:  # NaN fails every comparison
+            return int(value) if whole else float(value)
+        kind = "a whole number" if whole else "a number"
+        raise OrbitccError(name, value, f"{otherwise}{kind} in [{low:g}, {high:g}]")
+
+
+HOST_PARAMS: Mapping[str, Param] = {
+    "kernel": Param(
+        "network",
+        "whose TCP its hosts run, and whose version of the algorithm: Linux 6.x, 4.15, or what the scenario says",
+        choices=("network", "v6", "v4_15"),
+    ),
+    "ssthresh_cache": Param(
+        "network",
+        "first slow-start threshold: none (off), what ended flows on the same path left (live), or this many packets",
+        choices=("network", "off", "live"),
+        low=2,
+        high=2**31 - 2,
+    ),
+}
+"""Parameters of every controller over TCP."""
 
 
 @dataclass(frozen=True)

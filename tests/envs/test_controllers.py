@@ -18,6 +18,15 @@ def test_defaults_are_filled_in():
     assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})
 
 
+def test_a_flow_may_run_another_kernel_than_the_network():
+    made, _ = controllers.make("reno", {"kernel": "v4_15", "ssthresh_cache": 500})
+    assert made == {"name": "reno", "params": {"kernel": "v4_15", "ssthresh_cache": 500}}
+    assert "kernel" in controllers.get("cubic-nohystart").params
+    assert "kernel" not in controllers.get("udp").params
+    with pytest.raises(OrbitccError, match=r"controller.ssthresh_cache: 1 .*off, live or a whole number in \[2"):
+        controllers.make("reno", {"ssthresh_cache": 1})
+
+
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"controller: unknown name 'cubick'; did you mean 'cubic'\?"):
         controllers.make("cubick", {})
@@ -40,6 +49,7 @@ def test_a_name_is_registered_once():
         (Param(True, ""), [True, False], [1, "true"]),
         (Param("x", ""), ["", "abc"], [1, True]),
         (Param("a", "", choices=("a", "b")), ["a", "b"], ["c", 1]),
+        (Param("a", "", choices=("a", "b"), low=2, high=9), ["a", 2, 9], ["c", 1, 10, 2.5]),
     ],
 )
 def test_parameters_are_checked(param, good, bad):
@@ -60,5 +70,6 @@ def test_every_native_parameter_is_described():
     from orbitcc import _sim
 
     for name in ("reno", "cubic"):
-        ours = {key: param.default for key, param in controllers.get(name).params.items()}
+        params = controllers.get(name).params.items()
+        ours = {key: param.default for key, param in params if key not in controllers.HOST_PARAMS}
         assert ours == dict(_sim.CONTROLLERS[name])

@@ -114,6 +114,7 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
         ("flows.0.traffic", "bulky", "flows.0.traffic.kind: unknown name 'bulky'; did you mean 'bulk'"),
         ("sim.nois", False, "sim.nois: unknown name 'nois'; did you mean 'noise'"),
         ("sim.kernel", "v5", "sim.kernel: 'v5' .*'v6'"),
+        ("sim.ssthresh_cache", "on", "sim.ssthresh_cache: 'on' .*kernel, off, live or a whole number"),
         ("sim.send_jitter_ms", NAN, "sim.send_jitter_ms: NaN"),
         ("sim.rmem_bytes", [1, 2, 3], "sim.rmem_bytes.0: 1"),
         ("duration_s", 0, "duration_s: 0 "),

@@ -93,12 +93,12 @@ pub struct Flow {
 
 impl Flow {
     pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, policy: Option<Arc<Policy>>) -> Flow {
-        let tcp = &network.tcp;
+        let tcp = &cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
         let datagram = spec.controller.name == "udp";
         let controller = if datagram {
             Box::new(cc::reno::Reno) as Box<dyn cc::Controller>
         } else {
-            cc::build(&spec.controller).expect("validated")
+            cc::build(&spec.controller, tcp).expect("validated")
         };
         let subscription = controller.subscription();
         let probe_interval = match subscription {

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cc;
+use crate::tcp::profile::Profile;
 use crate::time::Nanos;
 use crate::units::BitRate;
 
@@ -28,6 +29,49 @@ pub struct NetworkSpec {
 pub enum Kernel {
     #[default]
     V6,
+    V4_15,
+}
+
+/// Where a connection's first slow-start threshold comes from: Linux may remember that of earlier connections to the
+/// same destination for an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "serde_json::Value", into = "serde_json::Value")]
+pub enum SsthreshCache {
+    /// From nowhere: slow start until the first loss.
+    Off,
+    /// From the flows of this world that have ended on the same path.
+    Live,
+    /// As if an earlier connection had left this many segments.
+    Segments(u32),
+}
+
+impl SsthreshCache {
+    const ALLOWED: &str = "must be \"off\", \"live\" or a whole number of packets in 2 .. 2^31 - 2";
+}
+
+impl TryFrom<serde_json::Value> for SsthreshCache {
+    type Error = String;
+
+    fn try_from(value: serde_json::Value) -> Result<SsthreshCache, String> {
+        match (value.as_str(), value.as_f64()) {
+            (Some("off"), _) => Ok(SsthreshCache::Off),
+            (Some("live"), _) => Ok(SsthreshCache::Live),
+            (_, Some(n)) if n.fract() == 0.0 && (2.0..f64::from(cc::SSTHRESH_INFINITE)).contains(&n) => {
+                Ok(SsthreshCache::Segments(n as u32))
+            }
+            _ => Err(format!("ssthresh_cache = {value}: {}", SsthreshCache::ALLOWED)),
+        }
+    }
+}
+
+impl From<SsthreshCache> for serde_json::Value {
+    fn from(cache: SsthreshCache) -> serde_json::Value {
+        match cache {
+            SsthreshCache::Off => "off".into(),
+            SsthreshCache::Live => "live".into(),
+            SsthreshCache::Segments(n) => n.into(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
@@ -43,11 +87,13 @@ pub struct TcpSpec {
     pub initial_cwnd: u32,
     /// Timer ticks per second.
     pub hz: u32,
-    /// Minimum, default and maximum receive buffer, bytes of buffer memory.
+    /// Minimum, default and maximum receive buffer, bytes of buffer memory. A default of 0 stands for the kernel's.
     pub rmem: [u64; 3],
     pub wmem: [u64; 3],
     pub moderate_rcvbuf: bool,
     pub slow_start_after_idle: bool,
+    /// The kernel's own habit if absent.
+    pub ssthresh_cache: Option<SsthreshCache>,
 }
 
 impl Default for TcpSpec {
@@ -59,11 +105,23 @@ impl Default for TcpSpec {
             ack_bytes: 66,
             initial_cwnd: 10,
             hz: 1000,
-            rmem: [4096, 131_072, 67_108_864],
+            rmem: [4096, 0, 67_108_864],
             wmem: [4096, 16_384, 67_108_864],
             moderate_rcvbuf: true,
             slow_start_after_idle: true,
+            ssthresh_cache: None,
         }
+    }
+}
+
+impl TcpSpec {
+    pub fn profile(&self) -> &'static Profile {
+        self.kernel.profile()
+    }
+
+    /// The receive buffer at first, bytes of buffer memory.
+    pub fn rmem_default(&self) -> u64 {
+        if self.rmem[1] == 0 { self.profile().rmem_default } else { self.rmem[1] }
     }
 }
 
@@ -295,7 +353,7 @@ impl NetworkSpec {
         if tcp.initial_cwnd == 0 || tcp.hz == 0 || tcp.hz > 10_000 {
             return fail("tcp.hz", tcp.hz, "initial_cwnd must be positive and hz lie in 1 .. 10000");
         }
-        if tcp.rmem[2] > u64::from(u32::MAX) || tcp.rmem[1] < 2 * u64::from(tcp.mss) {
+        if tcp.rmem[2] > u64::from(u32::MAX) || tcp.rmem_default() < 2 * u64::from(tcp.mss) {
             return fail(
                 "tcp.rmem",
                 tcp.rmem[1],
@@ -376,7 +434,7 @@ impl NetworkSpec {
             _ => {}
         }
         if !datagram {
-            cc::check(&flow.controller).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
+            cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
         }
         Ok(())
     }

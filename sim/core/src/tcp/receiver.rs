@@ -98,7 +98,7 @@ pub struct Receiver {
 impl Receiver {
     pub fn new(tcp: &TcpSpec) -> Receiver {
         let mss = u64::from(tcp.mss);
-        let rcvbuf = tcp.rmem[1];
+        let rcvbuf = tcp.rmem_default();
         let initial = window_of(rcvbuf).min(65_535);
         Receiver {
             mss,

@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 fn sender(cwnd: u32, rtt_ms: u64) -> (Sender, Pool) {
     let spec = ControllerSpec { name: "cubic".into(), params: Default::default() };
     let tcp = TcpSpec { initial_cwnd: cwnd, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
-    let mut sender = Sender::new(&tcp, 0, build(&spec).unwrap(), 1 << 20);
+    let mut sender = Sender::new(&tcp, 0, build(&spec, &tcp).unwrap(), 1 << 20);
     let mut pool = Pool::default();
     sender.establish(Nanos(1_000 * MS), Nanos(rtt_ms * MS));
     sender.write_bulk();
