@@ -31,3 +31,16 @@ cubic = native(
 )
 
 cubic_nohystart = preset(cubic, "cubic-nohystart", "CUBIC whose slow start ends only with a loss", hystart="off")
+
+hybla = native(
+    "hybla",
+    "Hybla as in Linux: a long path's window grows as fast as that of a path of rtt0_ms",
+    paper="Caini, Firrincieli: TCP Hybla: a TCP enhancement for heterogeneous networks, 2004",
+    params={"rtt0_ms": Param(25.0, "round-trip time of the reference path", low=1.0, high=1000.0)},
+)
+
+westwood = native(
+    "westwood",
+    "Westwood+ as in Linux: after a loss the window is the measured bandwidth times the smallest RTT",
+    paper="Grieco, Mascolo: Performance evaluation and comparison of Westwood+, New Reno, and Vegas TCP, 2004",
+)

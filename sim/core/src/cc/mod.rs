@@ -6,8 +6,12 @@
 
 pub mod agent;
 pub mod cubic;
+pub mod hybla;
 pub mod hystart;
+pub mod illinois;
 pub mod reno;
+pub mod vegas;
+pub mod westwood;
 
 use serde_json::{Map, Value};
 
@@ -148,6 +152,8 @@ pub struct Conn {
     pub app_limited: u32,
     /// The flow's own random numbers.
     pub random: Stream,
+    /// The ACK in hand is plain progress: it advances, reports nothing out of order and leaves the window as it was.
+    pub plain_ack: bool,
 }
 
 impl Conn {
@@ -179,6 +185,7 @@ impl Conn {
             last_send: Nanos::ZERO,
             app_limited: 0,
             random: Stream::new(0, Purpose::Controller, 0),
+            plain_ack: false,
         }
     }
 
@@ -198,6 +205,15 @@ impl Conn {
     /// May the window grow? In slow start also while it is less than twice what was used.
     pub fn is_cwnd_limited(&self) -> bool {
         self.cwnd_limited || (self.in_slow_start() && self.cwnd < 2 * self.max_packets_out)
+    }
+
+    /// The threshold worth remembering: at least three quarters of the window, unless it is being reduced.
+    pub fn current_ssthresh(&self) -> u32 {
+        if matches!(self.state, CaState::Cwr | CaState::Recovery) {
+            self.ssthresh
+        } else {
+            self.ssthresh.max((self.cwnd >> 1) + (self.cwnd >> 2))
+        }
     }
 
     /// The rate at which Linux assumes an unpaced connection sends: 2.0 windows per smoothed RTT early in slow start,
@@ -333,6 +349,10 @@ pub struct Registration {
 pub const REGISTRY: &[Registration] = &[
     Registration { name: "reno", params: &[], build: |_| Ok(Box::new(reno::Reno)) },
     Registration { name: "cubic", params: cubic::PARAMS, build: cubic::build },
+    Registration { name: "hybla", params: hybla::PARAMS, build: hybla::build },
+    Registration { name: "illinois", params: &[], build: |_| Ok(Box::new(illinois::Illinois::new())) },
+    Registration { name: "vegas", params: &[], build: |_| Ok(Box::new(vegas::Vegas::new())) },
+    Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];

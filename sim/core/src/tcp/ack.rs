@@ -71,6 +71,8 @@ impl Sender {
         let mut work = AckWork { ts_echo: ack.ts_echo, reordered: u32::MAX, ..AckWork::default() };
 
         self.ack_echo = ack.ts_echo;
+        self.conn.plain_ack =
+            ack.seq > prior_una && ack.window == self.last_window && ack.kind == Kind::Ack && ack.sack[0].is_empty();
         self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
         self.process_sack(ack, &mut work);

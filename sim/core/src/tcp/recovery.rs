@@ -113,7 +113,7 @@ impl Sender {
         self.prior_ssthresh = 0;
         self.init_undo();
         if !matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-            self.prior_ssthresh = self.current_ssthresh();
+            self.prior_ssthresh = self.conn.current_ssthresh();
             self.begin_reduction();
         }
         self.set_state(CaState::Recovery);
@@ -127,7 +127,7 @@ impl Sender {
             || self.conn.snd_una >= self.high_seq
             || (self.conn.state == CaState::Loss && self.retransmits == 0)
         {
-            self.prior_ssthresh = self.current_ssthresh();
+            self.prior_ssthresh = self.conn.current_ssthresh();
             self.conn.prior_cwnd = self.conn.cwnd;
             self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
             self.cc.on_event(&mut self.conn, Event::Loss);

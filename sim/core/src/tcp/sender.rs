@@ -1,6 +1,6 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
-use crate::cc::{CaState, Conn, Controller, Signal};
+use crate::cc::{Conn, Controller, Signal};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
@@ -74,6 +74,8 @@ pub struct Sender {
     pub(super) retrans_out: u32,
     /// Receive window: first segment beyond it, and the exact edge in bytes.
     pub(super) window_edge: u64,
+    /// Window of the latest ACK, bytes.
+    pub(super) last_window: u32,
     // Recovery.
     pub(super) high_seq: u32,
     pub(super) undo_marker: Option<u32>,
@@ -148,6 +150,7 @@ impl Sender {
             lost_out: 0,
             retrans_out: 0,
             window_edge: u64::from(initial_window),
+            last_window: initial_window,
             high_seq: 0,
             undo_marker: None,
             undo_retrans: -1,
@@ -332,18 +335,5 @@ impl Sender {
             self.conn.jiffies = now.0 / tick;
             self.tick_start = self.conn.jiffies * tick;
         }
-    }
-
-    /// The threshold worth remembering: at least three quarters of the window, unless it is being reduced.
-    pub(super) fn current_ssthresh(&self) -> u32 {
-        current_ssthresh(&self.conn)
-    }
-}
-
-pub(super) fn current_ssthresh(conn: &Conn) -> u32 {
-    if matches!(conn.state, CaState::Cwr | CaState::Recovery) {
-        conn.ssthresh
-    } else {
-        conn.ssthresh.max((conn.cwnd >> 1) + (conn.cwnd >> 2))
     }
 }

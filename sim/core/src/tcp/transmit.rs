@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RETRANS, SACKED, Segment};
-use super::sender::{Sender, Timer, current_ssthresh};
+use super::sender::{Sender, Timer};
 use super::timestamp;
 
 /// The first segments of a connection leave unpaced.
@@ -177,6 +177,7 @@ impl Sender {
     pub(super) fn update_receive_window(&mut self, ack: &Packet) {
         let edge = u64::from(ack.seq) * u64::from(self.tcp.mss) + u64::from(ack.window);
         self.window_edge = self.window_edge.max(edge);
+        self.last_window = ack.window;
     }
 
     /// A bulk writer fills the send buffer whenever a third of it is free.
@@ -241,7 +242,7 @@ impl Sender {
             if self.conn.state == CaState::Open && !self.bulk {
                 let used = self.cwnd_used.max(self.conn.initial_cwnd);
                 if used < self.conn.cwnd {
-                    self.conn.ssthresh = self.current_ssthresh();
+                    self.conn.ssthresh = self.conn.current_ssthresh();
                     self.conn.cwnd = (self.conn.cwnd + used) >> 1;
                 }
                 self.cwnd_used = 0;
@@ -258,7 +259,7 @@ impl Sender {
 
 /// Halve the window once per timeout elapsed beyond the first.
 fn restart_window(conn: &mut Conn, idle_ticks: u64, rto_ticks: u64) {
-    conn.ssthresh = current_ssthresh(conn);
+    conn.ssthresh = conn.current_ssthresh();
     let floor = conn.initial_cwnd.min(conn.cwnd);
     let mut left = idle_ticks as i64 - rto_ticks as i64;
     while left > 0 && conn.cwnd > floor {
