@@ -235,10 +235,19 @@ impl World {
     /// Send the ACKs just made on their way back.
     fn dispatch_acks(&mut self) {
         // An ACK can reach its sender at once (no delay at all) and make it send: those are dispatched in that call.
-        if self.pool.sent_len() == 1 {
-            let id = self.pool.sent_id(0);
-            self.pool.clear_sent();
-            self.enter_link(id);
+        match self.pool.sent_len() {
+            0 => {}
+            1 => {
+                let id = self.pool.sent_id(0);
+                self.pool.clear_sent();
+                self.enter_link(id);
+            }
+            _ => {
+                let (first, second) = (self.pool.sent_id(0), self.pool.sent_id(1));
+                self.pool.clear_sent();
+                self.enter_link(first);
+                self.enter_link(second);
+            }
         }
     }
 

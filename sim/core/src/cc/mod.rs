@@ -5,6 +5,7 @@
 //! callbacks follow Linux's `tcp_congestion_ops`, so that an algorithm can be read beside its kernel source.
 
 pub mod agent;
+pub mod bbr;
 pub mod cubic;
 pub mod hybla;
 pub mod hystart;
@@ -353,6 +354,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "illinois", params: &[], build: |_| Ok(Box::new(illinois::Illinois::new())) },
     Registration { name: "vegas", params: &[], build: |_| Ok(Box::new(vegas::Vegas::new())) },
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
+    Registration { name: "bbr", params: &[], build: bbr::v1::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];

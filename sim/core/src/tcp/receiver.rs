@@ -19,6 +19,8 @@ const DELAY_MAX_US: u64 = 200_000;
 /// Duplicate ACKs sent at once before compression sets in, and the most it merges.
 const UNCOMPRESSED_DUPACKS: u32 = 3;
 const MAX_COMPRESSED: u32 = 44;
+/// Ranges a compressed ACK may have to report.
+const BLOCKS_EXPECTED: usize = 2;
 const COMPRESSION_MAX: Nanos = Nanos::from_millis(1);
 /// Slack of the compression timer (tcp_comp_sack_slack_ns).
 const COMPRESSION_SLACK: Nanos = Nanos::from_micros(100);
@@ -157,7 +159,7 @@ impl Receiver {
         self.out_of_order_segments
     }
 
-    /// A data segment arrives; at most one ACK goes out.
+    /// A data segment arrives; one ACK goes out at most, two when a waiting one cannot wait longer.
     pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         let seq = segment.seq;
         if seq <= self.last_acked {
@@ -173,6 +175,9 @@ impl Receiver {
             self.note_arrival(now);
             self.advance(now, segment.payload);
         } else {
+            if self.compressed > 0 && self.would_crowd_out(seq) {
+                self.acknowledge(now, segment.flow, out);
+            }
             let mut start = seq;
             self.out_of_order.insert(seq, seq + 1, |_| ());
             self.out_of_order_segments += 1;
@@ -221,6 +226,16 @@ impl Receiver {
             }
         }
         self.autotune(now);
+    }
+
+    /// Would segment `seq` push a range nobody has reported yet out of the next ACK? An ACK has room for the latest
+    /// few; compression waits only while those suffice (TCP_SACK_BLOCKS_EXPECTED).
+    fn would_crowd_out(&self, seq: u32) -> bool {
+        let extends = |start: &u32| {
+            self.out_of_order.containing(*start).is_some_and(|range| range.end == seq || range.start == seq + 1)
+        };
+        let recent = &self.recent[..self.recent_len];
+        recent.iter().position(extends).unwrap_or(recent.len()) >= BLOCKS_EXPECTED
     }
 
     fn touch_recent(&mut self, start: u32) {

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn aggregation_is_what_comes_beyond_the_expected() {
-        let bw = BW_UNIT / 1_000;
+        let bw = BW_UNIT / 1_000 + 1;
         let mut aggregation = Aggregation::default();
         let mut c = conn(100, 10);
         let rate = RateSample { acked: 20, interval_us: 1, ..RateSample::default() };
@@ -204,6 +204,6 @@ mod tests {
             aggregation.update(&c, &rate, false, bw, EXTRA_ACKED_ROUNDS);
         }
         assert_eq!(aggregation.allowance(bw), 20);
-        assert_eq!(aggregation.allowance(bw / 10), 10, "at most 100 ms of data");
+        assert_eq!(aggregation.allowance(BW_UNIT / 10_000 + 1), 10, "at most 100 ms of data");
     }
 }
