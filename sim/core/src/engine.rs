@@ -135,7 +135,7 @@ impl World {
             self.rekey_link(link);
             return self.forward(id);
         }
-        let (id, outcome) = self.links[link].depart(now);
+        let (id, outcome) = self.links[link].depart(now, &mut self.pool);
         self.rekey_link(link);
         match outcome {
             Offer::Through => self.forward(id),
@@ -167,7 +167,8 @@ impl World {
             if link == ROUTE_END as usize {
                 return self.deliver(id);
             }
-            match self.links[link].offer(self.now, id, u32::from(packet.size)) {
+            let size = u32::from(packet.size);
+            match self.links[link].offer(self.now, id, size, &mut self.pool) {
                 Offer::Through => self.pool.get_mut(id).route += 1,
                 Offer::Held => return self.rekey_link(link),
                 Offer::Gone => return self.pool.release(id),

@@ -211,6 +211,65 @@ pub enum QueueSpec {
         threshold: u64,
         drop_probability: f64,
     },
+    Codel(CodelSpec),
+    FqCodel(FqCodelSpec),
+    Pie(PieSpec),
+    Red(RedSpec),
+}
+
+/// CoDel; limits of all managed queues count packets that wait, not the one in service.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodelSpec {
+    /// Packets.
+    pub limit: u64,
+    pub target: Nanos,
+    pub interval: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FqCodelSpec {
+    /// Packets in all queues.
+    pub limit: u64,
+    /// Bytes of kernel memory of all queues.
+    pub memory_limit: u64,
+    /// Queues that flows are hashed to.
+    pub flows: u32,
+    /// Bytes a queue may send in a round.
+    pub quantum: u32,
+    /// Packets dropped at once from the longest queue when there is no room.
+    pub drop_batch: u32,
+    pub target: Nanos,
+    pub interval: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PieSpec {
+    /// Packets.
+    pub limit: u64,
+    pub target: Nanos,
+    pub update: Nanos,
+    /// Gains on the deviation from the target and on the growth of the delay, in sixteenths per second.
+    pub alpha: u32,
+    pub beta: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedSpec {
+    /// Bytes, as the thresholds.
+    pub limit: u64,
+    pub min: u64,
+    pub max: u64,
+    /// Drop probability where the average reaches `max`.
+    pub max_probability: f64,
+    /// A new queue length counts 2^-weight_log2 in the average.
+    pub weight_log2: u32,
+    /// Bytes of a typical packet; how fast the average falls in idle times.
+    pub packet: u32,
+    pub adaptive: bool,
 }
 
 impl Default for QueueSpec {
@@ -454,6 +513,13 @@ fn probability(p: f64, field: String) -> Result<(), SpecError> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { fail(field, p, "a probability lies in 0 .. 1") }
 }
 
+fn codel(target: Nanos, interval: Nanos, field: &str) -> Result<(), SpecError> {
+    if target > interval || !(1_000..=100_000_000_000).contains(&interval.0) {
+        return fail(format!("{field}.queue.interval"), interval.0, "must lie in 1 us .. 100 s, not below target");
+    }
+    Ok(())
+}
+
 impl DirectionSpec {
     fn validate(&self, field: &str, packet: u64) -> Result<(), SpecError> {
         increasing(&self.rate, &format!("{field}.rate"))?;
@@ -485,6 +551,47 @@ impl DirectionSpec {
             QueueSpec::DropTailPackets { limit } => limit.saturating_mul(packet),
             QueueSpec::Viasat { limit, drop_probability, .. } => {
                 probability(drop_probability, format!("{field}.queue.drop_probability"))?;
+                limit
+            }
+            QueueSpec::Codel(CodelSpec { limit, target, interval }) => {
+                codel(target, interval, field)?;
+                limit.saturating_mul(packet)
+            }
+            QueueSpec::FqCodel(queue) => {
+                codel(queue.target, queue.interval, field)?;
+                for (name, value) in
+                    [("flows", queue.flows), ("quantum", queue.quantum), ("drop_batch", queue.drop_batch)]
+                {
+                    if !(1..=1 << 20).contains(&value) {
+                        return fail(format!("{field}.queue.{name}"), value, "must lie in 1 .. 2^20");
+                    }
+                }
+                if queue.memory_limit < 4096 {
+                    return fail(format!("{field}.queue.memory_limit"), queue.memory_limit, "at least 4096 bytes");
+                }
+                queue.limit.saturating_mul(packet)
+            }
+            QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta }) => {
+                for (name, time) in [("target", target), ("update", update)] {
+                    if !(1_000..=10_000_000_000).contains(&time.0) {
+                        return fail(format!("{field}.queue.{name}"), time.0, "must lie in 1 us .. 10 s");
+                    }
+                }
+                for (name, gain) in [("alpha", alpha), ("beta", beta)] {
+                    if gain > 32 {
+                        return fail(format!("{field}.queue.{name}"), gain, "must lie in 0 .. 32 (sixteenths)");
+                    }
+                }
+                limit.saturating_mul(packet)
+            }
+            QueueSpec::Red(RedSpec { limit, min, max, max_probability, weight_log2, packet, .. }) => {
+                probability(max_probability, format!("{field}.queue.max_probability"))?;
+                if min >= max || max > limit {
+                    return fail(format!("{field}.queue.max"), max, "must lie above min and not above limit");
+                }
+                if !(1..32).contains(&weight_log2) || packet == 0 {
+                    return fail(format!("{field}.queue.weight_log2"), weight_log2, "1 .. 31, with a positive packet");
+                }
                 limit
             }
         };

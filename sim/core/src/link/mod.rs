@@ -7,21 +7,25 @@
 
 pub mod loss;
 pub mod piecewise;
+pub mod queue;
 
 use std::collections::VecDeque;
 
 use crate::pool::{PacketId, Pool};
-use crate::rng::{Purpose, Stream};
-use crate::spec::{DirectionSpec, Flush, LossPosition, LossSpec, Ordering, OutageMode, QueueSpec};
+use crate::spec::{
+    CodelSpec, DirectionSpec, Flush, FqCodelSpec, LossPosition, LossSpec, Ordering, OutageMode, PieSpec, QueueSpec,
+    RedSpec,
+};
 use crate::time::Nanos;
 use crate::units::BitRate;
 
 use loss::Loss;
 use piecewise::{Delay, Steps};
+use queue::{Discipline, Drops, Managed};
 
 /// A packet's place in a queue or pipe.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub struct Entry {
     /// In a pipe: when it arrives. In a queue: when it was enqueued.
     at: Nanos,
     id: PacketId,
@@ -34,6 +38,7 @@ struct Entry {
 pub enum Offer {
     /// It is through at once (no rate, no delay).
     Through,
+    /// The link took it, or a managed queue dropped it.
     Held,
     /// Dropped or lost; the packet is gone.
     Gone,
@@ -55,18 +60,20 @@ pub struct LinkCounters {
 pub struct Link {
     rate: BitRate,
     rates: Steps<BitRate>,
-    /// Includes the packet in service.
+    /// The packet in service, and behind it those in a drop-tail queue.
     queue: VecDeque<Entry>,
+    /// Bytes of `queue` and of a managed queue.
     backlog_bytes: u64,
-    discipline: QueueSpec,
-    discipline_random: Stream,
+    discipline: Discipline,
+    queue_spec: QueueSpec,
     /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
     service: (u32, Nanos),
     /// End of the current service; never while idle or stopped.
     departs_at: Nanos,
     /// Bits left of a service interrupted by a held outage or a zero rate.
     unserved_bits: u64,
-    /// The packet that went straight into the pipe is in service until then, with its size.
+    /// The packet that went straight into the pipe is in service until then, with its size. Never past with a managed
+    /// queue, which must see every packet.
     straight_until: Nanos,
     straight_bytes: u32,
     /// Times at which anything about the link changes, and the next of them.
@@ -98,18 +105,22 @@ impl Link {
         changes.extend(spec.delay.points.iter().map(|p| p.0));
         changes.extend(spec.loss.iter().map(|p| p.0));
         changes.sort_unstable();
+        let discipline = Discipline::new(&spec.queue, seed, index);
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
         Link {
             rate: rates[0].1,
             rates: Steps::new(rates),
             queue: VecDeque::new(),
             backlog_bytes: 0,
-            discipline: spec.queue,
-            discipline_random: Stream::new(seed, Purpose::Queue, index),
+            straight_until: match discipline {
+                Discipline::DropTail(_) => Nanos::ZERO,
+                Discipline::Managed(_) => Nanos::MAX,
+            },
+            discipline,
+            queue_spec: spec.queue,
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
             unserved_bits: 0,
-            straight_until: Nanos::ZERO,
             straight_bytes: 0,
             next_change: Nanos::ZERO,
             changes_passed: 0,
@@ -162,10 +173,18 @@ impl Link {
 
     /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
     pub fn buffer_bytes(&self, packet_bytes: u64) -> f64 {
-        match self.discipline {
+        match self.queue_spec {
             QueueSpec::DropTailBytes { limit } | QueueSpec::Viasat { limit, .. } => limit as f64,
             QueueSpec::DropTailPackets { limit: u64::MAX } => f64::INFINITY,
             QueueSpec::DropTailPackets { limit } => (limit * packet_bytes) as f64,
+            QueueSpec::Codel(CodelSpec { limit, .. }) | QueueSpec::Pie(PieSpec { limit, .. }) => {
+                limit as f64 * packet_bytes as f64
+            }
+            QueueSpec::FqCodel(FqCodelSpec { limit, memory_limit, .. }) => {
+                let packets = limit.min(memory_limit / queue::memory(packet_bytes as u32));
+                packets as f64 * packet_bytes as f64
+            }
+            QueueSpec::Red(RedSpec { limit, .. }) => limit as f64,
         }
     }
 
@@ -175,7 +194,7 @@ impl Link {
 
     /// Packets inside: queue, server and pipe.
     pub fn holding(&self) -> u64 {
-        (self.queue.len() + self.pipe.len()) as u64
+        (self.queue.len() + self.discipline.holding() + self.pipe.len()) as u64
     }
 
     /// How long a packet entering now would wait and travel.
@@ -188,7 +207,7 @@ impl Link {
         wait + self.delay.at(now)
     }
 
-    pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32) -> Offer {
+    pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         self.counters.arrived += 1;
         let entry = Entry { at: now, id, size };
         if self.outage.is_some() || self.loss_at == Some(LossPosition::Ingress) {
@@ -213,7 +232,13 @@ impl Link {
                 }
             }
         }
-        if !self.accepts(now, u64::from(size)) {
+        let backlog = self.backlog_bytes(now);
+        let Discipline::DropTail(rule) = &mut self.discipline else {
+            self.enqueue(now, entry, pool);
+            return Offer::Held;
+        };
+        let packets = self.queue.len() as u64 + u64::from(self.straight_until > now);
+        if !rule.admits(backlog, packets, u64::from(size)) {
             self.counters.dropped += 1;
             return Offer::Gone;
         }
@@ -227,12 +252,49 @@ impl Link {
         Offer::Held
     }
 
+    /// Into a managed queue.
+    fn enqueue(&mut self, now: Nanos, entry: Entry, pool: &mut Pool) {
+        self.account_backlog(now);
+        let flow = pool.get(entry.id).flow;
+        self.backlog_bytes += u64::from(entry.size);
+        let rate = self.rate;
+        self.manage(pool, |queue, drops| queue.enqueue(now, rate, flow, entry, drops));
+        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        if self.queue.is_empty() {
+            self.dequeue(now, pool);
+            if !self.queue.is_empty() && self.outage.is_none() {
+                self.serve(now);
+            }
+        }
+    }
+
+    /// The free server gets the packet that a managed queue gives it.
+    fn dequeue(&mut self, now: Nanos, pool: &mut Pool) {
+        let next = self.manage(pool, |queue, drops| queue.dequeue(now, drops));
+        self.queue.extend(next.flatten());
+    }
+
+    /// Let a managed queue act, and account for what it drops.
+    fn manage<T>(&mut self, pool: &mut Pool, act: impl FnOnce(&mut Managed, &mut Drops) -> T) -> Option<T> {
+        let Discipline::Managed(queue) = &mut self.discipline else {
+            return None;
+        };
+        let mut drops = Drops::new(pool);
+        let result = act(queue, &mut drops);
+        self.counters.dropped += drops.packets;
+        self.backlog_bytes -= drops.bytes;
+        Some(result)
+    }
+
     /// The server is done with its packet.
-    pub fn depart(&mut self, now: Nanos) -> (PacketId, Offer) {
+    pub fn depart(&mut self, now: Nanos, pool: &mut Pool) -> (PacketId, Offer) {
         let entry = self.queue.pop_front().expect("a departure has a packet");
         self.account_backlog(now);
         self.backlog_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
+        if let Discipline::Managed(_) = self.discipline {
+            self.dequeue(now, pool);
+        }
         if !self.queue.is_empty() {
             self.serve(now);
         }
@@ -262,6 +324,11 @@ impl Link {
             self.account_backlog(now);
             self.counters.lost += self.queue.len() as u64;
             self.queue.drain(..).for_each(|entry| pool.release(entry.id));
+            if let Discipline::Managed(queue) = &mut self.discipline {
+                let mut drops = Drops::new(pool);
+                queue.flush(&mut drops);
+                self.counters.lost += drops.packets;
+            }
             self.backlog_bytes = 0;
             self.unserved_bits = 0;
         }
@@ -301,21 +368,6 @@ impl Link {
     /// Integral of the rate schedule over [0, end] in bits; infinite without a rate.
     pub fn capacity_bits(&self, end: Nanos) -> f64 {
         self.rates.integral(end, |r| if r.is_unlimited() { f64::INFINITY } else { r.0 as f64 * 1e-9 })
-    }
-
-    fn accepts(&mut self, now: Nanos, size: u64) -> bool {
-        let backlog = self.backlog_bytes(now);
-        match self.discipline {
-            QueueSpec::DropTailBytes { limit } => backlog + size <= limit,
-            QueueSpec::DropTailPackets { limit } => {
-                self.queue.len() as u64 + u64::from(self.straight_until > now) < limit
-            }
-            // Below the threshold always, above it with the complement of the drop probability, never past the
-            // limit (Claypool et al., "Comparison of TCP congestion control over a GEO satellite").
-            QueueSpec::Viasat { limit, threshold, drop_probability } => {
-                backlog + size <= limit && !(backlog > threshold && self.discipline_random.uniform() < drop_probability)
-            }
-        }
     }
 
     fn serve(&mut self, now: Nanos) {
@@ -419,20 +471,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gateway_drops_at_random_only_above_its_threshold() {
-        let queue = QueueSpec::Viasat { limit: 36_000_000, threshold: 18_000_000, drop_probability: 0.25 };
-        let mut link = Link::new(&DirectionSpec { queue, ..DirectionSpec::default() }, [].into_iter(), 1, 0);
-        let accepted = |link: &mut Link, backlog: u64| {
-            link.backlog_bytes = backlog;
-            (0..10_000).filter(|_| link.accepts(Nanos::ZERO, 1_500)).count()
-        };
-        assert_eq!(accepted(&mut link, 18_000_000), 10_000, "at the threshold nothing is dropped");
-        let above = accepted(&mut link, 18_000_001);
-        assert!((7_300..7_700).contains(&above), "{above} of 10,000 accepted above it");
-        assert_eq!(accepted(&mut link, 36_000_000 - 1_499), 0, "no room for the packet");
-    }
-
-    #[test]
     fn a_rate_change_keeps_the_bits_already_sent() {
         let spec = DirectionSpec {
             rate: vec![(Nanos(0), BitRate(8_000_000)), (Nanos(500_000), BitRate(4_000_000))],
@@ -440,7 +478,7 @@ mod tests {
         };
         let mut link = Link::new(&spec, [].into_iter(), 1, 0);
         // 1,000 bytes take 1 ms at 8 Mbit/s; half way the rate halves.
-        assert_eq!(link.offer(Nanos(0), 0, 1_000), Offer::Held);
+        assert_eq!(link.offer(Nanos(0), 0, 1_000, &mut Pool::default()), Offer::Held);
         link.change_rate(Nanos(500_000));
         assert_eq!(link.departs_at(), Nanos(1_500_000));
     }

@@ -1,0 +1,265 @@
+//! Controlled delay (RFC 8289) as Linux's sch_codel computes it: packets that have waited longer than a target for at
+//! least an interval are dropped at the head, ever more often.
+
+use crate::spec::CodelSpec;
+use crate::time::Nanos;
+
+use super::super::Entry;
+use super::{Drops, Fifo, MTU_BYTES};
+
+/// A return to dropping within so many intervals of the last drop takes up the rate it had reached.
+const MEMORY_INTERVALS: u64 = 16;
+
+/// 1/sqrt(count) in sixteen bits after the point (Linux: REC_INV_SQRT_BITS); all ones stand for 1.
+const ONE: u16 = u16::MAX;
+
+/// The two parameters of the control law.
+#[derive(Clone, Copy, Debug)]
+pub struct Law {
+    pub target: Nanos,
+    pub interval: Nanos,
+}
+
+/// The state of one queue under control.
+#[derive(Clone, Debug, Default)]
+pub struct Controller {
+    /// Drops of the present or last episode.
+    pub count: u32,
+    /// `count` when that episode began.
+    last_count: u32,
+    dropping: bool,
+    inverse_root: u16,
+    /// When the sojourn time will have been above target for an interval; None while it is below.
+    first_above: Option<Nanos>,
+    drop_next: Nanos,
+}
+
+impl Controller {
+    /// The next packet of `queue` to be served; those dropped before it go to `drops`. `backlog` counts the bytes of
+    /// the whole qdisc, which may have more queues than this one.
+    pub fn dequeue(
+        &mut self,
+        now: Nanos,
+        law: Law,
+        queue: &mut Fifo,
+        backlog: &mut u64,
+        drops: &mut Drops,
+    ) -> Option<Entry> {
+        let mut take = || {
+            let entry = queue.pop()?;
+            *backlog -= u64::from(entry.size);
+            Some((entry, *backlog))
+        };
+        let Some(mut head) = take() else {
+            self.dropping = false;
+            return None;
+        };
+        let late = self.is_late(now, law, Some(head));
+        if self.dropping {
+            self.dropping = late;
+            while self.dropping && now >= self.drop_next {
+                self.count += 1;
+                self.newton_step();
+                drops.take(head.0);
+                let next = take();
+                self.dropping = self.is_late(now, law, next);
+                if self.dropping {
+                    self.drop_next += self.spacing(law.interval);
+                }
+                head = next?;
+            }
+        } else if late {
+            drops.take(head.0);
+            let next = take();
+            self.is_late(now, law, next);
+            self.dropping = true;
+            let grown = self.count.wrapping_sub(self.last_count);
+            if grown > 1 && now.saturating_sub(self.drop_next) < Nanos(MEMORY_INTERVALS * law.interval.0) {
+                self.count = grown;
+                self.newton_step();
+            } else {
+                self.count = 1;
+                self.inverse_root = ONE;
+            }
+            self.last_count = self.count;
+            self.drop_next = now + self.spacing(law.interval);
+            head = next?;
+        }
+        Some(head.0)
+    }
+
+    /// Has the sojourn time been above target for an interval? `head` is the packet to be served and the backlog
+    /// behind it.
+    fn is_late(&mut self, now: Nanos, law: Law, head: Option<(Entry, u64)>) -> bool {
+        let Some((entry, left)) = head else {
+            self.first_above = None;
+            return false;
+        };
+        if now - entry.at < law.target || left <= MTU_BYTES {
+            self.first_above = None;
+            return false;
+        }
+        match self.first_above {
+            None => {
+                self.first_above = Some(now + law.interval);
+                false
+            }
+            Some(at) => now > at,
+        }
+    }
+
+    /// interval / sqrt(count).
+    fn spacing(&self, interval: Nanos) -> Nanos {
+        Nanos(((u128::from(interval.0) * u128::from(self.inverse_root)) >> 16) as u64)
+    }
+
+    /// One step of Newton's iteration for 1/sqrt(count), x (3 - count x²) / 2, from the last x. While the count grows
+    /// by one at a time that is near enough: 0.5 for count = 2, within 3 % from 3 on, within 1 % from 6 on.
+    fn newton_step(&mut self) {
+        let count = u64::from(self.count);
+        let mut x = u64::from(self.inverse_root) << 16;
+        // FQ-CoDel may add 64 at once; from an x so far off Linux's step leaves the range of its integers.
+        while count * ((x * x) >> 32) >= 3 << 32 {
+            x /= 2;
+        }
+        let value = ((3 << 32) - count * ((x * x) >> 32)) >> 2;
+        self.inverse_root = ((value * x) >> (31 + 16)) as u16;
+    }
+}
+
+/// One queue for all flows.
+#[derive(Clone, Debug)]
+pub struct Codel {
+    spec: CodelSpec,
+    queue: Fifo,
+    controller: Controller,
+}
+
+impl Codel {
+    pub fn new(spec: CodelSpec) -> Codel {
+        Codel { spec, queue: Fifo::default(), controller: Controller::default() }
+    }
+
+    pub fn enqueue(&mut self, entry: Entry, drops: &mut Drops) {
+        if (self.queue.len() as u64) < self.spec.limit {
+            self.queue.push(entry);
+        } else {
+            drops.take(entry);
+        }
+    }
+
+    pub fn dequeue(&mut self, now: Nanos, drops: &mut Drops) -> Option<Entry> {
+        let mut backlog = self.queue.bytes;
+        let law = Law { target: self.spec.target, interval: self.spec.interval };
+        self.controller.dequeue(now, law, &mut self.queue, &mut backlog, drops)
+    }
+
+    pub fn flush(&mut self, drops: &mut Drops) {
+        self.queue.flush(drops);
+        self.controller = Controller::default();
+    }
+
+    pub fn holding(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::packet;
+    use super::*;
+    use crate::pool::Pool;
+
+    const SPEC: CodelSpec = CodelSpec { limit: 1000, target: Nanos::from_millis(5), interval: Nanos::from_millis(100) };
+
+    fn at_ms(ms: u64) -> Nanos {
+        Nanos::from_millis(ms)
+    }
+
+    /// Dequeue once per millisecond from `from` on; the times of drops.
+    fn drain(queue: &mut Codel, pool: &mut Pool, from: u64, to: u64) -> Vec<u64> {
+        let mut times = Vec::new();
+        for ms in from..to {
+            let mut drops = Drops::new(pool);
+            queue.dequeue(at_ms(ms), &mut drops);
+            times.extend((0..drops.packets).map(|_| ms));
+        }
+        times
+    }
+
+    fn fill(queue: &mut Codel, pool: &mut Pool, ms: u64, packets: usize) {
+        for _ in 0..packets {
+            let entry = packet(pool, at_ms(ms), 1_500);
+            queue.enqueue(entry, &mut Drops::new(pool));
+        }
+    }
+
+    #[test]
+    fn drops_follow_linuxs_inverse_square_roots() {
+        // reciprocal_scale(100 ms, rec_inv_sqrt) for counts 1 to 16, by the kernel's integer formulas.
+        let spacing = [
+            99_998_474, 50_001_525, 56_250_000, 48_779_296, 44_151_306, 40_406_799, 37_518_310, 35_151_672, 33_181_762,
+            31_504_821, 30_058_288, 28_791_809, 27_673_339, 26_673_889, 25_776_672, 24_963_378,
+        ];
+        let mut controller = Controller { count: 1, inverse_root: ONE, ..Controller::default() };
+        for expected in spacing {
+            assert_eq!(controller.spacing(SPEC.interval), Nanos(expected), "count {}", controller.count);
+            controller.count += 1;
+            controller.newton_step();
+        }
+        for count in 6..5_000u32 {
+            controller.count = count;
+            controller.newton_step();
+            let exact = 1e8 / f64::from(count).sqrt();
+            let ratio = controller.spacing(SPEC.interval).0 as f64 / exact;
+            assert!(count < 17 || (0.98..1.02).contains(&ratio), "count {count}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn drops_start_an_interval_after_the_delay_passed_its_target() {
+        let (mut queue, mut pool) = (Codel::new(SPEC), Pool::default());
+        fill(&mut queue, &mut pool, 0, 600);
+        // Above 5 ms from 5 ms on, for more than an interval at 106 ms; then after 100, 50, 56.25, 48.8, ... ms.
+        let drops = drain(&mut queue, &mut pool, 1, 500);
+        assert_eq!(drops, [106, 206, 256, 313, 362, 406, 446, 484]);
+    }
+
+    #[test]
+    fn a_second_episode_takes_up_the_rate_of_the_first_only_within_16_intervals() {
+        for (pause_ms, count) in [(100, 7), (1_700, 1)] {
+            let (mut queue, mut pool) = (Codel::new(SPEC), Pool::default());
+            fill(&mut queue, &mut pool, 0, 508);
+            assert_eq!(drain(&mut queue, &mut pool, 1, 500).len(), 8);
+            assert_eq!(queue.controller.count, 8);
+            drain(&mut queue, &mut pool, 500, 510);
+            assert_eq!(queue.holding(), 0);
+            assert!(!queue.controller.dropping);
+            let again = 500 + pause_ms;
+            fill(&mut queue, &mut pool, again, 600);
+            // 99 ms of sojourn, then one drop.
+            assert_eq!(drain(&mut queue, &mut pool, again + 5, again + 107), [again + 106]);
+            assert_eq!((queue.controller.count, queue.controller.last_count), (count, count));
+        }
+    }
+
+    #[test]
+    fn a_queue_of_one_frame_is_never_dropped_however_late() {
+        let (mut queue, mut pool) = (Codel::new(SPEC), Pool::default());
+        for ms in 0..2_000u64 {
+            fill(&mut queue, &mut pool, ms, 1);
+            if ms % 100 == 99 {
+                // Each waits 99 ms at most, but only one frame stays behind the last.
+                let left = queue.holding() as u64;
+                assert_eq!(drain(&mut queue, &mut pool, ms + 200, ms + 200 + left), Vec::<u64>::new());
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_counts_packets() {
+        let (mut queue, mut pool) = (Codel::new(CodelSpec { limit: 10, ..SPEC }), Pool::default());
+        fill(&mut queue, &mut pool, 0, 15);
+        assert_eq!((queue.holding(), pool.in_network()), (10, 10));
+    }
+}

@@ -1,0 +1,182 @@
+//! Queue disciplines: which packets may wait before a link's server, and which of them is served next.
+//!
+//! A drop-tail queue only admits or refuses; the link keeps its packets. A managed queue keeps them itself and may
+//! change its mind: it drops packets that it has taken in, or lets one overtake another. A packet is dequeued when it
+//! becomes the server's; from then on it is no longer the queue's, as a packet that a Linux qdisc has handed to the
+//! device. ECN is not modelled: where Linux would mark, the packet is dropped.
+
+pub mod codel;
+pub mod drop_tail;
+pub mod fq_codel;
+pub mod pie;
+pub mod red;
+
+use std::collections::VecDeque;
+
+use crate::pool::Pool;
+use crate::rng::{Purpose, Stream};
+use crate::spec::QueueSpec;
+use crate::time::Nanos;
+use crate::units::BitRate;
+
+use super::Entry;
+use codel::Codel;
+use drop_tail::DropTail;
+use fq_codel::FqCodel;
+use pie::Pie;
+use red::Red;
+
+/// A full Ethernet frame as Linux's qdiscs count it (psched_mtu); CoDel and PIE spare queues of so few bytes.
+pub const MTU_BYTES: u64 = 1514;
+
+#[derive(Clone, Debug)]
+pub enum Discipline {
+    DropTail(DropTail),
+    Managed(Managed),
+}
+
+/// A queue that manages itself.
+#[derive(Clone, Debug)]
+pub enum Managed {
+    Codel(Codel),
+    FqCodel(FqCodel),
+    Pie(Pie),
+    Red(Red),
+}
+
+impl Discipline {
+    /// `index` numbers the link direction, for its random stream.
+    pub fn new(spec: &QueueSpec, seed: u64, index: u64) -> Discipline {
+        let mut random = Stream::new(seed, Purpose::Queue, index);
+        let managed = match *spec {
+            QueueSpec::DropTailBytes { limit } => return Discipline::DropTail(DropTail::Bytes { limit }),
+            QueueSpec::DropTailPackets { limit } => return Discipline::DropTail(DropTail::Packets { limit }),
+            QueueSpec::Viasat { limit, threshold, drop_probability } => {
+                return Discipline::DropTail(DropTail::Viasat { limit, threshold, drop_probability, random });
+            }
+            QueueSpec::Codel(spec) => Managed::Codel(Codel::new(spec)),
+            QueueSpec::FqCodel(spec) => Managed::FqCodel(FqCodel::new(spec, random.next_u64())),
+            QueueSpec::Pie(spec) => Managed::Pie(Pie::new(spec, random)),
+            QueueSpec::Red(spec) => Managed::Red(Red::new(spec, random)),
+        };
+        Discipline::Managed(managed)
+    }
+
+    /// Packets it keeps.
+    pub fn holding(&self) -> usize {
+        match self {
+            Discipline::DropTail(_) => 0,
+            Discipline::Managed(managed) => managed.holding(),
+        }
+    }
+}
+
+impl Managed {
+    /// A packet of `flow` arrives; `rate` is the link's. Packets that are dropped, this one or others, go to `drops`.
+    pub fn enqueue(&mut self, now: Nanos, rate: BitRate, flow: u32, entry: Entry, drops: &mut Drops) {
+        match self {
+            Managed::Codel(queue) => queue.enqueue(entry, drops),
+            Managed::FqCodel(queue) => queue.enqueue(flow, entry, drops),
+            Managed::Pie(queue) => queue.enqueue(now, entry, drops),
+            Managed::Red(queue) => queue.enqueue(now, rate, entry, drops),
+        }
+    }
+
+    /// The server is free: the packet it gets, if there is one.
+    pub fn dequeue(&mut self, now: Nanos, drops: &mut Drops) -> Option<Entry> {
+        match self {
+            Managed::Codel(queue) => queue.dequeue(now, drops),
+            Managed::FqCodel(queue) => queue.dequeue(now, drops),
+            Managed::Pie(queue) => queue.dequeue(now),
+            Managed::Red(queue) => queue.dequeue(now),
+        }
+    }
+
+    /// Lose all packets, and what a Linux qdisc forgets when its interface goes down.
+    pub fn flush(&mut self, drops: &mut Drops) {
+        match self {
+            Managed::Codel(queue) => queue.flush(drops),
+            Managed::FqCodel(queue) => queue.flush(drops),
+            Managed::Pie(queue) => queue.flush(drops),
+            Managed::Red(queue) => queue.flush(drops),
+        }
+    }
+
+    pub fn holding(&self) -> usize {
+        match self {
+            Managed::Codel(queue) => queue.holding(),
+            Managed::FqCodel(queue) => queue.holding(),
+            Managed::Pie(queue) => queue.holding(),
+            Managed::Red(queue) => queue.holding(),
+        }
+    }
+}
+
+/// Kernel memory of a packet: a buffer of a power of two for it and 320 bytes of bookkeeping, and a head of 256.
+pub const fn memory(size: u32) -> u64 {
+    (size as u64 + 320).next_power_of_two() + 256
+}
+
+/// Packets in order of arrival, with the sums of their bytes and of their memory.
+#[derive(Clone, Debug, Default)]
+pub struct Fifo {
+    packets: VecDeque<Entry>,
+    bytes: u64,
+    memory: u64,
+}
+
+impl Fifo {
+    fn push(&mut self, entry: Entry) {
+        self.bytes += u64::from(entry.size);
+        self.memory += memory(entry.size);
+        self.packets.push_back(entry);
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.packets.pop_front()?;
+        self.bytes -= u64::from(entry.size);
+        self.memory -= memory(entry.size);
+        Some(entry)
+    }
+
+    fn flush(&mut self, drops: &mut Drops) {
+        self.packets.drain(..).for_each(|entry| drops.take(entry));
+        (self.bytes, self.memory) = (0, 0);
+    }
+
+    fn len(&self) -> usize {
+        self.packets.len()
+    }
+}
+
+/// Where a managed queue's dropped packets go.
+pub struct Drops<'a> {
+    pool: &'a mut Pool,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Drops<'_> {
+    pub fn new(pool: &mut Pool) -> Drops<'_> {
+        Drops { pool, packets: 0, bytes: 0 }
+    }
+
+    fn take(&mut self, entry: Entry) {
+        self.packets += 1;
+        self.bytes += u64::from(entry.size);
+        self.pool.release(entry.id);
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+    use crate::packet::Packet;
+
+    /// A packet in `pool`, enqueued at `at`.
+    pub fn packet(pool: &mut Pool, at: Nanos, size: u32) -> Entry {
+        *pool.send() = Packet { size: size as u16, ..Packet::default() };
+        let id = pool.sent_id(pool.sent_len() - 1);
+        Entry { at, id, size }
+    }
+}
