@@ -197,6 +197,16 @@ impl Link {
         (self.queue.len() + self.discipline.holding() + self.pipe.len()) as u64
     }
 
+    /// The sums it keeps are those of the packets it holds.
+    pub fn check_backlog(&self) -> Result<(), String> {
+        let held = self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
+        let idle = self.queue.is_empty() && self.discipline.holding() > 0;
+        if held == self.backlog_bytes && !idle {
+            return Ok(());
+        }
+        Err(format!("{held} bytes held, {} counted; idle with packets waiting: {idle}", self.backlog_bytes))
+    }
+
     /// How long a packet entering now would wait and travel.
     pub fn latency(&mut self, now: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {

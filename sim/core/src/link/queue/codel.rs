@@ -162,6 +162,10 @@ impl Codel {
     pub fn holding(&self) -> usize {
         self.queue.len()
     }
+
+    pub fn bytes(&self) -> u64 {
+        self.queue.bytes
+    }
 }
 
 #[cfg(test)]

@@ -122,6 +122,10 @@ impl FqCodel {
         self.packets
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.buckets.iter().map(|b| b.queue.bytes).sum()
+    }
+
     /// Make room: drop half of the longest queue's bytes, at most a batch of packets, from its head.
     fn drop_from_fattest(&mut self, drops: &mut Drops) {
         let fattest = self.buckets.iter_mut().max_by_key(|b| (b.queue.bytes, Reverse(b.number)));

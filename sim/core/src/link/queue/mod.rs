@@ -69,6 +69,14 @@ impl Discipline {
             Discipline::Managed(managed) => managed.holding(),
         }
     }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Discipline::DropTail(_) => 0,
+            Discipline::Managed(managed) => managed.bytes(),
+        }
+    }
 }
 
 impl Managed {
@@ -108,6 +116,15 @@ impl Managed {
             Managed::FqCodel(queue) => queue.holding(),
             Managed::Pie(queue) => queue.holding(),
             Managed::Red(queue) => queue.holding(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Managed::Codel(queue) => queue.bytes(),
+            Managed::FqCodel(queue) => queue.bytes(),
+            Managed::Pie(queue) => queue.bytes(),
+            Managed::Red(queue) => queue.bytes(),
         }
     }
 }

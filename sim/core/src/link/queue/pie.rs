@@ -156,6 +156,10 @@ impl Pie {
         self.queue.len()
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.queue.bytes
+    }
+
     /// The updates that were due by now. Nothing they read changes but when a packet comes or goes, and both call
     /// this first: the result is that of a timer.
     fn catch_up(&mut self, now: Nanos) {

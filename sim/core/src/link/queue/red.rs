@@ -87,6 +87,10 @@ impl Red {
         self.queue.len()
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.queue.bytes
+    }
+
     fn drops_early(&mut self) -> bool {
         let (min, max) = (self.spec.min as f64, self.spec.max as f64);
         if self.average < min {
