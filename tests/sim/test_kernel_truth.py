@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.sim.networks import MS, Run, S, bernoulli, direction, drop_tail, flow, link, network, run
 
@@ -17,9 +18,19 @@ CONTROLLERS = {
     "reno": flow("reno"),
     "cubic_hystart_on": flow("cubic"),
     "cubic_hystart_off": flow("cubic", hystart="off"),
+    "hybla": flow("hybla"),
+    "vegas": flow("vegas"),
+    "westwood": flow("westwood"),
+    "illinois": flow("illinois"),
 }
 RTT_STEPS_MS = {"S7a": (20, 60), "S7b": (60, 20)}
 LOSS = {"S4a": 0.001, "S4b": 0.01}
+# The measured link counts a full packet's propagation from its first bit, the simulator from its last. In ticks of
+# 10 ms, as Westwood takes its RTT, 50 ms and 50.12 ms are not the same. Hybla divides the handshake's RTT instead,
+# which has to be 50 ms too.
+SERIALISATION = 120_000
+# When the flow starts, and how finely it is recorded. At 0 ms every ACK of an idle path would fall on a timer tick.
+START = 2 * MS
 
 
 def measured(scenario: str, controller: str) -> list[dict[str, float]]:
@@ -30,15 +41,24 @@ def measured(scenario: str, controller: str) -> list[dict[str, float]]:
 
 
 @cache
-def simulated(scenario: str, controller: str, seed: int = 1, interval: int = 100 * MS) -> Run:
-    seconds, buffer, half_rtt = 60, 625_000, 25 * MS
+def simulated(scenario: str, controller: str, seed: int = 1) -> Run:
+    seconds, buffer, rtts_ms = 60, 625_000, [[0, 50]]
     loss = bernoulli(LOSS[scenario]) if scenario in LOSS else None
-    delay: object = half_rtt
     if scenario in RTT_STEPS_MS:
         before, after = RTT_STEPS_MS[scenario]
-        seconds, buffer, delay = 50, 750_000, [[0, before * MS // 2], [20 * S, after * MS // 2]]
-    bottleneck = link(direction(100_000_000, delay, queue=drop_tail(buffer), loss=loss), direction(None, delay))
-    return run(network(seconds, [bottleneck], [CONTROLLERS[controller]], seed=seed, hz=100), interval)
+        seconds, buffer, rtts_ms = 50, 750_000, [[0, before], [20 * S, after]]
+    shorter = SERIALISATION if controller != "hybla" else 0
+    there = [[t, rtt * MS // 2 - shorter] for t, rtt in rtts_ms]
+    back = [[t, rtt * MS // 2] for t, rtt in rtts_ms]
+    bottleneck = link(direction(100_000_000, there, queue=drop_tail(buffer), loss=loss), direction(None, back))
+    sender = CONTROLLERS[controller] | {"start": START}
+    return run(network(seconds + START / S, [bottleneck], [sender], seed=seed, hz=100), START)
+
+
+def every_100_ms(result: Run, series: str) -> NDArray[np.float64]:
+    """Values 100, 200, ... ms after the start of the flow."""
+    step = 100 * MS // START
+    return result.flow(series)[step::step]
 
 
 def second_half(result: Run, series: str) -> float:
@@ -55,7 +75,7 @@ def test_a_lossless_link_ends_as_in_linux(scenario, controller):
     assert second_half(ours, "srtt_ms") == pytest.approx(kernel["srtt_ms_second_half"], rel=0.04)
     assert ours.total["retransmitted_packets"] == pytest.approx(kernel["retransmitted_packets"], rel=0.15)
     assert ours.total["rtos"] == kernel["rtos"] == 0
-    assert ours.flow("cwnd_packets").max() == pytest.approx(kernel["cwnd_packets_max"], rel=0.05)
+    assert np.nanmax(every_100_ms(ours, "cwnd_packets")) == pytest.approx(kernel["cwnd_packets_max"], rel=0.05)
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -68,16 +88,17 @@ def test_the_window_follows_linux_through_start_up_and_first_recovery(controller
     assert 0.3 < kernel["t_s"][first] < kernel["t_s"][over] < 2, "the data hold a first recovery"
 
     ours = simulated("S1", controller)
-    np.testing.assert_allclose(ours.t_s[rows], kernel["t_s"][rows])
-    np.testing.assert_allclose(ours.flow("cwnd_packets")[rows], kernel["cwnd_packets"][rows], rtol=0.1)
-    ssthresh = ours.flow("ssthresh_packets")[rows]
+    step = 100 * MS // START
+    np.testing.assert_allclose(ours.t_s[step::step][rows] - START / S, kernel["t_s"][rows])
+    np.testing.assert_allclose(every_100_ms(ours, "cwnd_packets")[rows], kernel["cwnd_packets"][rows], rtol=0.02)
+    ssthresh = every_100_ms(ours, "ssthresh_packets")[rows]
     np.testing.assert_array_equal(np.isinf(ssthresh), np.isinf(kernel["ssthresh_packets"][rows]))
-    np.testing.assert_allclose(ssthresh, kernel["ssthresh_packets"][rows], rtol=0.1)
-    lost_at_start = ours.flow("retransmitted_packets")[: over + 1].sum()
-    assert lost_at_start == pytest.approx(kernel["retransmitted_packets"][over], rel=0.15)
+    np.testing.assert_allclose(ssthresh, kernel["ssthresh_packets"][rows], rtol=0.02)
+    lost_at_start = ours.flow("retransmitted_packets")[: (over + 1) * step + 1].sum()
+    assert lost_at_start == pytest.approx(kernel["retransmitted_packets"][over], rel=0.02)
 
 
-@pytest.mark.parametrize("controller", ["reno", "cubic_hystart_on"])
+@pytest.mark.parametrize("controller", [name for name in CONTROLLERS if name != "cubic_hystart_off"])
 @pytest.mark.parametrize("scenario", LOSS)
 def test_random_loss_ends_within_the_spread_of_linux(scenario, controller):
     # Three repeats with seeds of their own on either side, hence the margins.

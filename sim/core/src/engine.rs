@@ -96,7 +96,7 @@ impl World {
         flow.traffic.start(now);
         if !flow.datagram {
             flow.sender.establish(now, rtt);
-            flow.receiver.establish(now);
+            flow.receiver.establish(now, rtt);
             match flow.traffic.spec {
                 TrafficSpec::Bulk => flow.sender.write_bulk(),
                 TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),

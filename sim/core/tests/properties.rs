@@ -274,4 +274,4 @@ fn event_logs_do_not_depend_on_the_build() {
     assert_eq!(folded, EVENT_LOG, "if the simulator's behaviour changed on purpose, record {folded:#x}");
 }
 
-const EVENT_LOG: u64 = 0x2eea_f0c1_f01b_3aba;
+const EVENT_LOG: u64 = 0xeaf1_9132_d751_14ae;

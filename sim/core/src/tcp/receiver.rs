@@ -6,16 +6,20 @@ use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
-use super::rtt::Tick;
+use super::rtt::{RttEstimator, Tick};
 use super::timestamp;
 
 /// Buffer memory one full segment occupies when each arrives in a buffer of its own.
 pub const SEGMENT_TRUESIZE: u64 = 2304;
 /// Bytes of the timestamp option in every segment.
 const TIMESTAMP_OPTION: u64 = 12;
+/// The largest buffer has to fit into a window field, as Linux counts it, and the most it may be scaled by.
+const WINDOW_BITS: u32 = 15;
+const MAX_SCALE: u32 = 14;
 const MAX_QUICK_ACKS: u32 = 16;
-const ATO_MIN_US: u64 = 40_000;
-const DELAY_MAX_US: u64 = 200_000;
+/// Least and largest delay of an ACK, as shares of a second (TCP_ATO_MIN, TCP_DELACK_MAX).
+const ATO_MIN_HZ: u32 = 25;
+const DELAY_MAX_HZ: u32 = 5;
 /// Duplicate ACKs sent at once before compression sets in, and the most it merges.
 const UNCOMPRESSED_DUPACKS: u32 = 3;
 const MAX_COMPRESSED: u32 = 44;
@@ -24,8 +28,6 @@ const BLOCKS_EXPECTED: usize = 2;
 const COMPRESSION_MAX: Nanos = Nanos::from_millis(1);
 /// Slack of the compression timer (tcp_comp_sack_slack_ns).
 const COMPRESSION_SLACK: Nanos = Nanos::from_micros(100);
-/// A gap longer than this after the last arrival starts quick ACKs again.
-const LONG_GAP_EXTRA_US: u64 = 200_000;
 
 /// Half of the buffer is offered as window (tcp_adv_win_scale = 1).
 pub const fn window_of(space: u64) -> u64 {
@@ -72,7 +74,14 @@ pub struct Receiver {
     duplicate: Option<SegRange>,
     // Acknowledgement policy.
     quick: u32,
-    ato_us: u64,
+    /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
+    ato: u64,
+    ato_min: u64,
+    /// No ACK waits longer than the handshake's RTT, within 40 and 200 ms. A pure receiver measures no other.
+    delay_bound: u64,
+    /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
+    rto: u64,
+    handshake_us: u64,
     last_arrival: Nanos,
     ack_now: bool,
     delayed_at: Nanos,
@@ -88,6 +97,10 @@ pub struct Receiver {
     window_clamp: u64,
     /// Right edge in bytes from the start of the stream; never moves left.
     right_edge: u64,
+    /// Unit of the window field, bytes, a power of two (RFC 7323 window scaling).
+    unit: u64,
+    /// Segments that the packet in hand put in order: the application reads them after the ACK has gone.
+    unread: u64,
     rtt8_us: u64,
     rtt_echo: Nanos,
     measure_space: u64,
@@ -117,7 +130,11 @@ impl Receiver {
             recent_len: 0,
             duplicate: None,
             quick: 0,
-            ato_us: 0,
+            ato: 0,
+            ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
+            delay_bound: u64::from(tcp.hz / DELAY_MAX_HZ),
+            rto: 0,
+            handshake_us: 0,
             last_arrival: Nanos::ZERO,
             ack_now: false,
             delayed_at: Nanos::MAX,
@@ -131,6 +148,8 @@ impl Receiver {
             rcv_ssthresh: initial,
             window_clamp: window_of(rcvbuf),
             right_edge: initial,
+            unit: 1 << tcp.rmem[2].ilog2().saturating_sub(WINDOW_BITS).min(MAX_SCALE),
+            unread: 0,
             rtt8_us: 0,
             rtt_echo: Nanos::MAX,
             measure_space: initial.min(10 * (mss + TIMESTAMP_OPTION)),
@@ -140,9 +159,14 @@ impl Receiver {
         }
     }
 
-    /// The connection is established.
-    pub fn establish(&mut self, now: Nanos) {
+    /// The connection is established; the handshake took `rtt`.
+    pub fn establish(&mut self, now: Nanos, rtt: Nanos) {
         self.measure_since = now;
+        self.handshake_us = rtt.micros();
+        self.delay_bound = self.tick.covering(self.handshake_us).clamp(self.ato_min, self.delay_bound);
+        let mut estimator = RttEstimator::new(1_000_000 / self.tick.micros() as u32);
+        estimator.sample((self.handshake_us as u32).max(1), 0, 0);
+        self.rto = estimator.rto_ticks();
     }
 
     /// Window the peer may use before the first ACK, bytes.
@@ -188,6 +212,7 @@ impl Receiver {
         }
         self.grow_window();
         self.decide(now, segment.flow, out);
+        self.unread = 0;
     }
 
     pub fn on_timer(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
@@ -196,18 +221,20 @@ impl Receiver {
         }
         if self.delayed_at <= now {
             // A delayed ACK that had to wait: expect longer gaps.
-            self.ato_us = (self.ato_us * 2).min(self.long_gap_us());
+            self.ato = (self.ato * 2).min(self.rto);
         }
         self.acknowledge(now, flow, out);
     }
 
     fn advance(&mut self, now: Nanos, payload: u64) {
         self.rcv_nxt += 1;
+        self.unread = 1;
         self.received_bytes += payload;
         if let Some(first) = self.out_of_order.first()
             && first.start == self.rcv_nxt
         {
             let filled = first.end - first.start;
+            self.unread += u64::from(filled);
             self.rcv_nxt = first.end;
             self.received_bytes += u64::from(filled) * self.mss;
             self.out_of_order_segments -= filled;
@@ -254,24 +281,24 @@ impl Receiver {
     }
 
     fn note_arrival(&mut self, now: Nanos) {
-        if self.ato_us == 0 {
+        let short = self.ato_min / 2;
+        if self.ato == 0 {
             self.increase_quick_ack(MAX_QUICK_ACKS);
-            self.ato_us = ATO_MIN_US;
+            self.ato = self.ato_min;
+        } else if now - self.last_arrival < Nanos::from_micros(short * self.tick.micros()) {
+            // Certainly not more than this many ticks apart: the usual case needs no division.
+            self.ato = self.ato / 2 + short;
         } else {
-            let gap = (now - self.last_arrival).micros();
-            if gap <= ATO_MIN_US / 2 {
-                self.ato_us = self.ato_us / 2 + ATO_MIN_US / 2;
-            } else if gap < self.ato_us {
-                self.ato_us = self.ato_us / 2 + gap;
-            } else if gap > self.long_gap_us() {
+            let gap = self.tick.count(now) - self.tick.count(self.last_arrival);
+            if gap <= short {
+                self.ato = self.ato / 2 + short;
+            } else if gap < self.ato {
+                self.ato = (self.ato / 2 + gap).min(self.rto);
+            } else if gap > self.rto {
                 self.increase_quick_ack(MAX_QUICK_ACKS);
             }
         }
         self.last_arrival = now;
-    }
-
-    fn long_gap_us(&self) -> u64 {
-        (self.rtt8_us >> 3) + LONG_GAP_EXTRA_US
     }
 
     fn increase_quick_ack(&mut self, most: u32) {
@@ -282,13 +309,17 @@ impl Receiver {
 
     fn enter_quick_ack(&mut self, most: u32) {
         self.increase_quick_ack(most);
-        self.ato_us = ATO_MIN_US;
+        self.ato = self.ato_min;
     }
 
     fn decide(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         let unacked = self.rcv_nxt - self.last_acked;
         let window = self.right_edge - u64::from(self.last_acked) * self.mss;
-        if (unacked > 1 && self.free_window() >= window) || self.quick > 0 || self.ack_now {
+        if unacked > 1 && self.quick == 0 && !self.ack_now && self.free_window() < window {
+            // Too little room before the application has read: it acknowledges when it has.
+            self.unread = 0;
+        }
+        if unacked > 1 || self.quick > 0 || self.ack_now {
             return self.acknowledge(now, flow, out);
         }
         if self.out_of_order.is_empty() {
@@ -307,15 +338,14 @@ impl Receiver {
         }
         self.compressed += 1;
         if self.compressed_at.is_never() {
-            let delay = Nanos::from_micros((self.rtt8_us >> 3) / 20).min(COMPRESSION_MAX);
+            let rtt_us = (self.rtt8_us >> 3).min(self.handshake_us);
+            let delay = Nanos::from_micros(rtt_us / 20).min(COMPRESSION_MAX);
             self.compressed_at = now + delay + COMPRESSION_SLACK;
         }
     }
 
     fn delay(&mut self, now: Nanos) {
-        // A known RTT bounds the wait, within 40 and 200 ms.
-        let bound = if self.rtt8_us == 0 { DELAY_MAX_US } else { (self.rtt8_us >> 3).clamp(ATO_MIN_US, DELAY_MAX_US) };
-        let ticks = self.tick.covering(self.ato_us.min(bound));
+        let ticks = self.ato.min(self.delay_bound);
         let at = self.tick.deadline(self.tick.count(now), ticks);
         // An ACK already waiting keeps its earlier time.
         self.delayed_at = self.delayed_at.min(at);
@@ -328,8 +358,9 @@ impl Receiver {
         self.compressed_at = Nanos::MAX;
         self.compressed = 0;
         self.last_acked = self.rcv_nxt;
-        let edge = self.stream_bytes() + self.free_window();
-        self.right_edge = self.right_edge.max(edge);
+        let stream = self.stream_bytes();
+        let offered = self.right_edge - stream;
+        self.right_edge = stream + self.free_window().max(self.whole_units(offered));
         let (mut kind, mut sack, mut n) = (Kind::Ack, [SegRange::EMPTY; 3], 0);
         if let Some(range) = self.duplicate.take() {
             kind = Kind::AckDsack;
@@ -349,7 +380,7 @@ impl Receiver {
             ts_echo: self.ts_recent,
             flow,
             seq: self.rcv_nxt,
-            window: (self.right_edge - self.stream_bytes()) as u32,
+            window: (self.right_edge - stream) as u32,
             size: self.ack_bytes,
             route: self.route,
             kind,
@@ -363,11 +394,16 @@ impl Receiver {
     }
 
     fn space(&self) -> u64 {
-        window_of(self.rcvbuf.saturating_sub(u64::from(self.out_of_order_segments) * SEGMENT_TRUESIZE))
+        window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * SEGMENT_TRUESIZE))
     }
 
     fn free_window(&self) -> u64 {
-        self.space().min(self.rcv_ssthresh)
+        self.whole_units(self.space().min(self.rcv_ssthresh))
+    }
+
+    /// Rounded up, so that scaling takes nothing away.
+    fn whole_units(&self, window: u64) -> u64 {
+        (window + self.unit - 1) & !(self.unit - 1)
     }
 
     /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
@@ -439,6 +475,34 @@ mod tests {
 
     fn receiver() -> Receiver {
         Receiver::new(&TcpSpec { rmem: [4096, 65_536, 65_536], ..TcpSpec::default() })
+    }
+
+    #[test]
+    fn windows_come_in_whole_units_and_leave_room_for_what_is_unread() {
+        // 2^26 bytes fit into a window field in units of 2^11; the buffer itself is the limit from the start.
+        let mut r = Receiver::new(&TcpSpec { rmem: [4096, 1 << 17, 1 << 26], ..TcpSpec::default() });
+        (r.rcv_ssthresh, r.right_edge) = (1 << 16, 1 << 16);
+        let t = Nanos::from_millis(1);
+        let window = |r: &mut Receiver, seq| receive(r, seq, t).unwrap().window;
+        assert_eq!(window(&mut r, 0), 1 << 16, "1,152 bytes less, rounded up");
+        for seq in 2..20 {
+            receive(&mut r, seq, t);
+        }
+        let filled = window(&mut r, 1);
+        assert_eq!(filled, ((1 << 16) - 19 * 1_152u32).next_multiple_of(1 << 11), "19 segments not read yet");
+        receive(&mut r, 20, t);
+        assert_eq!(window(&mut r, 21), 1 << 16, "read by now");
+    }
+
+    #[test]
+    fn the_handshake_bounds_how_long_an_ack_may_wait() {
+        for (rtt_ms, ticks) in [(20, 40), (60, 60), (600, 200)] {
+            let mut r = receiver();
+            r.establish(Nanos::ZERO, Nanos::from_millis(rtt_ms));
+            (r.ato, r.quick) = (1_000, 0);
+            r.delay(Nanos::from_millis(1_000));
+            assert_eq!(r.delayed_at, r.tick.deadline(1_000, ticks), "{rtt_ms} ms");
+        }
     }
 
     #[test]
