@@ -1,9 +1,19 @@
 """Controllers that act on a model of the path: its bandwidth and its round-trip time."""
 
 from orbitcc.baselines.native import native
+from orbitcc.envs.controllers import Param
 
 bbr = native(
     "bbr",
     "BBR, first version, as in Linux: paces at the measured bandwidth, keeps at most twice its product with the RTT",
     paper="Cardwell et al.: BBR: Congestion-Based Congestion Control, 2016",
+)
+
+bbr3 = native(
+    "bbr3",
+    "BBR, third version: version 1's model bounded by what loss has taught, probing every two to three seconds",
+    paper="Cardwell et al.: BBRv3: Algorithm Updates, 2023; draft-ietf-ccwg-bbr",
+    params={
+        "flavour": Param("linux", "Google's Linux tree, or the IETF draft where it differs", choices=("linux", "ietf")),
+    },
 )

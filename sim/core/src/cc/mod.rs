@@ -355,6 +355,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "vegas", params: &[], build: |_| Ok(Box::new(vegas::Vegas::new())) },
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
     Registration { name: "bbr", params: &[], build: bbr::v1::build },
+    Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];

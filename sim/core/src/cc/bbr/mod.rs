@@ -4,6 +4,7 @@
 //! kept (1/2.885 becomes 88/256).
 
 pub mod v1;
+pub mod v3;
 
 use super::{Conn, RateSample};
 
@@ -33,13 +34,19 @@ pub fn bdp(bw: u64, min_rtt_us: u32, gain: u32) -> u32 {
     (((bw * u64::from(min_rtt_us) * u64::from(gain)) >> 8).div_ceil(BW_UNIT)) as u32
 }
 
-/// Segments Linux would hand to the network in one piece: a millisecond's worth. Packets leave one by one here, but
-/// the windows leave room for such bursts all the same.
-pub fn burst_segments(conn: &Conn) -> u32 {
+/// Segments Linux would hand to the network in one piece: a millisecond's worth and `extra_bytes`. Packets leave one by
+/// one here, but the windows leave room for such bursts all the same.
+pub fn burst_segments(conn: &Conn, extra_bytes: u64) -> u32 {
     const GSO_MAX_BYTES: u64 = 65_536 - 1 - 320;
     let at_least = if conn.pacing_rate < 1_200_000 / 8 { 1 } else { 2 };
-    let bytes = (conn.pacing_rate >> 10).min(GSO_MAX_BYTES);
+    let bytes = ((conn.pacing_rate >> 10) + extra_bytes).min(GSO_MAX_BYTES);
     ((bytes / u64::from(conn.mss)) as u32).clamp(at_least, 127)
+}
+
+/// What of `in_flight` will be left when the pacer lets the next packet go.
+pub fn in_flight_at_departure(conn: &Conn, in_flight: u32, bw: u64) -> u32 {
+    let wait_us = conn.next_departure.saturating_sub(conn.now).micros();
+    in_flight.saturating_sub(((bw * wait_us) >> BW_SCALE) as u32)
 }
 
 /// The rate of a sample, if it is valid.
@@ -174,9 +181,9 @@ mod tests {
         assert!((rate as f64 / (1448.0 / 120e-6 * 0.99) - 1.0).abs() < 1e-4, "{rate}");
         let mut c = conn(10, 10);
         c.pacing_rate = 12_500_000;
-        assert_eq!(burst_segments(&c), 8, "100 Mbit/s for a millisecond");
+        assert_eq!(burst_segments(&c, 0), 8, "100 Mbit/s for a millisecond");
         c.pacing_rate = 100_000;
-        assert_eq!(burst_segments(&c), 1);
+        assert_eq!(burst_segments(&c, 0), 1);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE};
 use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, HEADERS, MaxFilter, Rounds, UNIT};
-use super::{bdp, burst_segments, bytes_per_second, sample_rate};
+use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
 use crate::spec::Kernel;
 
 /// 2/ln 2: fills the pipe as fast as possible; its inverse drains what that queued.
@@ -143,7 +143,7 @@ impl Bbr {
 
     /// Room for three bursts, in even numbers for delayed ACKs.
     fn with_room_for_bursts(&self, conn: &Conn, window: u32) -> u32 {
-        let even = (window + 3 * burst_segments(conn) + 1) & !1;
+        let even = (window + 3 * burst_segments(conn, 0) + 1) & !1;
         let probing = self.mode == Mode::ProbeBw && self.cycle_index == 0 && self.kernel != Kernel::V4_15;
         even + if probing { 2 } else { 0 }
     }
@@ -158,10 +158,8 @@ impl Bbr {
         if self.kernel == Kernel::V4_15 {
             return in_flight;
         }
-        let wait_us = conn.next_departure.saturating_sub(conn.now).micros();
-        let delivered = ((self.bw() * wait_us) >> super::BW_SCALE) as u32;
-        let burst = if self.pacing_gain > UNIT { burst_segments(conn) } else { 0 };
-        (in_flight + burst).saturating_sub(delivered)
+        let burst = if self.pacing_gain > UNIT { burst_segments(conn, 0) } else { 0 };
+        in_flight_at_departure(conn, in_flight + burst, self.bw())
     }
 
     fn pacing_rate(&self, conn: &Conn, bw: u64, gain: u32) -> u64 {

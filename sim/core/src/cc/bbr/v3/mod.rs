@@ -1,0 +1,551 @@
+//! BBR, third version, as in Google's Linux tree, with the IETF draft as a flavour (draft-ietf-ccwg-bbr; section
+//! names below are its).
+//!
+//! Beside version 1's model stand bounds learnt from loss: `inflight_hi` and the bandwidth of the last two probing
+//! cycles from above, `bw_lo` and `inflight_lo` for the time since the last probe from below.
+//!
+//! `flavour = ietf` differs from Linux where the draft does: drain gain 0.5 and at most three rounds of it, 0.90 in
+//! DOWN, loss threshold, cut and headroom without the fixed-point rounding of Linux (2 %, 0.7, 15 %), the plateau of
+//! Startup judged at round starts only, and a spurious loss that ended Startup or a probe takes the flow back there.
+//! ECN is left out: Linux uses it below 5 ms of RTT only. As in `bbr`, only a smaller RTT refreshes its minimum.
+
+mod bounds;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
+use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, Rounds, UNIT};
+use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
+use bounds::Bounds;
+use probe::{AckPhase, Phase, Probe};
+
+const STARTUP_PACING_GAIN: u32 = UNIT * 277 / 100 + 1;
+const CWND_GAIN: u32 = 2 * UNIT;
+/// In UP: room for the queue that probing builds.
+const CWND_GAIN_UP: u32 = CWND_GAIN + UNIT / 4;
+const CWND_MIN: u32 = 4;
+const PACING_PERCENT: u64 = 99;
+const PROBE_RTT_INTERVAL_S: u32 = 5;
+const MIN_RTT_WINDOW_S: u32 = 10;
+const PROBE_RTT_MS: u32 = 200;
+const PROBE_RTT_GAIN: u32 = UNIT / 2;
+const FULL_BW_GROWTH: u32 = UNIT * 5 / 4;
+const FULL_BW_ROUNDS: u32 = 3;
+/// Lossy ACKs in a round after which Startup may end for loss.
+const STARTUP_LOSS_EVENTS: u32 = 6;
+/// The draft drains no longer than this.
+const DRAIN_ROUNDS: u32 = 3;
+
+pub const PARAMS: &[(&str, &str)] = &[("flavour", "\"linux\"")];
+
+pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
+    let flavour = match params.text("flavour", "linux", &["linux", "ietf"])? {
+        "ietf" => &IETF,
+        _ => &LINUX,
+    };
+    Ok(Box::new(Bbr3::new(flavour)))
+}
+
+/// A share `.0 / .1`, rounded down when taken.
+#[derive(Clone, Copy, Debug)]
+struct Share(u64, u64);
+
+impl Share {
+    fn of(self, x: u64) -> u64 {
+        x * self.0 / self.1
+    }
+}
+
+/// Where Linux and the draft differ.
+#[derive(Debug)]
+struct Flavour {
+    is_draft: bool,
+    drain_gain: u32,
+    down_gain: u32,
+    /// More than this share of a flight lost is too much.
+    loss_threshold: Share,
+    /// What remains after too much loss.
+    cut: Share,
+    /// Left free below `inflight_hi` while cruising.
+    headroom: Share,
+}
+
+static LINUX: Flavour = Flavour {
+    is_draft: false,
+    drain_gain: UNIT * 1000 / 2885,
+    down_gain: UNIT * 91 / 100,
+    loss_threshold: Share(5, 256),
+    cut: Share(256 - 76, 256),
+    headroom: Share(38, 256),
+};
+
+static IETF: Flavour = Flavour {
+    is_draft: true,
+    drain_gain: UNIT / 2,
+    down_gain: UNIT * 90 / 100,
+    loss_threshold: Share(2, 100),
+    cut: Share(7, 10),
+    headroom: Share(15, 100),
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// What undo restores of the time before a recovery.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    bounds: Bounds,
+    mode: Mode,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+pub struct Bbr3 {
+    flavour: &'static Flavour,
+    mode: Mode,
+    pacing_gain: u32,
+    cwnd_gain: u32,
+    rounds: Rounds,
+    aggregation: Aggregation,
+    /// Largest bandwidth of the previous and the present probing cycle.
+    bw_hi: [u64; 2],
+    bounds: Bounds,
+    before: Before,
+    probe: Probe,
+    drain_rounds: u32,
+    // Bandwidth plateau.
+    full_bw: u64,
+    full_bw_rounds: u32,
+    full_bw_now: bool,
+    full_bw_reached: bool,
+    // Loss in the present round, and what was delivered in it.
+    loss_round_delivered: u32,
+    loss_round_start: bool,
+    loss_in_round: bool,
+    loss_events_in_round: u32,
+    bw_latest: u64,
+    inflight_latest: u32,
+    // Round-trip time.
+    min_rtt_us: u32,
+    min_rtt_stamp: u64,
+    probe_rtt_min_us: u32,
+    probe_rtt_min_stamp: u64,
+    probe_rtt_done: Option<u64>,
+    probe_rtt_round_done: bool,
+    prior_cwnd: u32,
+    previous_state: CaState,
+    idle_restart: bool,
+}
+
+impl Bbr3 {
+    fn new(flavour: &'static Flavour) -> Bbr3 {
+        let bounds = Bounds::default();
+        Bbr3 {
+            flavour,
+            mode: Mode::Startup,
+            pacing_gain: STARTUP_PACING_GAIN,
+            cwnd_gain: CWND_GAIN,
+            rounds: Rounds::default(),
+            aggregation: Aggregation::default(),
+            bw_hi: [0; 2],
+            bounds,
+            before: Before { bounds, mode: Mode::Startup, phase: Phase::Down },
+            probe: Probe::default(),
+            drain_rounds: 0,
+            full_bw: 0,
+            full_bw_rounds: 0,
+            full_bw_now: false,
+            full_bw_reached: false,
+            loss_round_delivered: 0,
+            loss_round_start: false,
+            loss_in_round: false,
+            loss_events_in_round: 0,
+            bw_latest: 0,
+            inflight_latest: 0,
+            min_rtt_us: u32::MAX,
+            min_rtt_stamp: 0,
+            probe_rtt_min_us: u32::MAX,
+            probe_rtt_min_stamp: 0,
+            probe_rtt_done: None,
+            probe_rtt_round_done: false,
+            prior_cwnd: 0,
+            previous_state: CaState::Open,
+            idle_restart: false,
+        }
+    }
+
+    fn max_bw(&self) -> u64 {
+        self.bw_hi[0].max(self.bw_hi[1])
+    }
+
+    /// The bandwidth in force.
+    fn bw(&self) -> u64 {
+        self.max_bw().min(self.bounds.bw_lo)
+    }
+
+    fn in_phase(&self, phase: Phase) -> bool {
+        self.mode == Mode::ProbeBw && self.probe.phase == phase
+    }
+
+    /// Losses now are the price of looking for bandwidth.
+    fn is_probing(&self) -> bool {
+        self.mode == Mode::Startup || self.in_phase(Phase::Refill) || self.in_phase(Phase::Up)
+    }
+
+    fn bdp(&self, conn: &Conn, bw: u64, gain: u32) -> u32 {
+        if self.min_rtt_us == u32::MAX { conn.initial_cwnd } else { bdp(bw, self.min_rtt_us, gain) }
+    }
+
+    /// Segments of one burst: a millisecond, and more on paths shorter than a few milliseconds.
+    fn burst_segments(&self, conn: &Conn) -> u32 {
+        const SHORT_PATH_BYTES: u64 = 65_536;
+        let halvings = self.min_rtt_us >> 9;
+        burst_segments(conn, if halvings < 32 { SHORT_PATH_BYTES >> halvings } else { 0 })
+    }
+
+    /// At least three bursts and the minimum window; two more while probing.
+    fn with_room_for_bursts(&self, conn: &Conn, window: u32) -> u32 {
+        let window = window.max(3 * self.burst_segments(conn)).max(CWND_MIN);
+        window + if self.in_phase(Phase::Up) { 2 } else { 0 }
+    }
+
+    fn inflight(&self, conn: &Conn, bw: u64, gain: u32) -> u32 {
+        self.with_room_for_bursts(conn, self.bdp(conn, bw, gain))
+    }
+
+    /// What a flow that respects its model has in flight.
+    fn target_inflight(&self, conn: &Conn) -> u32 {
+        self.inflight(conn, self.bw(), UNIT).min(conn.cwnd)
+    }
+
+    fn in_flight_at_departure(&self, conn: &Conn, in_flight: u32) -> u32 {
+        let burst = if self.pacing_gain > UNIT { self.burst_segments(conn) } else { 0 };
+        in_flight_at_departure(conn, in_flight + burst, self.bw())
+    }
+
+    fn reset_full_bw(&mut self) {
+        self.full_bw = 0;
+        self.full_bw_rounds = 0;
+        self.full_bw_now = false;
+    }
+
+    fn update_latest(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
+        self.loss_round_start = false;
+        if rate.interval_us == 0 || rate.acked == 0 {
+            return;
+        }
+        self.bw_latest = self.bw_latest.max(bw);
+        self.inflight_latest = self.inflight_latest.max(rate.delivered);
+        if rate.prior_delivered >= self.loss_round_delivered {
+            self.loss_round_delivered = conn.delivered;
+            self.loss_round_start = true;
+        }
+    }
+
+    fn update_congestion_signals(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
+        if rate.interval_us == 0 {
+            return;
+        }
+        if !rate.app_limited || bw >= self.max_bw() {
+            self.bw_hi[1] = self.bw_hi[1].max(bw);
+        }
+        self.loss_in_round |= rate.lost > 0;
+        if self.loss_round_start {
+            if self.loss_in_round && !self.is_probing() {
+                let (max_bw, cut) = (self.max_bw(), self.flavour.cut);
+                self.bounds.lower(max_bw, conn.cwnd, self.bw_latest, self.inflight_latest, cut);
+            }
+            self.loss_in_round = false;
+        }
+    }
+
+    fn reset_congestion_signals(&mut self) {
+        self.loss_in_round = false;
+        self.bw_latest = 0;
+        self.inflight_latest = 0;
+    }
+
+    /// Startup ends when a round of recovery has lost too much in too many places.
+    fn check_startup_loss(&mut self, conn: &Conn, rate: &RateSample) {
+        if self.full_bw_reached {
+            return;
+        }
+        self.loss_events_in_round += u32::from(rate.lost > 0);
+        if !self.loss_round_start {
+            return;
+        }
+        if conn.state == CaState::Recovery
+            && self.loss_events_in_round >= STARTUP_LOSS_EVENTS
+            && self.lost_too_much(rate.lost_since, rate.flight_then)
+        {
+            self.full_bw_reached = true;
+            self.bounds.inflight_hi = self.bdp(conn, self.max_bw(), UNIT).max(self.inflight_latest);
+        }
+        self.loss_events_in_round = 0;
+    }
+
+    fn check_full_bw(&mut self, rate: &RateSample, bw: u64) {
+        if self.full_bw_now || rate.app_limited || rate.interval_us == 0 {
+            return;
+        }
+        if self.flavour.is_draft && !self.rounds.start {
+            return;
+        }
+        if bw >= (self.full_bw * u64::from(FULL_BW_GROWTH)) >> 8 {
+            self.reset_full_bw();
+            self.full_bw = bw;
+            return;
+        }
+        if self.rounds.start {
+            self.full_bw_rounds += 1;
+            self.full_bw_now = self.full_bw_rounds >= FULL_BW_ROUNDS;
+            self.full_bw_reached |= self.full_bw_now;
+        }
+    }
+
+    fn check_drain(&mut self, conn: &mut Conn) {
+        let target = self.inflight(conn, self.max_bw(), UNIT);
+        if self.mode == Mode::Startup && self.full_bw_reached {
+            self.mode = Mode::Drain;
+            self.drain_rounds = 0;
+            conn.ssthresh = target;
+            self.reset_congestion_signals();
+        }
+        if self.mode == Mode::Drain {
+            self.drain_rounds += u32::from(self.rounds.start);
+            let too_long = self.flavour.is_draft && self.drain_rounds > DRAIN_ROUNDS;
+            if too_long || self.in_flight_at_departure(conn, conn.in_flight) <= target {
+                self.mode = Mode::ProbeBw;
+                self.start_down(conn);
+            }
+        }
+    }
+
+    fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
+        let passed = |stamp: u64, seconds: u32| conn.jiffies > stamp + u64::from(seconds * conn.hz);
+        let expired = passed(self.probe_rtt_min_stamp, PROBE_RTT_INTERVAL_S);
+        if let Some(rtt) = rate.rtt_us
+            && (rtt < self.probe_rtt_min_us || expired)
+        {
+            self.probe_rtt_min_us = rtt;
+            self.probe_rtt_min_stamp = conn.jiffies;
+        }
+        if self.probe_rtt_min_us < self.min_rtt_us || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
+            self.min_rtt_us = self.probe_rtt_min_us;
+            self.min_rtt_stamp = self.probe_rtt_min_stamp;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.save_cwnd(conn);
+            self.mode = Mode::ProbeRtt;
+            self.probe_rtt_done = None;
+            self.probe.ack_phase = AckPhase::Stopping;
+            self.rounds.begin(conn);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.stay_in_probe_rtt(conn);
+        }
+        if rate.delivered > 0 {
+            self.idle_restart = false;
+        }
+    }
+
+    fn probe_rtt_cwnd(&self, conn: &Conn) -> u32 {
+        self.bdp(conn, self.bw(), PROBE_RTT_GAIN).max(CWND_MIN)
+    }
+
+    fn stay_in_probe_rtt(&mut self, conn: &mut Conn) {
+        // The low rates of this time say nothing about the path.
+        conn.mark_app_limited();
+        match self.probe_rtt_done {
+            None if conn.in_flight <= self.probe_rtt_cwnd(conn) => {
+                self.probe_rtt_done = Some(conn.jiffies + u64::from(PROBE_RTT_MS * conn.hz).div_ceil(1_000));
+                self.probe_rtt_round_done = false;
+                self.rounds.begin(conn);
+            }
+            None => {}
+            Some(done) => {
+                self.probe_rtt_round_done |= self.rounds.start;
+                if self.probe_rtt_round_done && conn.jiffies > done {
+                    self.leave_probe_rtt(conn);
+                }
+            }
+        }
+    }
+
+    fn leave_probe_rtt(&mut self, conn: &mut Conn) {
+        self.probe_rtt_min_stamp = conn.jiffies;
+        conn.cwnd = conn.cwnd.max(self.prior_cwnd);
+        self.bounds.reset_lower();
+        if self.full_bw_reached {
+            self.mode = Mode::ProbeBw;
+            self.start_down(conn);
+            self.start_cruise();
+        } else {
+            self.mode = Mode::Startup;
+        }
+    }
+
+    fn update_gains(&mut self) {
+        (self.pacing_gain, self.cwnd_gain) = match (self.mode, self.probe.phase) {
+            (Mode::Startup, _) => (STARTUP_PACING_GAIN, CWND_GAIN),
+            (Mode::Drain, _) => (self.flavour.drain_gain, CWND_GAIN),
+            (Mode::ProbeBw, Phase::Up) => (UNIT * 5 / 4, CWND_GAIN_UP),
+            (Mode::ProbeBw, Phase::Down) => (self.flavour.down_gain, CWND_GAIN),
+            (Mode::ProbeBw, Phase::Cruise | Phase::Refill) => (UNIT, CWND_GAIN),
+            (Mode::ProbeRtt, _) => (UNIT, UNIT),
+        };
+    }
+
+    fn set_pacing(&self, conn: &mut Conn, gain: u32) {
+        let rate = bytes_per_second(self.bw(), u64::from(conn.mss), gain, PACING_PERCENT);
+        if self.full_bw_reached || rate > conn.pacing_rate {
+            conn.pacing_rate = rate;
+        }
+    }
+
+    fn save_cwnd(&mut self, conn: &Conn) {
+        let undisturbed = self.previous_state < CaState::Recovery && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if undisturbed { conn.cwnd } else { self.prior_cwnd.max(conn.cwnd) };
+    }
+
+    fn set_cwnd(&mut self, conn: &mut Conn, acked: u32) {
+        if acked > 0 {
+            let bw = self.bw();
+            let target = self.bdp(conn, bw, self.cwnd_gain) + self.aggregation.allowance(bw);
+            let target = self.with_room_for_bursts(conn, target);
+            let mut cwnd = conn.cwnd;
+            if self.full_bw_reached {
+                cwnd = (cwnd + acked).min(target);
+            } else if cwnd < target || cwnd < 2 * conn.initial_cwnd {
+                cwnd += acked;
+            }
+            conn.cwnd = cwnd.max(CWND_MIN).min(conn.cwnd_clamp);
+        }
+        if self.mode == Mode::ProbeRtt {
+            conn.cwnd = conn.cwnd.min(self.probe_rtt_cwnd(conn));
+        }
+        let upper = match (self.mode, self.probe.phase) {
+            (Mode::ProbeRtt, _) | (Mode::ProbeBw, Phase::Cruise) => self.bounds.with_headroom(self.flavour.headroom),
+            (Mode::ProbeBw, _) => self.bounds.inflight_hi,
+            (Mode::Startup | Mode::Drain, _) => u32::MAX,
+        };
+        conn.cwnd = conn.cwnd.min(upper.min(self.bounds.inflight_lo).max(CWND_MIN));
+    }
+}
+
+impl Controller for Bbr3 {
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn init(&mut self, conn: &mut Conn) {
+        conn.ssthresh = SSTHRESH_INFINITE;
+        self.rounds.begin(conn);
+        self.loss_round_delivered = conn.delivered + 1;
+        self.min_rtt_us = conn.min_rtt_us;
+        self.min_rtt_stamp = conn.jiffies;
+        self.probe_rtt_min_us = conn.min_rtt_us;
+        self.probe_rtt_min_stamp = conn.jiffies;
+        let rtt_us = if conn.srtt8_us > 0 { u64::from(conn.srtt8_us >> 3).max(1) } else { 1_000 };
+        let bw = u64::from(conn.cwnd) * BW_UNIT / rtt_us;
+        conn.pacing_rate = bytes_per_second(bw, u64::from(conn.mss), STARTUP_PACING_GAIN, PACING_PERCENT);
+        self.aggregation.begin_epoch(conn.now.micros());
+    }
+
+    fn cong_avoid(&mut self, _conn: &mut Conn, _acked: u32) {}
+
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
+        self.save_cwnd(conn);
+        self.before = Before { bounds: self.bounds, mode: self.mode, phase: self.probe.phase };
+        conn.ssthresh
+    }
+
+    fn undo(&mut self, conn: &mut Conn) -> u32 {
+        self.reset_full_bw();
+        self.loss_in_round = false;
+        self.bounds.raise_to(&self.before.bounds);
+        if self.flavour.is_draft {
+            self.return_to_probing(conn);
+        }
+        self.prior_cwnd
+    }
+
+    fn on_state(&mut self, conn: &mut Conn, new: CaState) {
+        if new == CaState::Loss {
+            self.previous_state = CaState::Loss;
+            self.reset_full_bw();
+            if !self.is_probing() && self.bounds.inflight_lo == u32::MAX {
+                self.bounds.inflight_lo = conn.cwnd.max(self.prior_cwnd);
+            }
+        } else if self.previous_state == CaState::Loss {
+            conn.cwnd = conn.cwnd.max(self.prior_cwnd);
+        }
+    }
+
+    fn on_event(&mut self, conn: &mut Conn, event: Event) {
+        if event != Event::TxStart || conn.app_limited == 0 {
+            return;
+        }
+        self.idle_restart = true;
+        self.aggregation.begin_epoch(conn.now.micros());
+        match self.mode {
+            Mode::ProbeBw => self.set_pacing(conn, UNIT),
+            Mode::ProbeRtt if self.probe_rtt_done.is_some_and(|done| conn.jiffies > done) => {
+                self.leave_probe_rtt(conn);
+            }
+            _ => {}
+        }
+    }
+
+    fn watches_packets(&self) -> bool {
+        true
+    }
+
+    fn on_packet_lost(&mut self, conn: &mut Conn, packet: &Transmission) {
+        self.note_loss(conn, packet);
+    }
+
+    fn owns_window(&self) -> bool {
+        true
+    }
+
+    fn control(&mut self, conn: &mut Conn, rate: &RateSample) {
+        self.rounds.start = false;
+        let bw = sample_rate(rate).unwrap_or(0);
+        if rate.interval_us > 0 {
+            self.rounds.update(conn, rate);
+            self.probe.rounds_since = (self.probe.rounds_since + u32::from(self.rounds.start)).min(255);
+        }
+        self.update_latest(conn, rate, bw);
+        self.update_congestion_signals(conn, rate, bw);
+        let slot_rounds = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
+        self.aggregation.update(conn, rate, self.rounds.start, self.bw(), slot_rounds);
+        self.check_startup_loss(conn, rate);
+        self.check_full_bw(rate, bw);
+        self.check_drain(conn);
+        self.update_phase(conn, rate, bw);
+        self.update_min_rtt(conn, rate);
+        self.update_gains();
+        self.set_pacing(conn, self.pacing_gain);
+        self.set_cwnd(conn, rate.acked);
+        if self.loss_round_start {
+            self.bw_latest = bw;
+            self.inflight_latest = rate.delivered;
+        }
+        self.previous_state = conn.state;
+    }
+
+    fn paces(&self) -> bool {
+        true
+    }
+
+    fn send_buffer_windows(&self) -> u32 {
+        3
+    }
+}
