@@ -17,3 +17,17 @@ bbr3 = native(
         "flavour": Param("linux", "Google's Linux tree, or the IETF draft where it differs", choices=("linux", "ietf")),
     },
 )
+
+leocc = native(
+    "leocc",
+    "LeoCC as released: BBR that is told of reconfigurations, then takes the new RTT and starts up again",
+    paper="Lai et al.: LeoCC: Making Internet Congestion Control Robust to LEO Satellite Dynamics, SIGCOMM 2025",
+    params={
+        "trigger": Param(
+            "flow",
+            "what tells of reconfigurations: handovers on the flow's own path, those of every such flow (the released "
+            "module's trigger is global to its host), or gaps between replies to pings",
+            choices=("flow", "global", "ping"),
+        ),
+    },
+)

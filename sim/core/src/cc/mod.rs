@@ -10,6 +10,7 @@ pub mod cubic;
 pub mod hybla;
 pub mod hystart;
 pub mod illinois;
+pub mod leocc;
 pub mod reno;
 pub mod vegas;
 pub mod westwood;
@@ -356,6 +357,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
     Registration { name: "bbr", params: &[], build: bbr::v1::build },
     Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
+    Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];

@@ -88,6 +88,8 @@ pub struct Bbr {
     pub min_rtt_stamp: u64,
     pub probe_rtt_done: Option<u64>,
     pub probe_rtt_round_done: bool,
+    /// Gain of the cycle's probing phase.
+    pub probe_gain: u32,
     cycle_index: usize,
     cycle_start_us: u64,
     full_bw: u64,
@@ -117,6 +119,7 @@ impl Bbr {
             min_rtt_stamp: 0,
             probe_rtt_done: None,
             probe_rtt_round_done: false,
+            probe_gain: CYCLE[0],
             cycle_index: 0,
             cycle_start_us: 0,
             full_bw: 0,
@@ -423,6 +426,7 @@ impl Bbr {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
             Mode::ProbeBw if self.policer.in_use => (UNIT, CWND_GAIN),
+            Mode::ProbeBw if self.cycle_index == 0 => (self.probe_gain, CWND_GAIN),
             Mode::ProbeBw => (CYCLE[self.cycle_index], CWND_GAIN),
             Mode::ProbeRtt => (UNIT, UNIT),
         };
