@@ -1,12 +1,12 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
-use crate::cc::Signal;
+use crate::cc::{SSTHRESH_INFINITE, Signal};
 use crate::flow::Life;
 use crate::link::Offer;
 use crate::observe::astraea;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
-use crate::spec::TrafficSpec;
+use crate::spec::{SsthreshCache, TrafficSpec};
 use crate::tcp::receiver::Arrival;
 use crate::time::Nanos;
 use crate::traffic::Action;
@@ -95,6 +95,12 @@ impl World {
         flow.meter = crate::observe::stats::Meter::new(now);
         flow.traffic.start(now);
         if !flow.datagram {
+            let cached = match flow.ssthresh_cache {
+                SsthreshCache::Off => None,
+                SsthreshCache::Live => self.destinations[flow.destination].ssthresh(now),
+                SsthreshCache::Segments(n) => Some(n),
+            };
+            flow.sender.conn.ssthresh = cached.unwrap_or(SSTHRESH_INFINITE);
             flow.sender.establish(now, rtt);
             flow.receiver.establish(now, rtt);
             match flow.traffic.spec {
@@ -121,6 +127,10 @@ impl World {
         }
         flow.life = life;
         flow.ended_at = Some(self.now);
+        if flow.ssthresh_cache == SsthreshCache::Live && !flow.datagram {
+            let sender = &flow.sender;
+            self.destinations[flow.destination].remember(self.now, &sender.conn, sender.rtt.backoff);
+        }
         flow.traffic.stop();
         if let Some(agent) = &mut flow.agent {
             agent.next_decision = Nanos::MAX;

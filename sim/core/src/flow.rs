@@ -9,7 +9,7 @@ use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::rng::{Purpose, Stream};
-use crate::spec::{FlowSpec, NetworkSpec, TrafficSpec};
+use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec};
 use crate::tcp::receiver::Receiver;
 use crate::tcp::sender::Sender;
 use crate::time::Nanos;
@@ -80,6 +80,9 @@ pub struct Flow {
     pub traffic: Traffic,
     /// What news of the path its controller asks for.
     pub subscription: Subscription,
+    /// Where its first threshold comes from, and which of the world's destinations it connects to.
+    pub ssthresh_cache: SsthreshCache,
+    pub destination: usize,
     /// Link directions data and ACKs pass, in order.
     pub forward: Vec<u32>,
     pub backward: Vec<u32>,
@@ -126,6 +129,8 @@ impl Flow {
             receiver,
             subscription,
             traffic: Traffic::new(spec.traffic, probe_interval, tcp.mss + tcp.header_bytes, network.seed, index as u64),
+            ssthresh_cache: tcp.ssthresh_cache.unwrap_or(tcp.profile().ssthresh_cache),
+            destination: network.flows.iter().position(|f| f.path == spec.path).expect("its own at least"),
             forward: spec.path.iter().map(|l| 2 * *l as u32).collect(),
             backward: spec.path.iter().rev().map(|l| 2 * *l as u32 + 1).collect(),
             host: HostPipe {

@@ -13,6 +13,7 @@ use crate::recorder::Recorder;
 use crate::schedule::Schedule;
 use crate::signals;
 use crate::spec::{Directions, Flush, NetworkSpec, OutageMode, SpecError};
+use crate::tcp::metrics::Destination;
 use crate::time::Nanos;
 
 /// Networks by name, for flows whose controller is `policy`.
@@ -42,6 +43,8 @@ pub struct World {
     /// Directions: 2 i forward, 2 i + 1 reverse of link i.
     pub(crate) links: Vec<Link>,
     pub(crate) flows: Vec<Flow>,
+    /// What hosts remember of the paths of ended flows, by the first flow on each.
+    pub(crate) destinations: Vec<Destination>,
     pub(crate) controls: Arc<Vec<(Nanos, Control)>>,
     pub(crate) next_control: usize,
     pub(crate) schedule: Schedule,
@@ -109,6 +112,7 @@ impl World {
             payload_share: f64::from(tcp.mss) / f64::from(tcp.mss + tcp.header_bytes),
             link_names: spec.links.iter().map(|l| l.name.clone()).collect(),
             links,
+            destinations: vec![Destination::default(); flows.len()],
             flows,
             controls,
             next_control: 0,

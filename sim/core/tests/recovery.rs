@@ -200,3 +200,37 @@ fn impossible_networks_are_refused() {
     };
     assert!(refused(instant).contains("a rate or a delay"));
 }
+
+/// A flow of 20 s, then another: the threshold the first ends with, and the one the second starts with.
+fn thresholds(kernel: Kernel, cache: Option<SsthreshCache>, path: [usize; 2]) -> [u32; 2] {
+    let mut spec = network(TrafficSpec::Bulk, Vec::new(), steady());
+    spec.tcp = TcpSpec { kernel, ssthresh_cache: cache, ..spec.tcp };
+    spec.duration = Nanos(60_000 * MS);
+    let mut other = spec.links[1].clone();
+    other.name = "other".into();
+    spec.links.push(other);
+    spec.flows[0].stop = Some(Nanos(20_000 * MS));
+    let mut second = spec.flows[0].clone();
+    second.name = "second".into();
+    second.path = path.to_vec();
+    (second.start, second.stop) = (Nanos(21_000 * MS), None);
+    spec.flows.push(second);
+    let mut world = build(&spec);
+
+    world.run_until(Nanos(19_999 * MS));
+    let first = world.flows()[0].sender.conn.clone();
+    assert!(first.ssthresh < 1 << 20 && first.cwnd >= first.ssthresh, "{first:?}");
+    world.run_until(Nanos(21_001 * MS));
+    [first.ssthresh.max(first.cwnd >> 1), world.flows()[1].sender.conn.ssthresh]
+}
+
+#[test]
+fn linux_4_15_starts_with_the_threshold_its_path_left() {
+    let infinite = orbitcc_core::cc::SSTHRESH_INFINITE;
+    let got = thresholds(Kernel::V4_15, None, [0, 1]);
+    assert_eq!(got[0], got[1]);
+    assert_eq!(thresholds(Kernel::V4_15, None, [0, 2])[1], infinite, "another destination");
+    assert_eq!(thresholds(Kernel::V4_15, Some(SsthreshCache::Off), [0, 1])[1], infinite);
+    assert_eq!(thresholds(Kernel::V6, None, [0, 1])[1], infinite);
+    assert_eq!(thresholds(Kernel::V6, Some(SsthreshCache::Segments(77)), [0, 2])[1], 77);
+}

@@ -142,6 +142,8 @@ pub struct Conn {
     pub lost: u32,
     /// Was the window the limit in this round? See [`Conn::is_cwnd_limited`].
     pub cwnd_limited: bool,
+    /// Does slow start ask that, too?
+    pub latches_window_use: bool,
     pub max_packets_out: u32,
     /// Of controllers that pace, bytes per second.
     pub pacing_rate: u64,
@@ -181,6 +183,7 @@ impl Conn {
             delivered: 0,
             lost: 0,
             cwnd_limited: false,
+            latches_window_use: tcp.profile().latches_window_use,
             max_packets_out: 0,
             pacing_rate: 0,
             next_departure: Nanos::ZERO,
@@ -204,9 +207,13 @@ impl Conn {
         self.cwnd < self.ssthresh
     }
 
-    /// May the window grow? In slow start also while it is less than twice what was used.
+    /// May the window grow? In slow start also (in Linux 4.15: only) while it is less than twice what was used.
     pub fn is_cwnd_limited(&self) -> bool {
-        self.cwnd_limited || (self.in_slow_start() && self.cwnd < 2 * self.max_packets_out)
+        if self.in_slow_start() {
+            (self.latches_window_use && self.cwnd_limited) || self.cwnd < 2 * self.max_packets_out
+        } else {
+            self.cwnd_limited
+        }
     }
 
     /// The threshold worth remembering: at least three quarters of the window, unless it is being reduced.

@@ -6,6 +6,7 @@ use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
+use super::profile::SafeAck;
 use super::recovery::Send;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RATE_DONE, RETRANS, SACKED, Segment};
 use super::sender::Sender;
@@ -18,6 +19,7 @@ const REORDERING_MAX: u32 = 300;
 #[derive(Default)]
 pub(super) struct AckWork {
     pub una_advanced: bool,
+    pub window_moved: bool,
     pub data_sacked: bool,
     /// A never-retransmitted segment below `high_seq` was delivered.
     pub original_delivered: bool,
@@ -37,6 +39,11 @@ pub(super) struct AckWork {
 }
 
 impl AckWork {
+    /// Nothing but the repetition of the last acknowledgement.
+    pub fn is_duplicate(&self) -> bool {
+        !self.una_advanced && !self.window_moved
+    }
+
     /// Segments delivered when the newest segment of this ACK was sent.
     pub fn prior_delivered(&self) -> Option<u32> {
         self.rate.valid.then_some(self.rate.delivered)
@@ -73,7 +80,7 @@ impl Sender {
         self.ack_echo = ack.ts_echo;
         self.conn.plain_ack =
             ack.seq > prior_una && ack.window == self.last_window && ack.kind == Kind::Ack && ack.sack[0].is_empty();
-        self.update_receive_window(ack);
+        work.window_moved = self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
         self.process_sack(ack, &mut work);
         if ack.seq > prior_una {
@@ -137,7 +144,7 @@ impl Sender {
     }
 
     /// The segment after the highest SACKed one, or the next one to be ACKed.
-    fn highest_sacked(&self) -> u32 {
+    pub(super) fn highest_sacked(&self) -> u32 {
         if self.sacked_out == 0 { self.conn.snd_una } else { self.sacked.highest().unwrap_or(self.conn.snd_nxt) }
     }
 
@@ -182,10 +189,10 @@ impl Sender {
         }
         self.duplicates += u64::from(segments);
         work.dsack = true;
-        // An unnecessary retransmission was delivered all the same.
-        self.conn.delivered += segments;
-        if self.tlp_retrans && self.tlp_high_seq == Some(block.end) {
-            work.dsack_of_probe = true;
+        if self.profile.tells_duplicates_apart {
+            // An unnecessary retransmission was delivered all the same.
+            self.conn.delivered += segments;
+            work.dsack_of_probe = self.tlp_high_seq == Some(block.end);
         }
         for seq in block.start..block.end {
             if self.undo_retrans > 0 && self.undo_marker.is_some_and(|marker| seq >= marker) {
@@ -381,7 +388,11 @@ impl Sender {
             return;
         }
         if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-            self.reduce_window(rate.acked, rate.lost, work.una_advanced);
+            let safe = match self.profile.safe_ack {
+                SafeAck::Progress => work.una_advanced && rate.lost == 0,
+                SafeAck::RetransmissionArrived => work.retrans_acked && !work.lost_retrans,
+            };
+            self.reduce_window(rate.acked, safe);
         } else {
             let progress = if self.reordering > super::sender::REORDERING_DEFAULT {
                 work.una_advanced || work.data_sacked

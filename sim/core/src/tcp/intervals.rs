@@ -23,6 +23,19 @@ impl Intervals {
         self.ranges.back().map(|r| r.end)
     }
 
+    /// The `n`-th highest segment, counted from 1.
+    pub fn from_top(&self, n: u32) -> Option<u32> {
+        let mut left = n;
+        for range in self.ranges.iter().rev() {
+            let size = range.end - range.start;
+            if left <= size {
+                return Some(range.end - left);
+            }
+            left -= size;
+        }
+        None
+    }
+
     /// Segments held.
     pub fn len(&self) -> u32 {
         self.ranges.iter().map(|r| r.end - r.start).sum()
@@ -104,6 +117,9 @@ mod tests {
             intervals.trim_below(trim);
             model.retain(|s| *s >= trim);
             prop_assert_eq!(intervals.len() as usize, model.len());
+            for n in 1..=model.len() + 1 {
+                prop_assert_eq!(intervals.from_top(n as u32), model.iter().rev().nth(n - 1).copied());
+            }
             for seg in 0..80 {
                 prop_assert_eq!(intervals.containing(seg).is_some(), model.contains(&seg));
             }

@@ -7,12 +7,13 @@ use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
+use super::profile::LossDetection;
 use super::rtt::RttEstimator;
 use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
 use super::sender::{Sender, Timer};
 
-/// Smallest timer of the probe and reordering timers.
-const TIMEOUT_MIN_US: u64 = 2_000;
+/// Smallest reordering window of Linux 4.15.
+const REORDERING_WINDOW_MIN: Nanos = Nanos::from_millis(1);
 /// A widened reordering window is kept for this many recoveries.
 pub(super) const WINDOW_PERSIST: u32 = 16;
 
@@ -32,6 +33,8 @@ pub(super) struct Rack {
     pub scan_from: u32,
     /// Retransmissions in the order of sending.
     pub retransmitted: VecDeque<(u32, Nanos)>,
+    /// First segment that counting has not found lost.
+    pub counted_to: u32,
 }
 
 impl Sender {
@@ -42,9 +45,12 @@ impl Sender {
         if segment.has(EVER_RETRANS | RETRANS) && rtt.micros() < u64::from(self.min_rtt.get()) {
             return;
         }
-        self.rack.advanced = true;
-        self.rack.rtt = rtt;
-        if (segment.sent, seq) > (self.rack.sent, self.rack.seq) {
+        let newest = (segment.sent, seq) > (self.rack.sent, self.rack.seq);
+        if newest || self.profile.loss_detection == LossDetection::Rack {
+            self.rack.advanced = true;
+            self.rack.rtt = rtt;
+        }
+        if newest {
             self.rack.sent = segment.sent;
             self.rack.seq = seq;
         }
@@ -53,7 +59,7 @@ impl Sender {
     /// Widen the reordering window once per round trip with duplicates reported.
     pub(super) fn update_reordering_window(&mut self, work: &AckWork) {
         let rack = &mut self.rack;
-        if work.dsack && !work.dsack_of_probe && self.reordering_seen {
+        if work.dsack && (!self.profile.tells_duplicates_apart || (self.reordering_seen && !work.dsack_of_probe)) {
             rack.dsack_seen = true;
         }
         let Some(prior_delivered) = work.prior_delivered().filter(|d| *d > 0) else { return };
@@ -71,11 +77,48 @@ impl Sender {
     }
 
     pub(super) fn reordering_window(&self) -> Nanos {
-        if !self.reordering_seen && (self.conn.state >= CaState::Recovery || self.sacked_out >= self.reordering) {
-            return Nanos::ZERO;
+        let recovering = self.conn.state >= CaState::Recovery;
+        let steps = u64::from(self.rack.extra_steps + 1);
+        let quarters = Nanos::from_micros(u64::from(self.min_rtt.get() >> 2) * steps);
+        let srtt = Nanos::from_micros(u64::from(self.conn.srtt8_us >> 3));
+        match self.profile.loss_detection {
+            LossDetection::Rack if self.reordering_seen || !(recovering || self.sacked_out >= self.reordering) => {
+                quarters.min(srtt)
+            }
+            LossDetection::Rack => Nanos::ZERO,
+            LossDetection::RackAndCounting if self.reordering_seen || !recovering => {
+                quarters.max(REORDERING_WINDOW_MIN).min(srtt)
+            }
+            LossDetection::RackAndCounting => REORDERING_WINDOW_MIN,
         }
-        let quarters = u64::from(self.min_rtt.get() >> 2) * u64::from(self.rack.extra_steps + 1);
-        Nanos::from_micros(quarters.min(u64::from(self.conn.srtt8_us >> 3)))
+    }
+
+    /// Is a recovery due?
+    pub(super) fn time_to_recover(&self) -> bool {
+        self.lost_out > 0
+            || (self.profile.loss_detection == LossDetection::RackAndCounting && self.sacked_out >= self.reordering)
+    }
+
+    /// Do SACKs reach further than reordering is believed to?
+    pub(super) fn sacks_reach_far(&self) -> bool {
+        self.sacked_out > 0 && self.highest_sacked() > self.conn.snd_una + self.reordering
+    }
+
+    /// Mark what counting finds lost (RFC 6675): segments with `reordering` SACKed ones above; `entering` a recovery,
+    /// the first one at least.
+    pub(super) fn mark_by_counting(&mut self, entering: bool) {
+        let una = self.conn.snd_una;
+        let end = match self.sacked.from_top(self.reordering) {
+            Some(seq) => seq,
+            None if entering => una + 1,
+            None => return,
+        };
+        for seq in self.rack.counted_to.max(una)..end {
+            if !self.board.get(seq).has(SACKED | LOST) {
+                self.mark_lost(seq);
+            }
+        }
+        self.rack.counted_to = self.rack.counted_to.max(end);
     }
 
     /// Mark what RACK knows lost; arms the reordering timer for what may be.
@@ -86,7 +129,7 @@ impl Sender {
         self.rack.advanced = false;
         let prior_retrans = self.retrans_out;
         if let Some(wait) = self.detect_loss() {
-            let us = wait.0.div_ceil(1_000) + TIMEOUT_MIN_US;
+            let us = wait.0.div_ceil(1_000) + self.margin_us;
             self.arm(Timer::Reorder, self.tick.covering(us).min(self.rtt.rto_ticks()));
             work.set_timer = false;
         }
@@ -178,13 +221,18 @@ impl Sender {
         flags & LOST != 0 && flags & (SACKED | RETRANS) == 0
     }
 
-    /// At a timeout: lost is all but what was sent within the last delivered segment's RTT.
+    /// At a timeout: lost is all, but in newer kernels what was sent within the last delivered segment's RTT.
     pub(super) fn mark_timed_out(&mut self) {
         let now = self.conn.now;
+        let spared = if self.profile.timeout_spares_young { self.rack.rtt } else { Nanos::ZERO };
         for seq in self.conn.snd_una..self.conn.snd_nxt {
-            let sent = self.board.get(seq).sent;
-            if seq != self.conn.snd_una && sent + self.rack.rtt > now {
+            let segment = self.board.get_mut(seq);
+            if seq != self.conn.snd_una && segment.sent + spared > now {
                 continue;
+            }
+            if segment.flags & (SACKED | RETRANS) == SACKED | RETRANS && !self.profile.timeout_spares_young {
+                segment.flags &= !RETRANS;
+                self.retrans_out -= 1;
             }
             self.mark_lost(seq);
         }
@@ -227,8 +275,14 @@ impl Sender {
         if self.packets_out() == 0 || !matches!(self.conn.state, CaState::Open | CaState::Cwr) {
             return false;
         }
+        if !self.profile.eager_tail_probes
+            && (self.conn.state == CaState::Cwr
+                || (self.conn.cwnd > self.in_flight() && self.conn.snd_nxt < self.write_seq))
+        {
+            return false;
+        }
         let mut us = u64::from(self.conn.srtt8_us >> 2);
-        us += if self.packets_out() == 1 { RttEstimator::rto_floor_us() } else { TIMEOUT_MIN_US };
+        us += if self.packets_out() == 1 { RttEstimator::rto_floor_us() } else { self.margin_us };
         if !advancing {
             // Rounding up to ticks only lengthens the timeout: work it out when it could matter.
             let sent = self.board.get(self.conn.snd_una).sent.micros();
@@ -263,14 +317,13 @@ impl Sender {
         self.timer = Timer::Off;
         self.timer_at = Nanos::MAX;
         let prior_in_flight = self.in_flight();
-        let prior_lost = self.conn.lost;
         // What is still too young waits for the next ACK or the timeout.
         self.detect_loss();
         if prior_in_flight != self.in_flight() {
             if self.conn.state != CaState::Recovery {
                 self.enter_recovery();
                 if !self.owns_window {
-                    self.reduce_window(1, self.conn.lost - prior_lost, false);
+                    self.reduce_window(1, false);
                 }
             }
             self.retransmit_lost(out);
@@ -287,17 +340,22 @@ impl Sender {
         if self.packets_out() == 0 {
             return;
         }
-        if self.tlp_high_seq.is_some() {
+        let retransmission = !self.has_new_data();
+        if self.tlp_high_seq.is_some() && (retransmission || self.profile.eager_tail_probes) {
             // One probe per episode; the timeout counts from the head's transmission.
             self.timer = Timer::Tlp;
+            return self.rearm_rto();
+        }
+        self.counters.tail_probes += 1;
+        if retransmission {
+            self.probe(self.conn.snd_nxt - 1, out);
         } else {
-            self.counters.tail_probes += 1;
-            self.tlp_retrans = !self.has_new_data();
-            if self.tlp_retrans {
-                self.probe(self.conn.snd_nxt - 1, out);
-            } else {
-                self.send_new(out);
-            }
+            self.send_new(out);
+            self.prr.out += u32::from(self.conn.state == CaState::Cwr);
+            self.validate_window(self.in_flight() >= self.conn.cwnd);
+        }
+        if retransmission || self.profile.eager_tail_probes {
+            self.tlp_retrans = retransmission;
             self.tlp_high_seq = Some(self.conn.snd_nxt);
         }
         self.rearm_rto();
@@ -311,7 +369,8 @@ impl Sender {
         if ack < high {
             return;
         }
-        if !self.tlp_retrans || work.dsack_of_probe {
+        let told_of_probe = if self.profile.tells_duplicates_apart { work.dsack_of_probe } else { work.dsack };
+        if !self.tlp_retrans || told_of_probe {
             self.tlp_high_seq = None;
         } else if ack > high {
             // The probe's retransmission filled a hole nobody had seen: one reduction.
@@ -319,7 +378,7 @@ impl Sender {
             self.set_state(CaState::Cwr);
             self.end_reduction();
             self.try_keep_open();
-        } else if !work.una_advanced && !work.data_sacked && !work.dsack {
+        } else if work.is_duplicate() && !work.data_sacked {
             self.tlp_high_seq = None;
         }
     }

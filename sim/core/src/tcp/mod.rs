@@ -4,6 +4,7 @@
 //! (F-RTO); behaviour follows Linux 6.x where it differs.
 
 pub mod intervals;
+pub mod metrics;
 pub mod profile;
 pub mod receiver;
 pub mod recovery;

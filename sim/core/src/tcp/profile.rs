@@ -2,20 +2,130 @@
 
 use crate::spec::{Kernel, SsthreshCache};
 
+/// How the receive buffer grows with what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Autotuning {
+    /// Twice what arrived in a round trip, times 1.5 or 2 when that grew by a quarter or a half.
+    Steps,
+    /// Twice what arrived in a round trip, and twice its growth in proportion.
+    Proportional,
+}
+
+/// What tells a lost segment from a late one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// Young RACK, whose window is 1 ms at least, beside the counting of RFC 6675: lost is a segment with as many
+    /// SACKed ones above it as reordering is believed to reach.
+    RackAndCounting,
+    /// RACK as in RFC 8985; three SACKs merely close its window.
+    Rack,
+}
+
+/// When proportional rate reduction, below its target, sends one segment more than was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SafeAck {
+    /// When a retransmission was ACKed and none was lost again.
+    RetransmissionArrived,
+    /// When the cumulative ACK advanced and nothing was newly lost.
+    Progress,
+}
+
+/// The shortest the probe and reordering timers wait beyond what they wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerMargin {
+    Micros(u64),
+    Ticks(u64),
+}
+
 /// The rules of one kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
+    // Receiver.
     /// Receive buffer at first (the middle of net.ipv4.tcp_rmem), bytes of buffer memory.
     pub rmem_default: u64,
-    /// What becomes of a threshold when its flow ends.
+    /// Receive window at first, segments; otherwise what the buffer allows, up to 65535 bytes. With it comes a least
+    /// receive buffer: room for that window (`tcp_fixup_rcvbuf`).
+    pub initial_window_segments: Option<u64>,
+    pub autotuning: Autotuning,
+    /// Is the receiver's RTT measured once per echoed timestamp, or on every segment?
+    pub rtt_once_per_echo: bool,
+    /// Longest delay of an ACK, microseconds.
+    pub delayed_ack_max_us: u64,
+    /// Are duplicate ACKs thinned out?
+    pub compresses_acks: bool,
+    /// Is the filling of the last hole ACKed at once?
+    pub acks_filled_hole: bool,
+
+    // Sender.
+    /// Send buffer memory one segment takes, bytes.
+    pub send_buffer_use: u64,
+    /// Does a window that was the limit once count as used until the round ends?
+    pub latches_window_use: bool,
+    pub loss_detection: LossDetection,
+    pub timer_margin: TimerMargin,
+    /// Are tail probes armed with data waiting for other reasons than the window, and while the window is reduced?
+    /// And does a probe of new data open an episode, so that no other follows it?
+    pub eager_tail_probes: bool,
+    /// Are duplicates reported for a tail probe's segment told from others; do others widen RACK's window only if
+    /// reordering was seen; and do they count as delivered?
+    pub tells_duplicates_apart: bool,
+    pub safe_ack: SafeAck,
+    /// Does a timeout spare segments that were sent within the last round trip, and keep a window for them?
+    pub timeout_spares_young: bool,
+    /// Does original data that arrives after a timeout prove it spurious, F-RTO or not?
+    pub originals_undo_timeout: bool,
+    /// Does an undo within a recovery end the processing of its ACK?
+    pub undo_ends_ack: bool,
+
+    /// Where a flow's first threshold comes from.
     pub ssthresh_cache: SsthreshCache,
 }
 
 /// Linux 6.x (read in 6.1; 6.12 agrees).
-pub const V6: Profile = Profile { rmem_default: 131_072, ssthresh_cache: SsthreshCache::Off };
+pub const V6: Profile = Profile {
+    rmem_default: 131_072,
+    initial_window_segments: None,
+    autotuning: Autotuning::Proportional,
+    rtt_once_per_echo: true,
+    delayed_ack_max_us: 200_000,
+    compresses_acks: true,
+    acks_filled_hole: true,
+    // One segment per buffer: its payload and 1280 bytes of descriptor, header room and shared info.
+    send_buffer_use: 2728,
+    latches_window_use: true,
+    loss_detection: LossDetection::Rack,
+    timer_margin: TimerMargin::Micros(2_000),
+    eager_tail_probes: true,
+    tells_duplicates_apart: true,
+    safe_ack: SafeAck::Progress,
+    timeout_spares_young: true,
+    originals_undo_timeout: false,
+    undo_ends_ack: false,
+    ssthresh_cache: SsthreshCache::Off,
+};
 
-/// Linux 4.15.
-pub const V4_15: Profile = Profile { rmem_default: 87_380, ssthresh_cache: SsthreshCache::Live };
+/// Linux 4.15, as released (distributions' later builds take over parts of what is newer).
+pub const V4_15: Profile = Profile {
+    rmem_default: 87_380,
+    initial_window_segments: Some(20),
+    autotuning: Autotuning::Steps,
+    rtt_once_per_echo: false,
+    delayed_ack_max_us: 500_000,
+    compresses_acks: false,
+    acks_filled_hole: false,
+    // Its users had segmentation offload on: two segments per buffer at least (net.ipv4.tcp_min_tso_segs).
+    send_buffer_use: (2 * 1448 + 1280) / 2,
+    latches_window_use: false,
+    loss_detection: LossDetection::RackAndCounting,
+    timer_margin: TimerMargin::Ticks(2),
+    eager_tail_probes: false,
+    tells_duplicates_apart: false,
+    safe_ack: SafeAck::RetransmissionArrived,
+    timeout_spares_young: false,
+    originals_undo_timeout: true,
+    undo_ends_ack: true,
+    ssthresh_cache: SsthreshCache::Live,
+};
 
 impl Kernel {
     pub const fn profile(self) -> &'static Profile {

@@ -1,4 +1,4 @@
-//! The receiving host: acknowledgement policy, SACK blocks, receive window and its autotuning (Linux 6.x).
+//! The receiving host: acknowledgement policy, SACK blocks, receive window and its autotuning.
 
 use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
@@ -6,6 +6,7 @@ use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
+use super::profile::{Autotuning, Profile};
 use super::rtt::{RttEstimator, Tick};
 use super::timestamp;
 
@@ -17,9 +18,8 @@ const TIMESTAMP_OPTION: u64 = 12;
 const WINDOW_BITS: u32 = 15;
 const MAX_SCALE: u32 = 14;
 const MAX_QUICK_ACKS: u32 = 16;
-/// Least and largest delay of an ACK, as shares of a second (TCP_ATO_MIN, TCP_DELACK_MAX).
+/// Least delay of an ACK, as share of a second (TCP_ATO_MIN).
 const ATO_MIN_HZ: u32 = 25;
-const DELAY_MAX_HZ: u32 = 5;
 /// Duplicate ACKs sent at once before compression sets in, and the most it merges.
 const UNCOMPRESSED_DUPACKS: u32 = 3;
 const MAX_COMPRESSED: u32 = 44;
@@ -28,6 +28,10 @@ const BLOCKS_EXPECTED: usize = 2;
 const COMPRESSION_MAX: Nanos = Nanos::from_millis(1);
 /// Slack of the compression timer (tcp_comp_sack_slack_ns).
 const COMPRESSION_SLACK: Nanos = Nanos::from_micros(100);
+/// Socket buffer maximum of other protocols (net.core.rmem_max), which the window scale allows for.
+const CORE_RMEM_MAX: u64 = 212_992;
+/// Largest window a header can hold, before scaling.
+const WINDOW_FIELD_MAX: u64 = 65_535;
 
 /// Half of the buffer is offered as window (tcp_adv_win_scale = 1).
 pub const fn window_of(space: u64) -> u64 {
@@ -61,6 +65,7 @@ pub struct Receiver {
     advertised_mss: u64,
     tick: Tick,
     ack_bytes: u16,
+    profile: &'static Profile,
     moderate: bool,
     rmem_max: u64,
     /// Where its ACKs start on the world's routes.
@@ -77,7 +82,7 @@ pub struct Receiver {
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
     ato: u64,
     ato_min: u64,
-    /// No ACK waits longer than the handshake's RTT, within 40 and 200 ms. A pure receiver measures no other.
+    /// No ACK waits longer than the handshake's RTT, within 40 ms and the kernel's maximum. A pure receiver measures no other.
     delay_bound: u64,
     /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
     rto: u64,
@@ -113,12 +118,35 @@ pub struct Receiver {
 impl Receiver {
     pub fn new(tcp: &TcpSpec) -> Receiver {
         let mss = u64::from(tcp.mss);
-        let rcvbuf = tcp.rmem_default();
-        let initial = window_of(rcvbuf).min(65_535);
+        let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
+        let advertised_mss = mss + TIMESTAMP_OPTION;
+        let mut rcvbuf = tcp.rmem_default();
+        // The SYN offers whole segments, unscaled.
+        let mut initial = window_of(rcvbuf);
+        if initial > advertised_mss {
+            initial -= initial % advertised_mss;
+        }
+        initial = initial.min(WINDOW_FIELD_MAX);
+        let scale = window_scale(window_of(rcvbuf).max(tcp.rmem[2]).max(CORE_RMEM_MAX));
+        if let Some(segments) = profile.initial_window_segments {
+            let segments = initial_segments(segments, advertised_mss);
+            initial = initial.min(segments * advertised_mss);
+            let room = 2 * SEGMENT_TRUESIZE * segments * if tcp.moderate_rcvbuf { 4 } else { 1 };
+            rcvbuf = rcvbuf.max(room.min(tcp.rmem[2]));
+        }
+        // One segment is kept back (tcp_app_win).
+        let window = window_of(rcvbuf);
+        let window_clamp = window.saturating_sub(advertised_mss).max(2 * advertised_mss).min(window);
+        let rcv_ssthresh = initial.min(window_clamp);
+        let measure_space = match profile.autotuning {
+            Autotuning::Steps => initial,
+            Autotuning::Proportional => rcv_ssthresh.min(10 * advertised_mss),
+        };
         Receiver {
             mss,
-            advertised_mss: mss + TIMESTAMP_OPTION,
-            tick: Tick::new(tcp.hz),
+            advertised_mss,
+            profile,
+            tick,
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
             rmem_max: tcp.rmem[2],
@@ -132,7 +160,7 @@ impl Receiver {
             quick: 0,
             ato: 0,
             ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
-            delay_bound: u64::from(tcp.hz / DELAY_MAX_HZ),
+            delay_bound: profile.delayed_ack_max_us / tick.micros(),
             rto: 0,
             handshake_us: 0,
             last_arrival: Nanos::ZERO,
@@ -145,14 +173,14 @@ impl Receiver {
             last_acked: 0,
             ts_recent: Nanos::ZERO,
             rcvbuf,
-            rcv_ssthresh: initial,
-            window_clamp: window_of(rcvbuf),
+            rcv_ssthresh,
+            window_clamp,
             right_edge: initial,
-            unit: 1 << tcp.rmem[2].ilog2().saturating_sub(WINDOW_BITS).min(MAX_SCALE),
+            unit: 1 << scale,
             unread: 0,
             rtt8_us: 0,
             rtt_echo: Nanos::MAX,
-            measure_space: initial.min(10 * (mss + TIMESTAMP_OPTION)),
+            measure_space,
             measure_start: 0,
             measure_since: Nanos::ZERO,
             received_bytes: 0,
@@ -249,7 +277,7 @@ impl Receiver {
             }
             self.recent_len = kept;
             if self.out_of_order.is_empty() {
-                self.ack_now = true;
+                self.ack_now = self.profile.acks_filled_hole;
             }
         }
         self.autotune(now);
@@ -325,7 +353,7 @@ impl Receiver {
         if self.out_of_order.is_empty() {
             return self.delay(now);
         }
-        if self.compressed >= MAX_COMPRESSED {
+        if self.compressed >= MAX_COMPRESSED || !self.profile.compresses_acks {
             return self.acknowledge(now, flow, out);
         }
         if self.dupacks_at != self.rcv_nxt {
@@ -397,8 +425,19 @@ impl Receiver {
         window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * SEGMENT_TRUESIZE))
     }
 
-    fn free_window(&self) -> u64 {
-        self.whole_units(self.space().min(self.rcv_ssthresh))
+    /// The window that could be offered now.
+    fn free_window(&mut self) -> u64 {
+        let full = window_of(self.rcvbuf);
+        let mut space = self.space();
+        if space < self.window_clamp.min(full) >> 1 {
+            self.quick = 0;
+            space &= !(self.unit - 1);
+            // Close the window in time rather than drop what arrives.
+            if space < full >> 4 || space < self.mss {
+                return 0;
+            }
+        }
+        self.whole_units(space.min(self.rcv_ssthresh))
     }
 
     /// Rounded up, so that scaling takes nothing away.
@@ -416,7 +455,7 @@ impl Receiver {
     }
 
     fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
-        if echo == self.rtt_echo || echo == Nanos::ZERO {
+        if (self.profile.rtt_once_per_echo && echo == self.rtt_echo) || echo == Nanos::ZERO {
             return;
         }
         self.rtt_echo = echo;
@@ -432,10 +471,16 @@ impl Receiver {
         let copied = u64::from(self.rcv_nxt - self.measure_start) * self.mss;
         if copied > self.measure_space {
             if self.moderate {
-                let rcvbuf = autotuned_buffer(copied, self.measure_space, self.advertised_mss).min(self.rmem_max);
+                let rule = self.profile.autotuning;
+                let window = autotuned_window(rule, copied, self.measure_space, self.advertised_mss);
+                let rcvbuf = buffer_for(window, self.advertised_mss).min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {
                     self.rcvbuf = rcvbuf;
-                    self.window_clamp = window_of(rcvbuf);
+                    let clamp = match rule {
+                        Autotuning::Steps => window,
+                        Autotuning::Proportional => window_of(rcvbuf),
+                    };
+                    self.window_clamp = clamp.min(WINDOW_FIELD_MAX * self.unit);
                 }
             }
             self.measure_space = copied;
@@ -445,24 +490,118 @@ impl Receiver {
     }
 }
 
-/// Buffer for `copied` bytes per RTT after `space` in the RTT before (Linux 6.x tcp_rcv_space_adjust).
-fn autotuned_buffer(copied: u64, space: u64, mss: u64) -> u64 {
-    let mut window = 2 * copied + 16 * mss;
-    window += 2 * (window * (copied - space) / space);
+/// Window for `copied` bytes per RTT after `space` in the RTT before (Linux's tcp_rcv_space_adjust).
+fn autotuned_window(rule: Autotuning, copied: u64, space: u64, mss: u64) -> u64 {
+    let window = 2 * copied + 16 * mss;
+    match rule {
+        Autotuning::Steps if copied >= space + (space >> 1) => 2 * window,
+        Autotuning::Steps if copied >= space + (space >> 2) => window + (window >> 1),
+        Autotuning::Steps => window,
+        Autotuning::Proportional => window + 2 * (window * (copied - space) / space),
+    }
+}
+
+/// Buffer memory that a window takes when each of its segments arrives in a buffer of its own.
+fn buffer_for(window: u64, mss: u64) -> u64 {
     window / mss * memory_per_segment(mss)
+}
+
+/// Shift that makes `most` bytes fit the window field.
+fn window_scale(most: u64) -> u32 {
+    most.ilog2().saturating_sub(WINDOW_BITS).min(MAX_SCALE)
+}
+
+/// Segments first offered: as many bytes as with an Ethernet's, but two segments.
+fn initial_segments(segments: u64, mss: u64) -> u64 {
+    if mss > 1460 { (1460 * segments / mss).max(2) } else { segments }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Kernel;
 
     #[test]
     fn autotuning_vectors() {
         assert_eq!(memory_per_segment(1460), 2944);
-        assert_eq!(autotuned_buffer(40_000, 29_200, 1460), 362_112);
-        assert_eq!(window_of(362_112), 181_056);
-        assert_eq!(autotuned_buffer(60_000, 29_200, 1460), 897_920);
-        assert_eq!(window_of(897_920), 448_960);
+        let buffer = |copied| buffer_for(autotuned_window(Autotuning::Proportional, copied, 29_200, 1460), 1460);
+        assert_eq!((buffer(40_000), window_of(362_112)), (362_112, 181_056));
+        assert_eq!((buffer(60_000), window_of(897_920)), (897_920, 448_960));
+    }
+
+    #[test]
+    fn autotuning_vectors_of_linux_4_15() {
+        // In the order of the specification: each measurement becomes the next one's base.
+        for (copied, window, buffer) in
+            [(40_000, 155_040, 312_064), (38_000, 149_040, 300_288), (30_000, 83_360, 167_808)]
+        {
+            let got = autotuned_window(Autotuning::Steps, copied, 29_200, 1460);
+            assert_eq!((got, buffer_for(got, 1460)), (window, buffer));
+        }
+        assert_eq!(autotuned_window(Autotuning::Steps, 43_800, 29_200, 1460), 2 * (2 * 43_800 + 16 * 1460));
+    }
+
+    /// A receiver of Linux 4.15 whose buffer is no limit.
+    fn old_receiver() -> Receiver {
+        Receiver::new(&TcpSpec { kernel: Kernel::V4_15, rmem: [60_000_000; 3], ..TcpSpec::default() })
+    }
+
+    #[test]
+    fn the_window_opens_threefold_per_round_trip() {
+        let mut r = old_receiver();
+        let (mut windows, mut seq) = (vec![u64::from(r.initial_window())], 0);
+        for round in 1..7u64 {
+            // The sender uses the whole window, in full segments.
+            let segments = windows[windows.len() - 1] / 1448;
+            for _ in 0..segments {
+                receive(&mut r, seq, Nanos::from_millis(600 * round)).expect("the growing window asks for quick ACKs");
+                seq += 1;
+            }
+            windows.push(r.rcv_ssthresh);
+        }
+        assert_eq!(windows, [29_200, 87_600, 262_800, 791_320, 2_385_640, 7_194_880, 21_701_440]);
+    }
+
+    #[test]
+    fn the_first_window_is_whole_segments_and_the_buffer_keeps_one_back() {
+        let of = |kernel, rmem| {
+            let r = Receiver::new(&TcpSpec { kernel, rmem, ..TcpSpec::default() });
+            (r.right_edge, r.rcvbuf, r.window_clamp, r.unit)
+        };
+        let max = 6_291_456;
+        assert_eq!(of(Kernel::V6, [4096, 131_072, max]), (64_240, 131_072, 64_076, 128));
+        // Linux 4.15: 20 segments, and a buffer with room for them, four times over.
+        assert_eq!(of(Kernel::V4_15, [4096, 87_380, max]), (29_200, 368_640, 182_860, 128));
+        assert_eq!(of(Kernel::V4_15, [4096, 524_288, max]), (29_200, 524_288, 260_684, 128));
+        let fixed = TcpSpec { moderate_rcvbuf: false, rmem: [4096, 87_380, max], ..TcpSpec::default() };
+        assert_eq!(Receiver::new(&TcpSpec { kernel: Kernel::V4_15, ..fixed }).rcvbuf, 92_160);
+        assert_eq!([212_992, 6_291_456, 60_000_000, 1 << 26].map(window_scale), [2, 7, 10, 11]);
+        assert_eq!((initial_segments(20, 1460), initial_segments(20, 8960)), (20, 3));
+    }
+
+    #[test]
+    fn a_window_nearly_used_up_is_closed_but_never_taken_back() {
+        let mut r = receiver();
+        let mut ack = receive(&mut r, 0, Nanos::from_millis(1)).unwrap();
+        let edge = u64::from(ack.seq) * 1448 + u64::from(ack.window);
+        // Everything but segment 1: waiting segments fill the buffer.
+        for seq in 2..29 {
+            ack = receive(&mut r, seq, Nanos::from_millis(1)).unwrap_or(ack);
+            assert!(u64::from(ack.seq) * 1448 + u64::from(ack.window) >= edge);
+            assert_eq!(u64::from(ack.window) % r.unit, 0);
+        }
+        assert_eq!(r.free_window(), 0, "{} of {} bytes free", r.space(), window_of(r.rcvbuf));
+    }
+
+    #[test]
+    fn linux_4_15_acks_every_segment_beyond_a_hole() {
+        let answered = |mut r: Receiver| {
+            let t = Nanos::from_millis(1);
+            receive(&mut r, 0, t);
+            (2..40).filter(|seq| receive(&mut r, *seq, t).is_some()).count()
+        };
+        assert_eq!(answered(old_receiver()), 38);
+        assert!(answered(Receiver::new(&TcpSpec::default())) < 38, "newer kernels compress duplicate ACKs");
     }
 
     /// Hand over segment `seq`; the ACK it causes, if any.

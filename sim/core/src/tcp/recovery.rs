@@ -6,6 +6,7 @@ use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
+use super::profile::{LossDetection, SafeAck};
 use super::scoreboard::LOST;
 use super::sender::{REORDERING_DEFAULT, Sender, Timer};
 use super::timestamp;
@@ -21,7 +22,7 @@ pub(super) enum Send {
     ProbeNew,
 }
 
-/// Proportional rate reduction (RFC 6937, with the safe-ACK rule of its revision as in Linux 6.x).
+/// Proportional rate reduction (RFC 6937; Linux 6.x has the safe-ACK rule of its revision).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Prr {
     pub delivered: u32,
@@ -29,13 +30,17 @@ pub(super) struct Prr {
 }
 
 impl Prr {
-    /// How many segments to send now beyond what is in flight.
-    pub fn allowance(&mut self, ssthresh: u32, prior_cwnd: u32, in_flight: u32, acked: u32, safe: bool) -> u32 {
+    /// How many segments to send now beyond what is in flight. `conserve` without a safe ACK: what was delivered just
+    /// now, not what earlier ACKs left unused.
+    pub fn allowance(&mut self, target: (u32, u32), in_flight: u32, acked: u32, safe: bool, conserve: bool) -> u32 {
+        let (ssthresh, prior_cwnd) = target;
         self.delivered += acked;
         let gap = i64::from(ssthresh) - i64::from(in_flight);
         let (delivered, out) = (i64::from(self.delivered), i64::from(self.out));
         let allowance = if gap < 0 {
             (i64::from(ssthresh) * delivered + i64::from(prior_cwnd) - 1) / i64::from(prior_cwnd) - out
+        } else if conserve && !safe {
+            gap.min(i64::from(acked))
         } else {
             gap.min((delivered - out).max(i64::from(acked)) + i64::from(safe))
         };
@@ -51,6 +56,8 @@ impl Sender {
             self.sacked_out = 0;
         }
         let una = self.conn.snd_una;
+        let counting = self.profile.loss_detection == LossDetection::RackAndCounting;
+        let mut count = work.is_duplicate() || (work.data_sacked && self.sacks_reach_far());
         if self.conn.state == CaState::Open {
             self.retrans_stamp = Nanos::ZERO;
         } else if una >= self.high_seq {
@@ -68,18 +75,28 @@ impl Sender {
         }
         match self.conn.state {
             CaState::Recovery => {
-                if work.una_advanced && self.undo_partial(prior_una, work) {
-                    return Send::New;
+                if work.una_advanced {
+                    if self.undo_partial(prior_una, work) {
+                        return Send::New;
+                    }
+                    count = self.sacks_reach_far();
                 }
                 if self.undo_by_dsack() {
-                    self.try_keep_open();
+                    if self.profile.undo_ends_ack {
+                        self.try_keep_open();
+                        return Send::New;
+                    }
+                    self.try_to_open();
                 }
                 self.identify_loss(work);
                 if self.conn.state != CaState::Recovery {
-                    if self.lost_out == 0 {
+                    if !self.time_to_recover() {
                         return Send::New;
                     }
                     self.enter_recovery();
+                }
+                if counting && count {
+                    self.mark_by_counting(false);
                 }
                 return Send::Lost;
             }
@@ -96,11 +113,14 @@ impl Sender {
             self.undo_by_dsack();
         }
         self.identify_loss(work);
-        if self.lost_out == 0 {
+        if !self.time_to_recover() {
             self.try_to_open();
             return Send::New;
         }
         self.enter_recovery();
+        if counting && count {
+            self.mark_by_counting(true);
+        }
         Send::Lost
     }
 
@@ -110,6 +130,7 @@ impl Sender {
     }
 
     pub(super) fn enter_recovery(&mut self) {
+        self.forget_retransmissions();
         self.prior_ssthresh = 0;
         self.init_undo();
         if !matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
@@ -119,10 +140,13 @@ impl Sender {
         self.set_state(CaState::Recovery);
     }
 
-    /// A retransmission timeout: everything un-SACKed is lost, except what was sent too recently to tell.
+    /// A retransmission timeout: everything un-SACKed is lost, except (in newer kernels) what was sent too recently to
+    /// tell.
     pub(super) fn enter_loss(&mut self) {
         let new_recovery = self.conn.state < CaState::Recovery;
-        self.mark_timed_out();
+        if self.profile.timeout_spares_young {
+            self.mark_timed_out();
+        }
         if self.conn.state <= CaState::Disorder
             || self.conn.snd_una >= self.high_seq
             || (self.conn.state == CaState::Loss && self.retransmits == 0)
@@ -133,8 +157,11 @@ impl Sender {
             self.cc.on_event(&mut self.conn, Event::Loss);
             self.init_undo();
         }
+        if !self.profile.timeout_spares_young {
+            self.mark_timed_out();
+        }
         if !self.cc.keeps_window_on_rto() {
-            self.conn.cwnd = self.in_flight() + 1;
+            self.conn.cwnd = if self.profile.timeout_spares_young { self.in_flight() + 1 } else { 1 };
         }
         self.conn.cwnd_cnt = 0;
         self.cwnd_stamp = self.conn.jiffies;
@@ -148,14 +175,15 @@ impl Sender {
         self.frto = new_recovery || self.retransmits > 0;
     }
 
-    pub(super) fn reduce_window(&mut self, acked: u32, lost: u32, una_advanced: bool) {
+    /// `acked` segments were delivered while the window is being reduced.
+    pub(super) fn reduce_window(&mut self, acked: u32, safe: bool) {
         if acked == 0 || self.conn.prior_cwnd == 0 {
             return;
         }
         let in_flight = self.in_flight();
-        let safe = una_advanced && lost == 0;
-        let allowance = self.prr.allowance(self.conn.ssthresh, self.conn.prior_cwnd, in_flight, acked, safe);
-        self.conn.cwnd = in_flight + allowance;
+        let target = (self.conn.ssthresh, self.conn.prior_cwnd);
+        let conserve = self.profile.safe_ack == SafeAck::RetransmissionArrived;
+        self.conn.cwnd = in_flight + self.prr.allowance(target, in_flight, acked, safe, conserve);
     }
 
     pub(super) fn begin_reduction(&mut self) {
@@ -213,10 +241,15 @@ impl Sender {
         }
     }
 
-    fn try_to_open(&mut self) {
+    /// Without a retransmission in the network, the next one is the first.
+    fn forget_retransmissions(&mut self) {
         if !self.any_retransmission_done() {
             self.retrans_stamp = Nanos::ZERO;
         }
+    }
+
+    fn try_to_open(&mut self) {
+        self.forget_retransmissions();
         if self.conn.state != CaState::Cwr {
             self.try_keep_open();
         }
@@ -229,18 +262,20 @@ impl Sender {
 
     fn init_undo(&mut self) {
         self.undo_marker = Some(self.conn.snd_una);
-        self.undo_retrans = if self.retrans_out > 0 { self.retrans_out as i32 } else { -1 };
+        let probing = self.profile.eager_tail_probes && self.tlp_high_seq.is_some() && self.tlp_retrans;
+        let retransmitted = self.retrans_out as i32 + i32::from(probing);
+        self.undo_retrans = if retransmitted > 0 { retransmitted } else { -1 };
     }
 
     /// Was every retransmission unnecessary, or did this ACK answer an original?
     fn may_undo(&self, echo: Nanos) -> bool {
-        self.undo_marker.is_some() && (self.undo_retrans == 0 || self.echo_predates_retransmission(echo))
+        self.undo_marker.is_some() && (self.undo_retrans == 0 || self.was_merely_late(echo))
     }
 
-    fn echo_predates_retransmission(&self, echo: Nanos) -> bool {
-        self.retrans_stamp != Nanos::ZERO
-            && echo != Nanos::ZERO
-            && echo.millis() < timestamp(self.retrans_stamp).millis()
+    /// Nothing was retransmitted, or the ACK echoes a segment sent before the first retransmission.
+    fn was_merely_late(&self, echo: Nanos) -> bool {
+        self.retrans_stamp == Nanos::ZERO
+            || (echo != Nanos::ZERO && echo.millis() < timestamp(self.retrans_stamp).millis())
     }
 
     fn leave_recovery(&mut self) {
@@ -253,19 +288,17 @@ impl Sender {
     }
 
     fn undo_partial(&mut self, prior_una: u32, work: &AckWork) -> bool {
-        if self.undo_marker.is_none() || !self.echo_predates_retransmission(work.ts_echo) {
+        if self.undo_marker.is_none() || !self.was_merely_late(work.ts_echo) {
             return false;
         }
         self.check_reordering(prior_una);
         if self.retrans_out > 0 {
             return true;
         }
-        if !self.any_retransmission_done() {
-            self.retrans_stamp = Nanos::ZERO;
-        }
+        self.forget_retransmissions();
         self.undo_reduction(true);
         self.try_keep_open();
-        false
+        self.profile.undo_ends_ack
     }
 
     fn undo_by_dsack(&mut self) -> bool {
@@ -298,6 +331,7 @@ impl Sender {
             self.lost_out = 0;
             self.retransmit_hint = self.conn.snd_una;
             self.rack.scan_from = self.conn.snd_una;
+            self.rack.counted_to = self.conn.snd_una;
         }
         if self.prior_ssthresh > 0 {
             self.conn.cwnd = self.cc.undo(&mut self.conn);
@@ -315,12 +349,14 @@ impl Sender {
         if work.una_advanced && self.undo_loss(false, work) {
             return Send::New;
         }
+        let provable = self.frto || (self.profile.originals_undo_timeout && self.undo_marker.is_some());
+        if provable && work.original_delivered && self.undo_loss(true, work) {
+            return Send::New;
+        }
         if self.frto {
-            if work.original_delivered && self.undo_loss(true, work) {
-                return Send::New;
-            }
             if self.conn.snd_nxt > self.high_seq {
-                if work.data_sacked || !(work.una_advanced || work.dsack) {
+                let tells = self.profile.tells_duplicates_apart;
+                if work.data_sacked || (work.is_duplicate() && !(work.dsack && tells)) {
                     self.frto = false;
                 }
             } else if work.una_advanced && !recovered {
@@ -344,11 +380,11 @@ mod tests {
     use super::Prr;
 
     /// Drive PRR from prior window 100 to ssthresh 70; returns (cwnd, sent) per ACK.
-    fn drive(mut in_flight: u32, acked: u32, safe: bool, steps: usize) -> Vec<(u32, u32)> {
+    fn drive(mut in_flight: u32, acked: u32, safe: bool, conserve: bool, steps: usize) -> Vec<(u32, u32)> {
         let mut prr = Prr::default();
         (0..steps)
             .map(|_| {
-                let allowance = prr.allowance(70, 100, in_flight, acked, safe);
+                let allowance = prr.allowance((70, 100), in_flight, acked, safe, conserve);
                 prr.out += allowance;
                 let cwnd = in_flight + allowance;
                 in_flight = cwnd - acked;
@@ -359,16 +395,29 @@ mod tests {
 
     #[test]
     fn one_sack_per_ack_above_the_threshold() {
-        let got = drive(96, 1, false, 6);
-        assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), [1, 1, 1, 0, 1, 1]);
-        assert_eq!(got.iter().map(|g| g.0).collect::<Vec<_>>(), [97, 97, 97, 96, 96, 96]);
+        for conserve in [false, true] {
+            let got = drive(96, 1, false, conserve, 6);
+            assert_eq!(got.iter().map(|g| g.1).collect::<Vec<_>>(), [1, 1, 1, 0, 1, 1]);
+            assert_eq!(got.iter().map(|g| g.0).collect::<Vec<_>>(), [97, 97, 97, 96, 96, 96]);
+        }
     }
 
     #[test]
     fn below_the_threshold_conservative_and_safe() {
-        assert_eq!(drive(40, 2, false, 4).iter().map(|g| g.0).collect::<Vec<_>>(), [42; 4]);
-        let safe = drive(40, 2, true, 5);
-        assert_eq!(safe.iter().map(|g| g.0).collect::<Vec<_>>(), [43, 44, 45, 46, 47]);
-        assert!(safe.iter().all(|g| g.1 == 3));
+        for conserve in [false, true] {
+            let got = drive(40, 2, false, conserve, 4);
+            assert_eq!(got.iter().map(|g| g.0).collect::<Vec<_>>(), [42; 4]);
+            let safe = drive(40, 2, true, conserve, 5);
+            assert_eq!(safe.iter().map(|g| g.0).collect::<Vec<_>>(), [43, 44, 45, 46, 47]);
+            assert!(safe.iter().all(|g| g.1 == 3));
+        }
+    }
+
+    #[test]
+    fn what_earlier_acks_left_unused_is_kept_or_forgotten() {
+        for (conserve, second) in [(false, 3), (true, 2)] {
+            let mut prr = Prr { delivered: 5, out: 4 };
+            assert_eq!(prr.allowance((70, 100), 40, 2, false, conserve), second);
+        }
     }
 }

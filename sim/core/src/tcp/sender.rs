@@ -7,7 +7,7 @@ use crate::time::Nanos;
 
 use super::intervals::Intervals;
 use super::loss::Rack;
-use super::receiver::SEGMENT_TRUESIZE;
+use super::profile::{Profile, TimerMargin};
 use super::recovery::Prr;
 use super::rtt::{MinFilter, RttEstimator, Tick};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
@@ -16,10 +16,9 @@ use super::timestamp;
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
 
-/// Bytes of send buffer Linux budgets per segment (a power of two of MSS + headers, plus its descriptor), and bytes one
-/// takes. Budgets of two windows and more leave room to keep sending in recoveries.
+/// Bytes of send buffer Linux budgets per segment: a power of two of MSS + headers, plus its descriptor. Budgets of two
+/// windows and more leave room to keep sending in recoveries.
 const SEGMENT_BUDGET: u64 = 4352;
-const SEGMENT_USE: u64 = 2728;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +48,7 @@ pub struct SenderCounters {
 #[derive(Clone)]
 pub struct Sender {
     pub(super) tcp: TcpSpec,
+    pub(super) profile: &'static Profile,
     pub(super) flow: u32,
     /// Where its data starts on the world's routes.
     pub route: u32,
@@ -100,6 +100,8 @@ pub struct Sender {
     pub(super) tick: Tick,
     /// Start of the present tick, ns.
     pub(super) tick_start: u64,
+    /// The least wait of the probe and reordering timers.
+    pub(super) margin_us: u64,
     /// Ticks covering the tail probe's microseconds: divided once per change.
     pub(super) probe_ticks: (u64, u64),
     pub(super) timer: Timer,
@@ -129,23 +131,25 @@ pub struct Sender {
 impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
         let cc_watches = cc.watches_packets();
+        let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
         Sender {
             tcp: *tcp,
+            profile,
             flow,
             route: 0,
             conn: Conn::new(tcp),
             owns_window: cc.owns_window(),
             paces: cc.paces(),
             watches_packets: cc_watches,
-            buffer_per_window: (u64::from(cc.send_buffer_windows()) * SEGMENT_BUDGET, SEGMENT_USE),
+            buffer_per_window: (u64::from(cc.send_buffer_windows()) * SEGMENT_BUDGET, profile.send_buffer_use),
             cc,
             board: Scoreboard::new(cc_watches),
             sacked: Intervals::default(),
             write_seq: 0,
             last_segment: None,
             bulk: false,
-            send_buffer_segments: (tcp.wmem[1] / SEGMENT_TRUESIZE) as u32,
-            send_buffer_max: (tcp.wmem[2] / SEGMENT_TRUESIZE).max(2) as u32,
+            send_buffer_segments: (tcp.wmem[1] / profile.send_buffer_use) as u32,
+            send_buffer_max: (tcp.wmem[2] / profile.send_buffer_use).max(2) as u32,
             sacked_out: 0,
             lost_out: 0,
             retrans_out: 0,
@@ -168,8 +172,12 @@ impl Sender {
             retransmit_hint: 0,
             rtt: RttEstimator::new(tcp.hz),
             min_rtt: MinFilter::min_rtt(),
-            tick: Tick::new(tcp.hz),
+            tick,
             tick_start: 0,
+            margin_us: match profile.timer_margin {
+                TimerMargin::Micros(us) => us,
+                TimerMargin::Ticks(ticks) => ticks * tick.micros(),
+            },
             probe_ticks: (0, 0),
             timer: Timer::Off,
             timer_at: Nanos::MAX,

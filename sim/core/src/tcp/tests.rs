@@ -3,7 +3,7 @@
 use crate::cc::{CaState, build};
 use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
-use crate::spec::{ControllerSpec, TcpSpec};
+use crate::spec::{ControllerSpec, Kernel, TcpSpec};
 use crate::time::Nanos;
 
 use super::loss::WINDOW_PERSIST;
@@ -14,8 +14,16 @@ const MS: u64 = 1_000_000;
 
 /// An established bulk sender with a window of `cwnd` segments, all of them sent at 1 s.
 fn sender(cwnd: u32, rtt_ms: u64) -> (Sender, Pool) {
+    sender_of(Kernel::V6, 1000, cwnd, rtt_ms)
+}
+
+fn old_sender(cwnd: u32, rtt_ms: u64) -> (Sender, Pool) {
+    sender_of(Kernel::V4_15, 1000, cwnd, rtt_ms)
+}
+
+fn sender_of(kernel: Kernel, hz: u32, cwnd: u32, rtt_ms: u64) -> (Sender, Pool) {
     let spec = ControllerSpec { name: "cubic".into(), params: Default::default() };
-    let tcp = TcpSpec { initial_cwnd: cwnd, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
+    let tcp = TcpSpec { kernel, hz, initial_cwnd: cwnd, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
     let mut sender = Sender::new(&tcp, 0, build(&spec, &tcp).unwrap(), 1 << 20);
     let mut pool = Pool::default();
     sender.establish(Nanos(1_000 * MS), Nanos(rtt_ms * MS));
@@ -136,4 +144,168 @@ fn the_reordering_window_widens_once_per_round_trip() {
     duplicate.kind = Kind::AckDsack;
     s.on_ack(Nanos(1_110 * MS), &duplicate, &mut pool);
     assert_eq!((s.rack.extra_steps, s.rack.window_persist), (1, WINDOW_PERSIST));
+}
+
+#[test]
+fn linux_4_15_keeps_a_millisecond_of_reordering_window() {
+    let (mut s, _) = old_sender(10, 40);
+    assert_eq!(s.reordering_window(), Nanos(10 * MS), "a quarter of the minimum RTT");
+    s.rack.extra_steps = 2;
+    assert_eq!(s.reordering_window(), Nanos(30 * MS));
+    s.rack.extra_steps = 200;
+    assert_eq!(s.reordering_window(), Nanos(40 * MS), "never above the smoothed RTT");
+    s.sacked_out = 3;
+    assert_eq!(s.reordering_window(), Nanos(40 * MS), "SACKs count elsewhere");
+    s.conn.state = CaState::Recovery;
+    assert_eq!(s.reordering_window(), Nanos(MS));
+    s.reordering_seen = true;
+    assert_eq!(s.reordering_window(), Nanos(40 * MS));
+    let (mut s, _) = old_sender(10, 2);
+    assert_eq!(s.reordering_window(), Nanos(MS), "a floor of 1 ms");
+    s.sacked_out = 0;
+}
+
+#[test]
+fn linux_4_15_counts_sacks() {
+    // Three segments above a hole start recovery at once, though RACK would wait a quarter RTT.
+    let (mut s, mut pool) = old_sender(40, 50);
+    let hole = |end| [SegRange { start: 10, end }];
+    s.on_ack(Nanos(1_050 * MS), &ack(9, &hole(12), 1_050), &mut pool);
+    assert_eq!((s.conn.state, s.lost_out), (CaState::Disorder, 0));
+    s.on_ack(Nanos(1_051 * MS), &ack(9, &hole(13), 1_051), &mut pool);
+    assert_eq!((s.conn.state, s.lost_out, s.counters.retransmitted), (CaState::Recovery, 1, 1));
+    // Lost is what has three SACKed segments above it: 13 and 14, but not 16.
+    let blocks = [SegRange { start: 15, end: 16 }, SegRange { start: 17, end: 19 }, SegRange { start: 10, end: 13 }];
+    s.on_ack(Nanos(1_051 * MS), &ack(9, &blocks, 1_051), &mut pool);
+    assert_eq!((s.lost_out, s.needs_retransmission(16)), (3, false));
+    s.check_counters().unwrap();
+}
+
+#[test]
+fn linux_4_15_enters_recovery_with_the_head_lost_at_least() {
+    let (mut s, mut pool) = old_sender(10, 50);
+    // RACK finds segment 1 lost, far too old; the duplicate ACK says that the first one is, too.
+    s.board.get_mut(1).sent = Nanos(900 * MS);
+    s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 2, end: 3 }], 1_050), &mut pool);
+    assert_eq!((s.conn.state, s.lost_out), (CaState::Recovery, 2));
+    assert_eq!(s.counters.retransmitted, 1, "the head alone, by rate reduction");
+    assert!(!s.needs_retransmission(0) && s.needs_retransmission(1));
+}
+
+#[test]
+fn linux_4_15_probes_the_tail_only_when_the_window_or_the_data_end() {
+    for (hz, wait) in [(1000, 1_202), (250, 302)] {
+        // 2 srtt and two ticks.
+        let (mut s, _) = sender_of(Kernel::V4_15, hz, 10, 600);
+        s.rtt.backoff = 3;
+        assert!(s.schedule_tail_probe(true));
+        assert_eq!(s.timer_at, s.tick.deadline(u64::from(hz), wait), "HZ {hz}");
+        s.conn.cwnd = 20;
+        assert!(!s.schedule_tail_probe(true), "data waits for something else than the window");
+        s.write_seq = s.conn.snd_nxt;
+        assert!(s.schedule_tail_probe(true));
+        s.conn.state = CaState::Cwr;
+        assert!(!s.schedule_tail_probe(true));
+    }
+}
+
+#[test]
+fn linux_4_15_probes_with_new_data_without_an_episode() {
+    let (mut s, mut pool) = old_sender(10, 50);
+    s.set_now(Nanos(1_100 * MS));
+    s.timer = super::sender::Timer::Tlp;
+    s.on_retransmission_timer(&mut pool);
+    assert_eq!((s.conn.snd_nxt, s.tlp_high_seq), (11, None));
+    s.write_seq = s.conn.snd_nxt;
+    s.timer = super::sender::Timer::Tlp;
+    s.on_retransmission_timer(&mut pool);
+    assert_eq!((s.counters.retransmitted, s.tlp_high_seq), (1, Some(11)));
+    // Any report of a duplicate ends it.
+    let mut duplicate = ack(11, &[SegRange { start: 3, end: 4 }], 1_150);
+    duplicate.kind = Kind::AckDsack;
+    s.on_ack(Nanos(1_150 * MS), &duplicate, &mut pool);
+    assert_eq!(s.tlp_high_seq, None);
+}
+
+#[test]
+fn a_duplicate_of_something_else_ends_a_probe_s_episode_only_as_a_duplicate_ack() {
+    let probed = || {
+        let (mut s, mut pool) = sender(10, 50);
+        s.stop_writing();
+        s.set_now(Nanos(1_100 * MS));
+        s.timer = super::sender::Timer::Tlp;
+        s.on_retransmission_timer(&mut pool);
+        assert_eq!((s.tlp_high_seq, s.tlp_retrans), (Some(10), true));
+        (s, pool)
+    };
+    let (mut s, mut pool) = probed();
+    s.on_ack(Nanos(1_150 * MS), &ack(10, &[], 1_150), &mut pool);
+    assert_eq!(s.tlp_high_seq, Some(10), "the original may have arrived, the probe is on its way");
+    let mut duplicate = ack(10, &[SegRange { start: 3, end: 4 }], 1_160);
+    duplicate.kind = Kind::AckDsack;
+    s.on_ack(Nanos(1_160 * MS), &duplicate, &mut pool);
+    assert_eq!(s.tlp_high_seq, None);
+}
+
+#[test]
+fn a_timeout_spares_what_was_just_sent_in_newer_kernels_only() {
+    for (kernel, lost, cwnd) in [(Kernel::V6, 20, 21), (Kernel::V4_15, 40, 1)] {
+        let (mut s, mut pool) = sender_of(kernel, 1000, 40, 50);
+        s.set_now(Nanos(1_050 * MS));
+        s.rack_advance(&s.board.get(0).clone(), 0);
+        (20..40).for_each(|seq| s.board.get_mut(seq).sent = Nanos(1_390 * MS));
+        s.set_now(Nanos(1_400 * MS));
+        s.on_rto(&mut pool);
+        assert_eq!((s.lost_out, s.conn.cwnd), (lost, cwnd), "{kernel:?}");
+        s.check_counters().unwrap();
+    }
+}
+
+#[test]
+fn original_data_undoes_a_timeout_without_f_rto_in_linux_4_15_only() {
+    for (kernel, state) in [(Kernel::V6, CaState::Loss), (Kernel::V4_15, CaState::Disorder)] {
+        let (mut s, mut pool) = sender_of(kernel, 1000, 40, 50);
+        s.set_now(Nanos(1_400 * MS));
+        s.on_rto(&mut pool);
+        s.frto = false;
+        // A SACK of a segment that was not sent again; the echo is the retransmission's.
+        let mut late = ack(0, &[SegRange { start: 30, end: 31 }], 1_425);
+        late.ts_echo = timestamp(Nanos(1_400 * MS));
+        s.on_ack(Nanos(1_450 * MS), &late, &mut pool);
+        assert_eq!(s.conn.state, state, "{kernel:?}");
+    }
+}
+
+#[test]
+fn recovery_without_a_retransmission_is_undone() {
+    let (mut s, mut pool) = sender(40, 50);
+    // Pacing (or a full queue of the host) holds the retransmission back.
+    s.conn.next_departure = Nanos(2_000 * MS);
+    s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 1, end: 5 }], 1_050), &mut pool);
+    assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 0));
+    // The hole fills all by itself; the echo is no older than anything.
+    let mut filled = ack(5, &[], 1_051);
+    filled.ts_echo = timestamp(Nanos(1_051 * MS));
+    s.on_ack(Nanos(1_051 * MS), &filled, &mut pool);
+    assert_eq!((s.conn.state, s.lost_out), (CaState::Open, 0));
+    assert!(s.conn.cwnd >= 40, "{}", s.conn.cwnd);
+}
+
+#[test]
+fn the_window_counts_as_used_by_the_kernel_s_rule() {
+    for (kernel, limited) in [(Kernel::V6, true), (Kernel::V4_15, false)] {
+        let (mut s, _) = sender_of(kernel, 1000, 40, 50);
+        assert!(s.conn.is_cwnd_limited() && s.conn.cwnd_limited);
+        // A burst later in the round that leaves room in the window; congestion avoidance.
+        s.conn.ssthresh = 20;
+        s.conn.cwnd = 50;
+        s.conn.snd_nxt += 1;
+        s.validate_window(false);
+        assert_eq!(s.conn.is_cwnd_limited(), limited, "{kernel:?}");
+        // In slow start 4.15 looks at the amount only.
+        s.conn.ssthresh = 1_000;
+        assert!(s.conn.is_cwnd_limited(), "{kernel:?}");
+        s.conn.cwnd = 100;
+        assert_eq!(s.conn.is_cwnd_limited(), limited, "{kernel:?}");
+    }
 }

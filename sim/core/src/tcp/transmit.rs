@@ -46,7 +46,7 @@ impl Sender {
             }
         }
         let limited = self.in_flight() >= self.conn.cwnd;
-        if sent > 0 || limited {
+        if sent > 0 || (limited && self.profile.latches_window_use) {
             self.validate_window(limited);
         }
     }
@@ -173,11 +173,13 @@ impl Sender {
         (u64::from(self.conn.snd_nxt) + 1) * u64::from(self.tcp.mss) <= self.window_edge
     }
 
-    /// A window advertisement; the edge never moves left.
-    pub(super) fn update_receive_window(&mut self, ack: &Packet) {
+    /// A window advertisement; the edge never moves left. Says whether it moved.
+    pub(super) fn update_receive_window(&mut self, ack: &Packet) -> bool {
         let edge = u64::from(ack.seq) * u64::from(self.tcp.mss) + u64::from(ack.window);
+        let moved = edge > self.window_edge;
         self.window_edge = self.window_edge.max(edge);
         self.last_window = ack.window;
+        moved
     }
 
     /// A bulk writer fills the send buffer whenever a third of it is free.
@@ -217,13 +219,13 @@ impl Sender {
         }
     }
 
-    /// Congestion window validation (RFC 2861, Linux 6.x): remember whether the window was used.
-    fn validate_window(&mut self, limited: bool) {
+    /// Congestion window validation (RFC 2861, Linux): remember whether the window was used.
+    pub(super) fn validate_window(&mut self, limited: bool) {
         let out = self.packets_out();
-        if self.conn.snd_una >= self.cwnd_usage_seq
-            || limited
-            || (!self.conn.cwnd_limited && out > self.conn.max_packets_out)
-        {
+        let more_out = out > self.conn.max_packets_out;
+        let stronger =
+            if self.profile.latches_window_use { limited || (!self.conn.cwnd_limited && more_out) } else { more_out };
+        if stronger || self.conn.snd_una >= self.cwnd_usage_seq {
             self.conn.cwnd_limited = limited;
             self.conn.max_packets_out = out;
             self.cwnd_usage_seq = self.conn.snd_nxt;
