@@ -12,10 +12,7 @@ pub mod queue;
 use std::collections::VecDeque;
 
 use crate::pool::{PacketId, Pool};
-use crate::spec::{
-    CodelSpec, DirectionSpec, Flush, FqCodelSpec, LossPosition, LossSpec, Ordering, OutageMode, PieSpec, QueueSpec,
-    RedSpec,
-};
+use crate::spec::{DirectionSpec, Flush, LossPosition, LossSpec, Ordering, OutageMode};
 use crate::time::Nanos;
 use crate::units::BitRate;
 
@@ -65,7 +62,6 @@ pub struct Link {
     /// Bytes of `queue` and of a managed queue.
     backlog_bytes: u64,
     discipline: Discipline,
-    queue_spec: QueueSpec,
     /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
     service: (u32, Nanos),
     /// End of the current service; never while idle or stopped.
@@ -78,7 +74,7 @@ pub struct Link {
     straight_bytes: u32,
     /// Times at which anything about the link changes, and the next of them.
     changes: Vec<Nanos>,
-    changes_passed: usize,
+    changes_passed: u32,
     next_change: Nanos,
     pipe: VecDeque<Entry>,
     /// Arrival of the pipe's head.
@@ -117,7 +113,6 @@ impl Link {
                 Discipline::Managed(_) => Nanos::MAX,
             },
             discipline,
-            queue_spec: spec.queue,
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
             unserved_bits: 0,
@@ -173,19 +168,7 @@ impl Link {
 
     /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
     pub fn buffer_bytes(&self, packet_bytes: u64) -> f64 {
-        match self.queue_spec {
-            QueueSpec::DropTailBytes { limit } | QueueSpec::Viasat { limit, .. } => limit as f64,
-            QueueSpec::DropTailPackets { limit: u64::MAX } => f64::INFINITY,
-            QueueSpec::DropTailPackets { limit } => (limit * packet_bytes) as f64,
-            QueueSpec::Codel(CodelSpec { limit, .. }) | QueueSpec::Pie(PieSpec { limit, .. }) => {
-                limit as f64 * packet_bytes as f64
-            }
-            QueueSpec::FqCodel(FqCodelSpec { limit, memory_limit, .. }) => {
-                let packets = limit.min(memory_limit / queue::memory(packet_bytes as u32));
-                packets as f64 * packet_bytes as f64
-            }
-            QueueSpec::Red(RedSpec { limit, .. }) => limit as f64,
-        }
+        self.discipline.capacity_bytes(packet_bytes)
     }
 
     pub fn in_outage(&self) -> bool {
@@ -263,6 +246,7 @@ impl Link {
     }
 
     /// Into a managed queue.
+    #[inline(never)]
     fn enqueue(&mut self, now: Nanos, entry: Entry, pool: &mut Pool) {
         self.account_backlog(now);
         let flow = pool.get(entry.id).flow;
@@ -271,17 +255,18 @@ impl Link {
         self.manage(pool, |queue, drops| queue.enqueue(now, rate, flow, entry, drops));
         self.backlog_max = self.backlog_max.max(self.backlog_bytes);
         if self.queue.is_empty() {
-            self.dequeue(now, pool);
-            if !self.queue.is_empty() && self.outage.is_none() {
-                self.serve(now);
-            }
+            self.serve_managed(now, pool);
         }
     }
 
     /// The free server gets the packet that a managed queue gives it.
-    fn dequeue(&mut self, now: Nanos, pool: &mut Pool) {
+    #[inline(never)]
+    fn serve_managed(&mut self, now: Nanos, pool: &mut Pool) {
         let next = self.manage(pool, |queue, drops| queue.dequeue(now, drops));
         self.queue.extend(next.flatten());
+        if !self.queue.is_empty() && self.outage.is_none() {
+            self.serve(now);
+        }
     }
 
     /// Let a managed queue act, and account for what it drops.
@@ -302,11 +287,10 @@ impl Link {
         self.account_backlog(now);
         self.backlog_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
-        if let Discipline::Managed(_) = self.discipline {
-            self.dequeue(now, pool);
-        }
         if !self.queue.is_empty() {
             self.serve(now);
+        } else if let Discipline::Managed(_) = self.discipline {
+            self.serve_managed(now, pool);
         }
         (entry.id, self.propagate(now, now, entry))
     }
@@ -400,7 +384,7 @@ impl Link {
     /// When something about the link changes next.
     fn change_after(&mut self, now: Nanos) -> Nanos {
         while self.next_change <= now {
-            self.next_change = self.changes.get(self.changes_passed).copied().unwrap_or(Nanos::MAX);
+            self.next_change = self.changes.get(self.changes_passed as usize).copied().unwrap_or(Nanos::MAX);
             self.changes_passed += 1;
         }
         self.next_change

@@ -130,7 +130,7 @@ impl Controller {
 /// One queue for all flows.
 #[derive(Clone, Debug)]
 pub struct Codel {
-    spec: CodelSpec,
+    pub(super) spec: CodelSpec,
     queue: Fifo,
     controller: Controller,
 }

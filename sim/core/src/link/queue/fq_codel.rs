@@ -28,7 +28,7 @@ struct Bucket {
 
 #[derive(Clone, Debug)]
 pub struct FqCodel {
-    spec: FqCodelSpec,
+    pub(super) spec: FqCodelSpec,
     /// Key of the hash.
     salt: u64,
     /// Place in `buckets` of each flow, by its number.

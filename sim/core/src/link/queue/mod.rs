@@ -32,7 +32,8 @@ pub const MTU_BYTES: u64 = 1514;
 #[derive(Clone, Debug)]
 pub enum Discipline {
     DropTail(DropTail),
-    Managed(Managed),
+    /// Apart, so that links without one stay small.
+    Managed(Box<Managed>),
 }
 
 /// A queue that manages itself.
@@ -59,7 +60,24 @@ impl Discipline {
             QueueSpec::Pie(spec) => Managed::Pie(Pie::new(spec, random)),
             QueueSpec::Red(spec) => Managed::Red(Red::new(spec, random)),
         };
-        Discipline::Managed(managed)
+        Discipline::Managed(Box::new(managed))
+    }
+
+    /// What it has room for, packets counted at `packet_bytes`; infinite when unlimited.
+    pub fn capacity_bytes(&self, packet_bytes: u64) -> f64 {
+        let of = |packets: u64| if packets == u64::MAX { f64::INFINITY } else { packets as f64 * packet_bytes as f64 };
+        match self {
+            Discipline::DropTail(DropTail::Bytes { limit } | DropTail::Viasat { limit, .. }) => *limit as f64,
+            Discipline::DropTail(DropTail::Packets { limit }) => of(*limit),
+            Discipline::Managed(managed) => match &**managed {
+                Managed::Codel(queue) => of(queue.spec.limit),
+                Managed::FqCodel(queue) => {
+                    of(queue.spec.limit.min(queue.spec.memory_limit / memory(packet_bytes as u32)))
+                }
+                Managed::Pie(queue) => of(queue.spec.limit),
+                Managed::Red(queue) => queue.spec.limit as f64,
+            },
+        }
     }
 
     /// Packets it keeps.

@@ -106,7 +106,7 @@ impl Controller {
 
 #[derive(Clone, Debug)]
 pub struct Pie {
-    spec: PieSpec,
+    pub(super) spec: PieSpec,
     target: u64,
     queue: Fifo,
     controller: Controller,

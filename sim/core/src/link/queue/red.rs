@@ -20,7 +20,7 @@ const DECREASE: f64 = 0.9;
 
 #[derive(Clone, Debug)]
 pub struct Red {
-    spec: RedSpec,
+    pub(super) spec: RedSpec,
     queue: Fifo,
     weight: f64,
     max_probability: f64,
