@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod bbr;
+pub mod copa;
 pub mod cubic;
 pub mod hybla;
 pub mod hystart;
@@ -364,6 +365,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
     Registration { name: "bbr", params: &[], build: bbr::v1::build },
     Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
+    Registration { name: "copa", params: copa::PARAMS, build: copa::build },
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
