@@ -111,8 +111,8 @@ impl Sender {
         if dubious {
             send = self.alert(prior_una, &mut work);
         }
-        // In Open a transmission sets the timer anew: only without one is it set here.
-        let later = work.set_timer && self.conn.state == CaState::Open;
+        // In Open a transmission sets the timer anew, where it always arms a probe: only without one is it set here.
+        let later = work.set_timer && self.conn.state == CaState::Open && self.profile.eager_tail_probes;
         if work.set_timer && !later {
             self.set_timer();
         }

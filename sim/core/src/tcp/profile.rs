@@ -57,8 +57,8 @@ pub struct Profile {
     pub acks_filled_hole: bool,
 
     // Sender.
-    /// Send buffer memory one segment takes, bytes.
-    pub send_buffer_use: u64,
+    /// Send buffer memory one segment takes beside its payload, bytes.
+    pub send_buffer_overhead: u64,
     /// Does a window that was the limit once count as used until the round ends?
     pub latches_window_use: bool,
     pub loss_detection: LossDetection,
@@ -90,8 +90,8 @@ pub const V6: Profile = Profile {
     delayed_ack_max_us: 200_000,
     compresses_acks: true,
     acks_filled_hole: true,
-    // One segment per buffer: its payload and 1280 bytes of descriptor, header room and shared info.
-    send_buffer_use: 2728,
+    // One segment per buffer: descriptor, header room and shared info.
+    send_buffer_overhead: 1280,
     latches_window_use: true,
     loss_detection: LossDetection::Rack,
     timer_margin: TimerMargin::Micros(2_000),
@@ -113,8 +113,9 @@ pub const V4_15: Profile = Profile {
     delayed_ack_max_us: 500_000,
     compresses_acks: false,
     acks_filled_hole: false,
-    // Its users had segmentation offload on: two segments per buffer at least (net.ipv4.tcp_min_tso_segs).
-    send_buffer_use: (2 * 1448 + 1280) / 2,
+    // Segmentation offload, as its users had it: a buffer holds a millisecond at the pacing rate, eight segments and
+    // more where the usual 4 MB are the limit.
+    send_buffer_overhead: 1280 / 8,
     latches_window_use: false,
     loss_detection: LossDetection::RackAndCounting,
     timer_margin: TimerMargin::Ticks(2),

@@ -16,9 +16,13 @@ use super::timestamp;
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
 
-/// Bytes of send buffer Linux budgets per segment: a power of two of MSS + headers, plus its descriptor. Budgets of two
-/// windows and more leave room to keep sending in recoveries.
-const SEGMENT_BUDGET: u64 = 4352;
+/// Room for headers in a segment's buffer (MAX_TCP_HEADER, as distributions configure it), its shared info and its
+/// descriptor, bytes.
+const HEADER_ROOM: u64 = 320;
+const SHARED_INFO: u64 = 320;
+const DESCRIPTOR: u64 = 256;
+/// Bytes of TCP options in every segment; buffers are budgeted for segments without.
+const OPTIONS: u64 = 12;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +71,11 @@ pub struct Sender {
     pub(super) bulk: bool,
     pub(super) send_buffer_segments: u32,
     pub(super) send_buffer_max: u32,
-    /// Segments of send buffer per segment of window, as a fraction.
-    pub(super) buffer_per_window: (u64, u64),
+    /// The window it was last budgeted for.
+    pub(super) buffered_window: u32,
+    /// Bytes it is given per segment of window, and bytes a segment takes.
+    pub(super) buffer_budget: u64,
+    pub(super) buffer_use: u64,
     pub(super) sacked_out: u32,
     pub(super) lost_out: u32,
     pub(super) retrans_out: u32,
@@ -132,6 +139,8 @@ impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
         let cc_watches = cc.watches_packets();
         let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
+        let mss = u64::from(tcp.mss);
+        let buffer_use = mss + profile.send_buffer_overhead;
         Sender {
             tcp: *tcp,
             profile,
@@ -141,15 +150,17 @@ impl Sender {
             owns_window: cc.owns_window(),
             paces: cc.paces(),
             watches_packets: cc_watches,
-            buffer_per_window: (u64::from(cc.send_buffer_windows()) * SEGMENT_BUDGET, profile.send_buffer_use),
+            buffered_window: 0,
+            buffer_budget: u64::from(cc.send_buffer_windows()) * segment_budget(mss + OPTIONS, HEADER_ROOM),
+            buffer_use,
             cc,
             board: Scoreboard::new(cc_watches),
             sacked: Intervals::default(),
             write_seq: 0,
             last_segment: None,
             bulk: false,
-            send_buffer_segments: (tcp.wmem[1] / profile.send_buffer_use) as u32,
-            send_buffer_max: (tcp.wmem[2] / profile.send_buffer_use).max(2) as u32,
+            send_buffer_segments: (tcp.wmem[1] / buffer_use) as u32,
+            send_buffer_max: (tcp.wmem[2] / buffer_use).max(2) as u32,
             sacked_out: 0,
             lost_out: 0,
             retrans_out: 0,
@@ -343,5 +354,27 @@ impl Sender {
             self.conn.jiffies = now.0 / tick;
             self.tick_start = self.conn.jiffies * tick;
         }
+    }
+}
+
+/// Bytes of send buffer Linux budgets per segment (`tcp_sndbuf_expand`): memory comes in powers of two. With two windows
+/// and more of it there is room to keep sending in recoveries.
+fn segment_budget(mss: u64, header_room: u64) -> u64 {
+    (mss + header_room + SHARED_INFO).next_power_of_two() + DESCRIPTOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_buffer_vectors() {
+        let buffer = |cwnd: u64, header_room| (2 * cwnd.max(10) * segment_budget(1460, header_room)).min(4_194_304);
+        // A kernel without tunnels and wireless LAN has less room for headers: the segment just fits 2 KiB.
+        assert_eq!([10, 100, 910, 911].map(|w| buffer(w, 192)), [46_080, 460_800, 4_193_280, 4_194_304]);
+        // Distributions' kernels; measured in Linux 6.1.
+        assert_eq!([10, 100, 481, 482].map(|w| buffer(w, HEADER_ROOM)), [87_040, 870_400, 4_186_624, 4_194_304]);
+        assert_eq!(segment_budget(1460, HEADER_ROOM), 4_352);
+        assert_eq!(segment_budget(8960, HEADER_ROOM), 16_640);
     }
 }

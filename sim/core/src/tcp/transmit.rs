@@ -188,9 +188,12 @@ impl Sender {
             return;
         }
         let window = self.conn.cwnd.max(10).max(self.reordering + 1);
-        let wanted =
-            (u64::from(window) * self.buffer_per_window.0 / self.buffer_per_window.1).min(u64::from(u32::MAX)) as u32;
-        self.send_buffer_segments = self.send_buffer_segments.max(wanted).min(self.send_buffer_max);
+        if window > self.buffered_window {
+            self.buffered_window = window;
+            let wanted =
+                (u64::from(window) * self.buffer_budget / self.buffer_use).min(u64::from(self.send_buffer_max));
+            self.send_buffer_segments = self.send_buffer_segments.max(wanted as u32);
+        }
         let queued = self.write_seq - self.conn.snd_una;
         if 3 * u64::from(queued) <= 2 * u64::from(self.send_buffer_segments) {
             self.write_seq = self.conn.snd_una + self.send_buffer_segments;
