@@ -70,17 +70,19 @@ fn tail_probe_timeout_vectors() {
 
 #[test]
 fn a_timeout_cuts_to_one_and_undo_restores() {
-    let (mut s, mut pool) = sender(40, 50);
-    s.conn.ssthresh = 30;
-    s.set_now(Nanos(1_400 * MS));
-    s.on_rto(&mut pool);
-    assert_eq!((s.prior_ssthresh, s.conn.ssthresh, s.conn.cwnd), (30, 28, 1));
-    assert_eq!((s.conn.state, s.lost_out, s.retrans_out), (CaState::Loss, 40, 1));
-    assert!(s.frto);
-    // The ACK of the first flight arrives late: its echo predates the retransmission.
-    s.on_ack(Nanos(1_450 * MS), &ack(20, &[], 1_425), &mut pool);
-    assert_eq!((s.conn.state, s.conn.ssthresh, s.lost_out), (CaState::Open, 30, 0));
-    assert!(s.conn.cwnd >= 40, "{}", s.conn.cwnd);
+    for kernel in [Kernel::V6, Kernel::V4_15] {
+        let (mut s, mut pool) = sender_of(kernel, 1000, 40, 50);
+        s.conn.ssthresh = 30;
+        s.set_now(Nanos(1_400 * MS));
+        s.on_rto(&mut pool);
+        assert_eq!((s.prior_ssthresh, s.conn.ssthresh, s.conn.cwnd), (30, 28, 1));
+        assert_eq!((s.conn.state, s.lost_out, s.retrans_out), (CaState::Loss, 40, 1));
+        assert!(s.frto);
+        // The ACK of the first flight arrives late: its echo predates the retransmission.
+        s.on_ack(Nanos(1_450 * MS), &ack(20, &[], 1_425), &mut pool);
+        assert_eq!((s.conn.state, s.conn.ssthresh, s.lost_out), (CaState::Open, 30, 0));
+        assert!(s.conn.cwnd >= 40, "{}", s.conn.cwnd);
+    }
 }
 
 #[test]
