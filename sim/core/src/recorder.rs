@@ -208,7 +208,7 @@ impl World {
             };
             let p = std::mem::replace(&mut r.link_marks[i], mark);
             let outage = std::mem::take(&mut r.outage[i]);
-            let queue_max = link.take_backlog_max();
+            let queue_max = link.take_backlog_max(now);
             r.queue_max[i] = r.queue_max[i].max(queue_max);
             let capacity = if mark.capacity_bits.is_finite() {
                 (mark.capacity_bits - p.capacity_bits) / span * 1e-6

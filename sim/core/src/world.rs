@@ -239,7 +239,7 @@ impl World {
                 .filter(|f| f.life == Life::Active && !f.datagram && f.forward.contains(&(bottleneck as u32)))
                 .count()
                 .max(1);
-            let link = &self.links[bottleneck];
+            let link = &mut self.links[bottleneck];
             let flow = &mut self.flows[i];
             let received = flow.received_bytes();
             let mut stats = flow.meter.take(now, &flow.sender, received);

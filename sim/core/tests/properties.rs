@@ -275,4 +275,4 @@ fn event_logs_do_not_depend_on_the_build() {
     assert_eq!(folded, EVENT_LOG, "if the simulator's behaviour changed on purpose, record {folded:#x}");
 }
 
-const EVENT_LOG: u64 = 0x8f67_de07_9c35_1fbd;
+const EVENT_LOG: u64 = 0x6f15_8bcb_431d_16ea;

@@ -1,9 +1,10 @@
 //! One direction of a link: a queue with a server, then a propagation pipe.
 //!
-//! The server finishes one packet at a time (an explicit departure event, so that rate changes, outages and queue
-//! disciplines have one meaning); the pipe holds packets sorted by arrival. Only the server and the pipe's head are
-//! event sources. A packet that finds the server idle, with nothing about to change while it is served, goes into the
-//! pipe at once: its departure is certain and needs no event.
+//! The server finishes one packet at a time; the pipe holds packets sorted by arrival. Only the server and the pipe's
+//! head are event sources. A packet that joins a drop-tail queue whose service will be over before anything about the
+//! link changes goes into the pipe at once: its departure is certain, is kept for the sake of the backlog, and needs
+//! no event. All others wait for an explicit departure, so that rate changes, outages and managed queues have one
+//! meaning.
 
 pub mod loss;
 pub mod piecewise;
@@ -57,9 +58,13 @@ pub struct LinkCounters {
 pub struct Link {
     rate: BitRate,
     rates: Steps<BitRate>,
-    /// The packet in service, and behind it those in a drop-tail queue.
+    /// Departures of packets that are in the pipe already and still count as waiting or in service, with their bytes.
+    certain: VecDeque<(Nanos, u32)>,
+    /// The last certain departure. Never past with a managed queue, which must see every packet.
+    busy_until: Nanos,
+    /// Behind those, packets whose departure is not certain: the one in service, and those in a drop-tail queue.
     queue: VecDeque<Entry>,
-    /// Bytes of `queue` and of a managed queue.
+    /// Bytes of `certain`, of `queue` and of a managed queue.
     backlog_bytes: u64,
     discipline: Discipline,
     /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
@@ -68,11 +73,7 @@ pub struct Link {
     departs_at: Nanos,
     /// Bits left of a service interrupted by a held outage or a zero rate.
     unserved_bits: u64,
-    /// The packet that went straight into the pipe is in service until then, with its size. Never past with a managed
-    /// queue, which must see every packet.
-    straight_until: Nanos,
-    straight_bytes: u32,
-    /// Times at which anything about the link changes, and the next of them.
+    /// Times at which the service of packets or their loss changes, and the next of them.
     changes: Vec<Nanos>,
     changes_passed: u32,
     next_change: Nanos,
@@ -80,7 +81,9 @@ pub struct Link {
     /// Arrival of the pipe's head.
     next_arrival: Nanos,
     last_arrival: Nanos,
+    /// As packets meet it that leave the server, maybe later than now; and as it is now.
     delay: Delay,
+    delay_now: Delay,
     overtaking: bool,
     loss: Loss,
     /// Where packets may be lost at random; None on a lossless link.
@@ -98,17 +101,18 @@ impl Link {
     pub fn new(spec: &DirectionSpec, outages: impl Iterator<Item = Nanos>, seed: u64, index: u64) -> Link {
         let mut changes: Vec<Nanos> = outages.collect();
         changes.extend(spec.rate.iter().map(|p| p.0));
-        changes.extend(spec.delay.points.iter().map(|p| p.0));
         changes.extend(spec.loss.iter().map(|p| p.0));
         changes.sort_unstable();
         let discipline = Discipline::new(&spec.queue, seed, index);
+        let delay = Delay::new(&spec.delay);
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
         Link {
             rate: rates[0].1,
             rates: Steps::new(rates),
             queue: VecDeque::new(),
             backlog_bytes: 0,
-            straight_until: match discipline {
+            certain: VecDeque::new(),
+            busy_until: match discipline {
                 Discipline::DropTail(_) => Nanos::ZERO,
                 Discipline::Managed(_) => Nanos::MAX,
             },
@@ -116,14 +120,14 @@ impl Link {
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
             unserved_bits: 0,
-            straight_bytes: 0,
             next_change: Nanos::ZERO,
             changes_passed: 0,
             changes,
             pipe: VecDeque::new(),
             next_arrival: Nanos::MAX,
             last_arrival: Nanos::ZERO,
-            delay: Delay::new(&spec.delay),
+            delay_now: delay.clone(),
+            delay,
             overtaking: spec.ordering == Ordering::Overtaking,
             loss: Loss::new(&spec.loss, seed, index),
             loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
@@ -155,15 +159,16 @@ impl Link {
     }
 
     pub fn delay_at(&mut self, now: Nanos) -> Nanos {
-        self.delay.at(now)
+        self.delay_now.at(now)
     }
 
     pub fn expected_loss(&mut self, now: Nanos) -> f64 {
         self.loss.expected(now)
     }
 
-    pub fn backlog_bytes(&self, now: Nanos) -> u64 {
-        self.backlog_bytes + if self.straight_until > now { u64::from(self.straight_bytes) } else { 0 }
+    pub fn backlog_bytes(&mut self, now: Nanos) -> u64 {
+        self.settle(now);
+        self.backlog_bytes
     }
 
     /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
@@ -182,7 +187,8 @@ impl Link {
 
     /// The sums it keeps are those of the packets it holds.
     pub fn check_backlog(&self) -> Result<(), String> {
-        let held = self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
+        let certain = self.certain.iter().map(|c| u64::from(c.1)).sum::<u64>();
+        let held = certain + self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
         let idle = self.queue.is_empty() && self.discipline.holding() > 0;
         if held == self.backlog_bytes && !idle {
             return Ok(());
@@ -197,7 +203,7 @@ impl Link {
         } else {
             self.rate.serialisation(self.backlog_bytes(now))
         };
-        wait + self.delay.at(now)
+        wait + self.delay_now.at(now)
     }
 
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
@@ -214,35 +220,47 @@ impl Link {
             if self.rate.is_unlimited() {
                 return self.propagate(now, now, entry);
             }
-            if self.queue.is_empty() && self.straight_until <= now && self.rate.0 > 0 {
-                let done = now + self.service_time(size);
+            if self.queue.is_empty() && !self.busy_until.is_never() && self.rate.0 > 0 {
+                let done = now.max(self.busy_until) + self.service_time(size);
                 if done < self.change_after(now) {
-                    self.straight_until = done;
-                    self.straight_bytes = size;
-                    self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-                    self.backlog_max = self.backlog_max.max(u64::from(size));
+                    if !self.admit(now, size) {
+                        return Offer::Gone;
+                    }
+                    self.certain.push_back((done, size));
+                    self.busy_until = done;
                     return self.propagate(now, done, entry);
                 }
             }
         }
-        let backlog = self.backlog_bytes(now);
-        let Discipline::DropTail(rule) = &mut self.discipline else {
+        if let Discipline::Managed(_) = self.discipline {
             self.enqueue(now, entry, pool);
             return Offer::Held;
-        };
-        let packets = self.queue.len() as u64 + u64::from(self.straight_until > now);
-        if !rule.admits(backlog, packets, u64::from(size)) {
-            self.counters.dropped += 1;
+        }
+        if !self.admit(now, size) {
             return Offer::Gone;
         }
-        self.account_backlog(now);
-        self.backlog_bytes += u64::from(size);
-        self.backlog_max = self.backlog_max.max(self.backlog_bytes(now));
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
-            self.serve(now.max(self.straight_until));
+            self.serve(now.max(self.busy_until));
         }
         Offer::Held
+    }
+
+    /// Does the drop-tail queue take a packet of `size` bytes? Counts it.
+    #[inline]
+    fn admit(&mut self, now: Nanos, size: u32) -> bool {
+        self.account_backlog(now);
+        let Discipline::DropTail(rule) = &mut self.discipline else {
+            return false;
+        };
+        let packets = (self.queue.len() + self.certain.len()) as u64;
+        if !rule.admits(self.backlog_bytes, packets, u64::from(size)) {
+            self.counters.dropped += 1;
+            return false;
+        }
+        self.backlog_bytes += u64::from(size);
+        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        true
     }
 
     /// Into a managed queue.
@@ -355,8 +373,9 @@ impl Link {
         self.backlog_max
     }
 
-    pub fn take_backlog_max(&mut self) -> u64 {
-        std::mem::replace(&mut self.backlog_max, self.backlog_bytes)
+    pub fn take_backlog_max(&mut self, now: Nanos) -> u64 {
+        let backlog = self.backlog_bytes(now);
+        std::mem::replace(&mut self.backlog_max, backlog)
     }
 
     /// Integral of the rate schedule over [0, end] in bits; infinite without a rate.
@@ -454,9 +473,27 @@ impl Link {
     }
 
     fn account_backlog(&mut self, now: Nanos) {
-        let span = (now - self.backlog_since).0;
+        self.settle(now);
+        self.integrate_backlog(now);
+    }
+
+    /// Certain departures up to now have taken place.
+    #[inline]
+    fn settle(&mut self, now: Nanos) {
+        while let Some(&(departed, size)) = self.certain.front()
+            && departed <= now
+        {
+            self.integrate_backlog(departed);
+            self.backlog_bytes -= u64::from(size);
+            self.certain.pop_front();
+        }
+    }
+
+    #[inline]
+    fn integrate_backlog(&mut self, until: Nanos) {
+        let span = (until - self.backlog_since).0;
         self.backlog_integral += span as u128 * self.backlog_bytes as u128;
-        self.backlog_since = now;
+        self.backlog_since = until;
     }
 }
 

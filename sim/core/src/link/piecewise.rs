@@ -1,12 +1,14 @@
 //! A quantity given at points in time, read at times that never go back.
 
+use std::sync::Arc;
+
 use crate::spec::DelaySpec;
 use crate::time::Nanos;
 
 /// Steps: the value of the last point at or before `now`.
 #[derive(Clone, Debug)]
 pub struct Steps<T> {
-    points: Vec<(Nanos, T)>,
+    points: Arc<[(Nanos, T)]>,
     cursor: usize,
     /// The point at the cursor, and when the next one takes over.
     value: T,
@@ -17,7 +19,7 @@ impl<T: Copy> Steps<T> {
     /// `points` start at time 0 and increase.
     pub fn new(points: Vec<(Nanos, T)>) -> Steps<T> {
         let until = points.get(1).map_or(Nanos::MAX, |p| p.0);
-        Steps { value: points[0].1, until, points, cursor: 0 }
+        Steps { value: points[0].1, until, points: points.into(), cursor: 0 }
     }
 
     /// The value at `now`.
