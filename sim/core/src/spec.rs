@@ -92,6 +92,8 @@ pub struct TcpSpec {
     pub wmem: [u64; 3],
     pub moderate_rcvbuf: bool,
     pub slow_start_after_idle: bool,
+    /// Most segments that the receiving host merges into one before its TCP sees them (GRO); 1 = none.
+    pub gro_segments: u32,
     /// The kernel's own habit if absent.
     pub ssthresh_cache: Option<SsthreshCache>,
 }
@@ -109,6 +111,7 @@ impl Default for TcpSpec {
             wmem: [4096, 16_384, 67_108_864],
             moderate_rcvbuf: true,
             slow_start_after_idle: true,
+            gro_segments: 1,
             ssthresh_cache: None,
         }
     }
@@ -166,6 +169,17 @@ pub struct DirectionSpec {
     pub loss_at: LossPosition,
     pub queue: QueueSpec,
     pub ordering: Ordering,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateSpec>,
+}
+
+/// Packets leave the pipe only at `phase` + k x `period`: a channel that is sent in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateSpec {
+    pub period: Nanos,
+    #[serde(default)]
+    pub phase: Nanos,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -419,6 +433,9 @@ impl NetworkSpec {
                 "the default holds at least two segments, the maximum 2^32 - 1 bytes",
             );
         }
+        if !(1..=64).contains(&tcp.gro_segments) {
+            return fail("tcp.gro_segments", tcp.gro_segments, "must lie in 1 .. 64");
+        }
         if 1_000_000 % tcp.hz != 0 {
             return fail("tcp.hz", tcp.hz, "a tick must be a whole number of microseconds");
         }
@@ -530,6 +547,11 @@ impl DirectionSpec {
         }
         if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
             return fail(format!("{field}.delay"), delay.0, "at most 1000 s");
+        }
+        if let Some(gate) = &self.gate
+            && !(1..=100_000_000_000).contains(&gate.period.0)
+        {
+            return fail(format!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
         }
         for (k, (_, loss)) in self.loss.iter().enumerate() {
             match *loss {

@@ -197,7 +197,7 @@ impl World {
     pub(crate) fn handshake_rtt(&mut self, flow: usize) -> Nanos {
         let mut rtt = self.flows[flow].host.delay();
         for hop in self.flows[flow].forward.iter().chain(&self.flows[flow].backward) {
-            rtt += self.links[*hop as usize].latency(self.now);
+            rtt += self.links[*hop as usize].latency(self.now, rtt);
         }
         rtt
     }

@@ -16,7 +16,7 @@ pub struct Loss {
     bad: bool,
     state_until: Nanos,
     /// The point of the schedule that the chain's state belongs to.
-    state_of: usize,
+    state_of: u32,
 }
 
 impl Loss {

@@ -6,6 +6,7 @@
 //! no event. All others wait for an explicit departure, so that rate changes, outages and managed queues have one
 //! meaning.
 
+pub mod gate;
 pub mod loss;
 pub mod piecewise;
 pub mod queue;
@@ -17,6 +18,7 @@ use crate::spec::{DirectionSpec, Flush, LossPosition, LossSpec, Ordering, Outage
 use crate::time::Nanos;
 use crate::units::BitRate;
 
+use gate::Gate;
 use loss::Loss;
 use piecewise::{Delay, Steps};
 use queue::{Discipline, Drops, Managed};
@@ -85,6 +87,8 @@ pub struct Link {
     delay: Delay,
     delay_now: Delay,
     overtaking: bool,
+    /// Apart, as most links have none.
+    gate: Option<Box<Gate>>,
     loss: Loss,
     /// Where packets may be lost at random; None on a lossless link.
     loss_at: Option<LossPosition>,
@@ -129,6 +133,7 @@ impl Link {
             delay_now: delay.clone(),
             delay,
             overtaking: spec.ordering == Ordering::Overtaking,
+            gate: spec.gate.map(|gate| Box::new(Gate::new(gate))),
             loss: Loss::new(&spec.loss, seed, index),
             loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
             outage: None,
@@ -196,14 +201,15 @@ impl Link {
         Err(format!("{held} bytes held, {} counted; idle with packets waiting: {idle}", self.backlog_bytes))
     }
 
-    /// How long a packet entering now would wait and travel.
-    pub fn latency(&mut self, now: Nanos) -> Nanos {
+    /// How long a packet would wait and travel that enters `later`, were all as it is now.
+    pub fn latency(&mut self, now: Nanos, later: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
         } else {
             self.rate.serialisation(self.backlog_bytes(now))
         };
-        wait + self.delay_now.at(now)
+        let arrival = now + later + wait + self.delay_now.at(now);
+        self.gate.as_ref().map_or(arrival, |gate| gate.opening(arrival)) - now - later
     }
 
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
@@ -444,6 +450,9 @@ impl Link {
             return Offer::Gone;
         }
         let mut at = leaves + self.delay.at(leaves);
+        if let Some(gate) = &self.gate {
+            at = gate.opening(at);
+        }
         if !self.overtaking {
             at = at.max(self.last_arrival);
             self.last_arrival = at;

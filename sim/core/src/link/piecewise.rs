@@ -40,8 +40,8 @@ impl<T: Copy> Steps<T> {
     }
 
     /// Which point the last call of `at` read.
-    pub fn index(&self) -> usize {
-        self.cursor
+    pub fn index(&self) -> u32 {
+        self.cursor as u32
     }
 
     pub fn times(&self) -> impl Iterator<Item = Nanos> + '_ {
