@@ -16,8 +16,18 @@ cubic = native(
     params={
         "hystart": Param(
             "both",
-            "how slow start may end before a loss: by ACK trains, by rising delay, by either (Linux), or not at all",
-            choices=("both", "train", "delay", "off"),
+            "how slow start may end before a loss: by ACK trains, by rising delay, by either (Linux), or not at all; "
+            "by either with a delay threshold without maximum (nomax) or from the spread of RTTs (dynamic), the two "
+            "proposals for satellite links; by HyStart++ (RFC 9406); by SEARCH (draft-chung-ccwg-search)",
+            choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"),
+        ),
+        "hystart_k": Param(
+            3.0, "standard deviations above the mean RTT at which hystart=dynamic leaves", low=0.0, high=100.0
+        ),
+        "search_rollback": Param(
+            "off",
+            "take back what slow start sent in the last two round trips when hystart=search leaves (as in the draft)",
+            choices=("on", "off"),
         ),
         "fast_convergence": Param(
             "on",

@@ -13,7 +13,7 @@ def test_classical_controllers_are_registered_on_import():
 
 
 def test_defaults_are_filled_in():
-    rest = {"fast_convergence": "on", "friendliness": "on"}
+    rest = {"hystart_k": 3.0, "search_rollback": "off", "fast_convergence": "on", "friendliness": "on"}
     assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both", **rest}}, {})
     assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})
 
@@ -69,7 +69,7 @@ def test_errors_survive_a_worker_process():
 def test_every_native_parameter_is_described():
     from orbitcc import _sim
 
-    for name in ("reno", "cubic"):
+    for name in ("reno", "cubic", "hybla", "vegas", "westwood", "illinois"):
         params = controllers.get(name).params.items()
         ours = {key: param.default for key, param in params if key not in controllers.HOST_PARAMS}
         assert ours == dict(_sim.CONTROLLERS[name])

@@ -3,7 +3,12 @@
 //! Against RFC 9438: the window follows W(t + minimum RTT), not the smoothed one; the target is not limited to 1.5
 //! cwnd; the Reno-friendly slope stays 8/15 after the old maximum is passed.
 
-use super::hystart::HyStart;
+use crate::spec::Kernel;
+
+use super::hystart::{EIGHTH_MS_US, HyStart, Threshold};
+use super::hystart_plus_plus::HyStartPlusPlus;
+use super::search::Search;
+use super::slow_start::SlowStart;
 use super::{CaState, Conn, Controller, Event, Params};
 
 /// Multiplicative decrease, of 1024 (0.7).
@@ -16,24 +21,41 @@ const FRIENDLINESS: u64 = 8 * (1024 + BETA) / 3 / (1024 - BETA);
 /// One time unit is 1/1024 s.
 const BIC_HZ: u32 = 10;
 
-pub const PARAMS: &[(&str, &str)] =
-    &[("hystart", "\"both\""), ("fast_convergence", "\"on\""), ("friendliness", "\"on\"")];
+pub const PARAMS: &[(&str, &str)] = &[
+    ("hystart", "\"both\""),
+    ("hystart_k", "3"),
+    ("search_rollback", "\"off\""),
+    ("fast_convergence", "\"on\""),
+    ("friendliness", "\"on\""),
+];
+
+const HYSTART: [&str; 8] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"];
+const SWITCH: [&str; 2] = ["off", "on"];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
-    let hystart = match params.text("hystart", "both", &["off", "train", "delay", "both"])? {
-        "off" => HyStart::new(false, false),
-        "train" => HyStart::new(true, false),
-        "delay" => HyStart::new(false, true),
-        _ => HyStart::new(true, true),
+    let deviations = (params.number("hystart_k", 3.0, 0.0, 100.0)? * 1_000.0) as u64;
+    let rollback = params.text("search_rollback", "off", &SWITCH)? == "on";
+    let hystart = |train, delay, threshold| SlowStart::HyStart(HyStart::new(train, delay, threshold, params.kernel));
+    let slow_start = match params.text("hystart", "both", &HYSTART)? {
+        "off" => SlowStart::Standard,
+        "train" => hystart(true, false, Threshold::Linux),
+        "delay" => hystart(false, true, Threshold::Linux),
+        "nomax" => hystart(true, true, Threshold::Unbounded),
+        "dynamic" => hystart(true, true, Threshold::Deviations(deviations)),
+        "hystart++" => SlowStart::HyStartPlusPlus(HyStartPlusPlus::new()),
+        "search" => SlowStart::Search(Search::new(rollback)),
+        _ => hystart(true, true, Threshold::Linux),
     };
-    let fast_convergence = params.text("fast_convergence", "on", &["off", "on"])? == "on";
-    let friendliness = params.text("friendliness", "on", &["off", "on"])? == "on";
-    Ok(Box::new(Cubic::new(hystart, fast_convergence, friendliness)))
+    let mut cubic = Cubic::new(slow_start, params.kernel);
+    cubic.fast_convergence = params.text("fast_convergence", "on", &SWITCH)? == "on";
+    cubic.friendliness = params.text("friendliness", "on", &SWITCH)? == "on";
+    Ok(Box::new(cubic))
 }
 
 #[derive(Clone, Debug)]
 pub struct Cubic {
-    hystart: HyStart,
+    kernel: Kernel,
+    slow_start: SlowStart,
     fast_convergence: bool,
     friendliness: bool,
     /// Acknowledged segments per segment of growth.
@@ -53,11 +75,12 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    fn new(hystart: HyStart, fast_convergence: bool, friendliness: bool) -> Cubic {
+    fn new(slow_start: SlowStart, kernel: Kernel) -> Cubic {
         Cubic {
-            hystart,
-            fast_convergence,
-            friendliness,
+            kernel,
+            slow_start,
+            fast_convergence: true,
+            friendliness: true,
             cnt: 0,
             w_last_max: 0,
             last_cwnd: 0,
@@ -71,10 +94,27 @@ impl Cubic {
         }
     }
 
-    fn reset(&mut self) {
-        let mut hystart = self.hystart.clone();
-        hystart.found = false;
-        *self = Cubic::new(hystart, self.fast_convergence, self.friendliness);
+    /// Forget everything but the parameters.
+    fn reset(&mut self, conn: &Conn) {
+        self.slow_start.restart(conn);
+        let (fast_convergence, friendliness) = (self.fast_convergence, self.friendliness);
+        *self = Cubic { fast_convergence, friendliness, ..Cubic::new(self.slow_start.clone(), self.kernel) };
+    }
+
+    /// An RTT as the kernel keeps it: in microseconds, or up to 4.15 in eighths of a millisecond.
+    fn kept_rtt_us(&self, rtt_us: u32) -> u32 {
+        match self.kernel {
+            Kernel::V6 => rtt_us.max(1),
+            Kernel::V4_15 => (rtt_us / EIGHTH_MS_US).max(1) * EIGHTH_MS_US,
+        }
+    }
+
+    /// The smallest RTT, microseconds, as the time of the cubic is advanced by it.
+    fn lead_us(&self) -> u64 {
+        match self.kernel {
+            Kernel::V6 => u64::from(self.delay_min_us),
+            Kernel::V4_15 => u64::from(self.delay_min_us / 1_000) * 1_000,
+        }
     }
 
     /// Recompute `cnt` for a window of `cwnd` at tick `now`.
@@ -100,7 +140,7 @@ impl Cubic {
                     self.origin = self.w_last_max;
                 }
             }
-            let delay_ticks = u64::from(self.delay_min_us).div_ceil(1_000_000 / u64::from(hz));
+            let delay_ticks = self.lead_us().div_ceil(1_000_000 / u64::from(hz));
             let t = ((now - self.epoch_start + delay_ticks) << BIC_HZ) / u64::from(hz);
             let offset = t.abs_diff(u64::from(self.k));
             let delta = ((u128::from(C_SCALE) * (offset as u128).pow(3)) >> (10 + 3 * BIC_HZ)) as u64;
@@ -135,10 +175,7 @@ impl Controller for Cubic {
     }
 
     fn init(&mut self, conn: &mut Conn) {
-        self.reset();
-        if self.hystart.enabled() {
-            self.hystart.start_round(conn);
-        }
+        self.reset(conn);
     }
 
     fn on_delivered(&mut self, conn: &mut Conn, _delivered: u32, rtt_us: Option<u32>) {
@@ -147,12 +184,12 @@ impl Controller for Cubic {
         if self.epoch_start != 0 && conn.jiffies.saturating_sub(self.epoch_start) < u64::from(conn.hz) {
             return;
         }
-        let rtt_us = rtt_us.max(1);
+        let rtt_us = self.kept_rtt_us(rtt_us);
         if self.delay_min_us == 0 || self.delay_min_us > rtt_us {
             self.delay_min_us = rtt_us;
         }
-        if !self.hystart.found && conn.in_slow_start() && self.hystart.enabled() {
-            self.hystart.on_ack(conn, rtt_us, self.delay_min_us, false);
+        if conn.in_slow_start() {
+            self.slow_start.on_ack(conn, rtt_us, self.delay_min_us);
         }
     }
 
@@ -160,7 +197,7 @@ impl Controller for Cubic {
         if !conn.is_cwnd_limited() {
             return;
         }
-        let acked = conn.slow_start(acked);
+        let acked = if conn.in_slow_start() { self.slow_start.grow(conn, acked) } else { acked };
         if acked == 0 {
             return;
         }
@@ -180,12 +217,14 @@ impl Controller for Cubic {
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {
         if new == CaState::Loss {
-            self.reset();
-            self.hystart.start_round(conn);
+            self.reset(conn);
         }
     }
 
     fn on_event(&mut self, conn: &mut Conn, event: Event) {
+        if event == Event::CwndRestart {
+            self.slow_start.on_idle_restart();
+        }
         if event == Event::TxStart && self.epoch_start != 0 {
             // Shift the epoch by the idle time: the curve continues where it stood.
             let idle = (conn.now.saturating_sub(conn.last_send)).micros() / (1_000_000 / u64::from(conn.hz));
@@ -218,7 +257,7 @@ mod tests {
     use super::*;
 
     fn cubic() -> Cubic {
-        Cubic::new(HyStart::new(false, false), true, true)
+        Cubic::new(SlowStart::Standard, Kernel::V6)
     }
 
     #[test]
@@ -335,6 +374,15 @@ mod tests {
         co.jiffies = 6_000;
         c.on_delivered(&mut co, 1, Some(40_000));
         assert_eq!(c.delay_min_us, 40_000);
+    }
+
+    #[test]
+    fn linux_4_15_keeps_rtts_in_eighths_of_a_millisecond() {
+        let mut c = Cubic::new(SlowStart::Standard, Kernel::V4_15);
+        c.on_delivered(&mut conn(100, 50), 1, Some(40_999));
+        assert_eq!((c.delay_min_us, c.lead_us()), (40_875, 40_000));
+        c.on_delivered(&mut conn(100, 50), 1, Some(7));
+        assert_eq!(c.delay_min_us, 125);
     }
 
     #[test]

@@ -10,9 +10,12 @@ pub mod copa;
 pub mod cubic;
 pub mod hybla;
 pub mod hystart;
+pub mod hystart_plus_plus;
 pub mod illinois;
 pub mod leocc;
 pub mod reno;
+pub mod search;
+pub mod slow_start;
 pub mod vegas;
 pub mod westwood;
 
