@@ -7,7 +7,7 @@ use crate::observe::astraea;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
 use crate::spec::{SsthreshCache, TrafficSpec};
-use crate::tcp::receiver::Arrival;
+use crate::tcp::{self, receiver::Arrival};
 use crate::time::Nanos;
 use crate::traffic::Action;
 use crate::world::{Control, ROUTE_END, World};
@@ -301,7 +301,8 @@ impl World {
     /// Put the data flow `i` just sent on its way.
     fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
-            if self.flows[i].host.is_transparent() {
+            let flow = &mut self.flows[i];
+            if flow.host.is_transparent() && !flow.sender.cc.paces() {
                 // Delivery may make packets of its own: take the list first.
                 let mut list = std::mem::take(&mut self.departing);
                 list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
@@ -310,8 +311,12 @@ impl World {
                 list.clear();
                 self.departing = list;
             } else {
-                let host = &mut self.flows[i].host;
-                (0..self.pool.sent_len()).for_each(|k| host.push(self.now, self.pool.sent_id(k)));
+                for k in 0..self.pool.sent_len() {
+                    let id = self.pool.sent_id(k);
+                    let packet = self.pool.get(id);
+                    let departs = if packet.kind == Kind::Data { tcp::departure(packet.ts) } else { self.now };
+                    flow.host.push(departs, id);
+                }
                 self.pool.clear_sent();
             }
         }

@@ -37,6 +37,7 @@ pub struct HostPipe {
 }
 
 impl HostPipe {
+    /// Is a packet that leaves its host on the first link at once?
     pub fn is_transparent(&self) -> bool {
         self.delay == Nanos::ZERO && self.jitter == Nanos::ZERO
     }
@@ -45,8 +46,9 @@ impl HostPipe {
         self.delay
     }
 
-    pub fn push(&mut self, now: Nanos, id: PacketId) {
-        let at = (now + self.delay + self.random.below(self.jitter)).max(self.last);
+    /// A packet that departs at `departs`.
+    pub fn push(&mut self, departs: Nanos, id: PacketId) {
+        let at = (departs + self.delay + self.random.below(self.jitter)).max(self.last);
         self.last = at;
         self.pipe.push_back((at, id));
     }

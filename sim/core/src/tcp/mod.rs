@@ -21,7 +21,15 @@ mod tests;
 
 use crate::time::Nanos;
 
+/// How long the hosts' timestamp clocks have been running.
+const EPOCH: Nanos = Nanos::from_secs(1_000);
+
 /// The hosts' timestamp clock (RFC 7323) at `now`. It has been running for a while, so that zero can stand for "none".
 pub(crate) fn timestamp(now: Nanos) -> Nanos {
-    now + Nanos::from_secs(1_000)
+    now + EPOCH
+}
+
+/// When a segment with this timestamp departed.
+pub(crate) fn departure(timestamp: Nanos) -> Nanos {
+    timestamp - EPOCH
 }

@@ -12,6 +12,7 @@ use super::recovery::Prr;
 use super::rtt::{MinFilter, RttEstimator, Tick};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 use super::timestamp;
+use super::transmit::QUEUED_AHEAD;
 
 /// Segments of reordering assumed at first.
 pub(super) const REORDERING_DEFAULT: u32 = 3;
@@ -308,7 +309,11 @@ impl Sender {
     }
 
     pub fn next_timer(&self) -> Nanos {
-        if self.pacing_blocked { self.timer_at.min(self.conn.next_departure) } else { self.timer_at }
+        if self.pacing_blocked { self.timer_at.min(self.pacing_timer()) } else { self.timer_at }
+    }
+
+    fn pacing_timer(&self) -> Nanos {
+        self.conn.next_departure.saturating_sub(Nanos(QUEUED_AHEAD.0 / 2))
     }
 
     pub fn payload(&self, seq: u32) -> u32 {
@@ -337,7 +342,7 @@ impl Sender {
 
     pub fn on_timer(&mut self, now: Nanos, out: &mut Pool) {
         self.set_now(now);
-        if self.pacing_blocked && self.conn.next_departure <= now {
+        if self.pacing_blocked && self.pacing_timer() <= now {
             self.pacing_blocked = false;
             self.transmit(out);
         }

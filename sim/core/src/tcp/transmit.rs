@@ -11,6 +11,8 @@ use super::timestamp;
 
 /// The first segments of a connection leave unpaced.
 const UNPACED_SEGMENTS: u64 = 10;
+/// How long before its departure a segment may wait in its host's queue; the queue is filled again when half is left.
+pub(super) const QUEUED_AHEAD: Nanos = Nanos::from_millis(1);
 
 impl Sender {
     /// Send what may be sent: lost segments first, then new data.
@@ -28,6 +30,7 @@ impl Sender {
             return;
         }
         let restart_timer = self.packets_out() == 0 || self.timer == Timer::Tlp;
+        self.pacing_blocked = false;
         let mut sent = 0;
         while self.conn.snd_nxt < self.write_seq
             && self.in_flight() < self.conn.cwnd
@@ -77,7 +80,7 @@ impl Sender {
         self.note_transmission();
         let keep = self.board.get(seq).flags & (LOST | SACKED | RETRANS);
         self.note_sent(seq, keep | EVER_RETRANS);
-        self.rack.retransmitted.push_back((seq, self.conn.now));
+        self.rack.retransmitted.push_back((seq, self.departure()));
         self.counters.retransmitted += 1;
         self.emit(seq, out);
     }
@@ -87,23 +90,28 @@ impl Sender {
         let keep = self.board.get(seq).flags & (LOST | SACKED);
         self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
         self.retrans_out += 1;
-        self.rack.retransmitted.push_back((seq, self.conn.now));
+        self.rack.retransmitted.push_back((seq, self.departure()));
         if self.retrans_stamp == Nanos::ZERO {
-            self.retrans_stamp = self.conn.now;
+            self.retrans_stamp = self.departure();
         }
         self.undo_retrans = self.undo_retrans.max(0) + 1;
         self.counters.retransmitted += 1;
         self.emit(seq, out);
     }
 
+    /// When a segment handed to the network now leaves the host.
+    fn departure(&self) -> Nanos {
+        if self.paces { self.conn.now.max(self.conn.next_departure) } else { self.conn.now }
+    }
+
     fn note_sent(&mut self, seq: u32, flags: u8) {
-        let now = self.conn.now;
+        let sent = self.departure();
         if self.packets_out() == 0 {
-            self.first_sent = now;
-            self.delivered_at = now;
+            self.first_sent = sent;
+            self.delivered_at = sent;
         }
         *self.board.get_mut(seq) = Segment {
-            sent: now,
+            sent,
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
             delivered: self.conn.delivered,
@@ -135,7 +143,7 @@ impl Sender {
         let size = payload + self.tcp.header_bytes;
         self.counters.sent += 1;
         *out.send() = Packet {
-            ts: timestamp(self.conn.now),
+            ts: timestamp(self.departure()),
             ts_echo: self.ts_recent,
             flow: self.flow,
             route: self.route,
@@ -162,11 +170,13 @@ impl Sender {
         self.conn.next_departure = start + Nanos(gap - (gap / 2).min(lateness));
     }
 
+    /// Segments are handed to the host's queue a little before they depart, as Linux's small queues (1 ms of data) and
+    /// `fq` have it: fewer timers, and the next departure seldom waits for one.
+    #[inline]
     pub(super) fn pacing_holds(&mut self) -> bool {
-        if self.conn.next_departure > self.conn.now {
-            self.pacing_blocked = true;
-        }
-        self.conn.next_departure > self.conn.now
+        let holds = self.conn.next_departure > self.conn.now + QUEUED_AHEAD;
+        self.pacing_blocked |= holds;
+        holds
     }
 
     fn window_allows(&self) -> bool {
