@@ -55,3 +55,5 @@ def _direction_beyond_tc(way: Direction) -> Iterator[str]:
         yield "loss"
     if isinstance(way.queue, Viasat):
         yield "queue"
+    if way.gate_ms:
+        yield "gate_ms"

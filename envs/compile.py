@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import Bytes, Cbr, Flow, OnOff
-from orbitcc.envs.links import Bernoulli, Direction, DropTailBytes, DropTailPackets, GilbertElliott, Link, Viasat
+from orbitcc.envs.links import (
+    Bernoulli,
+    Codel,
+    Direction,
+    DropTailBytes,
+    DropTailPackets,
+    FqCodel,
+    GilbertElliott,
+    Link,
+    Pie,
+    Queue,
+    Viasat,
+)
 from orbitcc.envs.model import mean_over, points_of
 
 if TYPE_CHECKING:
@@ -45,6 +57,7 @@ def compile_scenario(scenario: Scenario) -> str:
             "wmem": list(sim.wmem_bytes),
             "moderate_rcvbuf": sim.moderate_rcvbuf,
             "slow_start_after_idle": sim.slow_start_after_idle,
+            "gro_segments": sim.gro_segments,
             **({} if sim.rmem_bytes is None else {"rmem": list(sim.rmem_bytes)}),
             **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
         },
@@ -84,6 +97,7 @@ def _link(link: Link) -> dict[str, Any]:
             }
             for o in link.outages
         ],
+        "handovers": [{"at": ns(h.at_s), "duration": _ns_of_ms(h.duration_ms)} for h in link.path_changes()],
     }
 
 
@@ -99,6 +113,7 @@ def _direction(way: Direction) -> dict[str, Any]:
         "loss_at": way.loss_at,
         "queue": _queue(way.queue),
         "ordering": way.ordering,
+        **({"gate": {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}} if way.gate_ms else {}),
     }
 
 
@@ -108,17 +123,54 @@ def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:
     return loss.model_dump()
 
 
-def _queue(queue: DropTailBytes | DropTailPackets | Viasat) -> dict[str, Any]:
+def _queue(queue: Queue) -> dict[str, Any]:
     if isinstance(queue, DropTailBytes):
         return {"kind": queue.kind, "limit": queue.limit_bytes}
     if isinstance(queue, DropTailPackets):
         return {"kind": queue.kind, "limit": queue.limit_packets}
+    if isinstance(queue, Viasat):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_bytes,
+            "threshold": queue.threshold_bytes,
+            "drop_probability": queue.drop_probability,
+        }
+    if isinstance(queue, Codel):
+        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue)}
+    if isinstance(queue, FqCodel):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_packets,
+            "memory_limit": queue.memory_limit_bytes,
+            "flows": queue.flows,
+            "quantum": queue.quantum_bytes,
+            "drop_batch": queue.drop_batch_packets,
+            **_law(queue),
+        }
+    if isinstance(queue, Pie):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_packets,
+            "target": _ns_of_ms(queue.target_ms),
+            "update": _ns_of_ms(queue.update_ms),
+            "alpha": queue.alpha,
+            "beta": queue.beta,
+        }
+    least, most = queue.thresholds_bytes()
     return {
         "kind": queue.kind,
         "limit": queue.limit_bytes,
-        "threshold": queue.threshold_bytes,
-        "drop_probability": queue.drop_probability,
+        "min": least,
+        "max": most,
+        "max_probability": queue.max_probability,
+        "weight_log2": queue.weight(),
+        "packet": queue.packet_bytes,
+        "adaptive": queue.adaptive,
     }
+
+
+def _law(queue: Codel | FqCodel) -> dict[str, int]:
+    return {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
 
 
 def _flow(scenario: Scenario, index: int) -> dict[str, Any]:

@@ -294,6 +294,7 @@ class _Draw:
             queue=self._queue(rate),
             ordering=self.ordering,
             outages=tuple(outages),
+            handovers=None if dist.geo is None else (),
             reverse=Direction.trusted(
                 **reverse,
                 delay_ms=delay,

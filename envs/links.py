@@ -78,10 +78,130 @@ class Viasat(Model):
         return self
 
 
-Queue = DropTailBytes | DropTailPackets | Viasat
+MIN_LAW_MS, MAX_LAW_MS = 1e-3, 1e4
+
+
+class Codel(Model):
+    """Controlled delay (RFC 8289) with the defaults of Linux's sch_codel: when packets have waited longer than the
+    target for an interval, the head is dropped, then ever more often: after interval / sqrt(n) for the n-th time.
+
+    As for all queues below: the packet in service does not count, and what Linux would mark (ECN) is dropped.
+    """
+
+    kind: Literal["codel"] = "codel"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 1000
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
+    interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+
+    @model_validator(mode="after")
+    def _target_below_interval(self) -> Codel:
+        _check_law(self.target_ms, self.interval_ms)
+        return self
+
+
+class FqCodel(Model):
+    """CoDel in a queue for each flow (RFC 8290) with the defaults of Linux's sch_fq_codel.
+
+    Flows are hashed to `flows` queues, which take turns of `quantum_bytes`, new ones first. When there are too many
+    packets, or too much memory is taken (2304 bytes for a full packet), the longest queue loses half of its bytes, at
+    most `drop_batch_packets`, from its head.
+    """
+
+    kind: Literal["fq_codel"] = "fq_codel"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 10_240
+    memory_limit_bytes: Annotated[int, number(4096, MAX_BUFFER_BYTES, "bytes", whole=True)] = 32 * 2**20
+    flows: Annotated[int, number(1, 2**20, "queues", whole=True)] = 1024
+    quantum_bytes: Annotated[int, number(1, 2**20, "bytes", whole=True)] = PACKET_BYTES
+    drop_batch_packets: Annotated[int, number(1, 2**20, "packets", whole=True)] = 64
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
+    interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+
+    @model_validator(mode="after")
+    def _target_below_interval(self) -> FqCodel:
+        _check_law(self.target_ms, self.interval_ms)
+        return self
+
+
+def _check_law(target_ms: float, interval_ms: float) -> None:
+    if target_ms > interval_ms:
+        raise OrbitccError("target_ms", target_ms, f"at most interval_ms = {interval_ms:g}")
+
+
+class Pie(Model):
+    """Proportional integral controller enhanced (RFC 8033) with the defaults of Linux's sch_pie.
+
+    Every `update_ms` the probability of dropping an arrival moves by alpha times the delay's distance from the target
+    and beta times its growth since the last update (both in sixteenths per second, as `tc` takes them).
+    """
+
+    kind: Literal["pie"] = "pie"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 1000
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
+    update_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
+    alpha: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 2
+    beta: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 20
+
+
+class Red(Model):
+    """Random early detection (Floyd and Jacobson 1993) as Linux's sch_red, with the defaults of `tc`.
+
+    Between the thresholds arrivals are dropped at gaps uniform in 1 .. 1/p, p rising to `max_probability`; above
+    `max_bytes` always. Compared is an average in which a new length counts 2^-weight_log2. None stands for what `tc`
+    computes: max is 3 min or a quarter of the limit, min a third of max, the weight lets (2 min + max) / 3 bytes by.
+    adaptive: every 0.5 s move the probability so that the average stays in the middle (Floyd et al. 2001).
+    """
+
+    kind: Literal["red"] = "red"
+    limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)]
+    min_bytes: Annotated[int | None, number(1, MAX_BUFFER_BYTES, "bytes", whole=True, optional=True)] = None
+    max_bytes: Annotated[int | None, number(1, MAX_BUFFER_BYTES, "bytes", whole=True, optional=True)] = None
+    max_probability: Annotated[float, number(0, 1)] = 0.02
+    weight_log2: Annotated[int | None, number(1, 31, whole=True, optional=True)] = None
+    packet_bytes: Annotated[int, number(1, 65_535, "bytes", whole=True)] = Field(
+        default=1000, description="of a typical packet: so many bytes of idle time age the average by one arrival"
+    )
+    adaptive: bool = False
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Red:
+        least, most = self.thresholds_bytes()
+        if not most <= self.limit_bytes:
+            raise OrbitccError("max_bytes", most, f"at most limit_bytes = {self.limit_bytes}")
+        if not 1 <= least < most:
+            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}) bytes: below max_bytes")
+        return self
+
+    def thresholds_bytes(self) -> tuple[int, int]:
+        """The lower and the upper threshold, spelt out."""
+        least, most = self.min_bytes, self.max_bytes
+        if most is None:
+            most = self.limit_bytes // 4 if least is None else 3 * least
+        return (most // 3 if least is None else least), most
+
+    def weight(self) -> int:
+        """weight_log2, spelt out: what iproute2's tc_red_eval_ewma finds."""
+        if self.weight_log2 is not None:
+            return self.weight_log2
+        least, most = self.thresholds_bytes()
+        burst = (2 * least + most) // (3 * self.packet_bytes)
+        room = burst + 1 - least / self.packet_bytes
+        return next((k for k in range(1, 32) if room <= (1 - (1 - 2.0**-k) ** burst) * 2**k), 31)
+
+
+Queue = DropTailBytes | DropTailPackets | Viasat | Codel | FqCodel | Pie | Red
 
 _queue = BeforeValidator(
-    tagged({"drop_tail_bytes": DropTailBytes, "drop_tail_packets": DropTailPackets, "viasat": Viasat})
+    tagged(
+        {
+            "drop_tail_bytes": DropTailBytes,
+            "drop_tail_packets": DropTailPackets,
+            "viasat": Viasat,
+            "codel": Codel,
+            "fq_codel": FqCodel,
+            "pie": Pie,
+            "red": Red,
+        }
+    )
 )
 
 
@@ -110,6 +230,12 @@ class Direction(Model):
         default="fifo",
         description="whether a packet overtakes when the delay shrinks (as in netem) or queues up behind",
     )
+    gate_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = Field(
+        default=0.0,
+        description="packets arrive only at gate_phase_ms plus multiples of this, in bunches, as over a return channel "
+        "sent in frames (50 ms for Viasat's, fitted to Claypool et al.); 0: at any time",
+    )
+    gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
 
 
 class Outage(Model):
@@ -126,15 +252,26 @@ class Outage(Model):
     directions: Literal["both", "forward", "reverse"] = "both"
 
 
+class Handover(Model):
+    """A change of the path behind a link: what controllers that listen are told of. It moves no packet by itself."""
+
+    at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
+    duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms")] = Field(
+        default=0.0, description="how long it interrupts the link"
+    )
+
+
 class Link(Direction):
     """A link: its own fields are the forward (data) direction.
 
-    reverse: the direction of the acknowledgements; None: the same rate, delay, ordering and queue, without loss.
+    reverse: the direction of the acknowledgements; None: the same rate, delay, ordering and queue, no loss, no gate.
+    handovers: None: its outages.
     """
 
     name: str = Field(min_length=1)
     reverse: Direction | None = None
     outages: tuple[Outage, ...] = ()
+    handovers: tuple[Handover, ...] | None = None
 
     @model_validator(mode="after")
     def _outages_in_order(self) -> Link:
@@ -146,6 +283,21 @@ class Link(Direction):
                 )
             end = outage.at_s + outage.duration_ms / 1e3
         return self
+
+    @model_validator(mode="after")
+    def _handovers_in_order(self) -> Link:
+        before = -1.0
+        for i, handover in enumerate(self.handovers or ()):
+            if handover.at_s <= before:
+                raise OrbitccError(f"handovers.{i}.at_s", handover.at_s, f"later than {before:g}: handovers in order")
+            before = handover.at_s
+        return self
+
+    def path_changes(self) -> tuple[Handover, ...]:
+        """The handovers, spelt out."""
+        if self.handovers is not None:
+            return self.handovers
+        return tuple(Handover.trusted(at_s=o.at_s, duration_ms=o.duration_ms) for o in self.outages)
 
     def backward(self) -> Direction:
         """The reverse direction, spelt out."""

@@ -59,6 +59,11 @@ class SimSettings(Model):
     )
     moderate_rcvbuf: bool = True
     slow_start_after_idle: bool = True
+    gro_segments: Annotated[int, number(1, 64, "segments", whole=True)] = Field(
+        default=1,
+        description="receivers merge up to this many segments in order that arrive within 50 us, and acknowledge them "
+        "at once (generic receive offload; Linux merges 64 KB, 45 segments); 1: none",
+    )
     ssthresh_cache: Annotated[int | str, BeforeValidator(lambda value: _SSTHRESH_CACHE.check("", value))] = Field(
         default="kernel",
         description="first threshold of a flow: none (off), what ended flows on its path left (live), or a number of "
@@ -135,7 +140,7 @@ class Scenario(Model):
         return tuple(hop if isinstance(hop, int) else names.index(hop) for hop in path)
 
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
-        """Propagation there and back for one flow at t_s, without queues and transmission times."""
+        """Propagation there and back for one flow at t_s, without queues, transmission times and waits at gates."""
         total = self.flows[flow_index].uplink_delay_ms
         for position in self.path_of(flow_index):
             link = self.links[position]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitcc.envs.links import Bernoulli, DropTailPackets, GilbertElliott, Link
+from orbitcc.envs.links import Bernoulli, DropTailBytes, GilbertElliott, Link, Red, Viasat
 from orbitcc.envs.model import points_of
 from orbitcc.envs.scenario import Scenario
 from orbitcc.eval.campaign import Campaign
@@ -63,7 +63,9 @@ def conditions(scenarios: Iterable[Scenario]) -> dict[str, Range]:
 def buffer_bytes(link: Link, packet_bytes: int) -> float:
     """How much the queue before a link holds."""
     queue = link.queue
-    return float(queue.limit_packets * packet_bytes if isinstance(queue, DropTailPackets) else queue.limit_bytes)
+    if isinstance(queue, DropTailBytes | Viasat | Red):
+        return float(queue.limit_bytes)
+    return float(queue.limit_packets * packet_bytes)
 
 
 def _times(link: Link) -> Iterable[float]:

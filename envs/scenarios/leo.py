@@ -7,7 +7,7 @@ import random
 from typing import Annotated, Literal
 
 from orbitcc.envs.flows import ControllerChoice, Flow
-from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Link, Outage
+from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios.micro import CUBIC
@@ -53,14 +53,16 @@ def leo_responsiveness(
 
     As in the study the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
     bottleneck; acknowledgements return free of both. An interruption takes the bottleneck down: its queue is lost, and
-    what arrives meanwhile; the delay changes when it starts, the rate when it ends.
+    what arrives meanwhile; the delay changes when it starts, the rate when it ends. Each new period is a handover.
     """
     schedule = reconfigurations(run, math.ceil(duration_s / PERIOD_S), order=order, rtt=rtt)
-    rates, delays, losses, outages = [], [], [], []
+    rates, delays, losses, outages, handovers = [], [], [], [], []
     for k, (rate_mbps, rtt_ms, loss_percent, interruption_ms) in enumerate(schedule):
         t = float(k * PERIOD_S)
         delays.append((t, rtt_ms))
         losses.append((t, loss_percent / 100))
+        if k > 0:
+            handovers.append(Handover(at_s=t, duration_ms=interruption_ms or 0))
         if k == 0 or interruption_ms is None:
             rates.append((t, rate_mbps))
         else:
@@ -79,6 +81,7 @@ def leo_responsiveness(
                 loss_at="ingress",
                 queue=DropTailPackets(limit_packets=100_000),
                 ordering="overtaking",
+                handovers=tuple(handovers),
                 reverse=Direction(),
             ),
             Link(
@@ -86,6 +89,7 @@ def leo_responsiveness(
                 rate_mbps=tuple(rates),
                 queue=DropTailBytes(limit_bytes=buffer_bytes),
                 outages=tuple(outages),
+                handovers=(),  # they stand at the path
                 reverse=Direction(),
             ),
         ),

@@ -6,8 +6,21 @@ import pytest
 from orbitcc.envs import scenarios
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.links import Direction, DropTailBytes, GilbertElliott, Link, Outage, Viasat
+from orbitcc.envs.links import (
+    Codel,
+    Direction,
+    DropTailBytes,
+    FqCodel,
+    GilbertElliott,
+    Handover,
+    Link,
+    Outage,
+    Pie,
+    Red,
+    Viasat,
+)
 from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.simulate import simulate
 
 NAN = float("nan")
 
@@ -88,6 +101,31 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
             "links.0.queue",
             {"kind": "viasat", "threshold_bytes": 10**8},
             "links.0.queue.threshold_bytes: 100000000 .*at most",
+        ),
+        (
+            "links.0.queue",
+            {"kind": "codel", "target_ms": 200},
+            "links.0.queue.target_ms: 200.* at most interval_ms = 100",
+        ),
+        ("links.0.queue", {"kind": "fq_codel", "flows": 0}, "links.0.queue.flows: 0 "),
+        ("links.0.queue", {"kind": "pie", "alpha": 33}, r"links.0.queue.alpha: 33 .*\[0, 32\]"),
+        ("links.0.queue", {"kind": "red"}, "links.0.queue.limit_bytes: .*no default"),
+        (
+            "links.0.queue",
+            {"kind": "red", "limit_bytes": 9000, "max_bytes": 9001},
+            "links.0.queue.max_bytes: 9001 .*at most limit_bytes = 9000",
+        ),
+        (
+            "links.0.queue",
+            {"kind": "red", "limit_bytes": 9000, "min_bytes": 3000, "max_bytes": 3000},
+            "links.0.queue.min_bytes: 3000 .*below max_bytes",
+        ),
+        ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
+        ("sim.gro_segments", 65, r"sim.gro_segments: 65 .*\[1, 64\] segments"),
+        (
+            "links.0.handovers",
+            [{"at_s": 5}, {"at_s": 5, "duration_ms": 10}],
+            "links.0.handovers.1.at_s: 5.0 .*later than 5",
         ),
         (
             "links.0.outages",
@@ -205,16 +243,20 @@ def everything():
                 queue=Viasat(),
                 ordering="overtaking",
                 outages=(Outage(at_s=15, duration_ms=80, flush="queue"),),
-                reverse=Direction(rate_mbps=10, loss=0.001),
+                reverse=Direction(rate_mbps=10, loss=0.001, queue=FqCodel(flows=100), gate_ms=50, gate_phase_ms=3),
             ),
-            Link(name="second", queue=DropTailBytes(limit_bytes=5000)),
+            Link(
+                name="second",
+                queue=DropTailBytes(limit_bytes=5000),
+                handovers=(Handover(at_s=3, duration_ms=70), Handover(at_s=18)),
+            ),
         ),
         flows=(
             Flow(controller="cubic:hystart=off", start_s=1, stop_s=20),
             Flow(controller="udp", path=("second",), traffic={"kind": "on_off", "rate_mbps": 5, "on_s": 1, "off_s": 2}),
             Flow(controller="reno", path=(0,), traffic={"kind": "bytes", "bytes": 10**6}, uplink_delay_ms=3),
         ),
-        sim=SimSettings(noise=False, hz=250, frame_overhead_bytes=0),
+        sim=SimSettings(noise=False, hz=250, frame_overhead_bytes=0, gro_segments=8),
     )
 
 
@@ -233,7 +275,7 @@ def test_a_file_of_another_version_is_refused(tmp_path):
 def test_each_backend_names_what_it_cannot_do():
     scenario = everything()
     assert scenario.unsupported("simulator") == ()
-    assert scenario.unsupported("emulator") == ("links.0.loss", "links.0.queue")
+    assert scenario.unsupported("emulator") == ("links.0.loss", "links.0.queue", "links.0.reverse.gate_ms")
     held = scenario.changed(
         links=(
             Link(
@@ -273,11 +315,67 @@ def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
     assert first["outages"] == [
         {"at": 15 * 10**9, "duration": 80_000_000, "mode": "drop", "flush": "queue", "directions": "both"}
     ]
+    assert first["reverse"]["gate"] == {"period": 50_000_000, "phase": 3_000_000}
+    assert "gate" not in first["forward"]
+    assert first["handovers"] == [{"at": 15 * 10**9, "duration": 80_000_000}]
+    assert second["handovers"] == [{"at": 3 * 10**9, "duration": 70_000_000}, {"at": 18 * 10**9, "duration": 0}]
     assert (second["forward"]["rate"], second["forward"]["loss"]) == ([], [])
     assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0]]
     assert net["flows"][0]["controller"]["params"]["hystart"] == "off"
     assert net["flows"][1]["traffic"] == {"kind": "on_off", "rate": 5_000_000, "on": 10**9, "off": 2 * 10**9}
-    assert (net["tcp"]["header_bytes"], net["tcp"]["hz"]) == (52, 250)
+    assert (net["tcp"]["header_bytes"], net["tcp"]["hz"], net["tcp"]["gro_segments"]) == (52, 250, 8)
+
+
+@pytest.mark.parametrize(
+    ("queue", "compiled"),
+    [
+        (Codel(), {"kind": "codel", "limit": 1000, "target": 5_000_000, "interval": 100_000_000}),
+        (
+            FqCodel(),
+            {
+                "kind": "fq_codel",
+                "limit": 10_240,
+                "memory_limit": 33_554_432,
+                "flows": 1024,
+                "quantum": 1514,
+                "drop_batch": 64,
+                "target": 5_000_000,
+                "interval": 100_000_000,
+            },
+        ),
+        (
+            Pie(),
+            {"kind": "pie", "limit": 1000, "target": 15_000_000, "update": 15_000_000, "alpha": 2, "beta": 20},
+        ),
+        (
+            Red(limit_bytes=60_000),
+            {
+                "kind": "red",
+                "limit": 60_000,
+                "min": 5_000,
+                "max": 15_000,
+                "max_probability": 0.02,
+                "weight_log2": 3,
+                "packet": 1000,
+                "adaptive": False,
+            },
+        ),
+    ],
+)
+def test_managed_queues_have_the_defaults_of_linux_and_run(dumbbell, queue, compiled):
+    scenario = dumbbell.override("links.0.queue", queue.model_dump(exclude_none=True)).override("duration_s", 1)
+    assert scenario.links[0].queue == queue
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
+    assert network(scenario)["links"][0]["forward"]["queue"] == compiled
+    assert simulate(scenario).flow_totals[0]["goodput_mbps"] > 10
+
+
+def test_red_computes_thresholds_and_weight_as_tc_does():
+    assert Red(limit_bytes=10**6, min_bytes=30_000).thresholds_bytes() == (30_000, 90_000)
+    assert Red(limit_bytes=10**6, max_bytes=90_000).thresholds_bytes() == (30_000, 90_000)
+    # A burst of (2 x 30 + 90) / 3 = 50 packets; 50 + 1 - 30 = 21 <= (1 - (1 - W)^50) / W from W = 2^-5 on (25.5).
+    assert Red(limit_bytes=10**6, min_bytes=30_000).weight() == 5
+    assert Red(limit_bytes=10**6, weight_log2=9).weight() == 9
 
 
 def test_noise_is_one_serialisation_time_and_one_base_rtt_by_default(dumbbell):

@@ -50,6 +50,15 @@ def test_leo_responsiveness_switches_delay_at_the_start_and_rate_at_the_end_of_a
     assert (scenario.base_rtt_ms(t_s=0), path.reverse.delay_ms, bottleneck.reverse.rate_mbps) == (16, 0.0, None)
 
 
+@pytest.mark.parametrize(("order", "first_ms"), [("M", 77), ("L", 0)])
+def test_each_new_period_of_leo_responsiveness_is_one_handover(order, first_ms):
+    path, bottleneck = scenarios.get("leo-responsiveness", run=2, order=order).links
+    changes = path.path_changes()
+    assert [h.at_s for h in changes] == [15.0 * k for k in range(1, 20)]
+    assert changes[0].duration_ms == first_ms
+    assert bottleneck.path_changes() == ()
+
+
 def test_leo_responsiveness_variants():
     assert scenarios.get("leo-responsiveness", run=2).links[0].loss == 0.0
     assert scenarios.get("leo-responsiveness", run=2, order="L").links[1].outages == ()
