@@ -54,3 +54,18 @@ westwood = native(
     "Westwood+ as in Linux: after a loss the window is the measured bandwidth times the smallest RTT",
     paper="Grieco, Mascolo: Performance evaluation and comparison of Westwood+, New Reno, and Vegas TCP, 2004",
 )
+
+satcp = native(
+    "satcp",
+    "SaTCP as released: CUBIC that remembers its window through reported handovers and returns to it sooner",
+    paper="Cao, Zhang: SaTCP: Link-Layer Informed TCP Adaptation for Highly Dynamic LEO Satellite Networks, 2023",
+    params={
+        "mode": Param(
+            "released",
+            "while a handover is reported: the released module, or a window that stands still (as the paper is read)",
+            choices=("released", "freeze"),
+        ),
+    },
+)
+
+satcp_freeze = preset(satcp, "satcp-freeze", "SaTCP whose window stands still through reported handovers", mode="freeze")

@@ -58,6 +58,8 @@ pub struct Cubic {
     slow_start: SlowStart,
     fast_convergence: bool,
     friendliness: bool,
+    /// The next epoch reaches its origin in a ninth of the time (SaTCP).
+    pub(super) returns_quickly: bool,
     /// Acknowledged segments per segment of growth.
     cnt: u32,
     w_last_max: u32,
@@ -81,6 +83,7 @@ impl Cubic {
             slow_start,
             fast_convergence: true,
             friendliness: true,
+            returns_quickly: false,
             cnt: 0,
             w_last_max: 0,
             last_cwnd: 0,
@@ -94,11 +97,18 @@ impl Cubic {
         }
     }
 
+    /// With Linux's defaults.
+    pub(super) fn linux(kernel: Kernel) -> Cubic {
+        Cubic::new(SlowStart::HyStart(HyStart::new(true, true, Threshold::Linux, kernel)), kernel)
+    }
+
     /// Forget everything but the parameters.
     fn reset(&mut self, conn: &Conn) {
         self.slow_start.restart(conn);
         let (fast_convergence, friendliness) = (self.fast_convergence, self.friendliness);
-        *self = Cubic { fast_convergence, friendliness, ..Cubic::new(self.slow_start.clone(), self.kernel) };
+        let returns_quickly = self.returns_quickly;
+        let fresh = Cubic::new(self.slow_start.clone(), self.kernel);
+        *self = Cubic { fast_convergence, friendliness, returns_quickly, ..fresh };
     }
 
     /// An RTT as the kernel keeps it: in microseconds, or up to 4.15 in eighths of a millisecond.
@@ -137,6 +147,9 @@ impl Cubic {
                     self.origin = cwnd;
                 } else {
                     self.k = cubic_root(CUBE_FACTOR * u64::from(self.w_last_max - cwnd));
+                    if self.returns_quickly {
+                        self.k -= 8 * self.k / 9;
+                    }
                     self.origin = self.w_last_max;
                 }
             }
@@ -271,6 +284,17 @@ mod tests {
         assert_eq!(got, [1, 2, 4, 10, 100]);
         let k = [1u64, 30, 300, 1_000, 3_000].map(|d| cubic_root(CUBE_FACTOR * d));
         assert_eq!(k, [1388, 4316, 9294, 13_897, 20_033]);
+    }
+
+    #[test]
+    fn quick_return_vectors() {
+        let k = [1u32, 30, 300, 1_000, 3_000].map(|distance| {
+            let mut c = cubic();
+            (c.returns_quickly, c.w_last_max) = (true, 5_000 + distance);
+            c.update(5_000, 1, 1_000, 1000);
+            c.k
+        });
+        assert_eq!(k, [155, 480, 1033, 1545, 2226]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod hystart_plus_plus;
 pub mod illinois;
 pub mod leocc;
 pub mod reno;
+pub mod satcp;
 pub mod search;
 pub mod slow_start;
 pub mod vegas;
@@ -370,6 +371,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
     Registration { name: "copa", params: copa::PARAMS, build: copa::build },
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
+    Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];
