@@ -68,4 +68,6 @@ satcp = native(
     },
 )
 
-satcp_freeze = preset(satcp, "satcp-freeze", "SaTCP whose window stands still through reported handovers", mode="freeze")
+satcp_freeze = preset(
+    satcp, "satcp-freeze", "SaTCP whose window stands still through reported handovers", mode="freeze"
+)
