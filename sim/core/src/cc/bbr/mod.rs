@@ -3,6 +3,7 @@
 //! Rates are segments per microsecond times 2^24, gains are of 256, as in Linux's `tcp_bbr.c`, so that its rounding is
 //! kept (1/2.885 becomes 88/256).
 
+mod policer;
 pub mod v1;
 pub mod v3;
 

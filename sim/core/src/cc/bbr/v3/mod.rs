@@ -10,7 +10,9 @@
 //! ECN is left out: Linux uses it below 5 ms of RTT only. As in `bbr`, only a smaller RTT refreshes its minimum.
 
 mod bounds;
+mod plateau;
 mod probe;
+mod probe_rtt;
 #[cfg(test)]
 mod tests;
 
@@ -26,14 +28,6 @@ const CWND_GAIN: u32 = 2 * UNIT;
 const CWND_GAIN_UP: u32 = CWND_GAIN + UNIT / 4;
 const CWND_MIN: u32 = 4;
 const PACING_PERCENT: u64 = 99;
-const PROBE_RTT_INTERVAL_S: u32 = 5;
-const MIN_RTT_WINDOW_S: u32 = 10;
-const PROBE_RTT_MS: u32 = 200;
-const PROBE_RTT_GAIN: u32 = UNIT / 2;
-const FULL_BW_GROWTH: u32 = UNIT * 5 / 4;
-const FULL_BW_ROUNDS: u32 = 3;
-/// Lossy ACKs in a round after which Startup may end for loss.
-const STARTUP_LOSS_EVENTS: u32 = 6;
 /// The draft drains no longer than this.
 const DRAIN_ROUNDS: u32 = 3;
 
@@ -229,12 +223,6 @@ impl Bbr3 {
         in_flight_at_departure(conn, in_flight + burst, self.bw())
     }
 
-    fn reset_full_bw(&mut self) {
-        self.full_bw = 0;
-        self.full_bw_rounds = 0;
-        self.full_bw_now = false;
-    }
-
     fn update_latest(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
         self.loss_round_start = false;
         if rate.interval_us == 0 || rate.acked == 0 {
@@ -271,44 +259,6 @@ impl Bbr3 {
         self.inflight_latest = 0;
     }
 
-    /// Startup ends when a round of recovery has lost too much in too many places.
-    fn check_startup_loss(&mut self, conn: &Conn, rate: &RateSample) {
-        if self.full_bw_reached {
-            return;
-        }
-        self.loss_events_in_round += u32::from(rate.lost > 0);
-        if !self.loss_round_start {
-            return;
-        }
-        if conn.state == CaState::Recovery
-            && self.loss_events_in_round >= STARTUP_LOSS_EVENTS
-            && self.lost_too_much(rate.lost_since, rate.flight_then)
-        {
-            self.full_bw_reached = true;
-            self.bounds.inflight_hi = self.bdp(conn, self.max_bw(), UNIT).max(self.inflight_latest);
-        }
-        self.loss_events_in_round = 0;
-    }
-
-    fn check_full_bw(&mut self, rate: &RateSample, bw: u64) {
-        if self.full_bw_now || rate.app_limited || rate.interval_us == 0 {
-            return;
-        }
-        if self.flavour.is_draft && !self.rounds.start {
-            return;
-        }
-        if bw >= (self.full_bw * u64::from(FULL_BW_GROWTH)) >> 8 {
-            self.reset_full_bw();
-            self.full_bw = bw;
-            return;
-        }
-        if self.rounds.start {
-            self.full_bw_rounds += 1;
-            self.full_bw_now = self.full_bw_rounds >= FULL_BW_ROUNDS;
-            self.full_bw_reached |= self.full_bw_now;
-        }
-    }
-
     fn check_drain(&mut self, conn: &mut Conn) {
         let target = self.inflight(conn, self.max_bw(), UNIT);
         if self.mode == Mode::Startup && self.full_bw_reached {
@@ -324,70 +274,6 @@ impl Bbr3 {
                 self.mode = Mode::ProbeBw;
                 self.start_down(conn);
             }
-        }
-    }
-
-    fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
-        let passed = |stamp: u64, seconds: u32| conn.jiffies > stamp + u64::from(seconds * conn.hz);
-        let expired = passed(self.probe_rtt_min_stamp, PROBE_RTT_INTERVAL_S);
-        if let Some(rtt) = rate.rtt_us
-            && (rtt < self.probe_rtt_min_us || expired)
-        {
-            self.probe_rtt_min_us = rtt;
-            self.probe_rtt_min_stamp = conn.jiffies;
-        }
-        if self.probe_rtt_min_us < self.min_rtt_us || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
-            self.min_rtt_us = self.probe_rtt_min_us;
-            self.min_rtt_stamp = self.probe_rtt_min_stamp;
-        }
-        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
-            self.save_cwnd(conn);
-            self.mode = Mode::ProbeRtt;
-            self.probe_rtt_done = None;
-            self.probe.ack_phase = AckPhase::Stopping;
-            self.rounds.begin(conn);
-        }
-        if self.mode == Mode::ProbeRtt {
-            self.stay_in_probe_rtt(conn);
-        }
-        if rate.delivered > 0 {
-            self.idle_restart = false;
-        }
-    }
-
-    fn probe_rtt_cwnd(&self, conn: &Conn) -> u32 {
-        self.bdp(conn, self.bw(), PROBE_RTT_GAIN).max(CWND_MIN)
-    }
-
-    fn stay_in_probe_rtt(&mut self, conn: &mut Conn) {
-        // The low rates of this time say nothing about the path.
-        conn.mark_app_limited();
-        match self.probe_rtt_done {
-            None if conn.in_flight <= self.probe_rtt_cwnd(conn) => {
-                self.probe_rtt_done = Some(conn.jiffies + u64::from(PROBE_RTT_MS * conn.hz).div_ceil(1_000));
-                self.probe_rtt_round_done = false;
-                self.rounds.begin(conn);
-            }
-            None => {}
-            Some(done) => {
-                self.probe_rtt_round_done |= self.rounds.start;
-                if self.probe_rtt_round_done && conn.jiffies > done {
-                    self.leave_probe_rtt(conn);
-                }
-            }
-        }
-    }
-
-    fn leave_probe_rtt(&mut self, conn: &mut Conn) {
-        self.probe_rtt_min_stamp = conn.jiffies;
-        conn.cwnd = conn.cwnd.max(self.prior_cwnd);
-        self.bounds.reset_lower();
-        if self.full_bw_reached {
-            self.mode = Mode::ProbeBw;
-            self.start_down(conn);
-            self.start_cruise();
-        } else {
-            self.mode = Mode::Startup;
         }
     }
 

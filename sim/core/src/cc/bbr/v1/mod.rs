@@ -9,7 +9,14 @@
 //! paths, would never come. `kernel = v4_15` differs by: no allowance for aggregation, pacing in MTUs without a
 //! margin, no two extra packets while probing, packets in flight not corrected for those the pacer holds.
 
+mod cycle;
+#[cfg(test)]
+mod tests;
+
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE};
+use cycle::CYCLE;
+
+use super::policer::{Policer, Verdict};
 use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, HEADERS, MaxFilter, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
 use crate::spec::Kernel;
@@ -19,8 +26,6 @@ pub const HIGH_GAIN: u32 = UNIT * 2885 / 1000 + 1;
 pub const DRAIN_GAIN: u32 = UNIT * 1000 / 2885;
 /// Window in ProbeBW, in products: room for delayed and aggregated ACKs.
 const CWND_GAIN: u32 = 2 * UNIT;
-/// Probe for more bandwidth, give back what that queued, cruise.
-const CYCLE: [u32; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
 const BW_ROUNDS: u32 = 10;
 pub const CWND_MIN: u32 = 4;
 const PROBE_RTT_MS: u32 = 200;
@@ -29,12 +34,6 @@ const FULL_BW_GROWTH: u32 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
 /// Pacing stays this far below the estimate, percent.
 const PACING_PERCENT: u64 = 99;
-// A token-bucket policer is suspected after two intervals with such losses and about the same rate.
-const POLICER_ROUNDS: u32 = 4;
-const POLICER_LOSS: u32 = 50;
-const POLICER_TOLERANCE: u64 = 8;
-const POLICER_TOLERANCE_BYTES_PER_S: u64 = 4000 / 8;
-const POLICER_USE_ROUNDS: u32 = 48;
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     Ok(Box::new(Bbr::new(params.kernel, Variant::default())))
@@ -61,18 +60,6 @@ impl Default for Variant {
     fn default() -> Self {
         Variant { min_rtt_window_s: 10, probe_rtt_gain: 0, detects_policers: true }
     }
-}
-
-/// "Long-term bandwidth": the rate a policer lets through.
-#[derive(Clone, Copy, Debug, Default)]
-struct Policer {
-    sampling: bool,
-    in_use: bool,
-    bw: u64,
-    rounds: u32,
-    since_ms: u64,
-    since_delivered: u32,
-    since_lost: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +124,7 @@ impl Bbr {
 
     /// The bandwidth in force.
     pub fn bw(&self) -> u64 {
-        if self.policer.in_use { self.policer.bw } else { self.max_bw.get() }
+        self.policer.rate().unwrap_or(self.max_bw.get())
     }
 
     fn bdp(&self, conn: &Conn, bw: u64, gain: u32) -> u32 {
@@ -213,115 +200,17 @@ impl Bbr {
     }
 
     fn watch_for_policer(&mut self, conn: &mut Conn, lost: bool, app_limited: bool) {
-        if self.policer.in_use {
-            if self.mode == Mode::ProbeBw && self.rounds.start {
-                self.policer.rounds += 1;
-                if self.policer.rounds >= POLICER_USE_ROUNDS {
-                    self.forget_policer(conn);
-                    self.enter_probe_bw(conn);
-                }
-            }
-            return;
+        match self.policer.watch(conn, lost, app_limited, self.rounds.start, self.mode == Mode::ProbeBw) {
+            Verdict::Unchanged => {}
+            Verdict::Found => self.pacing_gain = UNIT,
+            Verdict::Over => self.enter_probe_bw(conn),
         }
-        if !self.policer.sampling {
-            if !lost {
-                return;
-            }
-            self.begin_policer_interval(conn);
-            self.policer.sampling = true;
-        }
-        if app_limited {
-            return self.forget_policer(conn);
-        }
-        if self.rounds.start {
-            self.policer.rounds += 1;
-        }
-        if self.policer.rounds < POLICER_ROUNDS {
-            return;
-        }
-        if self.policer.rounds > 4 * POLICER_ROUNDS {
-            return self.forget_policer(conn);
-        }
-        // An interval ends with a loss.
-        if !lost {
-            return;
-        }
-        let lost = conn.lost - self.policer.since_lost;
-        let delivered = conn.delivered - self.policer.since_delivered;
-        if delivered == 0 || u64::from(lost) << 8 < u64::from(POLICER_LOSS) * u64::from(delivered) {
-            return;
-        }
-        let span_ms = conn.now.millis() - self.policer.since_ms;
-        if span_ms > 0 {
-            self.end_policer_interval(conn, u64::from(delivered) * BW_UNIT / (span_ms * 1_000));
-        }
-    }
-
-    fn end_policer_interval(&mut self, conn: &Conn, bw: u64) {
-        let policer = &mut self.policer;
-        if policer.bw > 0 {
-            let difference = bw.abs_diff(policer.bw);
-            let bytes = bytes_per_second(difference, u64::from(conn.mss), UNIT, PACING_PERCENT);
-            if difference * POLICER_TOLERANCE <= policer.bw || bytes <= POLICER_TOLERANCE_BYTES_PER_S {
-                policer.bw = (bw + policer.bw) / 2;
-                policer.in_use = true;
-                policer.rounds = 0;
-                self.pacing_gain = UNIT;
-                return;
-            }
-        }
-        policer.bw = bw;
-        self.begin_policer_interval(conn);
-    }
-
-    fn begin_policer_interval(&mut self, conn: &Conn) {
-        self.policer.since_ms = conn.now.millis();
-        self.policer.since_delivered = conn.delivered;
-        self.policer.since_lost = conn.lost;
-        self.policer.rounds = 0;
-    }
-
-    fn forget_policer(&mut self, conn: &Conn) {
-        self.policer = Policer::default();
-        self.begin_policer_interval(conn);
     }
 
     pub fn update_aggregation(&mut self, conn: &Conn, rate: &RateSample) {
         if self.kernel != Kernel::V4_15 {
             self.aggregation.update(conn, rate, self.rounds.start, self.bw(), EXTRA_ACKED_ROUNDS);
         }
-    }
-
-    pub fn update_cycle(&mut self, conn: &Conn, rate: &RateSample) {
-        if self.mode == Mode::ProbeBw && self.phase_is_over(conn, rate) {
-            self.advance_cycle(conn);
-        }
-    }
-
-    fn phase_is_over(&self, conn: &Conn, rate: &RateSample) -> bool {
-        let full_length = conn.now.micros() - self.cycle_start_us > u64::from(self.min_rtt_us);
-        if self.pacing_gain == UNIT {
-            return full_length;
-        }
-        let in_flight = self.in_flight_at_departure(conn, rate.prior_in_flight);
-        let bw = self.max_bw.get();
-        if self.pacing_gain > UNIT {
-            return full_length && (rate.lost > 0 || in_flight >= self.inflight_target(conn, bw, self.pacing_gain));
-        }
-        full_length || in_flight <= self.inflight_target(conn, bw, UNIT)
-    }
-
-    fn advance_cycle(&mut self, conn: &Conn) {
-        self.cycle_index = (self.cycle_index + 1) % CYCLE.len();
-        self.cycle_start_us = conn.now.micros();
-    }
-
-    /// Into the cycle at any phase but the draining one.
-    pub fn enter_probe_bw(&mut self, conn: &mut Conn) {
-        self.mode = Mode::ProbeBw;
-        let back = (conn.random.uniform() * (CYCLE.len() - 1) as f64) as usize;
-        self.cycle_index = CYCLE.len() - 1 - back;
-        self.advance_cycle(conn);
     }
 
     pub fn check_full_pipe(&mut self, rate: &RateSample) {
@@ -425,7 +314,7 @@ impl Bbr {
         (self.pacing_gain, self.cwnd_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
-            Mode::ProbeBw if self.policer.in_use => (UNIT, CWND_GAIN),
+            Mode::ProbeBw if self.policer.rate().is_some() => (UNIT, CWND_GAIN),
             Mode::ProbeBw if self.cycle_index == 0 => (self.probe_gain, CWND_GAIN),
             Mode::ProbeBw => (CYCLE[self.cycle_index], CWND_GAIN),
             Mode::ProbeRtt => (UNIT, UNIT),
@@ -483,7 +372,7 @@ impl Controller for Bbr {
         self.rounds.begin(conn);
         self.min_rtt_us = conn.min_rtt_us;
         self.min_rtt_stamp = conn.jiffies;
-        self.forget_policer(conn);
+        self.policer.forget(conn);
         self.init_pacing(conn);
         self.aggregation.begin_epoch(conn.now.micros());
     }
@@ -497,7 +386,7 @@ impl Controller for Bbr {
 
     fn undo(&mut self, conn: &mut Conn) -> u32 {
         self.forget_full_pipe();
-        self.forget_policer(conn);
+        self.policer.forget(conn);
         conn.cwnd
     }
 
@@ -551,166 +440,5 @@ impl Controller for Bbr {
 
     fn send_buffer_windows(&self) -> u32 {
         3
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::super::testing::conn;
-    use super::*;
-    use crate::time::Nanos;
-
-    const BW: u64 = BW_UNIT / 120;
-
-    /// In ProbeBW over a path of 100 Mbit/s and 50 ms, everything learnt.
-    fn cruising() -> (Bbr, Conn) {
-        let mut bbr = Bbr::new(Kernel::V6, Variant::default());
-        let mut c = conn(834, 100);
-        c.now = Nanos::from_secs(5);
-        c.jiffies = 5_000;
-        c.srtt8_us = 8 * 50_000;
-        c.min_rtt_us = 50_000;
-        c.pacing_rate = 12_000_000;
-        bbr.min_rtt_us = 50_000;
-        bbr.min_rtt_stamp = c.jiffies;
-        bbr.max_bw.reset(0, BW);
-        bbr.full_bw_reached = true;
-        bbr.enter_probe_bw(&mut c);
-        bbr.update_gains();
-        (bbr, c)
-    }
-
-    #[test]
-    fn gains_have_linux_s_fixed_point_values() {
-        assert_eq!((HIGH_GAIN, DRAIN_GAIN), (739, 88));
-        assert_eq!(CYCLE.iter().sum::<u32>(), 8 * UNIT, "the cycle's mean gain is 1");
-    }
-
-    #[test]
-    fn first_pacing_rate_is_the_initial_window_per_rtt_times_the_high_gain() {
-        let mut c = conn(10, SSTHRESH_INFINITE);
-        c.srtt8_us = 8 * 50_000;
-        c.min_rtt_us = 50_000;
-        Bbr::new(Kernel::V6, Variant::default()).init(&mut c);
-        let expected = 2.887 * 0.99 * 10.0 * 1448.0 / 0.05;
-        assert!((c.pacing_rate as f64 / expected - 1.0).abs() < 1e-3, "{}", c.pacing_rate);
-    }
-
-    #[test]
-    fn the_cycle_never_starts_with_the_draining_phase_and_starts_with_any_other() {
-        let (mut bbr, mut c) = cruising();
-        let mut seen = [0; 8];
-        for _ in 0..2_000 {
-            bbr.enter_probe_bw(&mut c);
-            seen[bbr.cycle_index] += 1;
-        }
-        assert_eq!(seen[1], 0);
-        assert!(seen.iter().enumerate().all(|(i, n)| i == 1 || *n > 200), "{seen:?}");
-    }
-
-    #[test]
-    fn phases_end_by_time_and_by_what_is_in_flight() {
-        let (mut bbr, mut c) = cruising();
-        let mut over = |gain, elapsed_us, in_flight, lost| {
-            bbr.pacing_gain = gain;
-            bbr.cycle_start_us = c.now.micros() - elapsed_us;
-            bbr.cycle_index = 2;
-            c.next_departure = c.now;
-            bbr.phase_is_over(&c, &RateSample { prior_in_flight: in_flight, lost, ..RateSample::default() })
-        };
-        assert!(!over(UNIT, 50_000, 400, 0) && over(UNIT, 50_001, 400, 0), "cruising: one minimum RTT");
-        assert!(!over(320, 60_000, 400, 0), "probing wants its queue");
-        assert!(over(320, 60_000, 600, 0) && over(320, 60_000, 400, 1), "... or a loss");
-        assert!(!over(320, 40_000, 600, 1), "... and at least one minimum RTT");
-        assert!(over(192, 10_000, 417, 0) && !over(192, 10_000, 500, 0), "draining ends when drained");
-        assert!(over(192, 50_001, 500, 0));
-    }
-
-    #[test]
-    fn three_rounds_without_growth_fill_the_pipe() {
-        let (mut bbr, _) = cruising();
-        bbr.full_bw_reached = false;
-        bbr.rounds.start = true;
-        let mut round = |bw: u64, app_limited| {
-            bbr.max_bw.reset(0, bw);
-            bbr.check_full_pipe(&RateSample { app_limited, ..RateSample::default() });
-            bbr.full_bw_reached
-        };
-        assert!(!round(1_000, false) && !round(1_250, false), "25 % is growth");
-        assert!(!round(1_500, false) && !round(1_500, false));
-        assert!(!round(1_500, true), "limited by the application: no verdict");
-        assert!(round(1_500, false));
-    }
-
-    #[test]
-    fn low_samples_of_an_idle_application_do_not_enter_the_maximum() {
-        let (mut bbr, mut c) = cruising();
-        let sample =
-            |delivered, app_limited| RateSample { delivered, interval_us: 1_200, app_limited, ..RateSample::default() };
-        bbr.update_bw(&mut c, &sample(5, true));
-        assert_eq!(bbr.bw(), BW);
-        bbr.update_bw(&mut c, &sample(20, true));
-        assert_eq!(bbr.bw(), 20 * BW_UNIT / 1_200, "higher ones do");
-        bbr.update_bw(&mut c, &RateSample { interval_us: 0, ..sample(90, false) });
-        assert_eq!(bbr.bw(), 20 * BW_UNIT / 1_200, "invalid ones do not");
-    }
-
-    #[test]
-    fn recovery_conserves_packets_for_a_round_then_restores_the_window() {
-        let (mut bbr, mut c) = cruising();
-        let ack = |lost| RateSample { acked: 2, lost, delivered: 2, interval_us: 60_000, ..RateSample::default() };
-        bbr.save_cwnd(&c);
-        (c.state, c.in_flight) = (CaState::Recovery, 700);
-        bbr.set_cwnd(&mut c, &ack(1), BW);
-        assert_eq!(c.cwnd, 702);
-        c.in_flight = 690;
-        bbr.set_cwnd(&mut c, &ack(0), BW);
-        assert_eq!(c.cwnd, 702, "never below what is in flight and acknowledged");
-        c.delivered = 10;
-        bbr.update_bw(&mut c, &RateSample { prior_delivered: 5, ..ack(0) });
-        assert!(!bbr.packet_conservation, "one round");
-        c.state = CaState::Open;
-        bbr.set_cwnd(&mut c, &ack(0), BW);
-        assert_eq!(c.cwnd, 836);
-    }
-
-    #[test]
-    fn two_lossy_intervals_of_equal_rate_look_like_a_policer() {
-        let (mut bbr, mut c) = cruising();
-        for _ in 0..24 {
-            // Each round 80 delivered and 20 lost, ten segments a millisecond.
-            c.now += Nanos::from_millis(10);
-            let prior_delivered = c.delivered;
-            (c.delivered, c.lost) = (c.delivered + 80, c.lost + 20);
-            let sample =
-                RateSample { delivered: 80, interval_us: 9_600, lost: 20, prior_delivered, ..RateSample::default() };
-            bbr.update_bw(&mut c, &sample);
-        }
-        assert!(bbr.policer.in_use);
-        let rate = bbr.bw() as f64 / BW_UNIT as f64;
-        assert!((rate * 1_000.0 - 8.0).abs() < 0.5, "{rate}: the mean of both intervals, 8 per ms");
-        bbr.update_gains();
-        assert_eq!(bbr.pacing_gain, UNIT);
-    }
-
-    #[test]
-    fn idle_restarts_skip_probe_rtt() {
-        let (mut bbr, mut c) = cruising();
-        c.jiffies = 20_000;
-        c.app_limited = 1;
-        bbr.on_event(&mut c, Event::TxStart);
-        bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(51_000), delivered: 1, ..RateSample::default() });
-        assert_eq!((bbr.mode, bbr.min_rtt_us), (Mode::ProbeBw, 51_000));
-    }
-
-    #[test]
-    fn only_a_smaller_rtt_refreshes_the_minimum() {
-        let (mut bbr, mut c) = cruising();
-        c.jiffies = 9_000;
-        bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(50_000), ..RateSample::default() });
-        assert_eq!(bbr.min_rtt_stamp, 5_000);
-        c.jiffies = 15_001;
-        bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(60_000), ..RateSample::default() });
-        assert_eq!((bbr.mode, bbr.min_rtt_us), (Mode::ProbeRtt, 60_000));
     }
 }

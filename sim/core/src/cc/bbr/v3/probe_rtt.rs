@@ -1,0 +1,77 @@
+//! The minimum RTT, and ProbeRTT that keeps it true (draft section 4.3.4): every five seconds half a product for 200 ms and
+//! a round; a longer RTT is believed after ten.
+
+use super::super::super::{Conn, RateSample};
+use super::super::UNIT;
+use super::{AckPhase, Bbr3, CWND_MIN, Mode};
+
+const PROBE_RTT_INTERVAL_S: u32 = 5;
+const MIN_RTT_WINDOW_S: u32 = 10;
+const PROBE_RTT_MS: u32 = 200;
+const PROBE_RTT_GAIN: u32 = UNIT / 2;
+
+impl Bbr3 {
+    pub(super) fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
+        let passed = |stamp: u64, seconds: u32| conn.jiffies > stamp + u64::from(seconds * conn.hz);
+        let expired = passed(self.probe_rtt_min_stamp, PROBE_RTT_INTERVAL_S);
+        if let Some(rtt) = rate.rtt_us
+            && (rtt < self.probe_rtt_min_us || expired)
+        {
+            self.probe_rtt_min_us = rtt;
+            self.probe_rtt_min_stamp = conn.jiffies;
+        }
+        if self.probe_rtt_min_us < self.min_rtt_us || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
+            self.min_rtt_us = self.probe_rtt_min_us;
+            self.min_rtt_stamp = self.probe_rtt_min_stamp;
+        }
+        if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
+            self.save_cwnd(conn);
+            self.mode = Mode::ProbeRtt;
+            self.probe_rtt_done = None;
+            self.probe.ack_phase = AckPhase::Stopping;
+            self.rounds.begin(conn);
+        }
+        if self.mode == Mode::ProbeRtt {
+            self.stay_in_probe_rtt(conn);
+        }
+        if rate.delivered > 0 {
+            self.idle_restart = false;
+        }
+    }
+
+    pub(super) fn probe_rtt_cwnd(&self, conn: &Conn) -> u32 {
+        self.bdp(conn, self.bw(), PROBE_RTT_GAIN).max(CWND_MIN)
+    }
+
+    pub(super) fn stay_in_probe_rtt(&mut self, conn: &mut Conn) {
+        // The low rates of this time say nothing about the path.
+        conn.mark_app_limited();
+        match self.probe_rtt_done {
+            None if conn.in_flight <= self.probe_rtt_cwnd(conn) => {
+                self.probe_rtt_done = Some(conn.jiffies + u64::from(PROBE_RTT_MS * conn.hz).div_ceil(1_000));
+                self.probe_rtt_round_done = false;
+                self.rounds.begin(conn);
+            }
+            None => {}
+            Some(done) => {
+                self.probe_rtt_round_done |= self.rounds.start;
+                if self.probe_rtt_round_done && conn.jiffies > done {
+                    self.leave_probe_rtt(conn);
+                }
+            }
+        }
+    }
+
+    pub(super) fn leave_probe_rtt(&mut self, conn: &mut Conn) {
+        self.probe_rtt_min_stamp = conn.jiffies;
+        conn.cwnd = conn.cwnd.max(self.prior_cwnd);
+        self.bounds.reset_lower();
+        if self.full_bw_reached {
+            self.mode = Mode::ProbeBw;
+            self.start_down(conn);
+            self.start_cruise();
+        } else {
+            self.mode = Mode::Startup;
+        }
+    }
+}
