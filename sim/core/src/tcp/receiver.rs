@@ -51,38 +51,6 @@ fn memory_per_segment(mss: u64) -> u64 {
 /// keeps between interrupts at 20,000 per second (e1000e's and igb's low-latency rate).
 const POLL: Nanos = Nanos::from_micros(50);
 
-/// Generic receive offload: segments in order that arrive in one poll go up the stack as one, and cause one ACK.
-#[derive(Clone, Debug)]
-struct Offload {
-    /// Most segments merged; 1 = none (Linux: what makes 64 KB).
-    most: u32,
-    held: u32,
-    /// End of the poll; never while nothing is held.
-    until: Nanos,
-}
-
-impl Offload {
-    /// Does a segment in order that arrives now wait for more?
-    #[inline]
-    fn holds(&mut self, now: Nanos) -> bool {
-        if self.most == 1 {
-            return false;
-        }
-        self.held += 1;
-        if self.held >= self.most {
-            self.release();
-            return false;
-        }
-        self.until = self.until.min(now + POLL);
-        true
-    }
-
-    fn release(&mut self) {
-        self.held = 0;
-        self.until = Nanos::MAX;
-    }
-}
-
 /// A data segment as its receiver sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
@@ -113,7 +81,10 @@ pub struct Receiver {
     recent: [u32; 4],
     recent_len: usize,
     duplicate: Option<SegRange>,
-    offload: Offload,
+    /// Generic receive offload: most segments in order that go up the stack as one and cause one ACK (Linux: 64 KB), and
+    /// those of the present poll.
+    merges: u32,
+    merged: u32,
     // Acknowledgement policy.
     quick: u32,
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
@@ -128,6 +99,7 @@ pub struct Receiver {
     ack_now: bool,
     delayed_at: Nanos,
     compressed: u32,
+    /// When the compressed ACK goes out, or the present poll ends.
     compressed_at: Nanos,
     dupacks: u32,
     dupacks_at: u32,
@@ -194,7 +166,8 @@ impl Receiver {
             recent: [0; 4],
             recent_len: 0,
             duplicate: None,
-            offload: Offload { most: tcp.gro_segments, held: 0, until: Nanos::MAX },
+            merges: tcp.gro_segments,
+            merged: 0,
             quick: 0,
             ato: 0,
             ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
@@ -241,7 +214,7 @@ impl Receiver {
     }
 
     pub fn next_timer(&self) -> Nanos {
-        self.delayed_at.min(self.compressed_at).min(self.offload.until)
+        self.delayed_at.min(self.compressed_at)
     }
 
     /// Segments waiting for a hole to be filled.
@@ -280,7 +253,7 @@ impl Receiver {
             self.touch_recent(start);
         }
         self.grow_window();
-        if in_order && self.offload.holds(now) {
+        if self.merges > 1 && in_order && self.merge(now) {
             return;
         }
         self.decide(now, segment.flow, out);
@@ -291,17 +264,42 @@ impl Receiver {
         if self.next_timer() > now {
             return;
         }
-        if self.offload.until <= now {
-            self.offload.release();
-            self.decide(now, flow, out);
-            self.unread = 0;
-            return;
+        if self.merged > 0 && self.compressed_at <= now {
+            return self.end_poll(now, flow, out);
         }
         if self.delayed_at <= now {
             // A delayed ACK that had to wait: expect longer gaps.
             self.ato = (self.ato * 2).min(self.rto);
         }
         self.acknowledge(now, flow, out);
+    }
+
+    /// Does a segment in order that arrives now wait for more to come in the same poll?
+    #[cold]
+    fn merge(&mut self, now: Nanos) -> bool {
+        self.merged += 1;
+        if self.merged >= self.merges {
+            self.merged = 0;
+            if self.compressed == 0 {
+                self.compressed_at = Nanos::MAX;
+            }
+            return false;
+        }
+        self.compressed_at = self.compressed_at.min(now + POLL);
+        true
+    }
+
+    /// What the driver has collected goes up to TCP.
+    #[cold]
+    fn end_poll(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+        self.merged = 0;
+        self.compressed_at = Nanos::MAX;
+        if self.compressed > 0 {
+            self.acknowledge(now, flow, out);
+        } else {
+            self.decide(now, flow, out);
+        }
+        self.unread = 0;
     }
 
     fn advance(&mut self, now: Nanos, payload: u64) {
@@ -390,6 +388,7 @@ impl Receiver {
         self.ato = self.ato_min;
     }
 
+    #[inline(always)]
     fn decide(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         let unacked = self.rcv_nxt - self.last_acked;
         let window = self.right_edge - u64::from(self.last_acked) * self.mss;
@@ -435,7 +434,7 @@ impl Receiver {
         self.delayed_at = Nanos::MAX;
         self.compressed_at = Nanos::MAX;
         self.compressed = 0;
-        self.offload.release();
+        self.merged = 0;
         self.last_acked = self.rcv_nxt;
         let stream = self.stream_bytes();
         let offered = self.right_edge - stream;
