@@ -14,7 +14,7 @@ impl Bbr {
         }
     }
 
-    fn phase_is_over(&self, conn: &Conn, rate: &RateSample) -> bool {
+    pub(super) fn phase_is_over(&self, conn: &Conn, rate: &RateSample) -> bool {
         let full_length = conn.now.micros() - self.cycle_start_us > u64::from(self.min_rtt_us);
         if self.pacing_gain == UNIT {
             return full_length;
