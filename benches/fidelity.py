@@ -12,11 +12,29 @@ from matplotlib.figure import Figure
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval import style
 from orbitcc.eval.figures import render
-from tests.sim.networks import MS
-from tests.sim.test_kernel_truth import CONTROLLERS, DATA, LOSS, RTT_STEPS_MS, measured, second_half, simulated
+from tests.sim.networks import S
+from tests.sim.test_kernel_truth import (
+    DATA,
+    LOSS,
+    RTT_STEPS_MS,
+    START,
+    every_100_ms,
+    measured,
+    second_half,
+    simulated,
+)
 
 PICTURE = Path("docs/images/fidelity-s1.png")
-TITLES = {"reno": "Reno", "cubic_hystart_on": "Cubic", "cubic_hystart_off": "Cubic, HyStart off"}
+TITLES = {
+    "reno": "Reno",
+    "cubic_hystart_on": "Cubic",
+    "cubic_hystart_off": "Cubic, HyStart off",
+    "hybla": "Hybla",
+    "vegas": "Vegas",
+    "westwood": "Westwood",
+    "illinois": "Illinois",
+    "bbr": "BBR",
+}
 SHOWN_S = 3
 SEEDS = range(1, 31)
 
@@ -25,23 +43,26 @@ def draw() -> Figure:
     """The congestion window of S1 from the start: Linux as dots, the simulator as a line."""
     theme = style.LIGHT
     with mpl.rc_context(theme.rc()):
-        figure = Figure(figsize=(9.5, 3.1), layout="constrained")
-        axes = figure.subplots(1, len(CONTROLLERS), sharey=True)
-        for ax, controller in zip(axes, CONTROLLERS, strict=True):
-            ours = simulated("S1", controller, interval=10 * MS)
+        figure = Figure(figsize=(9.5, 5.2), layout="constrained")
+        panels = figure.subplots(2, len(TITLES) // 2, sharex=True)
+        for ax, (controller, title) in zip(panels.flat, TITLES.items(), strict=True):
+            colour = style.CONTROLLER_COLOURS.get(controller.split("_")[0], style.CONTROLLER_COLOURS["cubic"])
+            ours = simulated("S1", controller)
             kernel = np.genfromtxt(DATA / f"S1_{controller}.csv", delimiter=",", names=True)
-            shown = ours.t_s <= SHOWN_S
-            colour = style.CONTROLLER_COLOURS[controller.split("_")[0]]
-            ax.plot(ours.t_s[shown], ours.flow("cwnd_packets")[shown], color=colour, label="OrbitCC")
+            t_s = ours.t_s - START / S
+            shown = (t_s > 0) & (t_s <= SHOWN_S)
+            ax.plot(t_s[shown], ours.flow("cwnd_packets")[shown], color=colour, label="OrbitCC")
             shown = kernel["t_s"] <= SHOWN_S
             dots = ax.scatter(kernel["t_s"][shown], kernel["cwnd_packets"][shown], s=17, zorder=3, label="Linux 6.1")
             dots.set(facecolor="none", edgecolor=theme.ink, linewidth=1)
-            ax.set_title(TITLES[controller])
-            ax.set_xlabel("time (s)")
+            ax.set_title(title)
             ax.set(xlim=(0, SHOWN_S), xticks=range(SHOWN_S + 1))
-            ax.legend(loc="lower right")
-        axes[0].set_ylabel("congestion window (packets)")
-        axes[0].set_ylim(0, None)
+            ax.set_ylim(0, None)
+        for ax in panels[-1]:
+            ax.set_xlabel("time (s)")
+        for ax in panels[:, 0]:
+            ax.set_ylabel("congestion window (packets)")
+        panels[0, 0].legend(loc="lower right")
     return figure
 
 
@@ -59,7 +80,7 @@ def lossless(scenarios: Sequence[str]) -> None:
                 pair(kernel["goodput_mbps"], ours.total["goodput_mbps"], 2),
                 pair(kernel["srtt_ms_second_half"], second_half(ours, "srtt_ms"), 1),
                 pair(kernel["retransmitted_packets"], ours.total["retransmitted_packets"], 0),
-                pair(kernel["cwnd_packets_max"], ours.flow("cwnd_packets").max(), 0),
+                pair(kernel["cwnd_packets_max"], np.nanmax(every_100_ms(ours, "cwnd_packets")), 0),
             )
             print(f"| {scenario} | {title} | {' | '.join(cells)} |")
 
