@@ -1,5 +1,7 @@
 //! Properties of random networks: conservation, causality, determinism, exact clones.
 
+mod common;
+
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
@@ -184,30 +186,6 @@ fn network() -> impl Strategy<Value = NetworkSpec> {
     })
 }
 
-/// Every packet offered to a link is delivered, dropped, lost or still inside; every ACKed byte was received.
-fn check_conservation(world: &World) -> Result<(), TestCaseError> {
-    for link in world.link_directions() {
-        let c = link.counters;
-        prop_assert_eq!(c.arrived, c.delivered + c.dropped + c.lost + link.holding());
-        link.check_backlog().map_err(TestCaseError::fail)?;
-    }
-    let held: u64 = world.link_directions().iter().map(|l| l.holding()).sum();
-    let at_hosts: u64 = world.flows().iter().map(|f| f.host.pipe.len() as u64).sum();
-    prop_assert_eq!(world.in_network() as u64, held + at_hosts, "pool and links agree");
-    for flow in world.flows().iter().filter(|f| !f.datagram) {
-        let s = &flow.sender;
-        let in_flight = i64::from(s.packets_out()) + i64::from(s.retrans_out()) - i64::from(s.sacked_and_lost());
-        prop_assert!(in_flight >= 0, "in flight {}", in_flight);
-        prop_assert!(s.conn.snd_una <= flow.receiver.rcv_nxt, "acknowledged before received");
-        prop_assert!(flow.receiver.rcv_nxt <= s.conn.snd_nxt, "received before sent");
-        prop_assert!(s.conn.cwnd >= 1);
-        let segments = u64::from(s.conn.snd_nxt);
-        prop_assert_eq!(s.counters.sent, segments + s.counters.retransmitted);
-        s.check_counters().map_err(TestCaseError::fail)?;
-    }
-    Ok(())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 24 } else { 160 }))]
 
@@ -219,7 +197,7 @@ proptest! {
             world.run_until(Nanos(k * SECOND / 10));
             prop_assert!(world.now() >= last);
             last = world.now();
-            check_conservation(&world)?;
+            common::check_conservation(&world).map_err(TestCaseError::fail)?;
         }
     }
 

@@ -166,3 +166,34 @@ impl Run {
         dips
     }
 }
+
+/// Every packet offered to a link is delivered, dropped, lost or still inside; every ACKed byte was received.
+pub fn check_conservation(world: &World) -> Result<(), String> {
+    for link in world.link_directions() {
+        let c = link.counters;
+        equal("packets of a link", c.arrived, c.delivered + c.dropped + c.lost + link.holding())?;
+        link.check_backlog()?;
+    }
+    let held: u64 = world.link_directions().iter().map(|l| l.holding()).sum();
+    let at_hosts: u64 = world.flows().iter().map(|f| f.host.pipe.len() as u64).sum();
+    equal("packets of pool and links", world.in_network() as u64, held + at_hosts)?;
+    for flow in world.flows().iter().filter(|f| !f.datagram) {
+        let s = &flow.sender;
+        let in_flight = i64::from(s.packets_out()) + i64::from(s.retrans_out()) - i64::from(s.sacked_and_lost());
+        ensure(in_flight >= 0, "in flight below zero")?;
+        ensure(s.conn.snd_una <= flow.receiver.rcv_nxt, "acknowledged before received")?;
+        ensure(flow.receiver.rcv_nxt <= s.conn.snd_nxt, "received before sent")?;
+        ensure(s.conn.cwnd >= 1, "no window")?;
+        equal("transmissions", s.counters.sent, u64::from(s.conn.snd_nxt) + s.counters.retransmitted)?;
+        s.check_counters()?;
+    }
+    Ok(())
+}
+
+fn equal(what: &str, left: u64, right: u64) -> Result<(), String> {
+    if left == right { Ok(()) } else { Err(format!("{what}: {left} is not {right}")) }
+}
+
+fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.into()) }
+}
