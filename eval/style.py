@@ -19,6 +19,10 @@ CONTROLLER_COLOURS: Mapping[str, str] = {
     "leocc": "#7A4B2A",
     "vivace": "#CC79A7",
     "hybla": "#5B5EA6",
+    "westwood": "#4F6D7A",
+    "illinois": "#8E3B6B",
+    "vegas": "#5F8A3A",
+    "copa": "#117A8B",
     "astraea": "#009E73",
     "udp": "#8A8F98",
 }

@@ -93,7 +93,7 @@ class Responsiveness(Suite):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import figures  # matplotlib: only when something is drawn
+        from orbitcc.eval import figures, run_figure  # matplotlib: only when something is drawn
 
         ecdf = Figure(
             "ecdf",
@@ -122,9 +122,9 @@ class Responsiveness(Suite):
             Figure(
                 f"run-{number}",
                 f"One run up close: {label}",
-                f"Run {run} from its first second to its last: goodput under the bandwidth there was, smoothed and "
-                "base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
-                partial(figures.draw_run, recording, lines=campaign.lines),
+                f"Run {run} from its first second to its last: goodput under the bandwidth there was, pacing rate, "
+                "smoothed and base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
+                partial(run_figure.draw_run, recording, lines=campaign.lines),
                 folded=True,
             )
             for number, (label, recording) in enumerate(shown.items(), start=1)
