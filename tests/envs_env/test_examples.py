@@ -24,3 +24,8 @@ def test_many_agents_all_get_something() -> None:
     goodput = load("many_agents").main(duration_s=4.0)
     assert set(goodput) == {"flow-0", "flow-1"}
     assert min(goodput.values()) > 0
+
+
+def test_the_python_controller_shares_a_link_with_reno() -> None:
+    """1448/1514 of the rate is there for both; a fair share is 0.48 of it."""
+    assert 0.35 < load("aimd_controller").main(rival="reno", duration_s=60) < 0.65
