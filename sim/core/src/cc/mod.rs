@@ -510,3 +510,8 @@ pub(crate) mod testing {
         Conn { cwnd, ssthresh, cwnd_limited: true, ..Conn::new(&TcpSpec::default()) }
     }
 }
+
+/// The example of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/adding-a-controller.md")]
+mod guide {}
