@@ -77,9 +77,9 @@ def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
     return _median(measure)
 
 
-def _one_cubic(_: list[Result], noise: bool = True) -> Result:
-    value = _ns_per_packet(_dumbbell(noise).with_controller("cubic"))
-    return Result(f"1 Cubic flow, 100 Mbit/s, 50 ms{_note(noise)}", value, "ns/packet", 80, 45)
+def _one(_: list[Result], controller: str, name: str, target: float, noise: bool = True) -> Result:
+    value = _ns_per_packet(_dumbbell(noise).with_controller(controller))
+    return Result(f"1 {name} flow, 100 Mbit/s, 50 ms{_note(noise)}", value, "ns/packet", target, 45)
 
 
 def _one_agent(_: list[Result], noise: bool = True) -> Result:
@@ -263,8 +263,10 @@ class _Driven:
 
 
 ROWS: tuple[Callable[[list[Result]], Result], ...] = (
-    _one_cubic,
-    functools.partial(_one_cubic, noise=False),
+    functools.partial(_one, controller="cubic", name="Cubic", target=80),
+    functools.partial(_one, controller="cubic", name="Cubic", target=80, noise=False),
+    functools.partial(_one, controller="bbr3", name="BBRv3", target=80),
+    functools.partial(_one, controller="vivace", name="Vivace", target=100),
     _one_agent,
     functools.partial(_one_agent, noise=False),
     _ten_cubic,
