@@ -62,10 +62,14 @@ impl Schedule {
         if self.winners.is_empty() {
             let mut best = u64::MAX;
             let mut source = 0;
-            for (i, &key) in self.keys.iter().enumerate() {
+            for (i, group) in self.keys.chunks_exact(4).enumerate() {
+                let [a, b, c, d] = [group[0], group[1], group[2], group[3]];
+                let left = if b < a { (b, 1) } else { (a, 0) };
+                let right = if d < c { (d, 3) } else { (c, 2) };
+                let (key, place) = if right.0 < left.0 { right } else { left };
                 if key < best {
                     best = key;
-                    source = i;
+                    source = 4 * i + place;
                 }
             }
             (Nanos(best), source)

@@ -66,8 +66,9 @@ pub struct Link {
     busy_until: Nanos,
     /// Behind those, packets whose departure is not certain: the one in service, and those in a drop-tail queue.
     queue: VecDeque<Entry>,
-    /// Bytes of `certain`, of `queue` and of a managed queue.
-    backlog_bytes: u64,
+    /// Bytes of `certain`; of `queue` and of a managed queue.
+    certain_bytes: u64,
+    waiting_bytes: u64,
     discipline: Discipline,
     /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
     service: (u32, Nanos),
@@ -94,8 +95,9 @@ pub struct Link {
     loss_at: Option<LossPosition>,
     outage: Option<OutageMode>,
     pub counters: LinkCounters,
+    /// Bytes times nanoseconds: of waiting packets up to `waiting_since`, of certain ones up to their departure.
     backlog_integral: u128,
-    backlog_since: Nanos,
+    waiting_since: Nanos,
     /// Since the last call of `take_backlog_max`.
     backlog_max: u64,
 }
@@ -114,7 +116,8 @@ impl Link {
             rate: rates[0].1,
             rates: Steps::new(rates),
             queue: VecDeque::new(),
-            backlog_bytes: 0,
+            certain_bytes: 0,
+            waiting_bytes: 0,
             certain: VecDeque::new(),
             busy_until: match discipline {
                 Discipline::DropTail(_) => Nanos::ZERO,
@@ -139,7 +142,7 @@ impl Link {
             outage: None,
             counters: LinkCounters::default(),
             backlog_integral: 0,
-            backlog_since: Nanos::ZERO,
+            waiting_since: Nanos::ZERO,
             backlog_max: 0,
         }
     }
@@ -173,7 +176,7 @@ impl Link {
 
     pub fn backlog_bytes(&mut self, now: Nanos) -> u64 {
         self.settle(now);
-        self.backlog_bytes
+        self.certain_bytes + self.waiting_bytes
     }
 
     /// The queue's capacity in bytes (packets counted at `packet_bytes`); infinite for an unlimited link.
@@ -193,12 +196,13 @@ impl Link {
     /// The sums it keeps are those of the packets it holds.
     pub fn check_backlog(&self) -> Result<(), String> {
         let certain = self.certain.iter().map(|c| u64::from(c.1)).sum::<u64>();
-        let held = certain + self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
+        let waiting = self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
         let idle = self.queue.is_empty() && self.discipline.holding() > 0;
-        if held == self.backlog_bytes && !idle {
+        let counted = (self.certain_bytes, self.waiting_bytes);
+        if (certain, waiting) == counted && !idle {
             return Ok(());
         }
-        Err(format!("{held} bytes held, {} counted; idle with packets waiting: {idle}", self.backlog_bytes))
+        Err(format!("{certain} + {waiting} bytes held, {counted:?} counted; idle with packets waiting: {idle}"))
     }
 
     /// How long a packet would wait and travel that enters `later`, were all as it is now.
@@ -233,6 +237,8 @@ impl Link {
                         return Offer::Gone;
                     }
                     self.certain.push_back((done, size));
+                    self.certain_bytes += u64::from(size);
+                    self.backlog_integral += u128::from((done - now).0) * u128::from(size);
                     self.busy_until = done;
                     return self.propagate(now, done, entry);
                 }
@@ -245,6 +251,8 @@ impl Link {
         if !self.admit(now, size) {
             return Offer::Gone;
         }
+        self.integrate_waiting(now);
+        self.waiting_bytes += u64::from(size);
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
             self.serve(now.max(self.busy_until));
@@ -252,32 +260,31 @@ impl Link {
         Offer::Held
     }
 
-    /// Does the drop-tail queue take a packet of `size` bytes? Counts it.
+    /// Does the drop-tail queue take a packet of `size` bytes?
     #[inline]
     fn admit(&mut self, now: Nanos, size: u32) -> bool {
-        self.account_backlog(now);
+        let backlog = self.backlog_bytes(now);
         let Discipline::DropTail(rule) = &mut self.discipline else {
             return false;
         };
         let packets = (self.queue.len() + self.certain.len()) as u64;
-        if !rule.admits(self.backlog_bytes, packets, u64::from(size)) {
+        if !rule.admits(backlog, packets, u64::from(size)) {
             self.counters.dropped += 1;
             return false;
         }
-        self.backlog_bytes += u64::from(size);
-        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        self.backlog_max = self.backlog_max.max(backlog + u64::from(size));
         true
     }
 
     /// Into a managed queue.
     #[inline(never)]
     fn enqueue(&mut self, now: Nanos, entry: Entry, pool: &mut Pool) {
-        self.account_backlog(now);
+        self.integrate_waiting(now);
         let flow = pool.get(entry.id).flow;
-        self.backlog_bytes += u64::from(entry.size);
+        self.waiting_bytes += u64::from(entry.size);
         let rate = self.rate;
         self.manage(pool, |queue, drops| queue.enqueue(now, rate, flow, entry, drops));
-        self.backlog_max = self.backlog_max.max(self.backlog_bytes);
+        self.backlog_max = self.backlog_max.max(self.waiting_bytes);
         if self.queue.is_empty() {
             self.serve_managed(now, pool);
         }
@@ -301,15 +308,15 @@ impl Link {
         let mut drops = Drops::new(pool);
         let result = act(queue, &mut drops);
         self.counters.dropped += drops.packets;
-        self.backlog_bytes -= drops.bytes;
+        self.waiting_bytes -= drops.bytes;
         Some(result)
     }
 
     /// The server is done with its packet.
     pub fn depart(&mut self, now: Nanos, pool: &mut Pool) -> (PacketId, Offer) {
         let entry = self.queue.pop_front().expect("a departure has a packet");
-        self.account_backlog(now);
-        self.backlog_bytes -= u64::from(entry.size);
+        self.integrate_waiting(now);
+        self.waiting_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
         if !self.queue.is_empty() {
             self.serve(now);
@@ -339,7 +346,7 @@ impl Link {
         self.interrupt(now);
         self.outage = Some(mode);
         if flush != Flush::None {
-            self.account_backlog(now);
+            self.integrate_waiting(now);
             self.counters.lost += self.queue.len() as u64;
             self.queue.drain(..).for_each(|entry| pool.release(entry.id));
             if let Discipline::Managed(queue) = &mut self.discipline {
@@ -347,7 +354,7 @@ impl Link {
                 queue.flush(&mut drops);
                 self.counters.lost += drops.packets;
             }
-            self.backlog_bytes = 0;
+            self.waiting_bytes = 0;
             self.unserved_bits = 0;
         }
         if flush == Flush::All {
@@ -365,13 +372,15 @@ impl Link {
 
     /// Mean backlog in bytes over [0, now].
     pub fn backlog_mean(&mut self, now: Nanos) -> f64 {
-        self.account_backlog(now);
-        if now.0 == 0 { 0.0 } else { self.backlog_integral as f64 / now.0 as f64 }
+        if now.0 == 0 { 0.0 } else { self.backlog_integral(now) as f64 / now.0 as f64 }
     }
 
+    /// Bytes times nanoseconds of backlog over [0, now].
     pub fn backlog_integral(&mut self, now: Nanos) -> u128 {
-        self.account_backlog(now);
-        self.backlog_integral
+        self.settle(now);
+        self.integrate_waiting(now);
+        let to_come = |c: &(Nanos, u32)| u128::from((c.0 - now).0) * u128::from(c.1);
+        self.backlog_integral - self.certain.iter().map(to_come).sum::<u128>()
     }
 
     /// Largest backlog since the last `take_backlog_max`.
@@ -481,28 +490,21 @@ impl Link {
         self.counters.delivered_bytes += u64::from(entry.size);
     }
 
-    fn account_backlog(&mut self, now: Nanos) {
-        self.settle(now);
-        self.integrate_backlog(now);
-    }
-
     /// Certain departures up to now have taken place.
     #[inline]
     fn settle(&mut self, now: Nanos) {
         while let Some(&(departed, size)) = self.certain.front()
             && departed <= now
         {
-            self.integrate_backlog(departed);
-            self.backlog_bytes -= u64::from(size);
+            self.certain_bytes -= u64::from(size);
             self.certain.pop_front();
         }
     }
 
-    #[inline]
-    fn integrate_backlog(&mut self, until: Nanos) {
-        let span = (until - self.backlog_since).0;
-        self.backlog_integral += span as u128 * self.backlog_bytes as u128;
-        self.backlog_since = until;
+    fn integrate_waiting(&mut self, now: Nanos) {
+        let span = (now - self.waiting_since).0;
+        self.backlog_integral += u128::from(span) * u128::from(self.waiting_bytes);
+        self.waiting_since = now;
     }
 }
 
