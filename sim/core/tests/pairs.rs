@@ -1,7 +1,7 @@
 //! Any two controllers share any path: 60 s on one bottleneck and across a parking lot, in which the RTT grows twentyfold,
 //! the link fails for half a second and packets get lost. Nobody panics, starves or loses count.
 //!
-//! The links have 20 Mbit/s, so that some hundred pairs take seconds. Only the first hop loses packets: over three, one
+//! The links have 10 Mbit/s, so that some hundred pairs take seconds. Only the first hop loses packets: over three, one
 //! in seven gets lost, and now and then four retransmissions in a row, which is a timeout longer than the stretch at the
 //! end. The buffer is a product of the longer path: with a tenth of it Copa, which paces at twice its window per RTT,
 //! throws away a third of all packets, with the same effect.
@@ -16,7 +16,7 @@ use orbitcc_core::units::BitRate;
 use orbitcc_core::world::{Policies, World};
 use rayon::prelude::*;
 
-const RATE_MBPS: f64 = 20.0;
+const RATE_MBPS: f64 = 10.0;
 /// One way, before and after the step.
 const DELAY_MS: f64 = 5.0;
 const FACTOR: f64 = 20.0;
