@@ -1,6 +1,6 @@
 """Controllers that act on a model of the path: its bandwidth and its round-trip time."""
 
-from orbitcc.baselines.native import native
+from orbitcc.baselines.native import native, preset
 from orbitcc.envs.controllers import Param
 
 bbr = native(
@@ -30,4 +30,23 @@ leocc = native(
             choices=("flow", "global", "ping"),
         ),
     },
+)
+
+vivace = native(
+    "vivace",
+    "Vivace: sends slightly faster and slower in turn, following the gradient of a utility of rate, loss, delay growth",
+    paper="Dong et al.: PCC Vivace: Online-Learning Congestion Control, NSDI 2018",
+    params={
+        "preset": Param(
+            "artifact",
+            "the authors' released code in latency mode, the paper's formulas, the released code in loss mode, or the "
+            "coefficients of the GEO papers (start-up calibrated to their downloads)",
+            choices=("artifact", "paper", "loss", "geo"),
+        ),
+    },
+)
+vivace_paper = preset(vivace, "vivace-paper", "Vivace by the paper's formulas", preset="paper")
+vivace_loss = preset(vivace, "vivace-loss", "Vivace as released, in loss mode: delay does not matter", preset="loss")
+vivace_geo = preset(
+    vivace, "vivace-geo", "Vivace with the GEO papers' coefficients 1, 10, 2; start-up calibrated", preset="geo"
 )

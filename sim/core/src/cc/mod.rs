@@ -18,6 +18,7 @@ pub mod satcp;
 pub mod search;
 pub mod slow_start;
 pub mod vegas;
+pub mod vivace;
 pub mod westwood;
 
 use serde_json::{Map, Value};
@@ -372,6 +373,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "copa", params: copa::PARAMS, build: copa::build },
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
+    Registration { name: "vivace", params: vivace::PARAMS, build: vivace::build },
     Registration { name: "external", params: agent::PARAMS, build: agent::build },
     Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
 ];
