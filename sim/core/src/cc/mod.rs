@@ -13,6 +13,7 @@ pub mod hystart;
 pub mod hystart_plus_plus;
 pub mod illinois;
 pub mod leocc;
+pub mod registry;
 pub mod reno;
 pub mod satcp;
 pub mod search;
@@ -21,11 +22,11 @@ pub mod vegas;
 pub mod vivace;
 pub mod westwood;
 
-use serde_json::{Map, Value};
-
 use crate::rng::{Purpose, Stream};
-use crate::spec::{ControllerSpec, Kernel, SsthreshCache, TcpSpec};
+use crate::spec::TcpSpec;
 use crate::time::Nanos;
+
+pub use registry::{COMMON_PARAMS, Params, REGISTRY, build, check, tcp_of};
 
 /// "No threshold yet": slow start until the first loss.
 pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
@@ -352,134 +353,9 @@ impl Clone for Box<dyn Controller> {
     }
 }
 
-/// One line of the registry.
-pub struct Registration {
-    pub name: &'static str,
-    /// Parameter names and defaults, as JSON; those of [`COMMON_PARAMS`] come on top.
-    pub params: &'static [(&'static str, &'static str)],
-    build: fn(&Params) -> Result<Box<dyn Controller>, String>,
-}
-
-/// Every native controller.
-pub const REGISTRY: &[Registration] = &[
-    Registration { name: "reno", params: &[], build: |_| Ok(Box::new(reno::Reno)) },
-    Registration { name: "cubic", params: cubic::PARAMS, build: cubic::build },
-    Registration { name: "hybla", params: hybla::PARAMS, build: hybla::build },
-    Registration { name: "illinois", params: &[], build: |_| Ok(Box::new(illinois::Illinois::new())) },
-    Registration { name: "vegas", params: &[], build: |_| Ok(Box::new(vegas::Vegas::new())) },
-    Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
-    Registration { name: "bbr", params: &[], build: bbr::v1::build },
-    Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
-    Registration { name: "copa", params: copa::PARAMS, build: copa::build },
-    Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
-    Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
-    Registration { name: "vivace", params: vivace::PARAMS, build: vivace::build },
-    Registration { name: "external", params: agent::PARAMS, build: agent::build },
-    Registration { name: "policy", params: agent::POLICY_PARAMS, build: agent::build },
-];
-
-/// Parameters of every controller: what its host runs, where that differs from the network's other hosts.
-pub const COMMON_PARAMS: &[&str] = &["kernel", "ssthresh_cache"];
-
-/// The TCP of a flow under this controller: the network's, with the flow's own kernel and cache.
-pub fn tcp_of(spec: &ControllerSpec, network: &TcpSpec) -> Result<TcpSpec, String> {
-    let mut tcp = *network;
-    let params = Params { given: &spec.params, kernel: network.kernel };
-    if spec.params.contains_key("kernel") {
-        tcp.kernel = match params.text("kernel", "v6", &["v6", "v4_15"])? {
-            "v4_15" => Kernel::V4_15,
-            _ => Kernel::V6,
-        };
-    }
-    if let Some(cache) = spec.params.get("ssthresh_cache") {
-        tcp.ssthresh_cache = Some(SsthreshCache::try_from(cache.clone())?);
-    }
-    Ok(tcp)
-}
-
-/// Parameters of a controller, checked against its registration.
-pub struct Params<'a> {
-    given: &'a Map<String, Value>,
-    /// The kernel whose version of the algorithm is wanted.
-    pub kernel: Kernel,
-}
-
-impl Params<'_> {
-    pub fn text<'b>(&'b self, name: &str, default: &'b str, allowed: &[&str]) -> Result<&'b str, String> {
-        let value = match self.given.get(name) {
-            None => default,
-            Some(Value::String(text)) => text,
-            Some(other) => {
-                return Err(format!("{name} = {other}: must be one of {}", allowed.join(", ")));
-            }
-        };
-        if allowed.contains(&value) {
-            Ok(value)
-        } else {
-            Err(format!("{name} = {value:?}: must be one of {}", allowed.join(", ")))
-        }
-    }
-
-    pub fn number(&self, name: &str, default: f64, low: f64, high: f64) -> Result<f64, String> {
-        let Some(value) = self.given.get(name) else {
-            return Ok(default);
-        };
-        match value.as_f64() {
-            Some(x) if (low..=high).contains(&x) => Ok(x),
-            _ => Err(format!("{name} = {value}: must be a number in {low} .. {high}")),
-        }
-    }
-}
-
-/// Build a controller for a host running `tcp`; the error names the parameter.
-pub fn build(spec: &ControllerSpec, tcp: &TcpSpec) -> Result<Box<dyn Controller>, String> {
-    let Some(entry) = REGISTRY.iter().find(|r| r.name == spec.name) else {
-        let names: Vec<_> = REGISTRY.iter().map(|r| r.name).collect();
-        return Err(format!("name = {:?}: must be one of {}", spec.name, names.join(", ")));
-    };
-    let known = || entry.params.iter().map(|(name, _)| *name).chain(COMMON_PARAMS.iter().copied());
-    if let Some(unknown) = spec.params.keys().find(|k| !known().any(|name| name == *k)) {
-        let names: Vec<_> = known().collect();
-        return Err(format!("{}: unknown parameter {unknown:?}: must be one of [{}]", spec.name, names.join(", ")));
-    }
-    let named = |e| format!("{}.{e}", spec.name);
-    let kernel = tcp_of(spec, tcp).map_err(named)?.kernel;
-    (entry.build)(&Params { given: &spec.params, kernel }).map_err(named)
-}
-
-pub fn check(spec: &ControllerSpec, tcp: &TcpSpec) -> Result<(), String> {
-    build(spec, tcp).map(|_| ())
-}
-
 #[cfg(test)]
 mod tests {
     use super::testing::conn;
-
-    #[test]
-    fn a_flow_has_the_network_s_kernel_unless_it_says_otherwise() {
-        use super::{SsthreshCache, TcpSpec, build, tcp_of};
-        use crate::spec::{ControllerSpec, Kernel};
-
-        let network = TcpSpec::default();
-        let of = |params: serde_json::Value| ControllerSpec {
-            name: "reno".into(),
-            params: params.as_object().unwrap().clone(),
-        };
-        let plain = tcp_of(&of(serde_json::json!({})), &network).unwrap();
-        assert_eq!((plain.kernel, plain.ssthresh_cache), (Kernel::V6, None));
-        let own = of(serde_json::json!({"kernel": "v4_15", "ssthresh_cache": 5000}));
-        let own = tcp_of(&own, &network).unwrap();
-        assert_eq!((own.kernel, own.ssthresh_cache), (Kernel::V4_15, Some(SsthreshCache::Segments(5000))));
-        assert_eq!((plain.rmem_default(), own.rmem_default()), (131_072, 87_380));
-        for (params, says) in [
-            (serde_json::json!({"kernel": "v5"}), "reno.kernel = \"v5\": must be one of v6, v4_15"),
-            (serde_json::json!({"ssthresh_cache": 1}), "reno.ssthresh_cache = 1: must be \"off\", \"live\" or"),
-            (serde_json::json!({"kernels": 1}), "must be one of [kernel, ssthresh_cache]"),
-        ] {
-            let error = build(&of(params), &network).err().unwrap();
-            assert!(error.contains(says), "{error}");
-        }
-    }
 
     #[test]
     fn window_rate_vectors() {
