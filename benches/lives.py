@@ -24,22 +24,27 @@ from orbitcc.eval.style import LIGHT
 FOLDER = Path("docs/images/baselines")
 SCENES: Mapping[str, tuple[str, Mapping[str, Any], float]] = {
     "dumbbell": ("dumbbell", {}, 0.02),
-    "leo": ("leo-responsiveness", {"run": 1, "duration_s": 150}, 0.05),
+    "leo": ("leo-responsiveness", {"run": 1, "duration_s": 150}, 0.02),
     "geo": ("geo-ideal", {}, 0.1),
 }
 """Suffix of the picture -> scenario, its parameters, and seconds between the points."""
 ALSO = {"hybla": ("geo",)}
 """Whose life shows best elsewhere."""
 DPI = 90
-COLOURS = 64
+COLOURS = (64, 48, 32, 16)
+"""As many as fit into MAX_BYTES."""
+MAX_BYTES = 60_000
 
 
 def draw(controller: str, suffix: str) -> Path:
     name, params, interval_s = SCENES[suffix]
     recording = simulate(scenarios.get(name, controller=controller, **params), record_interval_s=interval_s)
     picture = Image.open(io.BytesIO(render(draw_run(recording, LIGHT), dpi=DPI))).convert("RGB")
-    out = io.BytesIO()
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(out, "png", optimize=True)
+    for colours in COLOURS:
+        out = io.BytesIO()
+        picture.quantize(colours, dither=Image.Dither.NONE).save(out, "png", optimize=True)
+        if out.tell() < MAX_BYTES:
+            break
     return atomic_write_bytes(FOLDER / f"{controller}-{suffix}.png", out.getvalue())
 
 

@@ -31,6 +31,10 @@ const LAST_S: u64 = 10;
 /// Most wrong pairs listed.
 const LISTED: usize = 20;
 
+/// Delay does not matter to it, and it takes a while to mind losses: three of these, each losing up to four packets in
+/// ten on its own full queue, leave nothing to who crosses them all.
+const DROWNING: &str = "vivace:preset=loss";
+
 /// Parameters under which a controller behaves differently.
 const VARIANTS: &[&str] = &[
     "cubic:hystart=off",
@@ -45,6 +49,9 @@ const VARIANTS: &[&str] = &[
     "copa:competitive=off",
     "leocc:trigger=ping",
     "satcp:mode=freeze",
+    "vivace:preset=paper",
+    DROWNING,
+    "vivace:preset=geo",
 ];
 
 /// Every controller (an agent's window stays where nobody moves it), and the variants.
@@ -135,5 +142,6 @@ fn any_two_controllers_share_a_bottleneck() {
 #[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn any_two_controllers_share_a_parking_lot() {
     let all = everybody();
-    check(HOPS, all.iter().flat_map(|a| all.iter().map(|b| (*a, *b))).collect());
+    let short = || all.iter().filter(|name| **name != DROWNING);
+    check(HOPS, all.iter().flat_map(|a| short().map(|b| (*a, *b))).collect());
 }
