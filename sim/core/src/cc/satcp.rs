@@ -63,7 +63,12 @@ impl Controller for SaTcp {
     }
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
-        if self.is_frozen() { conn.cwnd } else { self.cubic.ssthresh(conn) }
+        if !self.is_frozen() {
+            return self.cubic.ssthresh(conn);
+        }
+        // Without a window from before, TCP has nothing to reduce in proportion to: it lets the present one stand.
+        conn.prior_cwnd = 0;
+        conn.cwnd
     }
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {
