@@ -7,7 +7,7 @@ use crate::time::Nanos;
 
 use super::intervals::Intervals;
 use super::profile::{Autotuning, Profile};
-use super::rtt::{RttEstimator, Tick};
+use super::rtt::{RttEstimator, Tick, TickClock};
 use super::timestamp;
 
 /// Buffer memory one full segment occupies when each arrives in a buffer of its own.
@@ -68,6 +68,7 @@ pub struct Receiver {
     /// The MSS it advertised: timestamps take 12 bytes of it.
     advertised_mss: u64,
     tick: Tick,
+    ticks: TickClock,
     ack_bytes: u16,
     profile: &'static Profile,
     moderate: bool,
@@ -156,6 +157,7 @@ impl Receiver {
             advertised_mss,
             profile,
             tick,
+            ticks: TickClock::new(tick),
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
             rmem_max: tcp.rmem[2],
@@ -423,7 +425,7 @@ impl Receiver {
 
     fn delay(&mut self, now: Nanos) {
         let ticks = self.ato.min(self.delay_bound);
-        let at = self.tick.deadline(self.tick.count(now), ticks);
+        let at = self.tick.deadline(self.ticks.at(now), ticks);
         // An ACK already waiting keeps its earlier time.
         self.delayed_at = self.delayed_at.min(at);
     }

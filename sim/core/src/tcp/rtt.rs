@@ -53,6 +53,32 @@ impl Tick {
     }
 }
 
+/// Counts ticks as time goes on; divides once per tick.
+#[derive(Clone, Copy, Debug)]
+pub struct TickClock {
+    tick: Tick,
+    count: u64,
+    /// Start of the present tick.
+    since: Nanos,
+}
+
+impl TickClock {
+    pub fn new(tick: Tick) -> TickClock {
+        TickClock { tick, count: 0, since: Nanos::ZERO }
+    }
+
+    /// Ticks passed by `now`, which never goes back.
+    #[inline]
+    pub fn at(&mut self, now: Nanos) -> u64 {
+        let length = Nanos(self.tick.us * 1_000);
+        if now - self.since >= length {
+            self.count = self.tick.count(now);
+            self.since = Nanos(self.count * length.0);
+        }
+        self.count
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     /// Smoothed RTT in microseconds, times 8; 0 before the first sample.

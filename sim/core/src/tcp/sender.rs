@@ -9,7 +9,7 @@ use super::intervals::Intervals;
 use super::loss::Rack;
 use super::profile::{Profile, TimerMargin};
 use super::recovery::Prr;
-use super::rtt::{MinFilter, RttEstimator, Tick};
+use super::rtt::{MinFilter, RttEstimator, Tick, TickClock};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 use super::timestamp;
 use super::transmit::QUEUED_AHEAD;
@@ -106,8 +106,7 @@ pub struct Sender {
     pub rtt: RttEstimator,
     pub(super) min_rtt: MinFilter,
     pub(super) tick: Tick,
-    /// Start of the present tick, ns.
-    pub(super) tick_start: u64,
+    pub(super) ticks: TickClock,
     /// The least wait of the probe and reordering timers.
     pub(super) margin_us: u64,
     /// Ticks covering the tail probe's microseconds: divided once per change.
@@ -185,7 +184,7 @@ impl Sender {
             rtt: RttEstimator::new(tcp.hz),
             min_rtt: MinFilter::min_rtt(),
             tick,
-            tick_start: 0,
+            ticks: TickClock::new(Tick::new(tcp.hz)),
             margin_us: match profile.timer_margin {
                 TimerMargin::Micros(us) => us,
                 TimerMargin::Ticks(ticks) => ticks * tick.micros(),
@@ -354,11 +353,7 @@ impl Sender {
     /// Every entry point tells the time first; a tick is divided out once.
     pub(super) fn set_now(&mut self, now: Nanos) {
         self.conn.now = now;
-        let tick = self.tick.micros() * 1_000;
-        if now.0.wrapping_sub(self.tick_start) >= tick {
-            self.conn.jiffies = now.0 / tick;
-            self.tick_start = self.conn.jiffies * tick;
-        }
+        self.conn.jiffies = self.ticks.at(now);
     }
 }
 
