@@ -15,8 +15,9 @@ use crate::time::Nanos;
 
 /// Half a packet of delay sensitivity: two packets of queue per flow.
 const DELTA: f64 = 0.5;
-/// Span of the minimum RTT.
+/// Span of the minimum RTT: ten seconds, or so many minimum RTTs if that is longer.
 const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(10);
+const MIN_RTT_WINDOW_RTTS: u64 = 20;
 /// Direction must stay the same for this many RTTs before the velocity doubles.
 const STEADY_RTTS: u32 = 3;
 /// The queue counts as nearly empty below this share of its range, looked at over these many RTTs.
@@ -225,6 +226,8 @@ impl Controller for Copa {
         self.lost_in_rtt |= rate.lost > 0;
         if let Some(rtt) = rate.rtt_us {
             let now = conn.now.micros();
+            let span = Nanos::from_micros(MIN_RTT_WINDOW_RTTS * u64::from(self.min_rtt.get()));
+            self.min_rtt.set_window(span.max(MIN_RTT_WINDOW));
             self.min_rtt.update(conn.now, rtt);
             self.recent.note(rtt);
             let srtt_us = u64::from(conn.srtt8_us >> 3);
@@ -316,5 +319,21 @@ mod tests {
         assert_eq!(min.update(101, 100, 90), 70);
         assert_eq!(min.update(120, 100, 60), 60);
         assert_eq!(min.candidates.len(), 1);
+    }
+
+    #[test]
+    fn on_long_paths_the_minimum_is_that_of_twenty_of_them() {
+        let mut copa = Copa::new(DELTA, false);
+        let mut c = super::super::testing::conn(100, 100);
+        c.srtt8_us = 8 * 700_000;
+        let mut minimum = |second: u64, rtt| {
+            c.now = Nanos::from_secs(second);
+            copa.control(&mut c, &RateSample { acked: 1, rtt_us: Some(rtt), ..RateSample::default() });
+            copa.min_rtt.get()
+        };
+        minimum(1, 700_000);
+        minimum(2, 800_000);
+        assert_eq!(minimum(14, 900_000), 700_000, "14 s");
+        assert_eq!(minimum(17, 900_000), 900_000);
     }
 }

@@ -191,6 +191,10 @@ impl MinFilter {
         self.best[0].1
     }
 
+    pub fn set_window(&mut self, window: Nanos) {
+        self.window = window;
+    }
+
     pub fn update(&mut self, now: Nanos, value: u32) {
         let sample = (now, value);
         if value <= self.best[0].1 || (now - self.best[2].0) > self.window {
