@@ -15,6 +15,7 @@
 use super::bbr::v1::{Bbr, Mode, Variant};
 use super::bbr::{UNIT, sample_rate};
 use super::{CaState, Conn, Controller, Event, Params, RateSample, Signal, Subscription};
+use crate::spec::Kernel;
 use crate::time::Nanos;
 
 const MIN_RTT_WINDOW_S: u32 = 20;
@@ -38,7 +39,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         "ping" => Subscription::Probes { interval: PING_INTERVAL },
         scope => Subscription::Reconfigurations { shared: scope == "global" },
     };
-    Ok(Box::new(LeoCc::new(source, params)))
+    Ok(Box::new(LeoCc::new(source)))
 }
 
 /// A scalar Kalman filter in the module's integers: noise variances 4 and 4, first variance 25.
@@ -131,11 +132,12 @@ pub struct LeoCc {
 }
 
 impl LeoCc {
-    fn new(source: Subscription, params: &Params) -> LeoCc {
+    fn new(source: Subscription) -> LeoCc {
         let variant =
             Variant { min_rtt_window_s: MIN_RTT_WINDOW_S, probe_rtt_gain: PROBE_RTT_GAIN, detects_policers: false };
         LeoCc {
-            bbr: Bbr::new(params.kernel, variant),
+            // The module is of Linux 6, whatever kernel the hosts run.
+            bbr: Bbr::new(Kernel::V6, variant),
             source,
             monitor: Monitor {
                 trigger: false,
@@ -344,8 +346,7 @@ mod tests {
     }
 
     fn monitor() -> Monitor {
-        let params = Params { given: &serde_json::Map::new(), kernel: crate::spec::Kernel::V6 };
-        LeoCc::new(Subscription::Nothing, &params).monitor
+        LeoCc::new(Subscription::Nothing).monitor
     }
 
     #[test]
@@ -374,8 +375,7 @@ mod tests {
 
     #[test]
     fn silence_of_more_than_45_ms_between_replies_is_a_reconfiguration() {
-        let params = Params { given: &serde_json::Map::new(), kernel: crate::spec::Kernel::V6 };
-        let mut leocc = LeoCc::new(Subscription::Probes { interval: PING_INTERVAL }, &params);
+        let mut leocc = LeoCc::new(Subscription::Probes { interval: PING_INTERVAL });
         let mut c = conn(10, 10);
         let mut pong = |us| {
             c.now = Nanos::from_micros(us);
@@ -384,5 +384,18 @@ mod tests {
         };
         assert!(!pong(30_000) && !pong(75_000));
         assert!(pong(120_001));
+    }
+
+    #[test]
+    fn the_module_is_of_linux_6_on_any_host() {
+        let params = Params { given: &serde_json::Map::new(), kernel: Kernel::V4_15 };
+        let mut c = conn(10, 10);
+        c.srtt8_us = 8 * 50_000;
+        let mut rate_of = |params: &Params| {
+            build(params).unwrap().init(&mut c);
+            c.pacing_rate
+        };
+        let v6 = Params { given: &serde_json::Map::new(), kernel: Kernel::V6 };
+        assert_eq!(rate_of(&params), rate_of(&v6), "one percent of margin, payload only");
     }
 }

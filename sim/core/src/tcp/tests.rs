@@ -311,3 +311,27 @@ fn the_window_counts_as_used_by_the_kernel_s_rule() {
         assert_eq!(s.conn.is_cwnd_limited(), limited, "{kernel:?}");
     }
 }
+
+#[test]
+fn an_application_is_no_limit_while_its_segments_wait_to_depart() {
+    let spec = ControllerSpec { name: "bbr".into(), params: Default::default() };
+    let tcp = TcpSpec::default();
+    let mut sender = Sender::new(&tcp, 0, build(&spec, &tcp).unwrap(), 1 << 20);
+    let mut pool = Pool::default();
+    sender.establish(Nanos(1_000 * MS), Nanos(40 * MS));
+    // The pacer: a segment per 2 ms.
+    sender.conn.pacing_rate = 724_000;
+    sender.counters.sent = 10;
+    let mut write = |at_ms: u64, segments| {
+        sender.set_now(Nanos(at_ms * MS));
+        sender.transmit(&mut pool);
+        sender.conn.app_limited = 0;
+        sender.write(Nanos(at_ms * MS), segments);
+        sender.transmit(&mut pool);
+        sender.is_app_limited()
+    };
+    assert!(write(1_000, 1), "an empty network");
+    assert!(write(1_000, 1), "it left at once");
+    assert!(!write(1_000, 1), "the second one leaves in 2 ms");
+    assert!(write(1_100, 1));
+}

@@ -212,10 +212,18 @@ impl Sender {
 
     /// Before a write: is the application, not the network, what limits the rate?
     pub(super) fn check_app_limited(&mut self) {
-        if self.write_seq <= self.conn.snd_nxt && self.in_flight() < self.conn.cwnd && self.lost_out <= self.retrans_out
+        if self.write_seq <= self.conn.snd_nxt
+            && self.in_flight() < self.conn.cwnd
+            && self.lost_out <= self.retrans_out
+            && !self.waits_to_depart()
         {
             self.conn.app_limited = (self.conn.delivered + self.in_flight()).max(1);
         }
+    }
+
+    /// Is the last segment still in the host's queue?
+    fn waits_to_depart(&self) -> bool {
+        self.packets_out() > 0 && self.board.get(self.conn.snd_nxt - 1).sent > self.conn.now
     }
 
     /// RFC 2861 / Linux: the window of an idle connection decays.

@@ -270,8 +270,9 @@ impl Bbr {
     }
 
     pub fn enter_probe_rtt(&mut self, conn: &Conn) {
-        self.save_cwnd(conn);
+        // In this order, as Linux has it, the window kept is never below the one kept before.
         self.mode = Mode::ProbeRtt;
+        self.save_cwnd(conn);
         self.probe_rtt_done = None;
     }
 
@@ -328,7 +329,7 @@ impl Bbr {
             if !self.packet_conservation {
                 let mut target = self.bdp(conn, bw, self.cwnd_gain);
                 if self.full_bw_reached && self.kernel != Kernel::V4_15 {
-                    target += self.aggregation.allowance(bw);
+                    target += self.aggregation.allowance(self.bw());
                 }
                 let target = self.with_room_for_bursts(conn, target);
                 if self.full_bw_reached {

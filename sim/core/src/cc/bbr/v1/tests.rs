@@ -155,3 +155,15 @@ fn only_a_smaller_rtt_refreshes_the_minimum() {
     bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(60_000), ..RateSample::default() });
     assert_eq!((bbr.mode, bbr.min_rtt_us), (Mode::ProbeRtt, 60_000));
 }
+
+#[test]
+fn the_window_kept_through_probe_rtt_is_never_below_the_one_kept_before() {
+    let (mut bbr, mut c) = cruising();
+    bbr.prior_cwnd = 900;
+    bbr.enter_probe_rtt(&c);
+    assert_eq!(bbr.prior_cwnd, 900, "Linux changes the mode before it keeps the window");
+    c.cwnd = 1_000;
+    bbr.mode = Mode::ProbeBw;
+    bbr.enter_probe_rtt(&c);
+    assert_eq!(bbr.prior_cwnd, 1_000);
+}

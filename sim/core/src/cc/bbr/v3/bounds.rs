@@ -1,8 +1,8 @@
 //! What loss has taught: how much may be in flight, how fast (draft section 4.5.10, "Inflight and bandwidth bounds").
 
-use super::super::super::{Conn, Transmission};
+use super::super::super::{CaState, Conn, Transmission};
 use super::probe::Phase;
-use super::{Bbr3, CWND_MIN, Share};
+use super::{Bbr3, CWND_MIN, Probing, Share};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -64,6 +64,11 @@ impl Bbr3 {
             // Observe the full round of the loss.
             self.loss_round_delivered = conn.delivered;
         }
+        if self.flavour.is_draft && conn.state < CaState::Recovery && !self.before.fresh {
+            // The recovery that begins with this loss is too late to tell what the loss itself will change.
+            self.save_before();
+            self.before.fresh = true;
+        }
         self.loss_in_round = true;
         if !self.probe.samples {
             return;
@@ -93,6 +98,7 @@ impl Bbr3 {
             self.bounds.inflight_hi = in_flight.max(kept);
         }
         if self.in_phase(Phase::Up) {
+            self.before.left = Some(Probing::Up);
             self.start_down(conn);
         }
     }

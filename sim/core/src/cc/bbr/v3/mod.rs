@@ -6,8 +6,9 @@
 //!
 //! `flavour = ietf` differs from Linux where the draft does: drain gain 0.5 and at most three rounds of it, 0.90 in
 //! DOWN, loss threshold, cut and headroom without the fixed-point rounding of Linux (2 %, 0.7, 15 %), the plateau of
-//! Startup judged at round starts only, and a spurious loss that ended Startup or a probe takes the flow back there.
-//! ECN is left out: Linux uses it below 5 ms of RTT only. As in `bbr`, only a smaller RTT refreshes its minimum.
+//! Startup judged at round starts only, a minimum RTT that only a smaller one refreshes, and a spurious loss that ended
+//! Startup or a probe takes the flow back there. ECN is left out (Linux uses it below 5 ms of RTT only), and so is what
+//! Linux does when a tail probe repairs a loss.
 
 mod bounds;
 mod plateau;
@@ -18,7 +19,7 @@ mod tests;
 
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
 use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, Rounds, UNIT};
-use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
+use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure};
 use bounds::Bounds;
 use probe::{AckPhase, Phase, Probe};
 
@@ -27,6 +28,8 @@ const CWND_GAIN: u32 = 2 * UNIT;
 /// In UP: room for the queue that probing builds.
 const CWND_GAIN_UP: u32 = CWND_GAIN + UNIT / 4;
 const CWND_MIN: u32 = 4;
+/// `tcp_min_tso_segs`, and the draft's least send quantum: at any rate, unlike version 1.
+const BURST_MIN: u32 = 2;
 const PACING_PERCENT: u64 = 99;
 /// The draft drains no longer than this.
 const DRAIN_ROUNDS: u32 = 3;
@@ -91,12 +94,21 @@ enum Mode {
     ProbeRtt,
 }
 
+/// Where too much loss ends the search for bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probing {
+    Startup,
+    Up,
+}
+
 /// What undo restores of the time before a recovery.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     bounds: Bounds,
-    mode: Mode,
-    phase: Phase,
+    /// What the recovery's losses have ended.
+    left: Option<Probing>,
+    /// Kept at a loss whose recovery has not begun yet.
+    fresh: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -112,7 +124,7 @@ pub struct Bbr3 {
     bounds: Bounds,
     before: Before,
     probe: Probe,
-    drain_rounds: u32,
+    drain_start_round: u32,
     // Bandwidth plateau.
     full_bw: u64,
     full_bw_rounds: u32,
@@ -149,9 +161,9 @@ impl Bbr3 {
             aggregation: Aggregation::default(),
             bw_hi: [0; 2],
             bounds,
-            before: Before { bounds, mode: Mode::Startup, phase: Phase::Down },
+            before: Before { bounds, left: None, fresh: false },
             probe: Probe::default(),
-            drain_rounds: 0,
+            drain_start_round: 0,
             full_bw: 0,
             full_bw_rounds: 0,
             full_bw_now: false,
@@ -200,7 +212,7 @@ impl Bbr3 {
     fn burst_segments(&self, conn: &Conn) -> u32 {
         const SHORT_PATH_BYTES: u64 = 65_536;
         let halvings = self.min_rtt_us >> 9;
-        burst_segments(conn, if halvings < 32 { SHORT_PATH_BYTES >> halvings } else { 0 })
+        burst_segments(conn, if halvings < 32 { SHORT_PATH_BYTES >> halvings } else { 0 }).max(BURST_MIN)
     }
 
     /// At least three bursts and the minimum window; two more while probing.
@@ -263,13 +275,12 @@ impl Bbr3 {
         let target = self.inflight(conn, self.max_bw(), UNIT);
         if self.mode == Mode::Startup && self.full_bw_reached {
             self.mode = Mode::Drain;
-            self.drain_rounds = 0;
+            self.drain_start_round = self.rounds.count;
             conn.ssthresh = target;
             self.reset_congestion_signals();
         }
         if self.mode == Mode::Drain {
-            self.drain_rounds += u32::from(self.rounds.start);
-            let too_long = self.flavour.is_draft && self.drain_rounds > DRAIN_ROUNDS;
+            let too_long = self.flavour.is_draft && self.rounds.count > self.drain_start_round + DRAIN_ROUNDS;
             if too_long || self.in_flight_at_departure(conn, conn.in_flight) <= target {
                 self.mode = Mode::ProbeBw;
                 self.start_down(conn);
@@ -298,6 +309,10 @@ impl Bbr3 {
     fn save_cwnd(&mut self, conn: &Conn) {
         let undisturbed = self.previous_state < CaState::Recovery && self.mode != Mode::ProbeRtt;
         self.prior_cwnd = if undisturbed { conn.cwnd } else { self.prior_cwnd.max(conn.cwnd) };
+    }
+
+    fn save_before(&mut self) {
+        self.before = Before { bounds: self.bounds, left: None, fresh: false };
     }
 
     fn set_cwnd(&mut self, conn: &mut Conn, acked: u32) {
@@ -348,7 +363,10 @@ impl Controller for Bbr3 {
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
         self.save_cwnd(conn);
-        self.before = Before { bounds: self.bounds, mode: self.mode, phase: self.probe.phase };
+        if !self.before.fresh {
+            self.save_before();
+        }
+        self.before.fresh = false;
         conn.ssthresh
     }
 
@@ -403,8 +421,10 @@ impl Controller for Bbr3 {
 
     fn control(&mut self, conn: &mut Conn, rate: &RateSample) {
         self.rounds.start = false;
-        let bw = sample_rate(rate).unwrap_or(0);
+        // Rounded up, unlike version 1's samples: low rates could not grow.
+        let mut bw = 0;
         if rate.interval_us > 0 {
+            bw = (u64::from(rate.delivered) * BW_UNIT).div_ceil(rate.interval_us);
             self.rounds.update(conn, rate);
             self.probe.rounds_since = (self.probe.rounds_since + u32::from(self.rounds.start)).min(255);
         }

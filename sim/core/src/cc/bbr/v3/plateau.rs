@@ -2,7 +2,7 @@
 
 use super::super::super::{CaState, Conn, RateSample};
 use super::super::UNIT;
-use super::Bbr3;
+use super::{Bbr3, Probing};
 
 const FULL_BW_GROWTH: u32 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
@@ -30,7 +30,8 @@ impl Bbr3 {
             && self.lost_too_much(rate.lost_since, rate.flight_then)
         {
             self.full_bw_reached = true;
-            self.bounds.inflight_hi = self.bdp(conn, self.max_bw(), UNIT).max(self.inflight_latest);
+            self.bounds.inflight_hi = self.inflight(conn, self.max_bw(), UNIT).max(self.inflight_latest);
+            self.before.left = Some(Probing::Startup);
         }
         self.loss_events_in_round = 0;
     }

@@ -2,7 +2,7 @@
 
 use super::super::super::{Conn, RateSample};
 use super::super::UNIT;
-use super::{Bbr3, Mode};
+use super::{Bbr3, Mode, Probing};
 
 /// Wait between probes: two to three seconds ...
 const WAIT_US: u64 = 2_000_000;
@@ -217,13 +217,15 @@ impl Bbr3 {
         self.raise_slope(conn);
     }
 
-    /// A loss that proved spurious had ended Startup or a probe (draft: "BBRHandleSpuriousLossDetection").
+    /// A loss that proved spurious had ended Startup or a probe (draft: "HandleSpuriousLossDetection").
     pub(super) fn return_to_probing(&mut self, conn: &mut Conn) {
-        if self.before.mode == Mode::Startup && self.mode != Mode::Startup {
-            self.mode = Mode::Startup;
+        let left = self.before.left.take();
+        if left == Some(Probing::Startup) && self.mode != Mode::Startup {
             self.full_bw_reached = false;
-        } else if self.before.mode == Mode::ProbeBw && self.before.phase == Phase::Up && !self.in_phase(Phase::Up) {
-            self.mode = Mode::ProbeBw;
+            if self.mode != Mode::ProbeRtt {
+                self.mode = Mode::Startup;
+            }
+        } else if left == Some(Probing::Up) && self.mode == Mode::ProbeBw && !self.in_phase(Phase::Up) {
             self.start_refill(conn);
         }
     }

@@ -20,13 +20,16 @@ impl Bbr3 {
             self.probe_rtt_min_us = rtt;
             self.probe_rtt_min_stamp = conn.jiffies;
         }
-        if self.probe_rtt_min_us < self.min_rtt_us || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
+        // In Linux a minimum seen again is as good as new; in the draft only a smaller one is.
+        let confirmed = self.probe_rtt_min_us == self.min_rtt_us && !self.flavour.is_draft;
+        let smaller = self.probe_rtt_min_us < self.min_rtt_us;
+        if smaller || confirmed || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
             self.min_rtt_us = self.probe_rtt_min_us;
             self.min_rtt_stamp = self.probe_rtt_min_stamp;
         }
         if expired && !self.idle_restart && self.mode != Mode::ProbeRtt {
-            self.save_cwnd(conn);
             self.mode = Mode::ProbeRtt;
+            self.save_cwnd(conn);
             self.probe_rtt_done = None;
             self.probe.ack_phase = AckPhase::Stopping;
             self.rounds.begin(conn);

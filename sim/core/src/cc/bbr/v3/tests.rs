@@ -235,9 +235,9 @@ fn start_up_ends_by_plateau_after_three_rounds() {
 fn start_up_ends_by_loss_at_the_end_of_a_round_of_recovery_even_when_the_application_is_the_limit() {
     let (_, mut c) = cruising(&LINUX);
     c.state = CaState::Recovery;
-    let run = |events: u32, lost_since: u32| {
+    let run = |events: u32, lost_since: u32, product_us: u32| {
         let mut bbr = Bbr3::new(&LINUX);
-        (bbr.bw_hi, bbr.min_rtt_us, bbr.inflight_latest) = ([0, BW], 50_000, 390);
+        (bbr.bw_hi, bbr.min_rtt_us, bbr.inflight_latest) = ([0, BW], product_us, 10);
         let rate = RateSample { lost: 1, lost_since, flight_then: 1_000, app_limited: true, ..RateSample::default() };
         for k in 0..events {
             bbr.loss_round_start = k == events - 1;
@@ -245,9 +245,10 @@ fn start_up_ends_by_loss_at_the_end_of_a_round_of_recovery_even_when_the_applica
         }
         (bbr.full_bw_reached, bbr.bounds.inflight_hi)
     };
-    assert_eq!(run(6, 20), (true, 417), "a product, or what was delivered");
-    assert_eq!(run(5, 20), (false, u32::MAX), "too few events");
-    assert_eq!(run(6, 19), (false, u32::MAX), "too little lost");
+    assert_eq!(run(6, 20, 50_000), (true, 417), "a product, or what was delivered");
+    assert_eq!(run(6, 20, 1_200), (true, 57), "or three bursts: a millisecond and 16 KB each");
+    assert_eq!(run(5, 20, 50_000), (false, u32::MAX), "too few events");
+    assert_eq!(run(6, 19, 50_000), (false, u32::MAX), "too little lost");
 }
 
 #[test]
@@ -264,4 +265,104 @@ fn undo_restores_the_bounds_and_in_the_draft_the_phase() {
         assert_eq!(bbr.bounds.inflight_hi, 900);
         assert_eq!(bbr.in_phase(Phase::Refill), flavour.is_draft);
     }
+}
+
+#[test]
+fn a_minimum_rtt_seen_again_is_as_good_as_new_in_linux_only() {
+    for (flavour, believed) in [(&LINUX, 50_000), (&IETF, 90_000)] {
+        let (mut bbr, mut c) = cruising(flavour);
+        let mut at = |jiffies, rtt| {
+            c.jiffies = jiffies;
+            bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(rtt), delivered: 1, ..RateSample::default() });
+        };
+        // The first ProbeRTT sees the old minimum again, five seconds after it was set; then the path gets longer.
+        at(10_001, 50_000);
+        at(15_002, 90_000);
+        assert_eq!(bbr.min_rtt_us, believed);
+    }
+}
+
+#[test]
+fn the_window_kept_through_probe_rtt_is_never_below_the_one_kept_before() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    (bbr.prior_cwnd, c.jiffies) = (900, 10_001);
+    bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(50_000), ..RateSample::default() });
+    assert_eq!((bbr.mode, bbr.prior_cwnd), (Mode::ProbeRtt, 900), "the mode changes first");
+}
+
+#[test]
+fn bursts_have_two_segments_at_any_rate() {
+    let (bbr, mut c) = cruising(&LINUX);
+    c.pacing_rate = 10_000;
+    assert_eq!((bbr.burst_segments(&c), burst_segments(&c, 0)), (2, 1));
+    assert_eq!(bbr.with_room_for_bursts(&c, 1), 6, "three of them");
+}
+
+#[test]
+fn samples_are_rounded_up() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    (bbr.bw_hi, c.in_flight) = ([0, 0], 1);
+    let rate = RateSample { delivered: 1, acked: 1, interval_us: 3_000_000, ..RateSample::default() };
+    bbr.control(&mut c, &rate);
+    assert_eq!(bbr.max_bw(), 6, "of 5.6");
+}
+
+#[test]
+fn drain_ends_when_drained_and_in_the_draft_after_three_rounds() {
+    for flavour in [&LINUX, &IETF] {
+        let (mut bbr, mut c) = cruising(flavour);
+        (bbr.mode, c.in_flight) = (Mode::Startup, 800);
+        let round = |bbr: &mut Bbr3, c: &mut Conn| {
+            bbr.rounds.count += 1;
+            bbr.rounds.start = true;
+            bbr.check_drain(c);
+            bbr.mode == Mode::ProbeBw
+        };
+        assert!(!round(&mut bbr, &mut c));
+        assert_eq!((bbr.mode, bbr.probe.phase), (Mode::Drain, Phase::Cruise));
+        bbr.update_gains();
+        assert_eq!(bbr.pacing_gain, if flavour.is_draft { 128 } else { 88 });
+        assert!(!round(&mut bbr, &mut c) && !round(&mut bbr, &mut c) && !round(&mut bbr, &mut c));
+        assert_eq!(round(&mut bbr, &mut c), flavour.is_draft, "more than three rounds");
+        c.in_flight = 418;
+        assert_eq!(round(&mut bbr, &mut c), flavour.is_draft);
+        c.in_flight = 417;
+        assert!(round(&mut bbr, &mut c));
+        assert_eq!(bbr.probe.phase, Phase::Down);
+    }
+}
+
+#[test]
+fn the_draft_goes_back_only_to_what_the_losses_have_ended() {
+    let lost = Transmission { seq: 1, sent: Nanos::ZERO, in_flight: 100, lost: 0, app_limited: false, was_lost: false };
+    let probing = || {
+        let (mut bbr, mut c) = cruising(&IETF);
+        bbr.bounds.inflight_hi = 900;
+        bbr.start_up(&c, BW);
+        bbr.probe.samples = true;
+        c.lost = 0;
+        (bbr, c)
+    };
+    // The loss that starts a recovery ends the probe before the recovery has begun.
+    let (mut bbr, mut c) = probing();
+    c.lost = 3;
+    bbr.note_loss(&mut c, &lost);
+    assert!(bbr.in_phase(Phase::Down) && bbr.bounds.inflight_hi < 900);
+    bbr.ssthresh(&mut c);
+    bbr.undo(&mut c);
+    assert!(bbr.in_phase(Phase::Refill) && bbr.bounds.inflight_hi == 900);
+    // A plateau ended this one.
+    let (mut bbr, mut c) = probing();
+    c.lost = 1;
+    bbr.note_loss(&mut c, &lost);
+    bbr.ssthresh(&mut c);
+    bbr.start_down(&mut c);
+    bbr.undo(&mut c);
+    assert!(bbr.in_phase(Phase::Down));
+    // ProbeRTT is not cut short.
+    let (mut bbr, mut c) = probing();
+    bbr.before.left = Some(Probing::Startup);
+    bbr.mode = Mode::ProbeRtt;
+    bbr.undo(&mut c);
+    assert_eq!((bbr.mode, bbr.full_bw_reached), (Mode::ProbeRtt, false));
 }
