@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use orbitcc_core::spec::{LossSpec, NetworkSpec};
+use orbitcc_core::spec::{HandoverSpec, LossSpec, NetworkSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
 
@@ -60,6 +60,33 @@ fn over_a_geostationary_satellite_nine_tenths_are_used() {
     assert!((0.85..=0.95).contains(&share), "{share}");
     let rtt = run.mean(0, "srtt_ms", 60.0, 180.0);
     assert!((640.0..=760.0).contains(&rtt), "{rtt}");
+    let product = bdp_bytes(140.0, 600.0) as f64 / 1500.0;
+    let dips = run.dips(0, "cwnd_packets", 0.55 * product, 30.0);
+    let period = (dips[dips.len() - 1].0 - dips[0].0) / (dips.len() - 1) as f64;
+    assert!((6.0..=6.7).contains(&period), "{dips:?}");
+    assert!(dips.iter().all(|d| (0.8..=1.7).contains(&(d.1 - d.0))), "{dips:?}");
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
+fn ten_flows_over_a_deep_buffer_stand_at_twice_the_base_rtt_and_more() {
+    for controller in ["bbr", "bbr3", "leocc"] {
+        let mut spec = network(controller, 100.0, 50.0, 5.0, 150.0);
+        spec.flows = (0..10).map(|_| flow(controller)).collect();
+        for (k, flow) in spec.flows.iter_mut().enumerate() {
+            flow.start = secs(10.0 * k as f64);
+        }
+        if controller == "leocc" {
+            // Without reconfigurations newcomers take the queue for the path, and it grows to the buffer's end.
+            spec.links[0].handovers =
+                (1..10).map(|k| HandoverSpec { at: secs(15.0 * f64::from(k)), duration: Nanos::ZERO }).collect();
+        }
+        let run = run(&with_noise(spec, 100.0, 50.0));
+        let sum = (0..10).map(|i| run.wire_mbps(i, 100.0, 150.0)).sum::<f64>();
+        let inflation = (0..10).map(|i| run.mean(i, "srtt_ms", 100.0, 150.0)).sum::<f64>() / 500.0;
+        assert!(sum >= 95.0, "{controller}: {sum}");
+        assert!((2.0..=2.8).contains(&inflation), "{controller}: {inflation}");
+    }
 }
 
 #[test]

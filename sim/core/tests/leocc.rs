@@ -26,6 +26,12 @@ fn without_reconfigurations_it_is_a_rarely_dipping_bbr() {
     let dips = s1.dips(0, "cwnd_packets", 0.55 * product, 3.0);
     assert!(dips.len() == 3 && dips.iter().all(|d| (0.15..=0.35).contains(&(d.1 - d.0))), "{dips:?}");
     assert!(dips.windows(2).all(|p| (p[1].0 - p[0].0 - 20.2).abs() < 0.4), "{dips:?}");
+    let deep = run(&network("leocc", 100.0, 50.0, 5.0, 65.0));
+    assert_eq!(deep.flow_totals[0].retransmitted_packets, 0);
+    assert!((deep.wire_mbps(0, 5.0, 65.0) / s1.wire_mbps(0, 5.0, 65.0) - 1.0).abs() < 0.01);
+    let shallow = run(&network("leocc", 100.0, 50.0, 0.1, 65.0));
+    let loss = shallow.flow_totals[0].lost_packets as f64 / shallow.flow_totals[0].sent_packets as f64;
+    assert!((0.015..=0.04).contains(&loss) && shallow.wire_mbps(0, 5.0, 65.0) >= 94.0, "{loss}");
     assert!(run(&network("leocc", 50.0, 20.0, 1.0, 65.0)).wire_mbps(0, 5.0, 65.0) >= 47.0);
     let geo = run(&network("leocc", 140.0, 600.0, 1.0, 180.0)).wire_mbps(0, 60.0, 180.0) / 140.0;
     assert!(geo >= 0.92, "{geo}");

@@ -121,3 +121,37 @@ fn hybla_leaps_to_its_cap_and_pays_later() {
     assert!(time_of(&run, 10.0) < 4.5);
     assert!(retransmitted(&run) > 10_000, "{}", retransmitted(&run));
 }
+
+/// A clean link of exactly 600 ms, receive windows that grow from their default.
+fn clean(controller: &str) -> Run {
+    let mut spec = dumbbell(144.0, 600.0, 36_000_000, 30.0, &[controller]);
+    spec.tcp.hz = 250;
+    spec.tcp.wmem[2] = 1 << 28;
+    spec.tcp.rmem = [4_096, 131_072, 1 << 28];
+    run(&spec)
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
+fn on_a_clean_link_cubic_fills_the_pipe_by_the_eighth_second_and_hystart_saves_the_overshoot() {
+    for kernel in ["v6", "v4_15"] {
+        let (on, off) =
+            (clean(&format!("cubic:kernel={kernel}")), clean(&format!("cubic:kernel={kernel},hystart=off")));
+        assert!(exit(&on) > 5_000.0, "{}", exit(&on));
+        assert!(on.wire_mbps(0, 7.0, 8.0) >= 0.95 * 144.0, "{}", on.wire_mbps(0, 7.0, 8.0));
+        assert!(15 * retransmitted(&on) < retransmitted(&off), "{} {}", retransmitted(&on), retransmitted(&off));
+    }
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
+fn hybla_s_start_is_limited_by_the_receive_window_alone() {
+    for kernel in ["v6", "v4_15"] {
+        let run = clean(&format!("hybla:kernel={kernel}"));
+        let window = run.flow(0, "cwnd_packets");
+        let second_round = run.t_s.iter().position(|t| *t > 1.3).expect("30 s");
+        assert_eq!((window[0], window[second_round]), (24.0, 65_535.0));
+        assert!((3.6..=5.4).contains(&time_of(&run, 10.0)), "{}", time_of(&run, 10.0));
+        assert!(retransmitted(&run) > 10_000, "{}", retransmitted(&run));
+    }
+}

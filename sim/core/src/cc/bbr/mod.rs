@@ -6,6 +6,8 @@
 mod policer;
 pub mod v1;
 pub mod v3;
+#[cfg(test)]
+mod watch;
 
 use super::{Conn, RateSample};
 

@@ -11,6 +11,8 @@
 
 mod cycle;
 #[cfg(test)]
+mod paths;
+#[cfg(test)]
 mod tests;
 
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE};

@@ -11,6 +11,8 @@
 //! Linux does when a tail probe repairs a loss.
 
 mod bounds;
+#[cfg(test)]
+mod paths;
 mod plateau;
 mod probe;
 mod probe_rtt;

@@ -366,3 +366,67 @@ fn the_draft_goes_back_only_to_what_the_losses_have_ended() {
     bbr.undo(&mut c);
     assert_eq!((bbr.mode, bbr.full_bw_reached), (Mode::ProbeRtt, false));
 }
+
+#[test]
+fn without_loss_an_application_s_limit_never_ends_a_probe() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    bbr.start_refill(&mut c);
+    bbr.start_up(&c, BW);
+    for _ in 0..50 {
+        c.now += Nanos::from_millis(50);
+        let prior_delivered = c.delivered;
+        c.delivered += 100;
+        let rate = RateSample {
+            delivered: 100,
+            acked: 100,
+            interval_us: 50_000,
+            prior_delivered,
+            app_limited: true,
+            ..RateSample::default()
+        };
+        bbr.control(&mut c, &rate);
+        assert!(bbr.in_phase(Phase::Up) && bbr.rounds.start);
+    }
+    assert_eq!(bbr.max_bw(), BW);
+}
+
+#[test]
+fn an_idle_application_s_samples_lower_no_maximum() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    let mut round = |bbr: &mut Bbr3, app_limited| {
+        let prior_delivered = c.delivered;
+        c.delivered += 10;
+        let low = RateSample {
+            delivered: 10,
+            acked: 10,
+            interval_us: 50_000,
+            prior_delivered,
+            app_limited,
+            ..RateSample::default()
+        };
+        bbr.control(&mut c, &low);
+        bbr.max_bw()
+    };
+    for _ in 0..3 {
+        // A whole cycle, REFILL included.
+        bbr.start_down(&mut conn(10, 10));
+        assert_eq!(round(&mut bbr, true), BW);
+        bbr.start_refill(&mut conn(10, 10));
+        assert_eq!(round(&mut bbr, true), BW);
+    }
+    bbr.start_down(&mut conn(10, 10));
+    bbr.bw_hi = [0, BW];
+    round(&mut bbr, false);
+    bbr.start_down(&mut conn(10, 10));
+    assert!(round(&mut bbr, false) < BW, "the path's own low rate counts");
+}
+
+#[test]
+fn idle_restarts_skip_probe_rtt() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    (c.jiffies, c.app_limited, c.in_flight) = (20_000, 1, 0);
+    bbr.on_event(&mut c, Event::TxStart);
+    bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(51_000), delivered: 1, ..RateSample::default() });
+    assert_eq!((bbr.mode, bbr.min_rtt_us), (Mode::ProbeBw, 51_000));
+    assert!(!bbr.idle_restart, "once");
+}
