@@ -136,7 +136,7 @@ fn link() -> impl Strategy<Value = LinkSpec> {
 
 fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
     let names = prop::sample::select(vec![
-        "reno", "cubic", "external", "hybla", "vegas", "westwood", "illinois", "bbr", "bbr3", "leocc",
+        "reno", "cubic", "external", "hybla", "vegas", "westwood", "illinois", "bbr", "bbr3", "leocc", "copa", "vivace",
     ]);
     let tcp = prop_oneof![
         4 => Just(TrafficSpec::Bulk),
@@ -261,4 +261,4 @@ fn event_logs_do_not_depend_on_the_build() {
     assert_eq!(folded, EVENT_LOG, "if the simulator's behaviour changed on purpose, record {folded:#x}");
 }
 
-const EVENT_LOG: u64 = 0x76e1173d23831e74;
+const EVENT_LOG: u64 = 0x77d27226563cdee1;

@@ -304,7 +304,7 @@ pub trait Controller: Send + Sync {
     /// Fires once per ACK, last, if [`Controller::owns_window`].
     fn control(&mut self, _conn: &mut Conn, _rate: &RateSample) {}
 
-    /// Controllers that follow single packets return true; the three callbacks below fire only then.
+    /// Controllers that follow single packets return true; the four callbacks below fire only then.
     fn watches_packets(&self) -> bool {
         false
     }
@@ -317,6 +317,10 @@ pub trait Controller: Send + Sync {
 
     /// The latest transmission of a segment was found lost; `conn.lost` counts it already.
     fn on_packet_lost(&mut self, _conn: &mut Conn, _packet: &Transmission) {}
+
+    /// The latest transmission of a segment had been found lost by a timeout or recovery that proved spurious: it is in
+    /// flight again, to be delivered or found lost once more. `conn.lost` still counts it.
+    fn on_packet_spared(&mut self, _conn: &mut Conn, _packet: &Transmission) {}
 
     /// What news of the path the controller wants.
     fn subscription(&self) -> Subscription {

@@ -326,6 +326,12 @@ impl Sender {
     fn undo_reduction(&mut self, unmark: bool) {
         if unmark {
             for seq in self.conn.snd_una..self.conn.snd_nxt {
+                if self.watches_packets {
+                    let packet = self.transmission(seq);
+                    if packet.was_lost {
+                        self.cc.on_packet_spared(&mut self.conn, &packet);
+                    }
+                }
                 self.board.get_mut(seq).flags &= !LOST;
             }
             self.lost_out = 0;

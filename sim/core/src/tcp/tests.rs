@@ -1,6 +1,9 @@
 //! Loss detection, timeouts and undo, ACK by ACK (the vectors of RFC 8985, RFC 5682 and Linux's rules).
 
-use crate::cc::{CaState, build};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::cc::{CaState, Conn, Controller, Transmission, build};
 use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
 use crate::spec::{ControllerSpec, Kernel, TcpSpec};
@@ -276,6 +279,55 @@ fn original_data_undoes_a_timeout_without_f_rto_in_linux_4_15_only() {
         s.on_ack(Nanos(1_450 * MS), &late, &mut pool);
         assert_eq!(s.conn.state, state, "{kernel:?}");
     }
+}
+
+/// Counts the transmissions it believes lost.
+#[derive(Clone)]
+struct Witness(Arc<AtomicI64>);
+
+impl Controller for Witness {
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn cong_avoid(&mut self, _conn: &mut Conn, _acked: u32) {}
+
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
+        conn.cwnd / 2
+    }
+
+    fn watches_packets(&self) -> bool {
+        true
+    }
+
+    fn on_packet_delivered(&mut self, _conn: &mut Conn, packet: &Transmission) {
+        self.0.fetch_sub(i64::from(packet.was_lost), Ordering::Relaxed);
+    }
+
+    fn on_packet_lost(&mut self, _conn: &mut Conn, _packet: &Transmission) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_packet_spared(&mut self, _conn: &mut Conn, _packet: &Transmission) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn watchers_hear_that_what_an_undone_timeout_found_lost_was_not() {
+    let lost = Arc::new(AtomicI64::new(0));
+    let tcp = TcpSpec { initial_cwnd: 40, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
+    let (mut s, mut pool) = (Sender::new(&tcp, 0, Box::new(Witness(lost.clone())), 1 << 20), Pool::default());
+    s.establish(Nanos(1_000 * MS), Nanos(50 * MS));
+    s.write_bulk();
+    s.transmit(&mut pool);
+    s.set_now(Nanos(1_400 * MS));
+    s.on_rto(&mut pool);
+    assert_eq!(lost.load(Ordering::Relaxed), 40);
+    // The ACK of an original: the timeout was spurious.
+    s.on_ack(Nanos(1_401 * MS), &ack(2, &[], 1_401), &mut pool);
+    assert_eq!((s.conn.state, s.lost_out), (CaState::Open, 0));
+    assert_eq!(lost.load(Ordering::Relaxed), 1, "of the head, its second transmission is the latest");
 }
 
 #[test]

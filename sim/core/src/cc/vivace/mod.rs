@@ -125,7 +125,8 @@ impl Controller for Vivace {
     }
 
     fn on_packet_delivered(&mut self, conn: &mut Conn, packet: &Transmission) {
-        let rtt = conn.now - packet.sent;
+        // A repetition may still wait in the host's queue when the original arrives.
+        let rtt = conn.now.saturating_sub(packet.sent);
         // Less than half of the smallest RTT: the ACK of an earlier transmission.
         let trusted = rtt.micros() * 2 >= u64::from(conn.min_rtt_us);
         self.monitor.note_delivered(packet.sent, trusted.then(|| rtt.secs_f64()), packet.was_lost);
@@ -133,6 +134,10 @@ impl Controller for Vivace {
 
     fn on_packet_lost(&mut self, _conn: &mut Conn, packet: &Transmission) {
         self.monitor.note_lost(packet.sent);
+    }
+
+    fn on_packet_spared(&mut self, _conn: &mut Conn, packet: &Transmission) {
+        self.monitor.note_spared(packet.sent);
     }
 
     fn owns_window(&self) -> bool {
@@ -154,5 +159,40 @@ impl Controller for Vivace {
 
     fn paces(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::{build, testing};
+    use super::*;
+    use crate::spec::{ControllerSpec, TcpSpec};
+    use crate::time::Nanos;
+
+    fn vivace(preset: &str) -> (Box<dyn Controller>, Conn) {
+        let params = json!({ "preset": preset }).as_object().unwrap().clone();
+        let mut cc = build(&ControllerSpec { name: "vivace".into(), params }, &TcpSpec::default()).unwrap();
+        let mut conn = testing::conn(10, 100);
+        (conn.srtt8_us, conn.min_rtt_us) = (8 * 50_000, 50_000);
+        cc.init(&mut conn);
+        (cc, conn)
+    }
+
+    fn packet(seq: u32, sent: Nanos) -> Transmission {
+        Transmission { seq, sent, in_flight: 1, lost: 0, app_limited: false, was_lost: false }
+    }
+
+    #[test]
+    fn an_original_may_arrive_before_its_repetition_has_left_the_host() {
+        let (mut cc, mut conn) = vivace("artifact");
+        cc.on_packet_sent(&mut conn, &packet(0, Nanos::from_millis(100)));
+        conn.now = Nanos::from_millis(150);
+        cc.on_packet_lost(&mut conn, &packet(0, Nanos::from_millis(100)));
+        let repetition = packet(0, Nanos(150_900_000));
+        cc.on_packet_sent(&mut conn, &repetition);
+        conn.now = Nanos(150_300_000);
+        cc.on_packet_delivered(&mut conn, &repetition);
     }
 }

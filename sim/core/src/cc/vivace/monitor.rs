@@ -179,6 +179,14 @@ impl Monitor {
         }
     }
 
+    /// A packet counted as lost is in flight after all.
+    pub fn note_spared(&mut self, sent: Nanos) {
+        if let Some(interval) = self.interval_of(sent) {
+            interval.settled = interval.settled.saturating_sub(1);
+            interval.lost = interval.lost.saturating_sub(1);
+        }
+    }
+
     /// The oldest interval, if it is over. A tail loss probe hides the fate of the packet it repeats: when all
     /// packets of a later interval are settled, what is still open of this one will never be.
     pub fn take_finished(&mut self) -> Option<Report> {
@@ -251,6 +259,20 @@ mod tests {
         assert_eq!(m.take_finished().unwrap().lost, 1.0);
         m.note_delivered(ms(5), None, false);
         assert!(m.take_finished().is_none());
+    }
+
+    #[test]
+    fn packets_spared_after_a_spurious_timeout_count_once() {
+        let mut m = Monitor::new();
+        send(&mut m, 0);
+        send(&mut m, 10);
+        (0..10).for_each(|k| m.note_lost(ms(k)));
+        (0..10).for_each(|k| m.note_spared(ms(k)));
+        assert!(m.take_finished().is_none());
+        (0..9).for_each(|k| m.note_delivered(ms(k), None, false));
+        m.note_lost(ms(9));
+        let report = m.take_finished().unwrap();
+        assert_eq!((report.packets, report.lost), (10.0, 1.0));
     }
 
     #[test]

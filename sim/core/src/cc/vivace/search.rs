@@ -156,7 +156,7 @@ impl Search {
         if report.lost > self.rules.emergency_loss * report.packets {
             if self.emergency_until.is_none_or(|until| report.id >= until) {
                 self.emergency_until = Some(current);
-                self.base = self.base.min(self.mbps) / 2.0;
+                self.base /= 2.0;
                 self.enter_search();
                 return;
             }

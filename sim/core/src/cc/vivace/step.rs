@@ -31,7 +31,7 @@ pub struct Steps {
     confidence: f64,
     k: f64,
     swings: u32,
-    /// The last step; 0 forgets the direction.
+    /// The last step; 0: no direction.
     last: f64,
     /// Steps in the same direction (artefact: a trend, probed with one pair).
     pub trend: u32,
@@ -67,10 +67,13 @@ impl Steps {
         Steps { law, confidence: 0.0, k: 0.0, swings: 0, last: 0.0, trend: 0 }
     }
 
-    /// The direction was no direction, but probing in single pairs goes on (as the artefact has it).
+    /// Nothing was decided. In the artefact the direction is forgotten, but probing in single pairs goes on; in the paper
+    /// the last step stays what the next is compared with.
     pub fn forget_direction(&mut self) {
-        self.last = 0.0;
-        self.trend = 2;
+        if self.law.amplifier == Amplifier::Artifact {
+            self.last = 0.0;
+            self.trend = 2;
+        }
     }
 
     /// Keep the trend for the next probe.
@@ -78,8 +81,8 @@ impl Steps {
         self.trend = 2;
     }
 
-    /// The lowest rate was hit.
-    pub fn start_over(&mut self) {
+    /// The direction was reversed.
+    fn start_over(&mut self) {
         (self.confidence, self.k) = (0.0, 0.0);
     }
 
@@ -152,6 +155,17 @@ mod tests {
         assert_eq!(s.step(-1e6, 100.0).round(), -15.0);
         s.step(-0.01, 100.0);
         assert_eq!(s.step(-1e6, 100.0).round(), -5.0, "in a row");
+    }
+
+    #[test]
+    fn in_the_paper_s_form_an_undecided_probe_changes_neither_amplifier_nor_bound() {
+        let mut s = Steps::new(PAPER.law);
+        let take = |s: &mut Steps, gamma: f64| {
+            s.forget_direction();
+            s.step(gamma, 100.0).round()
+        };
+        assert_eq!([1e6, 1e6, 1e6].map(|gamma| take(&mut s, gamma)), [5.0, 15.0, 25.0]);
+        assert_eq!(take(&mut s, -1e6), -5.0, "a reversal starts over all the same");
     }
 
     #[test]

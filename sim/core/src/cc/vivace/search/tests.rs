@@ -113,3 +113,17 @@ fn more_than_half_lost_halves_the_artefact_s_rate_once_per_feedback_delay() {
     s.finish(&bad, 5);
     assert_eq!(s.mbps, 16.0);
 }
+
+#[test]
+fn an_emergency_halves_the_base_rate_whichever_probe_is_being_sent() {
+    let (mut s, mut r) = (Search::new(ARTIFACT, 64.0), random());
+    (s.base, s.phase) = (64.0, Phase::Search);
+    let mut plan = s.begin(&mut r);
+    while plan.mbps > 64.0 {
+        plan = s.begin(&mut r);
+    }
+    let mut bad = result(plan, 1, 100.0);
+    bad.lost = 501.0;
+    s.finish(&bad, 3);
+    assert_eq!(s.mbps, 32.0);
+}
