@@ -20,9 +20,9 @@ pub(super) const WINDOW_PERSIST: u32 = 16;
 /// RACK's state: the most recently sent segment known delivered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rack {
-    sent: Nanos,
+    pub(super) sent: Nanos,
     seq: u32,
-    rtt: Nanos,
+    pub(super) rtt: Nanos,
     pub advanced: bool,
     /// Reordering window in quarters of the minimum RTT; 0 stands for 1.
     pub extra_steps: u32,
@@ -40,7 +40,8 @@ pub(super) struct Rack {
 impl Sender {
     /// A segment is known delivered: is it the most recently sent one?
     pub(super) fn rack_advance(&mut self, segment: &Segment, seq: u32) {
-        let rtt = self.conn.now - segment.sent;
+        // A repetition may still wait in the host's queue when the original arrives.
+        let rtt = self.conn.now.saturating_sub(segment.sent);
         // The ACK of a retransmission that comes too soon answers the original.
         if segment.has(EVER_RETRANS | RETRANS) && rtt.micros() < u64::from(self.min_rtt.get()) {
             return;

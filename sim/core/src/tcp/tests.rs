@@ -133,6 +133,20 @@ fn duplicates_reported_for_all_retransmissions_undo_the_reduction() {
 }
 
 #[test]
+fn an_original_may_arrive_before_its_paced_repetition_has_left_the_host() {
+    let (mut s, mut pool) = sender(40, 50);
+    s.paces = true;
+    s.conn.pacing_rate = 10_000_000;
+    s.conn.next_departure = Nanos(1_050 * MS + 900_000);
+    s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 2, end: 7 }], 1_050), &mut pool);
+    s.on_ack(Nanos(1_050 * MS + 200_000), &ack(0, &[SegRange { start: 2, end: 12 }], 1_050), &mut pool);
+    assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 2));
+    assert!(s.board.get(1).sent > Nanos(1_050 * MS + 300_000), "the repetition waits for its departure");
+    s.on_ack(Nanos(1_050 * MS + 300_000), &ack(0, &[SegRange { start: 1, end: 12 }], 1_050), &mut pool);
+    assert_eq!((s.rack.rtt, s.rack.sent), (Nanos(50 * MS + 200_000), Nanos(1_000 * MS)), "the repetition's age says nothing");
+}
+
+#[test]
 fn the_reordering_window_widens_once_per_round_trip() {
     let (mut s, mut pool) = sender(40, 50);
     s.reordering_seen = true;
