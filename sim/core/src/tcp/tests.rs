@@ -143,7 +143,11 @@ fn an_original_may_arrive_before_its_paced_repetition_has_left_the_host() {
     assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 2));
     assert!(s.board.get(1).sent > Nanos(1_050 * MS + 300_000), "the repetition waits for its departure");
     s.on_ack(Nanos(1_050 * MS + 300_000), &ack(0, &[SegRange { start: 1, end: 12 }], 1_050), &mut pool);
-    assert_eq!((s.rack.rtt, s.rack.sent), (Nanos(50 * MS + 200_000), Nanos(1_000 * MS)), "the repetition's age says nothing");
+    assert_eq!(
+        (s.rack.rtt, s.rack.sent),
+        (Nanos(50 * MS + 200_000), Nanos(1_000 * MS)),
+        "the repetition's age says nothing"
+    );
 }
 
 #[test]
