@@ -167,3 +167,14 @@ fn the_window_kept_through_probe_rtt_is_never_below_the_one_kept_before() {
     bbr.enter_probe_rtt(&c);
     assert_eq!(bbr.prior_cwnd, 1_000);
 }
+
+#[test]
+fn the_allowance_for_aggregation_is_bounded_by_the_path_s_rate_not_by_the_one_in_use() {
+    let (mut bbr, mut c) = cruising();
+    bbr.aggregation.slots = [500, 0];
+    c.cwnd = 2_000;
+    bbr.cycle_index = 2;
+    // LeoCC sends below the maximum while the RTT is inflated.
+    bbr.set_cwnd(&mut c, &RateSample { acked: 1, ..RateSample::default() }, BW / 2);
+    assert_eq!(c.cwnd, 417 + 500 + 3 * 8 + 1, "a product at half the rate, twice; not 416 segments, 100 ms of it");
+}
