@@ -62,14 +62,10 @@ impl Schedule {
         if self.winners.is_empty() {
             let mut best = u64::MAX;
             let mut source = 0;
-            for (i, group) in self.keys.chunks_exact(4).enumerate() {
-                let [a, b, c, d] = [group[0], group[1], group[2], group[3]];
-                let left = if b < a { (b, 1) } else { (a, 0) };
-                let right = if d < c { (d, 3) } else { (c, 2) };
-                let (key, place) = if right.0 < left.0 { right } else { left };
+            for (i, &key) in self.keys.iter().enumerate() {
                 if key < best {
                     best = key;
-                    source = 4 * i + place;
+                    source = i;
                 }
             }
             (Nanos(best), source)
