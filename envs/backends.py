@@ -55,5 +55,7 @@ def _direction_beyond_tc(way: Direction) -> Iterator[str]:
         yield "loss"
     if isinstance(way.queue, Viasat):
         yield "queue"
+    if way.jitter is not None:
+        yield "jitter"
     if way.gate_ms:
         yield "gate_ms"

@@ -16,7 +16,9 @@ from orbitcc.envs.links import (
     DropTailBytes,
     DropTailPackets,
     FqCodel,
+    GammaJitter,
     GilbertElliott,
+    Jitter,
     Link,
     Pie,
     Queue,
@@ -113,6 +115,7 @@ def _direction(way: Direction) -> dict[str, Any]:
         "loss_at": way.loss_at,
         "queue": _queue(way.queue),
         "ordering": way.ordering,
+        **({} if way.jitter is None else {"jitter": _jitter(way.jitter)}),
         **({"gate": {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}} if way.gate_ms else {}),
     }
 
@@ -121,6 +124,24 @@ def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:
     if isinstance(loss, float):
         return {"kind": "bernoulli", "p": loss} if loss > 0 else {"kind": "none"}
     return loss.model_dump()
+
+
+def _jitter(jitter: Jitter) -> dict[str, Any]:
+    if isinstance(jitter, GammaJitter):
+        return {
+            "kind": jitter.kind,
+            "mean": _ns_of_ms(jitter.mean_ms),
+            "shape": jitter.shape,
+            "tau": _ns_of_ms(jitter.tau_ms),
+        }
+    return {
+        "kind": jitter.kind,
+        "mean": _ns_of_ms(jitter.mean_ms),
+        "sine_sd": _ns_of_ms(jitter.sine_sd_ms),
+        "sine_period": ns(jitter.sine_period_s),
+        "ar_sd": _ns_of_ms(jitter.ar_sd_ms),
+        "ar_tau": _ns_of_ms(jitter.ar_tau_ms),
+    }
 
 
 def _queue(queue: Queue) -> dict[str, Any]:

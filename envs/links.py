@@ -205,6 +205,42 @@ _queue = BeforeValidator(
 )
 
 
+class GammaJitter(Model):
+    """A wandering delay: Gamma distributed with this mean and shape, its correlation falls as exp(-t / tau_ms).
+
+    Read at knots tau_ms / 4 apart with straight lines between them (shape 2 and 20-50 ms fit published Starlink pings).
+    """
+
+    kind: Literal["gamma"] = "gamma"
+    mean_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")]
+    shape: Annotated[int, number(1, 16, whole=True)] = 2
+    tau_ms: Annotated[float, number(0.1, 1e6, "ms")] = 30.0
+
+
+class SineJitter(Model):
+    """A slow swing with noise on it, never negative: mean + sine + AR(1) noise, sizes as standard deviations.
+
+    The defaults are fitted to the RTT of Claypool et al.'s GEO link above its minimum of 564 ms.
+    """
+
+    kind: Literal["sine_ar1"] = "sine_ar1"
+    mean_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 33.5
+    sine_sd_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 14.0
+    sine_period_s: Annotated[float, number(1e-3, MAX_TIME_S, "s")] = 2.0
+    ar_sd_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 9.3
+    ar_tau_ms: Annotated[float, number(0.1, 1e6, "ms")] = 190.0
+
+
+Jitter = GammaJitter | SineJitter
+
+
+def _optional_jitter(value: Any) -> Any:
+    return None if value is None else _jitter(value)
+
+
+_jitter = tagged({"gamma": GammaJitter, "sine_ar1": SineJitter})
+
+
 class Direction(Model):
     """One direction of a link: a queue, a server with a rate, then a pipe with a delay.
 
@@ -229,6 +265,9 @@ class Direction(Model):
     ordering: Literal["fifo", "overtaking"] = Field(
         default="fifo",
         description="whether a packet overtakes when the delay shrinks (as in netem) or queues up behind",
+    )
+    jitter: Annotated[Jitter | None, BeforeValidator(_optional_jitter)] = Field(
+        default=None, description="a random delay on top of delay_ms: a table with kind = gamma or sine_ar1"
     )
     gate_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = Field(
         default=0.0,
@@ -264,7 +303,8 @@ class Handover(Model):
 class Link(Direction):
     """A link: its own fields are the forward (data) direction.
 
-    reverse: the direction of the acknowledgements; None: the same rate, delay, ordering and queue, no loss, no gate.
+    reverse: the direction of the acknowledgements; None: the same rate, delay, ordering and queue, no loss,
+        jitter or gate.
     handovers: None: its outages.
     """
 

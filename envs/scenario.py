@@ -140,7 +140,7 @@ class Scenario(Model):
         return tuple(hop if isinstance(hop, int) else names.index(hop) for hop in path)
 
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
-        """Propagation there and back for one flow at t_s, without queues, transmission times and waits at gates."""
+        """Propagation there and back for one flow at t_s, without queues, transmission times, jitter and gates."""
         total = self.flows[flow_index].uplink_delay_ms
         for position in self.path_of(flow_index):
             link = self.links[position]

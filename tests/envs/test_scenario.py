@@ -11,12 +11,14 @@ from orbitcc.envs.links import (
     Direction,
     DropTailBytes,
     FqCodel,
+    GammaJitter,
     GilbertElliott,
     Handover,
     Link,
     Outage,
     Pie,
     Red,
+    SineJitter,
     Viasat,
 )
 from orbitcc.envs.scenario import Scenario, SimSettings
@@ -121,6 +123,8 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
             "links.0.queue.min_bytes: 3000 .*below max_bytes",
         ),
         ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
+        ("links.0.jitter", {"kind": "gama", "mean_ms": 1}, "links.0.jitter.kind: unknown name 'gama'"),
+        ("links.0.jitter", {"kind": "gamma", "mean_ms": -1}, "links.0.jitter.mean_ms: -1"),
         ("sim.gro_segments", 65, r"sim.gro_segments: 65 .*\[1, 64\] segments"),
         (
             "links.0.handovers",
@@ -248,6 +252,9 @@ def everything():
             Link(
                 name="second",
                 queue=DropTailBytes(limit_bytes=5000),
+                delay_ms=2,
+                jitter=GammaJitter(mean_ms=4, tau_ms=20),
+                reverse=Direction(delay_ms=2, jitter=SineJitter(sine_period_s=3)),
                 handovers=(Handover(at_s=3, duration_ms=70), Handover(at_s=18)),
             ),
         ),
@@ -275,7 +282,13 @@ def test_a_file_of_another_version_is_refused(tmp_path):
 def test_each_backend_names_what_it_cannot_do():
     scenario = everything()
     assert scenario.unsupported("simulator") == ()
-    assert scenario.unsupported("emulator") == ("links.0.loss", "links.0.queue", "links.0.reverse.gate_ms")
+    assert scenario.unsupported("emulator") == (
+        "links.0.loss",
+        "links.0.queue",
+        "links.0.reverse.gate_ms",
+        "links.1.jitter",
+        "links.1.reverse.jitter",
+    )
     held = scenario.changed(
         links=(
             Link(
@@ -284,7 +297,7 @@ def test_each_backend_names_what_it_cannot_do():
                 outages=(Outage(at_s=1, duration_ms=5, mode="hold", directions="forward"),),
                 reverse=Direction(queue=Viasat()),
             ),
-            scenario.links[1],
+            scenario.links[1].changed(jitter=None, reverse=None),
         )
     )
     assert held.unsupported("emulator") == (
@@ -318,6 +331,8 @@ def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
     assert first["reverse"]["gate"] == {"period": 50_000_000, "phase": 3_000_000}
     assert "gate" not in first["forward"]
     assert first["handovers"] == [{"at": 15 * 10**9, "duration": 80_000_000}]
+    assert second["forward"]["jitter"] == {"kind": "gamma", "mean": 4_000_000, "shape": 2, "tau": 20_000_000}
+    assert second["reverse"]["jitter"]["sine_period"] == 3 * 10**9
     assert second["handovers"] == [{"at": 3 * 10**9, "duration": 70_000_000}, {"at": 18 * 10**9, "duration": 0}]
     assert (second["forward"]["rate"], second["forward"]["loss"]) == ([], [])
     assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0]]

@@ -17,6 +17,7 @@ pub enum Purpose {
     Traffic = 6,
     Controller = 7,
     HandoverReport = 8,
+    Jitter = 9,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -52,6 +53,12 @@ impl Stream {
     /// Uniform whole nanoseconds in [0, bound); zero for a zero bound. Lemire's multiply-shift.
     pub fn below(&mut self, bound: Nanos) -> Nanos {
         Nanos(((self.next_u64() as u128 * bound.0 as u128) >> 64) as u64)
+    }
+
+    /// Gaussian of mean 0 and variance 1 (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let radius = libm::sqrt(self.exponential(2.0));
+        radius * libm::cos(std::f64::consts::TAU * self.uniform())
     }
 
     /// Exponential with the given mean.

@@ -170,7 +170,19 @@ pub struct DirectionSpec {
     pub queue: QueueSpec,
     pub ordering: Ordering,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<JitterSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
+}
+
+/// A random delay on top of the propagation delay, correlated in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum JitterSpec {
+    /// Gamma marginal of this mean and (whole) shape; correlation exp(-t / tau).
+    Gamma { mean: Nanos, shape: u32, tau: Nanos },
+    /// max(0, mean + sine + AR(1) noise), both given by their standard deviations.
+    SineAr1 { mean: Nanos, sine_sd: Nanos, sine_period: Nanos, ar_sd: Nanos, ar_tau: Nanos },
 }
 
 /// Packets leave the pipe only at `phase` + k x `period`: a channel that is sent in frames.
@@ -547,6 +559,23 @@ impl DirectionSpec {
         }
         if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
             return fail(format!("{field}.delay"), delay.0, "at most 1000 s");
+        }
+        if let Some(jitter) = &self.jitter {
+            let (mean, tau) = match *jitter {
+                JitterSpec::Gamma { mean, shape, tau } => {
+                    if !(1..=16).contains(&shape) {
+                        return fail(format!("{field}.jitter.shape"), shape, "must lie in 1 .. 16");
+                    }
+                    (mean, tau)
+                }
+                JitterSpec::SineAr1 { mean, sine_period, ar_tau, .. } => (mean, ar_tau.min(sine_period)),
+            };
+            if mean.0 > Nanos::from_secs(100).0 {
+                return fail(format!("{field}.jitter.mean"), mean.0, "at most 100 s");
+            }
+            if tau.0 < 100_000 {
+                return fail(format!("{field}.jitter.tau"), tau.0, "times must be at least 0.1 ms");
+            }
         }
         if let Some(gate) = &self.gate
             && !(1..=100_000_000_000).contains(&gate.period.0)

@@ -85,6 +85,22 @@ fn points<T: std::fmt::Debug + Clone>(
     })
 }
 
+fn jitter() -> impl Strategy<Value = JitterSpec> {
+    let time = |most_ms: u64| (100_000..most_ms * 1_000_000).prop_map(Nanos);
+    prop_oneof![
+        (time(20), 1..4u32, time(100)).prop_map(|(mean, shape, tau)| JitterSpec::Gamma { mean, shape, tau }),
+        (time(40), time(20), time(3_000), time(20), time(200)).prop_map(
+            |(mean, sine_sd, sine_period, ar_sd, ar_tau)| JitterSpec::SineAr1 {
+                mean,
+                sine_sd,
+                sine_period,
+                ar_sd,
+                ar_tau
+            }
+        ),
+    ]
+}
+
 fn direction(limited: bool) -> impl Strategy<Value = DirectionSpec> {
     (
         points(prop_oneof![9 => 500_000..50_000_000u64, 1 => Just(0u64)].prop_map(BitRate), 4),
@@ -95,15 +111,19 @@ fn direction(limited: bool) -> impl Strategy<Value = DirectionSpec> {
         queue(),
         any::<bool>(),
         prop::option::weighted(0.2, (1..60_000_000u64, 0..60_000_000u64)),
+        prop::option::weighted(0.2, jitter()),
     )
-        .prop_map(move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate)| DirectionSpec {
-            rate: if limited { rate } else { Vec::new() },
-            delay: DelaySpec { interpolate, points: delay },
-            loss,
-            loss_at: if ingress { LossPosition::Ingress } else { LossPosition::Egress },
-            queue,
-            ordering: if overtaking { Ordering::Overtaking } else { Ordering::Fifo },
-            gate: gate.map(|(period, phase)| GateSpec { period: Nanos(period), phase: Nanos(phase) }),
+        .prop_map(move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter)| {
+            DirectionSpec {
+                rate: if limited { rate } else { Vec::new() },
+                delay: DelaySpec { interpolate, points: delay },
+                loss,
+                loss_at: if ingress { LossPosition::Ingress } else { LossPosition::Egress },
+                queue,
+                ordering: if overtaking { Ordering::Overtaking } else { Ordering::Fifo },
+                jitter,
+                gate: gate.map(|(period, phase)| GateSpec { period: Nanos(period), phase: Nanos(phase) }),
+            }
         })
 }
 

@@ -7,6 +7,7 @@
 //! meaning.
 
 pub mod gate;
+pub mod jitter;
 pub mod loss;
 pub mod piecewise;
 pub mod queue;
@@ -19,9 +20,31 @@ use crate::time::Nanos;
 use crate::units::BitRate;
 
 use gate::Gate;
+use jitter::Jitter;
 use loss::Loss;
 use piecewise::{Delay, Steps};
 use queue::{Discipline, Drops, Managed};
+
+/// What a link's medium adds to its propagation delay.
+#[derive(Clone, Debug)]
+struct Channel {
+    jitter: Option<Jitter>,
+    gate: Option<Gate>,
+}
+
+impl Channel {
+    fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Option<Channel> {
+        let jitter = spec.jitter.map(|jitter| Jitter::new(jitter, seed, index));
+        let gate = spec.gate.map(Gate::new);
+        (jitter.is_some() || gate.is_some()).then_some(Channel { jitter, gate })
+    }
+
+    /// When a packet arrives that leaves the server at `leaves` and would arrive at `at` without this channel.
+    fn arrival(&mut self, leaves: Nanos, at: Nanos) -> Nanos {
+        let at = self.jitter.as_mut().map_or(at, |jitter| at + jitter.at(leaves));
+        self.gate.map_or(at, |gate| gate.opening(at))
+    }
+}
 
 /// A packet's place in a queue or pipe.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +112,7 @@ pub struct Link {
     delay_now: Delay,
     overtaking: bool,
     /// Apart, as most links have none.
-    gate: Option<Box<Gate>>,
+    channel: Option<Box<Channel>>,
     loss: Loss,
     /// Where packets may be lost at random; None on a lossless link.
     loss_at: Option<LossPosition>,
@@ -136,7 +159,7 @@ impl Link {
             delay_now: delay.clone(),
             delay,
             overtaking: spec.ordering == Ordering::Overtaking,
-            gate: spec.gate.map(|gate| Box::new(Gate::new(gate))),
+            channel: Channel::new(spec, seed, index).map(Box::new),
             loss: Loss::new(&spec.loss, seed, index),
             loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
             outage: None,
@@ -213,7 +236,7 @@ impl Link {
             self.rate.serialisation(self.backlog_bytes(now))
         };
         let arrival = now + later + wait + self.delay_now.at(now);
-        self.gate.as_ref().map_or(arrival, |gate| gate.opening(arrival)) - now - later
+        self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
     }
 
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
@@ -459,8 +482,8 @@ impl Link {
             return Offer::Gone;
         }
         let mut at = leaves + self.delay.at(leaves);
-        if let Some(gate) = &self.gate {
-            at = gate.opening(at);
+        if let Some(channel) = &mut self.channel {
+            at = channel.arrival(leaves, at);
         }
         if !self.overtaking {
             at = at.max(self.last_arrival);
