@@ -1,0 +1,425 @@
+"""What a path does to packets over time, apart from where it comes from: delays, slots, capacity and loss."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS, Direction, Handover, Link, Outage, Queue
+from orbitcc.envs.model import MAX_TIME_S, Points, checked_number
+
+Array = NDArray[np.float64]
+Times = float | Sequence[float] | Array
+
+JUMP_S = 1e-6
+"""A jump of the delay is two knots this far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A stretch of time over which the route stays as it is; it lasts until the next one starts.
+
+    access_fwd_change, access_rev_change: the hop at the sender's (receiver's) end is another one than before.
+    mid_change: so is some hop between them. outage: there is no route.
+    interruption_ms: how long nothing passes at its start; None: not known (and none, unless somebody decides on it).
+    interruption_mode: whether packets are lost meanwhile, or wait.
+    loss: share of packets lost, in each direction. nodes: the route, for people.
+    """
+
+    start_s: float
+    access_fwd_change: bool = False
+    access_rev_change: bool = False
+    mid_change: bool = False
+    outage: bool = False
+    interruption_ms: float | None = None
+    interruption_mode: Literal["drop", "hold"] = "drop"
+    loss: float = 0.0
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def access_change(self) -> bool:
+        return self.access_fwd_change or self.access_rev_change
+
+    @property
+    def change(self) -> bool:
+        """Whether the route is another one than before; not when there is none."""
+        return self.access_change or self.mid_change
+
+    def after(self, before: Sequence[str]) -> Slot:
+        """The slot with its flags set as it follows the route `before`."""
+        return replace(
+            self,
+            access_fwd_change=self.nodes[:2] != tuple(before[:2]),
+            access_rev_change=self.nodes[-2:] != tuple(before[-2:]),
+            mid_change=_inner_hops(self.nodes) != _inner_hops(before),
+        )
+
+
+def _inner_hops(nodes: Sequence[str]) -> set[tuple[str, str]]:
+    return set(itertools.pairwise(nodes[1:-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Capacity:
+    """Rates in steps: t_s [C] starts at 0 and increases, forward_mbps [C] and reverse_mbps [C]; 0: nothing passes."""
+
+    t_s: Array
+    forward_mbps: Array
+    reverse_mbps: Array
+
+    def __post_init__(self) -> None:
+        _freeze(self, ("t_s", "forward_mbps", "reverse_mbps"))
+        for name in ("forward_mbps", "reverse_mbps"):
+            _check_values(name, getattr(self, name), self.t_s, MAX_RATE_MBPS, "Mbit/s")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Capacity) and _same_arrays(self, other, ("t_s", "forward_mbps", "reverse_mbps"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False)
+class PathTrace:
+    """One-way delays, slots and, where they are known, rates of a path, from 0 to its end.
+
+    t_s [K]: knots, from 0 to the end, increasing. forward_ms [K], reverse_ms [K]: one-way delays at them, on straight
+    lines in between; a jump is two knots JUMP_S apart, so that they are `Link.delay_ms` with `interpolate_delay`. In an
+    outage the delay is that before it (or after, at the start): no packet meets it. slots: the first starts at 0.
+    Raises OrbitccError naming the field for anything else.
+    """
+
+    name: str
+    t_s: Array
+    forward_ms: Array
+    reverse_ms: Array
+    slots: tuple[Slot, ...] = field(default=(Slot(0.0),))
+    capacity: Capacity | None = None
+
+    def __post_init__(self) -> None:
+        _freeze(self, ("t_s", "forward_ms", "reverse_ms"))
+        for name in ("forward_ms", "reverse_ms"):
+            _check_values(name, getattr(self, name), self.t_s, MAX_DELAY_MS, "ms")
+        if self.t_s.size < 2:
+            raise OrbitccError("t_s", self.t_s.tolist(), "two times or more: from 0 to the end")
+        _check_slots(self.slots, self.duration_s)
+        if self.capacity is not None and self.capacity.t_s[-1] >= self.duration_s:
+            raise OrbitccError("capacity.t_s", float(self.capacity.t_s[-1]), f"before the end, {self.duration_s:g} s")
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PathTrace)
+            and (self.name, self.slots, self.capacity) == (other.name, other.slots, other.capacity)
+            and _same_arrays(self, other, ("t_s", "forward_ms", "reverse_ms"))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def duration_s(self) -> float:
+        return float(self.t_s[-1])
+
+    def delays_ms(self, t_s: Times) -> tuple[Array, Array]:
+        """The one-way delays forward and reverse at these times, ms."""
+        at = np.asarray(t_s)
+        return np.interp(at, self.t_s, self.forward_ms), np.interp(at, self.t_s, self.reverse_ms)
+
+    def base_rtt_ms(self, t_s: Times) -> Array:
+        """The round trip without queues at these times, ms."""
+        return np.interp(np.asarray(t_s), self.t_s, self.forward_ms + self.reverse_ms)
+
+    def slot_at(self, t_s: float) -> Slot:
+        """The slot that t_s falls into."""
+        return next(slot for slot in reversed(self.slots) if slot.start_s <= max(t_s, 0.0))
+
+    def ends_s(self) -> list[float]:
+        """When each slot ends."""
+        return [slot.start_s for slot in self.slots[1:]] + [self.duration_s]
+
+    def statistics(self) -> Statistics:
+        """Figures over the whole trace, outages left out."""
+        return _statistics(self)
+
+    # -- variants ---------------------------------------------------------------------------------------------------
+
+    def with_interruptions(self, draw_ms: Callable[[], float]) -> PathTrace:
+        """A length drawn for every access change whose interruption is not known, in order of time."""
+        slots = (
+            replace(s, interruption_ms=float(draw_ms()))
+            if s.access_change and s.interruption_ms is None and not s.outage
+            else s
+            for s in self.slots
+        )
+        return replace(self, slots=tuple(slots))
+
+    def lasting(self, duration_s: float) -> PathTrace:
+        """Cut to this length, or repeated from the start until it is reached."""
+        rounds = [self._until(min(duration_s, self.duration_s))]
+        while (missing := duration_s - sum(r.duration_s for r in rounds)) > 10 * JUMP_S:
+            rounds.append(self._until(min(missing, self.duration_s)))
+        return functools.reduce(PathTrace._then, rounds)
+
+    def _until(self, end_s: float) -> PathTrace:
+        if end_s == self.duration_s:
+            return self
+        forward, reverse = self.delays_ms(end_s)
+        n = int(np.searchsorted(self.t_s, end_s))
+        capacity = self.capacity
+        if capacity is not None:
+            m = int(np.searchsorted(capacity.t_s, end_s))
+            capacity = Capacity(capacity.t_s[:m], capacity.forward_mbps[:m], capacity.reverse_mbps[:m])
+        return PathTrace(
+            self.name,
+            np.append(self.t_s[:n], end_s),
+            np.append(self.forward_ms[:n], forward),
+            np.append(self.reverse_ms[:n], reverse),
+            tuple(s for s in self.slots if s.start_s < end_s),
+            capacity,
+        )
+
+    def _then(self, later: PathTrace) -> PathTrace:
+        end = self.duration_s
+        first = self._until(end - JUMP_S)
+        head = later.slots[0].after(_last_route(self.slots)) if later.slots[0].nodes else later.slots[0]
+        capacity = self.capacity
+        if capacity is not None and later.capacity is not None:
+            capacity = Capacity(
+                np.append(capacity.t_s, later.capacity.t_s + end),
+                np.append(capacity.forward_mbps, later.capacity.forward_mbps),
+                np.append(capacity.reverse_mbps, later.capacity.reverse_mbps),
+            )
+        return PathTrace(
+            self.name,
+            np.append(first.t_s, later.t_s + end),
+            np.append(first.forward_ms, later.forward_ms),
+            np.append(first.reverse_ms, later.reverse_ms),
+            (*self.slots, *(replace(s, start_s=s.start_s + end) for s in (head, *later.slots[1:]))),
+            capacity,
+        )
+
+    # -- as a link --------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def delay_points(self) -> tuple[Points, Points]:
+        """The delays forward and reverse as schedules of `Direction.delay_ms`, to be read with `interpolate_delay`."""
+        t = self.t_s.tolist()
+        return (
+            tuple(zip(t, self.forward_ms.tolist(), strict=True)),
+            tuple(zip(t, self.reverse_ms.tolist(), strict=True)),
+        )
+
+    @functools.cached_property
+    def loss_points(self) -> float | Points:
+        """The loss of each direction as a schedule of `Direction.loss`."""
+        if not any(s.loss for s in self.slots):
+            return 0.0
+        return tuple((s.start_s, s.loss) for s in self.slots)
+
+    @functools.cached_property
+    def rate_points(self) -> tuple[Points, Points] | None:
+        """The rates forward and reverse as schedules of `Direction.rate_mbps`, None without a capacity.
+
+        Where nothing passes there is the least rate a link can have, 1 kbit/s: the packet in service keeps what it has
+        sent, and goes on when the rate returns.
+        """
+        if self.capacity is None:
+            return None
+        t = self.capacity.t_s.tolist()
+        forward, reverse = (
+            np.maximum(r, MIN_RATE_MBPS) for r in (self.capacity.forward_mbps, self.capacity.reverse_mbps)
+        )
+        return tuple(zip(t, forward.tolist(), strict=True)), tuple(zip(t, reverse.tolist(), strict=True))
+
+    def handovers(self) -> tuple[Handover, ...]:
+        """Every change of the route after the start, and every outage and interruption, as controllers are told."""
+        return tuple(
+            Handover.trusted(
+                at_s=s.start_s, duration_ms=1e3 * (end - s.start_s) if s.outage else s.interruption_ms or 0.0
+            )
+            for s, end in zip(self.slots, self.ends_s(), strict=True)
+            if s.start_s > 0 and (s.change or s.outage or s.interruption_ms)
+        )
+
+    def outages(self, flush: Literal["none", "queue", "all"] = "queue") -> tuple[Outage, ...]:
+        """Interruptions and outage slots, in order; those that overlap or touch are one, or the earlier one is cut.
+
+        flush: what is lost when an interruption starts that drops packets; one that holds them loses none.
+        """
+        spans: list[tuple[float, float, Literal["drop", "hold"]]] = []
+        for slot, end in zip(self.slots, self.ends_s(), strict=True):
+            if not (slot.outage or slot.interruption_ms):
+                continue
+            mode = "drop" if slot.outage else slot.interruption_mode
+            until = end if slot.outage else slot.start_s + (slot.interruption_ms or 0.0) / 1e3
+            if spans and spans[-1][1] >= slot.start_s:
+                start, _, before = spans.pop()
+                if before == mode:
+                    spans.append((start, until, mode))
+                    continue
+                spans.append((start, slot.start_s - JUMP_S, before))
+            spans.append((slot.start_s, until, mode))
+        found = (
+            Outage.trusted(
+                at_s=start, duration_ms=1e3 * (end - start), mode=mode, flush=flush if mode == "drop" else "none"
+            )
+            for start, end, mode in spans
+        )
+        return tuple(found)
+
+    def link(
+        self,
+        name: str = "path",
+        *,
+        rate_mbps: float | None = None,
+        return_rate_mbps: float | None = None,
+        queue: Queue | None = None,
+        return_queue: Queue | None = None,
+        ordering: Literal["fifo", "overtaking"] = "overtaking",
+        flush: Literal["none", "queue", "all"] = "queue",
+    ) -> Link:
+        """The path as one link: its delays, losses, handovers and outages behind a queue.
+
+        A rate given goes before the trace's own; None for both is an unlimited one, and None for the return rate the
+        same rate as forward. return_queue: None is the same queue. Raises OrbitccError naming what is wrong.
+        """
+        own = self.rate_points or (None, None)
+        forward, reverse = self.delay_points
+        given: dict[str, Any] = {} if queue is None else {"queue": queue}
+        way = Direction(rate_mbps=rate_mbps, **given)
+        back = Direction(rate_mbps=return_rate_mbps, queue=way.queue if return_queue is None else return_queue)
+        shared: dict[str, Any] = {"interpolate_delay": True, "ordering": ordering, "loss": self.loss_points}
+        return Link.trusted(
+            name=name,
+            rate_mbps=own[0] if way.rate_mbps is None else way.rate_mbps,
+            delay_ms=forward,
+            queue=way.queue,
+            **shared,
+            outages=self.outages(flush),
+            handovers=self.handovers(),
+            reverse=Direction.trusted(
+                rate_mbps=_first(back.rate_mbps, way.rate_mbps, own[1]), delay_ms=reverse, queue=back.queue, **shared
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Figures of a trace: base RTT at whole seconds, changes of the route, what the RTT does at and between them.
+
+    rtt_ms: least, 5 %, median, 95 %, largest. jump_ms: median, 90 % and largest step of the RTT at a change.
+    slope_ms_per_s: median, 95 % and largest |slope| inside slots. mean_interval_s: duration over changes.
+    hops: fewest and most, None when the trace names no nodes.
+    """
+
+    rtt_ms: tuple[float, float, float, float, float]
+    rtt_mean_ms: float
+    rtt_sd_ms: float
+    changes: int
+    access_changes: int
+    mean_interval_s: float
+    jump_ms: tuple[float, float, float]
+    slope_ms_per_s: tuple[float, float, float]
+    hops: tuple[int, int] | None
+    outage_share: float
+
+
+def _statistics(trace: PathTrace) -> Statistics:
+    ends = trace.ends_s()
+    routed = [(s.start_s, end) for s, end in zip(trace.slots, ends, strict=True) if not s.outage]
+    seconds = np.arange(0.0, trace.duration_s, 1.0)
+    inside = [seconds[(seconds >= start) & (seconds < end)] for start, end in routed]
+    rtt = trace.base_rtt_ms(np.concatenate(inside)) if routed else np.array([])
+    slopes = [np.abs(np.diff(trace.base_rtt_ms(t))) for t in inside]
+    at = np.array([s.start_s for s in trace.slots if s.change and s.start_s > 0 and not s.outage])
+    jumps = np.abs(trace.base_rtt_ms(at) - trace.base_rtt_ms(at - JUMP_S))
+    hops = [len(s.nodes) - 1 for s in trace.slots if s.nodes]
+    least, low, median, high, most = _quantiles(rtt, (0, 5, 50, 95, 100))
+    return Statistics(
+        rtt_ms=(least, low, median, high, most),
+        rtt_mean_ms=float(rtt.mean()) if rtt.size else float("nan"),
+        rtt_sd_ms=float(rtt.std()) if rtt.size else float("nan"),
+        changes=at.size,
+        access_changes=sum(s.access_change and s.start_s > 0 and not s.outage for s in trace.slots),
+        mean_interval_s=trace.duration_s / at.size if at.size else float("inf"),
+        jump_ms=_quantiles(jumps, (50, 90, 100)),  # type: ignore[arg-type]
+        slope_ms_per_s=_quantiles(np.concatenate(slopes) if slopes else rtt, (50, 95, 100)),  # type: ignore[arg-type]
+        hops=(min(hops), max(hops)) if hops else None,
+        outage_share=1 - sum(end - start for start, end in routed) / trace.duration_s,
+    )
+
+
+def steps(t_s: ArrayLike, *values: ArrayLike, end_s: float) -> tuple[Array, ...]:
+    """Knots for values that hold from each time to the next: times, then the values at them. The first time is 0."""
+    t = np.asarray(t_s, dtype=np.float64)
+    rows = np.array(values, dtype=np.float64)
+    moved = np.append(True, np.any(np.diff(rows, axis=1) != 0, axis=0))
+    t, rows = t[moved], rows[:, moved]
+    knots = np.concatenate((t[:1], np.column_stack((t[1:] - JUMP_S, t[1:])).ravel(), [end_s]))
+    return knots, *(np.repeat(row, 2) for row in rows)
+
+
+def _quantiles(values: Array, percent: Sequence[float]) -> tuple[float, ...]:
+    if not values.size:
+        return (float("nan"),) * len(percent)
+    return tuple(float(v) for v in np.percentile(values, percent))
+
+
+def _last_route(slots: Sequence[Slot]) -> tuple[str, ...]:
+    return next((s.nodes for s in reversed(slots) if not s.outage), ())
+
+
+def _first(*values: Any) -> Any:
+    return next((v for v in values if v is not None), None)
+
+
+def _freeze(owner: Any, names: Sequence[str]) -> None:
+    for name in names:
+        values = np.array(getattr(owner, name), dtype=np.float64)
+        values.setflags(write=False)
+        object.__setattr__(owner, name, values)
+
+
+def _same_arrays(one: Any, other: Any, names: Sequence[str]) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _check_values(name: str, values: Array, t_s: Array, high: float, unit: str) -> None:
+    """Times from 0 on, increasing, and as many values in [0, high]."""
+    if t_s.ndim != 1 or not t_s.size or t_s[0] != 0:
+        raise OrbitccError("t_s", t_s.tolist()[:1], "times from 0 on")
+    late = np.flatnonzero(~(np.diff(t_s) > 0) | (t_s[1:] > MAX_TIME_S))
+    if late.size:
+        k = int(late[0]) + 1
+        raise OrbitccError(f"t_s.{k}", float(t_s[k]), f"later than {t_s[k - 1]:g} s, at most {MAX_TIME_S:g} s")
+    if values.shape != t_s.shape:
+        raise OrbitccError(name, f"{values.size} values", f"{t_s.size}: one for each time")
+    wrong = np.flatnonzero(~((values >= 0) & (values <= high)))
+    if wrong.size:
+        k = int(wrong[0])
+        raise OrbitccError(f"{name}.{k}", float(values[k]), f"a number in [0, {high:g}] {unit}")
+
+
+def _check_slots(slots: tuple[Slot, ...], end_s: float) -> None:
+    if not slots or slots[0].start_s != 0:
+        raise OrbitccError("slots", [s.start_s for s in slots[:1]], "slots from 0 on")
+    before = -1.0
+    for i, slot in enumerate(slots):
+        if not before < slot.start_s < end_s:
+            raise OrbitccError(f"slots.{i}.start_s", slot.start_s, f"later than {before:g} s, before {end_s:g} s")
+        try:
+            checked_number(slot.loss, 0, 1)
+        except OrbitccError as error:
+            raise error.at(f"slots.{i}.loss") from None
+        try:
+            checked_number(slot.interruption_ms, 0, MAX_TIME_S * 1e3, "ms", optional=True)
+        except OrbitccError as error:
+            raise error.at(f"slots.{i}.interruption_ms") from None
+        before = slot.start_s
