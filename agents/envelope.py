@@ -1,7 +1,8 @@
 """The conditions a policy was trained in, read off the distribution it was trained on."""
 
 from orbitcc.agents.card import Envelope, Range
-from orbitcc.envs.distribution import Mixture, PathDistribution, Span
+from orbitcc.envs.distribution import Mixture, PathDistribution
+from orbitcc.envs.ranges import Span
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 

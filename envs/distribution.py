@@ -9,10 +9,13 @@ import math
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.flows import ControllerSpec, Flow
+from orbitcc.envs.impairments import hotspots
+from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.links import (
     MAX_DELAY_MS,
     MAX_RATE_MBPS,
@@ -26,54 +29,11 @@ from orbitcc.envs.links import (
     Queue,
     Viasat,
 )
-from orbitcc.envs.model import MAX_TIME_S, Model, checked_number, number
+from orbitcc.envs.model import MAX_TIME_S, Model, number
+from orbitcc.envs.ranges import Span, span
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 EXTERNAL = ControllerSpec(name="external")
-UDP = ControllerSpec(name="udp")
-
-
-class Span(Model):
-    """A range to draw from, uniformly or (log) uniformly in the logarithm; `[low, high]` for short."""
-
-    low: float
-    high: float
-    log: bool = False
-
-    def draw(self, rng: np.random.Generator) -> float:
-        if self.log:
-            return float(self.low * (self.high / self.low) ** rng.random())
-        return float(self.low + (self.high - self.low) * rng.random())
-
-    def draw_whole(self, rng: np.random.Generator) -> int:
-        """A whole number; every one of low..high (both inclusive) has its share of the range."""
-        if self.log:
-            low, high = self.low, self.high + 1
-            return min(int(low * (high / low) ** rng.random()), int(self.high))
-        return int(rng.integers(int(self.low), int(self.high) + 1))
-
-
-def span(low: float, high: float, unit: str = "") -> BeforeValidator:
-    """A Span within [low, high]."""
-
-    def check(value: Any) -> Span:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = (value, value)
-        if isinstance(value, list | tuple) and len(value) == 2:
-            value = {"low": value[0], "high": value[1]}
-        got = value if isinstance(value, Span) else Span.build(value)
-        for name in ("low", "high"):
-            try:
-                checked_number(getattr(got, name), low, high, unit)
-            except OrbitccError as error:
-                raise error.under(name) from None
-        if got.low > got.high:
-            raise OrbitccError("low", got.low, f"at most high = {got.high:g}")
-        if got.log and got.low <= 0:
-            raise OrbitccError("low", got.low, "above 0 for a logarithmic range")
-        return got
-
-    return BeforeValidator(check)
 
 
 _share = span(0, 1)
@@ -120,16 +80,6 @@ class AckPath(Model):
 
     rate_ratio: Annotated[Span, span(0.1, 1000)] = Span(low=1, high=50, log=True)
     loss: Annotated[Span, _share] = Span(low=0, high=0.02)
-
-
-class Hotspots(Model):
-    """Short crowds: a share of a hop's rate is taken by unresponsive traffic, or cut."""
-
-    per_s: Annotated[float, number(0, 10, "1/s")] = 1 / 60
-    share: Annotated[Span, span(0, 0.95)] = Span(low=0.2, high=0.8)
-    mean_s: Annotated[float, number(0, 1e4, "s", above=True)] = 8.0
-    length_s: Annotated[Span, span(0.1, 1e4, "s")] = Span(low=1, high=40)
-    cut_probability: Annotated[float, _probability] = 0.2
 
 
 class PathDistribution(ScenarioDistribution):
@@ -273,8 +223,11 @@ class _Draw:
         if dist.slots is not None:
             rates += [(t + cut_ms / 1e3, rate * dist.slots.rate_factor.draw(rng)) for t, cut_ms in self.edges]
         udp: list[Flow] = []
+        factor = None
         if dist.hotspots is not None:
-            rates, udp = self._hotspots(dist.hotspots, hop, rate, rates)
+            crowds = dist.hotspots.draw(rng, dist.duration_s)
+            udp = hotspots.traffic(crowds, hop, rate, dist.duration_s)
+            factor = hotspots.rate_factor(crowds)
         delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self.rtts])
         outages = [
             Outage.trusted(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
@@ -288,7 +241,7 @@ class _Draw:
             reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
         link = Link.trusted(
             name=f"hop-{hop}",
-            rate_mbps=_scheduled(rates),
+            rate_mbps=_scheduled(rates) if factor is None else (Series.of(_scheduled(rates)) * factor).points(),
             delay_ms=delay,
             loss=self._loss(),
             queue=self._queue(rate),
@@ -337,35 +290,6 @@ class _Draw:
             t += length_s + 1e-3 + rng.exponential(1 / per_s)
         return stalls
 
-    def _hotspots(
-        self, hotspots: Hotspots, hop: int, rate: float, rates: list[tuple[float, float]]
-    ) -> tuple[list[tuple[float, float]], list[Flow]]:
-        """The hop's rates with the cuts in them, and the unresponsive flows."""
-        rng, duration = self.rng, self.dist.duration_s
-        flows: list[Flow] = []
-        if hotspots.per_s == 0:
-            return rates, flows
-        t = rng.exponential(1 / hotspots.per_s)
-        while t < duration:
-            length = min(max(rng.exponential(hotspots.mean_s), hotspots.length_s.low), hotspots.length_s.high)
-            end = min(t + length, duration)
-            share = hotspots.share.draw(rng)
-            if rng.random() < hotspots.cut_probability:
-                rates = _scaled_between(rates, float(t), float(end), 1 - share)
-            else:
-                flows.append(
-                    Flow.trusted(
-                        name=f"hotspot-{hop}-{len(flows)}",
-                        controller=UDP,
-                        path=(hop,),
-                        start_s=float(t),
-                        stop_s=float(end) if end < duration else None,
-                        traffic=Cbr.trusted(rate_mbps=share * rate),
-                    )
-                )
-            t += length + rng.exponential(1 / hotspots.per_s)
-        return rates, flows
-
     def _learners(self) -> list[Flow]:
         dist, rng, duration = self.dist, self.rng, self.dist.duration_s
         paths: list[tuple[int, ...] | None]
@@ -403,15 +327,3 @@ class _Draw:
 
 def _scheduled(points: list[tuple[float, float]]) -> Any:
     return points[0][1] if len(points) == 1 else tuple(points)
-
-
-def _scaled_between(
-    points: list[tuple[float, float]], start: float, end: float, factor: float
-) -> list[tuple[float, float]]:
-    """A stepwise schedule multiplied by `factor` between two times."""
-
-    def at(t: float) -> float:
-        return next(v for time, v in reversed(points) if time <= t)
-
-    times = sorted({t for t, _ in points} | {start, end})
-    return [(t, at(t) * (factor if start <= t < end else 1.0)) for t in times]

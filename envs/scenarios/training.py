@@ -3,13 +3,13 @@
 from orbitcc.envs.distribution import (
     AckPath,
     GeoImpairments,
-    Hotspots,
     Mixture,
     PathDistribution,
     RandomLoss,
     Slots,
-    Span,
 )
+from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.ranges import Span
 
 # Ranges of the Astraea paper (its training table) as cited by follow-up work: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5
 # flows with random starts, running times and RTTs, static links. Episode length, gaps and lifetimes are ours.

@@ -1,0 +1,1 @@
+"""What happens to links: processes that make schedules, outages and losses."""

@@ -1,0 +1,76 @@
+"""A quantity over time, as arrays: what schedules of links are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orbitcc.envs.model import Points, points_of
+
+Array = NDArray[np.float64]
+
+JUMP_S = 1e-6
+"""Where a quantity that otherwise moves in lines jumps, it has two points this far apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """t_s [K]: times from 0 on, increasing; values [K]: from each of them to the next, or with `lines` at each of them.
+
+    After the last time a series stays as it is.
+    """
+
+    t_s: Array
+    values: Array
+    lines: bool = False
+
+    @staticmethod
+    def of(value: Any, lines: bool = False) -> Series:
+        """A field of a link: one value, or a schedule."""
+        t, v = zip(*points_of(value), strict=True)
+        return Series(np.array(t, dtype=np.float64), np.array(v, dtype=np.float64), lines)
+
+    def at(self, t_s: ArrayLike) -> Array:
+        if self.lines:
+            return np.interp(np.asarray(t_s), self.t_s, self.values)
+        return self.values[np.searchsorted(self.t_s, t_s, side="right") - 1]
+
+    def __mul__(self, other: Series) -> Series:
+        """The product of two series of steps."""
+        t = _times(self, other)
+        return Series(t, self.at(t) * other.at(t))
+
+    def __add__(self, other: Series) -> Series:
+        """The sum, in lines if either moves in lines."""
+        lines = self.lines or other.lines
+        one, two = (s.in_lines() if lines else s for s in (self, other))
+        t = _times(one, two)
+        return Series(t, one.at(t) + two.at(t), lines)
+
+    def in_lines(self) -> Series:
+        """Steps as lines with jumps."""
+        if self.lines or self.t_s.size == 1:
+            return Series(self.t_s, self.values, lines=True)
+        t = np.column_stack((self.t_s[1:] - JUMP_S, self.t_s[1:])).ravel()
+        return Series(np.append(self.t_s[:1], t), np.repeat(self.values, 2)[:-1], lines=True)
+
+    def points(self) -> Any:
+        """As a field of a link: one value, or a schedule."""
+        if self.values.size == 1:
+            return float(self.values[0])
+        points: Points = tuple(zip(self.t_s.tolist(), self.values.tolist(), strict=True))
+        return points
+
+
+def _times(one: Series, other: Series) -> Array:
+    """The times of both, each nanosecond once: links know no finer ones."""
+    if one.t_s.size == 1:
+        return other.t_s
+    if other.t_s.size == 1:
+        return one.t_s
+    t = np.concatenate((one.t_s, other.t_s))
+    t.sort()
+    return t[np.append(np.diff(t) > 1e-9, True)]
