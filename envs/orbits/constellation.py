@@ -1,0 +1,183 @@
+"""Walker shells: where every satellite is at any time, and which satellites are linked."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.model import Model, number
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# WGS-84 and the second zonal harmonic of the Earth's gravity (EGM96).
+MU_KM3_PER_S2 = 398_600.4418
+EARTH_RADIUS_KM = 6378.137
+J2 = 1.08262668e-3
+EARTH_RATE_RAD_PER_S = 7.2921158553e-5
+LIGHT_KM_PER_S = 299_792.458
+CLEAR_KM = 80.0
+"""Inter-satellite links stay this high above the Earth: out of the air that bends and absorbs them."""
+
+
+class Shell(Model):
+    """A Walker shell: planes at equal distances of their ascending nodes, each with satellites at equal distances.
+
+    phasing: Walker's F: a satellite is 360 F / (planes x satellites per plane) degrees ahead of that with its number in
+    the plane to the west. raan_spread_deg: 360 for a delta pattern; below (180: a star), the last plane and the first
+    are no neighbours, as their satellites pass each other in opposite directions.
+    cross_shift: links go to the next plane's satellite with a number lower by this; None: to the nearest in phase.
+    """
+
+    name: str = "custom"
+    planes: Annotated[int, number(1, 1000, whole=True)]
+    satellites_per_plane: Annotated[int, number(1, 1000, whole=True)]
+    inclination_deg: Annotated[float, number(0, 180, "deg")]
+    altitude_km: Annotated[float, number(200, 36_000, "km")] = Field(
+        description="above the equatorial radius, 6378.137 km"
+    )
+    phasing: Annotated[int, number(0, 1000, whole=True)] = 0
+    raan_spread_deg: Annotated[float, number(0, 360, "deg", above=True)] = 360.0
+    cross_shift: Annotated[int | None, number(-1000, 1000, whole=True, optional=True)] = None
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Shell:
+        if self.size > MAX_SATELLITES:
+            raise OrbitccError("planes", self.planes, f"at most {MAX_SATELLITES} satellites, not {self.size}")
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many satellites there are. Number i is satellite i % satellites_per_plane of plane i // it."""
+        return self.planes * self.satellites_per_plane
+
+    @property
+    def radius_km(self) -> float:
+        return EARTH_RADIUS_KM + self.altitude_km
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last plane is the first one's neighbour."""
+        return self.raan_spread_deg == 360
+
+    @property
+    def rates_rad_per_s(self) -> tuple[float, float]:
+        """How fast ascending nodes drift, and satellites move along their orbits, with the mean effect of J2."""
+        inclination = math.radians(self.inclination_deg)
+        motion = math.sqrt(MU_KM3_PER_S2 / self.radius_km**3)
+        k = 1.5 * J2 * (EARTH_RADIUS_KM / self.radius_km) ** 2 * motion
+        drift = -k * math.cos(inclination)
+        along = motion + k * (1 - 1.5 * math.sin(inclination) ** 2) + k * (2 - 2.5 * math.sin(inclination) ** 2)
+        return drift, along
+
+    @property
+    def period_s(self) -> float:
+        """From one ascending node to the next."""
+        return 2 * math.pi / self.rates_rad_per_s[1]
+
+    def grid(self) -> Indices:
+        """The +Grid of links, [M, 2] numbers of satellites, each link once: to both neighbours in the plane, and to one
+        satellite of each neighbouring plane. Raises OrbitccError when the Earth is in the way."""
+        return _grid(self)
+
+
+MAX_SATELLITES = 20_000
+
+
+@functools.lru_cache(maxsize=32)
+def _grid(shell: Shell) -> Indices:
+    planes, slots = shell.planes, shell.satellites_per_plane
+    plane, slot = np.divmod(np.arange(shell.size), slots)
+    shift = round(shell.phasing / planes) if shell.cross_shift is None else shell.cross_shift
+    # Behind the last plane comes the first one, whose satellites have fallen behind by the sum of all phase offsets.
+    across = (slot - shift + np.where(plane == planes - 1, shell.phasing, 0)) % slots
+    links = [(i, p * slots + (s + 1) % slots) for i, p, s in zip(range(shell.size), plane, slot, strict=True)]
+    links += [
+        (i, (p + 1) % planes * slots + t)
+        for i, p, t in zip(range(shell.size), plane, across, strict=True)
+        if shell.closed or p < planes - 1
+    ]
+    pairs = np.unique(np.sort([link for link in links if link[0] != link[1]], axis=1), axis=0).reshape(-1, 2)
+    positions = Constellation(shell).positions_km([0.0])[0]
+    lowest = np.linalg.norm(positions[pairs].sum(axis=1), axis=1).min(initial=np.inf) / 2
+    if lowest < EARTH_RADIUS_KM + CLEAR_KM:
+        raise OrbitccError(
+            "shell", shell.name, f"a shell dense enough for its links to stay {CLEAR_KM:g} km above the Earth"
+        )
+    pairs.setflags(write=False)
+    return pairs
+
+
+@dataclass(frozen=True)
+class Constellation:
+    """A shell in motion. raan_deg: where the first plane's ascending node is at time 0, on the turning Earth.
+    argument_deg: how far its first satellite is past the node then."""
+
+    shell: Shell
+    raan_deg: float = 0.0
+    argument_deg: float = 0.0
+
+    def positions_km(self, t_s: Sequence[float] | Array, satellites: Sequence[int] | Indices | None = None) -> Array:
+        """Where satellites (all of them without `satellites`) are at the times [T], Earth-fixed: [T, n, 3] in km."""
+        shell = self.shell
+        chosen = np.arange(shell.size) if satellites is None else np.asarray(satellites, dtype=np.intp)
+        t = np.asarray(t_s, dtype=np.float64)[:, None]
+        plane, slot = np.divmod(chosen, shell.satellites_per_plane)
+        drift, along = shell.rates_rad_per_s
+        inclination = math.radians(shell.inclination_deg)
+        planes = np.unique(plane)
+        nodes = (
+            math.radians(self.raan_deg)
+            + math.radians(shell.raan_spread_deg) / shell.planes * planes
+            + (drift - EARTH_RATE_RAD_PER_S) * t
+        )
+        argument = (
+            math.radians(self.argument_deg)
+            + 2 * math.pi * (slot / shell.satellites_per_plane + shell.phasing / shell.size * plane)
+            + along * t
+        )
+        at = np.searchsorted(planes, plane)
+        cos_node, sin_node = np.cos(nodes)[:, at], np.sin(nodes)[:, at]
+        forward = shell.radius_km * np.cos(argument)
+        sideways = shell.radius_km * np.sin(argument)
+        north, east = sideways * math.sin(inclination), sideways * math.cos(inclination)
+        return np.stack((cos_node * forward - sin_node * east, sin_node * forward + cos_node * east, north), axis=-1)
+
+
+SHELLS: dict[str, Shell] = {
+    shell.name: shell
+    for shell in (
+        # First shells as filed with the FCC; phasings as simulated in the literature, for Kuiper and OneWeb ours.
+        Shell(name="starlink1", planes=72, satellites_per_plane=22, inclination_deg=53, altitude_km=550, phasing=39),
+        Shell(name="kuiper1", planes=34, satellites_per_plane=34, inclination_deg=51.9, altitude_km=630, phasing=1),
+        Shell(
+            name="oneweb", planes=18, satellites_per_plane=40, inclination_deg=87.9, altitude_km=1200, phasing=9,
+            raan_spread_deg=180,
+        ),
+        # LeoEM's (Cao and Zhang 2022): 550 km above a sphere of 6371 km.
+        Shell(
+            name="leoem", planes=24, satellites_per_plane=66, inclination_deg=53,
+            altitude_km=6371 + 550 - EARTH_RADIUS_KM, phasing=1,
+        ),
+    )
+}  # fmt: skip
+
+
+def _shell(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in SHELLS:
+            raise UnknownNameError("", value, SHELLS)
+        return SHELLS[value]
+    return value if isinstance(value, Shell) else Shell.build(value)
+
+
+ShellChoice = Annotated[Shell, BeforeValidator(_shell)]
+"""A shell by its name, or as its table."""

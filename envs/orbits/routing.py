@@ -1,0 +1,373 @@
+"""Routes through a constellation: chosen anew in each slot, frozen in between."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.model import MAX_TIME_S, Model, number
+from orbitcc.envs.orbits import places
+from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, ShellChoice
+from orbitcc.envs.orbits.gateways import GATEWAYS
+from orbitcc.envs.orbits.places import Place, great_circle_km
+from orbitcc.envs.orbits.trace import JUMP_S, PathTrace, Slot
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+GUMBEL_DEG = 12.0
+"""Scale of the noise on elevations with which the policy `random` chooses a satellite: our choice."""
+FIBRE_STRETCH = 1.5 * 1.5
+"""A kilometre of great circle takes as long by fibre as this many in vacuum: light in glass has 2/3 of its speed, and
+cables make detours of about a half (our choice)."""
+SLIVER_S = 1e-3
+"""What a path's start or end leaves of a slot counts if it is longer than this."""
+SLOTS_AT_ONCE = 32
+
+
+class PathSpec(Model):
+    """A path between two places over a shell of satellites.
+
+    source, target: a city (`places.CITIES`) or "latitude,longitude". mode: isl, over links between satellites; bp, a
+    bent pipe up and down between satellites and gateways; bp1, over one satellite to a gateway and from there by fibre.
+    policy: which satellites serve the two ends: shortest (those of the shortest path), elevation (the highest in the
+    middle of the slot), sticky (the one that serves, until it sets; then the highest), random (by elevation plus
+    noise). Between them the shortest path is taken.
+    phase_s, raan_deg, argument_deg: None draws them for each seed, so that no two seeds share a path.
+    """
+
+    source: str
+    target: str
+    shell: ShellChoice = SHELLS["starlink1"]
+    mode: Literal["isl", "bp", "bp1"] = "isl"
+    policy: Literal["shortest", "elevation", "sticky", "random"] = "shortest"
+    min_elevation_deg: Annotated[float, number(0, 89, "deg")] = Field(
+        default=25.0, description="at both ends of a slot, above the horizon of terminals and gateways"
+    )
+    slot_s: Annotated[float, number(1, 1e4, "s")] = Field(
+        default=15.0, description="time between two choices of a route"
+    )
+    phase_s: Annotated[float | None, number(0, 1e4, "s", optional=True)] = Field(
+        default=None, description="slots start at this time modulo slot_s; Starlink's at 12, 27, 42, 57 s of a minute"
+    )
+    start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = Field(
+        default=0.0, description="where the constellation's clock stands when the path begins"
+    )
+    raan_deg: Annotated[float | None, number(-360, 360, "deg", optional=True)] = Field(
+        default=None, description="the first plane's ascending node at time 0, east of Greenwich"
+    )
+    argument_deg: Annotated[float | None, number(-360, 360, "deg", optional=True)] = Field(
+        default=None, description="how far the first satellite is past that node"
+    )
+    knot_s: Annotated[float, number(0.01, 1e4, "s")] = Field(
+        default=1.0, description="time between the knots of the delay inside a slot; its edges always are knots"
+    )
+
+    @model_validator(mode="after")
+    def _places_differ(self) -> PathSpec:
+        if places.find(self.source, "source") == places.find(self.target, "target"):
+            raise OrbitccError("target", self.target, f"another place than the source, {self.source}")
+        return self
+
+    @property
+    def name(self) -> str:
+        return f"{self.source} - {self.target}, {self.shell.name}, {self.mode}, {self.policy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """What holds over one slot: the numbers of the nodes from source to target; none in an outage."""
+
+    start_s: float
+    end_s: float
+    nodes: tuple[int, ...]
+
+
+class Network:
+    """A constellation over its ground: satellites have the numbers from 0 on, behind them come the source, the target
+    and the gateways."""
+
+    def __init__(self, spec: PathSpec, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        raan, argument, phase = rng.random(3)
+        shell = spec.shell
+        self.spec = spec
+        self.rng = rng
+        self.constellation = Constellation(
+            shell,
+            360 * raan if spec.raan_deg is None else spec.raan_deg,
+            360 / shell.satellites_per_plane * argument if spec.argument_deg is None else spec.argument_deg,
+        )
+        self.phase_s = spec.slot_s * phase if spec.phase_s is None else spec.phase_s % spec.slot_s
+        ends = (places.find(spec.source, "source"), places.find(spec.target, "target"))
+        self.ground: tuple[Place, ...] = ends if spec.mode == "isl" else (*ends, *GATEWAYS)
+        self.source, self.target = shell.size, shell.size + 1
+
+    @functools.cached_property
+    def ground_km(self) -> Array:
+        """[G, 3]"""
+        return np.array([place.position_km() for place in self.ground])
+
+    @functools.cached_property
+    def ground_up(self) -> Array:
+        """[G, 3]"""
+        return np.array([place.up() for place in self.ground])
+
+    @functools.cached_property
+    def fibre_km(self) -> Array:
+        """From every place on the ground to the target by fibre, as kilometres of vacuum: [G]."""
+        target = self.ground[1]
+        return np.array([FIBRE_STRETCH * great_circle_km(place, target) for place in self.ground])
+
+    def satellites_km(self, t_s: Array, satellites: Any = None) -> Array:
+        """Positions of satellites at times of the path: [T, n, 3]."""
+        return self.constellation.positions_km(t_s + self.spec.start_s, satellites)
+
+    def positions_km(self, t_s: Array, nodes: tuple[int, ...]) -> Array:
+        """Positions of any nodes at times of the path: [T, n, 3]."""
+        numbers = np.array(nodes)
+        above = numbers < self.source
+        found = np.empty((len(t_s), len(nodes), 3))
+        found[:, above] = self.satellites_km(t_s, numbers[above])
+        found[:, ~above] = self.ground_km[numbers[~above] - self.source]
+        return found
+
+    def length_km(self, t_s: Array, nodes: tuple[int, ...]) -> Array:
+        """The length of a route at times of the path, fibre as kilometres of vacuum: [T]."""
+        by_fibre = self.spec.mode == "bp1"
+        positions = self.positions_km(t_s, nodes[:-1] if by_fibre else nodes)
+        hops = np.linalg.norm(np.diff(positions, axis=1), axis=2)
+        return hops.sum(axis=1) + (self.fibre_km[nodes[-2] - self.source] if by_fibre else 0.0)
+
+    def label(self, node: int) -> str:
+        """A node's name: a place, or plane and number of a satellite."""
+        if node >= self.source:
+            return self.ground[node - self.source].name
+        plane, slot = divmod(node, self.spec.shell.satellites_per_plane)
+        return f"{plane}/{slot}"
+
+    def slot_edges(self, duration_s: float) -> Array:
+        """When slots begin, from the one that holds time 0 to the end of the one that holds the end."""
+        slot, phase = self.spec.slot_s, self.phase_s
+        first = math.floor(-phase / slot)
+        last = math.ceil((duration_s - phase) / slot)
+        return phase + slot * np.arange(first, last + 1)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path over time: its network, and a leg for every slot from 0 to duration_s."""
+
+    network: Network
+    legs: tuple[Leg, ...]
+
+    def leg_at(self, t_s: float) -> Leg:
+        """The leg that t_s falls into."""
+        return next(leg for leg in reversed(self.legs) if leg.start_s <= max(t_s, 0.0))
+
+    def trace(self) -> PathTrace:
+        """Delays by exact geometry at the knots, the same in both directions; a slot for each leg."""
+        times, delays, slots = [], [], []
+        route: tuple[str, ...] = ()
+        for leg in self.legs:
+            inner = np.arange(leg.start_s, leg.end_s - 2 * JUMP_S, self.network.spec.knot_s)
+            t = np.append(inner, leg.end_s if leg is self.legs[-1] else leg.end_s - JUMP_S)
+            nodes = tuple(self.network.label(node) for node in leg.nodes)
+            slot = Slot(leg.start_s, outage=not nodes, nodes=nodes)
+            if nodes:
+                slot = slot.after(route) if route else slot
+                route = nodes
+                times.append(t)
+                delays.append(self.network.length_km(t, leg.nodes) / LIGHT_KM_PER_S * 1e3)
+            slots.append(slot)
+        return _whole(self.network.spec.name, times, delays, slots, self.legs[-1].end_s)
+
+
+def _whole(name: str, times: list[Array], delays: list[Array], slots: list[Slot], end_s: float) -> PathTrace:
+    """A trace from its pieces; before, between and behind them the delay holds."""
+    if not times:
+        return PathTrace(name, [0.0, end_s], [0.0, 0.0], [0.0, 0.0], tuple(slots))  # type: ignore[arg-type]
+    if times[0][0] > 0:
+        times.insert(0, np.array([0.0, times[0][0] - JUMP_S]))
+        delays.insert(0, np.repeat(delays[0][0], 2))
+    if times[-1][-1] < end_s:
+        times.append(np.array([end_s]))
+        delays.append(delays[-1][-1:])
+    for k in reversed(range(1, len(times))):
+        if times[k][0] > times[k - 1][-1] + 2 * JUMP_S:
+            times.insert(k, np.array([times[k][0] - JUMP_S]))
+            delays.insert(k, delays[k - 1][-1:])
+    t, delay = np.concatenate(times), np.concatenate(delays)
+    return PathTrace(name, t, delay, delay, tuple(slots))
+
+
+def find_route(spec: PathSpec, duration_s: float, seed: int = 1) -> Route:
+    """The route over a time; equal arguments give an equal route, and a longer one begins with the shorter."""
+    network = Network(spec, seed)
+    chooser = _Chooser(network)
+    edges = network.slot_edges(duration_s)
+    legs = [
+        Leg(float(start) if start > SLIVER_S else 0.0, float(end) if end < duration_s - SLIVER_S else duration_s, nodes)
+        for start, end, nodes in _chosen(network, chooser, edges)
+        if start < duration_s - SLIVER_S and end > SLIVER_S
+    ]
+    return Route(network, tuple(legs))
+
+
+def find_path(spec: PathSpec, duration_s: float, seed: int = 1) -> PathTrace:
+    """The trace of `find_route`."""
+    return find_route(spec, duration_s, seed).trace()
+
+
+def _chosen(network: Network, chooser: _Chooser, edges: Array) -> Iterator[tuple[float, float, tuple[int, ...]]]:
+    for first in range(0, len(edges) - 1, SLOTS_AT_ONCE):
+        times = edges[first : first + SLOTS_AT_ONCE + 1]
+        ends = network.satellites_km(times)
+        middles = network.satellites_km((times[:-1] + times[1:]) / 2)
+        for k, middle in enumerate(middles):
+            yield times[k], times[k + 1], chooser.choose(ends[k : k + 2], middle)
+
+
+class _Chooser:
+    """Chooses the route of one slot after the other."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.spec = network.spec
+        self.ups = network.ground_up
+        self.ground = network.ground_km
+        self.heights = (self.ground * self.ups).sum(axis=1)
+        self.squares = (self.ground**2).sum(axis=1) + self.spec.shell.radius_km**2
+        self.relay_detours = np.linalg.norm(self.ground[:, None] - self.ground[:2], axis=2).sum(axis=1)
+        self.serving: list[int | None] = [None, None]
+        self.least_sine = math.sin(math.radians(self.spec.min_elevation_deg))
+        self.bound_km = 1.3 * float(np.linalg.norm(self.ground[0] - self.ground[1])) + 2500
+
+    def choose(self, ends: Array, middle: Array) -> tuple[int, ...]:
+        """The nodes of the route, none when there is none. ends: where satellites are at both ends of the slot,
+        [2, N, 3]; middle: in its middle, [N, 3]."""
+        serves = [self._seen(ends, slice(end, end + 1))[:, 0] for end in (0, 1)]
+        if self.spec.mode == "bp1":
+            return self._one_bounce(serves[0], ends, middle)
+        if self.spec.policy != "shortest":
+            if self.spec.mode == "bp":
+                serves = [self._with_gateway(s, ends, other) for s, other in zip(serves, serves[::-1], strict=True)]
+            serves = [self._chosen_one(end, s, middle) for end, s in enumerate(serves)]
+        access = [np.flatnonzero(s) for s in serves]
+        if not (access[0].size and access[1].size):
+            return ()
+        return self._shortest(access, ends, middle)
+
+    def _shortest(self, access: list[Indices], ends: Array, middle: Array) -> tuple[int, ...]:
+        """The shortest route, looked for among nodes that a route of at most `bound_km` can touch.
+
+        A route through a node is no shorter than the straight lines to it: what is found below the bound is exact.
+        """
+        bound = self.bound_km
+        while True:
+            nodes, length = self._shortest_within(bound, access, ends, middle)
+            if length <= bound:
+                self.bound_km = 1.03 * length + 50
+                return nodes
+            if math.isinf(bound):
+                return ()
+            bound = length
+
+    def _shortest_within(
+        self, bound_km: float, access: list[Indices], ends: Array, middle: Array
+    ) -> tuple[tuple[int, ...], float]:
+        network = self.network
+        source, target = network.source, network.target
+        lines = [self._distances(middle, end) for end in (0, 1)]
+        near = lines[0] + lines[1] <= bound_km
+        rows, columns, weights = [], [], []
+        for end, node in ((0, source), (1, target)):
+            seen = access[end][near[access[end]]]
+            rows.append(np.full(seen.size, node))
+            columns.append(seen)
+            weights.append(lines[end][seen])
+        if self.spec.mode == "isl":
+            grid = self.spec.shell.grid()
+            grid = grid[near[grid].all(axis=1)]
+            rows.append(grid[:, 0])
+            columns.append(grid[:, 1])
+            weights.append(np.linalg.norm(middle[grid[:, 0]] - middle[grid[:, 1]], axis=1))
+        else:
+            relays = 2 + np.flatnonzero(self.relay_detours[2:] <= bound_km)
+            satellites = np.flatnonzero(near)
+            above, below = np.nonzero(self._seen(ends[:, satellites], relays))
+            above, below = satellites[above], relays[below]
+            rows.append(source + below)
+            columns.append(above)
+            weights.append(np.linalg.norm(middle[above] - self.ground[below], axis=1))
+        count = source + len(self.ground)
+        graph = csr_matrix(
+            (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=(count, count)
+        )
+        lengths, before = dijkstra(graph, directed=False, indices=source, return_predecessors=True)
+        if math.isinf(lengths[target]):
+            return (), math.inf
+        nodes = [target]
+        while nodes[-1] != source:
+            nodes.append(int(before[nodes[-1]]))
+        return tuple(nodes[::-1]), float(lengths[target])
+
+    def _distances(self, satellites: Array, place: int | slice | Indices) -> Array:
+        """From satellites [..., 3] to a place on the ground, [...], or to several, [..., places]."""
+        return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground[place].T))
+
+    def _seen(self, ends: Array, places: slice | Indices) -> NDArray[np.bool_]:
+        """Which satellites each place sees at both ends of a slot: [n, places]."""
+        rise = ends @ self.ups[places].T - self.heights[places]
+        seen: NDArray[np.bool_] = (rise >= self.least_sine * self._distances(ends, places)).all(axis=0)
+        return seen
+
+    def _with_gateway(self, serves: Any, ends: Array, other: Any) -> Any:
+        """Of these satellites those that see a gateway, or the other end."""
+        candidates = np.flatnonzero(serves)
+        useful = np.zeros_like(serves)
+        useful[candidates] = self._seen(ends[:, candidates], slice(2, None)).any(axis=1)
+        return serves & (useful | other)
+
+    def _chosen_one(self, end: int, serves: Any, middle: Array) -> Any:
+        """Of these satellites the one that serves this end, by the policy."""
+        candidates = np.flatnonzero(serves)
+        chosen = np.zeros_like(serves)
+        now = self.serving[end]
+        if not candidates.size:
+            self.serving[end] = None
+            return chosen
+        if self.spec.policy != "sticky" or now is None or not serves[now]:
+            sight = middle[candidates] - self.ground[end]
+            elevation_deg = np.degrees(np.arcsin(sight @ self.ups[end] / np.linalg.norm(sight, axis=1)))
+            if self.spec.policy == "random":
+                elevation_deg += GUMBEL_DEG * self.network.rng.gumbel(size=candidates.size)
+            now = int(candidates[np.argmax(elevation_deg)])
+        self.serving[end] = now
+        chosen[now] = True
+        return chosen
+
+    def _one_bounce(self, serves: Any, ends: Array, middle: Array) -> tuple[int, ...]:
+        """Over one satellite to the gateway from which the target is nearest in all."""
+        serves = self._with_gateway(serves, ends, np.zeros_like(serves))
+        if self.spec.policy != "shortest":
+            serves = self._chosen_one(0, serves, middle)
+        candidates = np.flatnonzero(serves)
+        if not candidates.size:
+            return ()
+        seen = self._seen(ends[:, candidates], slice(2, None))
+        up, down = self._distances(middle[candidates], 0), self._distances(middle[candidates], slice(2, None))
+        total = np.where(seen, up[:, None] + down + self.network.fibre_km[2:], np.inf)
+        above, below = np.unravel_index(np.argmin(total), total.shape)
+        source = self.network.source
+        return source, int(candidates[above]), source + 2 + int(below), source + 1
