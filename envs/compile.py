@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Bytes, Cbr, Flow, OnOff
+from orbitcc.envs.flows import Bytes, Cbr, Flow, Objects, OnOff
 from orbitcc.envs.links import (
     Bernoulli,
     Codel,
@@ -204,6 +204,11 @@ def _flow(scenario: Scenario, index: int) -> dict[str, Any]:
     return {
         "name": flow.name,
         "path": list(scenario.path_of(index)),
+        **(
+            {"reroutes": [[ns(r.at_s), list(scenario.path_of(index, r.at_s))] for r in flow.reroutes]}
+            if flow.reroutes
+            else {}
+        ),
         "start": ns(flow.start_s),
         "stop": None if flow.stop_s is None else ns(flow.stop_s),
         "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
@@ -221,4 +226,6 @@ def _traffic(flow: Flow) -> dict[str, Any]:
     if isinstance(traffic, OnOff):
         rate = None if traffic.rate_mbps is None else _bps(traffic.rate_mbps)
         return {"kind": "on_off", "rate": rate, "on": ns(traffic.on_s), "off": ns(traffic.off_s)}
+    if isinstance(traffic, Objects):
+        return traffic.model_dump()
     return {"kind": "bulk"}

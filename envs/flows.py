@@ -72,7 +72,41 @@ class OnOff(Model):
     off_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
 
 
-Traffic = Bulk | Bytes | Cbr | OnOff
+class Objects(Model):
+    """Web-like downloads: asked for in a Poisson process, sent one after the other on the flow's one connection.
+
+    Sizes are lognormal, rounded up to whole segments; the default spread is that of web files (Barford and Crovella,
+    SIGMETRICS 1998). Totals list each download: when it was asked for, its bytes, seconds until complete.
+    """
+
+    kind: Literal["objects"] = "objects"
+    per_s: Annotated[float, number(1e-6, 1e4, "1/s")] = 0.5
+    mean_bytes: Annotated[float, number(1, 1e12, "bytes")] = 30_000.0
+    sigma: Annotated[float, number(0, 5)] = Field(
+        default=1.318, description="standard deviation of the logarithm of the size"
+    )
+
+
+Traffic = Bulk | Bytes | Cbr | OnOff | Objects
+
+
+class Reroute(Model):
+    """From at_s on, packets and their acknowledgements take another path; those on their way stay on the old one.
+
+    Controllers that listen are told of it as of a handover without interruption.
+    """
+
+    at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    path: tuple[int | str, ...]
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Reroute:
+        if not self.path:
+            raise OrbitccError("path", self.path, "one link or more")
+        return self
+
+
+_TRAFFIC = {"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff, "objects": Objects}
 
 
 def _traffic_shorthand(value: Any) -> Any:
@@ -93,19 +127,20 @@ class Flow(Model):
     """One sender and its receiver.
 
     name: unique; made from the controller's name when left empty.
-    path: links by name or position, in order; None: all links of the scenario.
+    path: links by name or position, in order; None: all links of the scenario. reroutes: later paths, in order.
     uplink_delay_ms: extra delay of the sender's own access link, on the data direction only.
     """
 
     name: str = ""
     controller: ControllerChoice
     path: tuple[int | str, ...] | None = None
+    reroutes: tuple[Reroute, ...] = ()
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
     stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None
     uplink_delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
     traffic: Annotated[
         Traffic,
-        BeforeValidator(tagged({"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff}, _traffic_shorthand)),
+        BeforeValidator(tagged(_TRAFFIC, _traffic_shorthand)),
     ] = Bulk()
 
     @model_validator(mode="after")
@@ -114,6 +149,11 @@ class Flow(Model):
             raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
         if self.path is not None and not self.path:
             raise OrbitccError("path", self.path, "one link or more (leave it out for all links)")
+        before = 0.0
+        for k, reroute in enumerate(self.reroutes):
+            if reroute.at_s <= before:
+                raise OrbitccError(f"reroutes.{k}.at_s", reroute.at_s, f"later than {before:g}: reroutes in order")
+            before = reroute.at_s
         if self.controller.name == "udp" and not isinstance(self.traffic, Cbr | OnOff):
             raise OrbitccError("traffic.kind", self.traffic.kind, "cbr or on_off for the controller udp")
         return self

@@ -112,11 +112,9 @@ class Scenario(Model):
                 raise OrbitccError(
                     f"flows.{i}.start_s", flow.start_s, f"before the end, duration_s = {self.duration_s:g}"
                 )
-            for j, hop in enumerate(flow.path or ()):
-                if isinstance(hop, int) and not 0 <= hop < len(link_names):
-                    raise OrbitccError(f"flows.{i}.path.{j}", hop, f"a link: 0 to {len(link_names) - 1}, or its name")
-                if isinstance(hop, str) and hop not in link_names:
-                    raise UnknownNameError(f"flows.{i}.path.{j}", hop, link_names)
+            paths = {"path": flow.path or ()} | {f"reroutes.{k}.path": r.path for k, r in enumerate(flow.reroutes)}
+            for field, path in paths.items():
+                _known_links(path, link_names, f"flows.{i}.{field}")
         # A frozen model is filled in here, before anyone else has seen it.
         object.__setattr__(self, "flows", _named(self.flows))
         return self
@@ -131,9 +129,10 @@ class Scenario(Model):
     def flow_names(self) -> tuple[str, ...]:
         return tuple(flow.name for flow in self.flows)
 
-    def path_of(self, flow_index: int) -> tuple[int, ...]:
-        """The positions of the links a flow crosses."""
-        path = self.flows[flow_index].path
+    def path_of(self, flow_index: int, t_s: float = 0.0) -> tuple[int, ...]:
+        """The positions of the links a flow crosses at t_s."""
+        flow = self.flows[flow_index]
+        path = next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)
         if path is None:
             return tuple(range(len(self.links)))
         names = self.link_names
@@ -142,7 +141,7 @@ class Scenario(Model):
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
         """Propagation there and back for one flow at t_s, without queues, transmission times, jitter and gates."""
         total = self.flows[flow_index].uplink_delay_ms
-        for position in self.path_of(flow_index):
+        for position in self.path_of(flow_index, t_s):
             link = self.links[position]
             for way in (link, link.backward()):
                 total += value_at(way.delay_ms, t_s, interpolate=way.interpolate_delay)
@@ -150,7 +149,7 @@ class Scenario(Model):
 
     def capacity_mbps(self, t_s: float = 0.0, flow_index: int = 0) -> float:
         """The rate of the slowest link of a flow's path at t_s (forward; outages not counted); inf when unlimited."""
-        rates = [value_at(self.links[p].rate_mbps, t_s) for p in self.path_of(flow_index)]
+        rates = [value_at(self.links[p].rate_mbps, t_s) for p in self.path_of(flow_index, t_s)]
         return min((r for r in rates if r is not None), default=math.inf)
 
     def mean_capacity_mbps(self, flow_index: int = 0) -> float:
@@ -253,6 +252,14 @@ class ScenarioDistribution(Model):
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Scenario:
         """One scenario; the same generator state gives the same one."""
+
+
+def _known_links(path: Sequence[int | str], names: Sequence[str], where: str) -> None:
+    for j, hop in enumerate(path):
+        if isinstance(hop, int) and not 0 <= hop < len(names):
+            raise OrbitccError(f"{where}.{j}", hop, f"a link: 0 to {len(names) - 1}, or its name")
+        if isinstance(hop, str) and hop not in names:
+            raise UnknownNameError(f"{where}.{j}", hop, names)
 
 
 def _stem(controller: ControllerSpec) -> str:

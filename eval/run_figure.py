@@ -250,8 +250,10 @@ def _means(recording: Recording, series: str) -> tuple[Array, Array]:
 
 
 def _changes(recording: Recording) -> list[float]:
-    """When the path changes: handovers of any link, seconds."""
-    return sorted({h.at_s for link in recording.scenario.links for h in link.path_changes() if h.at_s > 0})
+    """When a path changes: handovers of any link, flows that are rerouted; seconds."""
+    links, flows = recording.scenario.links, recording.scenario.flows
+    times = {h.at_s for link in links for h in link.path_changes()} | {r.at_s for flow in flows for r in flow.reroutes}
+    return sorted(t for t in times if t > 0)
 
 
 def _interruptions(ax: Axes, recording: Recording, theme: Theme) -> None:

@@ -176,6 +176,8 @@ def print_tables(recording: Recording) -> None:
             *(str(total[key]) for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
         )
     console.print(flows)
+    if any(total["objects"] for total in recording.flow_totals):
+        console.print(_downloads(recording))
     links = _table("link", "utilisation", "mean queue kB", "largest", "dropped packets", "lost")
     for total in recording.link_totals:
         links.add_row(
@@ -187,6 +189,22 @@ def print_tables(recording: Recording) -> None:
             str(total["lost_packets"]),
         )
     console.print(links)
+
+
+def _downloads(recording: Recording) -> Table:
+    """What became of the downloads of traffic `objects`."""
+    import numpy as np
+
+    table = _table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")
+    for name, total in zip(recording.flow_names, recording.flow_totals, strict=True):
+        objects = total["objects"]
+        if not objects:
+            continue
+        seconds = [s for _, _, s in objects if s is not None]
+        times = (f"{np.quantile(seconds, q):.3f}" for q in (0.5, 0.95)) if seconds else ("–", "–")
+        kilobytes = np.median([b for _, b, _ in objects]) / 1e3
+        table.add_row(name, str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
+    return table
 
 
 def _table(first: str, *heads: str) -> Table:

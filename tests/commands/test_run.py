@@ -146,3 +146,9 @@ def test_no_command_shows_the_help():
     done = orbitcc()
     assert done.returncode == 0
     assert "Usage: " in done.stdout
+
+
+def test_downloads_are_listed():
+    done = orbitcc("run", "dumbbell", "--set", "duration_s=20", "--set", 'flows.0.traffic={kind="objects", per_s=3.0}')
+    assert done.returncode == 0, done.stderr
+    assert "downloads" in done.stdout

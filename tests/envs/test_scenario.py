@@ -123,6 +123,9 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
             "links.0.queue.min_bytes: 3000 .*below max_bytes",
         ),
         ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
+        ("flows.0.reroutes", [{"at_s": 3, "path": ["nowhere"]}], "flows.0.reroutes.0.path.0: unknown name 'nowhere'"),
+        ("flows.0.reroutes", [{"at_s": 3, "path": [0]}] * 2, "flows.0.reroutes.1.at_s: 3"),
+        ("flows.0.traffic", {"kind": "objects", "sigma": 9}, "flows.0.traffic.sigma: 9"),
         ("links.0.jitter", {"kind": "gama", "mean_ms": 1}, "links.0.jitter.kind: unknown name 'gama'"),
         ("links.0.jitter", {"kind": "gamma", "mean_ms": -1}, "links.0.jitter.mean_ms: -1"),
         ("sim.gro_segments", 65, r"sim.gro_segments: 65 .*\[1, 64\] segments"),
@@ -262,6 +265,11 @@ def everything():
             Flow(controller="cubic:hystart=off", start_s=1, stop_s=20),
             Flow(controller="udp", path=("second",), traffic={"kind": "on_off", "rate_mbps": 5, "on_s": 1, "off_s": 2}),
             Flow(controller="reno", path=(0,), traffic={"kind": "bytes", "bytes": 10**6}, uplink_delay_ms=3),
+            Flow(
+                controller="cubic",
+                traffic={"kind": "objects", "per_s": 2},
+                reroutes=[{"at_s": 9, "path": ["second"]}],
+            ),
         ),
         sim=SimSettings(noise=False, hz=250, frame_overhead_bytes=0, gro_segments=8),
     )
@@ -307,7 +315,9 @@ def test_each_backend_names_what_it_cannot_do():
         "links.0.outages.0.flush",
         "links.0.outages.0.directions",
     )
-    assert scenario.with_controller("external").unsupported("simulator") == ("flows.0.controller", "flows.2.controller")
+    assert scenario.with_controller("external").unsupported("simulator") == tuple(
+        f"flows.{i}.controller" for i in (0, 2, 3)
+    )
     assert scenarios.get("leo-responsiveness", loss=True).unsupported("emulator") == ()
     with pytest.raises(OrbitccError, match="backend: unknown name 'emulatr'; did you mean 'emulator'"):
         scenario.unsupported("emulatr")
@@ -335,7 +345,9 @@ def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
     assert second["reverse"]["jitter"]["sine_period"] == 3 * 10**9
     assert second["handovers"] == [{"at": 3 * 10**9, "duration": 70_000_000}, {"at": 18 * 10**9, "duration": 0}]
     assert (second["forward"]["rate"], second["forward"]["loss"]) == ([], [])
-    assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0]]
+    assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0], [0, 1]]
+    assert net["flows"][3]["reroutes"] == [[9 * 10**9, [1]]]
+    assert net["flows"][3]["traffic"] == {"kind": "objects", "per_s": 2.0, "mean_bytes": 30_000.0, "sigma": 1.318}
     assert net["flows"][0]["controller"]["params"]["hystart"] == "off"
     assert net["flows"][1]["traffic"] == {"kind": "on_off", "rate": 5_000_000, "on": 10**9, "off": 2 * 10**9}
     assert (net["tcp"]["header_bytes"], net["tcp"]["hz"], net["tcp"]["gro_segments"]) == (52, 250, 8)

@@ -30,6 +30,7 @@ fn network(controller: &str, flows: usize, hops: usize, rate_mbps: u64, rtt_ms: 
     let flow = |i: usize| FlowSpec {
         name: format!("flow-{i}"),
         path: (0..hops).collect(),
+        reroutes: Vec::new(),
         start: Nanos::ZERO,
         stop: None,
         uplink_delay: Nanos::ZERO,

@@ -83,6 +83,7 @@ impl World {
             }
             Control::FlowStart { flow } => self.start_flow(flow as usize),
             Control::Signal { flow, signal } => self.flows[flow as usize].sender.on_signal(now, signal),
+            Control::Reroute { flow } => self.flows[flow as usize].reroute(),
             Control::FlowStop { flow } => self.end_flow(flow as usize, Life::Left),
         }
     }
@@ -106,7 +107,7 @@ impl World {
             match flow.traffic.spec {
                 TrafficSpec::Bulk => flow.sender.write_bulk(),
                 TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
-                TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } => {}
+                TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } | TrafficSpec::Objects { .. } => {}
             }
             flow.sender.transmit(&mut self.pool);
         }
@@ -218,11 +219,11 @@ impl World {
                 };
                 self.pool.release(id);
                 flow.receiver.on_data(now, segment, &mut self.pool);
-                if let Some(bytes) = flow.object_bytes
-                    && flow.life == Life::Active
-                    && flow.receiver.rcv_nxt == flow.sender.segments_of(bytes)
-                {
-                    self.end_flow(i, Life::Finished);
+                if flow.receiver.rcv_nxt >= flow.awaited {
+                    flow.complete_objects(now);
+                    if flow.object_bytes.is_some() {
+                        self.end_flow(i, Life::Finished);
+                    }
                 }
                 let flow = &self.flows[i];
                 // A timer that moved back is noticed when its old time comes.
@@ -279,6 +280,7 @@ impl World {
                         *self.pool.send() = Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() };
                     }
                     Action::Write => flow.sender.write(now, 1),
+                    Action::Object(bytes) => flow.write_object(now, bytes),
                     Action::Probe => {
                         let (flow, route) = (i as u32, flow.sender.route);
                         let probe = Packet { ts: now, flow, route, size: PROBE_BYTES, ..Packet::default() };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cc::{self, Subscription};
 use crate::observe::astraea::History;
+use crate::observe::handovers::Handovers;
 use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
@@ -58,6 +59,17 @@ impl HostPipe {
     }
 }
 
+/// A download of traffic `objects`.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    pub asked: Nanos,
+    pub bytes: u64,
+    /// The first segment after it.
+    end: u32,
+    /// When the receiver had all of it.
+    pub complete: Option<Nanos>,
+}
+
 /// What an agent-driven flow needs between decisions.
 #[derive(Clone)]
 pub struct Agent {
@@ -88,12 +100,36 @@ pub struct Flow {
     /// Link directions data and ACKs pass, in order.
     pub forward: Vec<u32>,
     pub backward: Vec<u32>,
+    /// The paths still to come: links, and where data and ACKs start on the world's routes.
+    pub(crate) reroutes: VecDeque<Reroute>,
+    /// What observations tell of changes of its path.
+    pub handovers: Handovers,
     pub host: HostPipe,
     pub agent: Option<Agent>,
     pub meter: Meter,
     pub history: History,
     pub stats: IntervalStats,
     pub object_bytes: Option<u64>,
+    /// Downloads so far, and how many of them are complete.
+    pub objects: Vec<Object>,
+    complete_objects: usize,
+    /// The in-order segment that completes an object; the largest number if none is under way.
+    pub(crate) awaited: u32,
+}
+
+/// A path that takes over at a time known from the start.
+#[derive(Clone, Debug)]
+pub(crate) struct Reroute {
+    pub at: Nanos,
+    pub forward: Vec<u32>,
+    pub backward: Vec<u32>,
+    pub data_route: u32,
+    pub ack_route: u32,
+}
+
+/// The link directions that data and ACKs pass on a path.
+fn directions(path: &[usize]) -> (Vec<u32>, Vec<u32>) {
+    (path.iter().map(|l| 2 * *l as u32).collect(), path.iter().rev().map(|l| 2 * *l as u32 + 1).collect())
 }
 
 impl Flow {
@@ -119,6 +155,11 @@ impl Flow {
             next_decision: Nanos::MAX,
             action: 0.0,
         });
+        let (forward, backward) = directions(&spec.path);
+        let object_bytes = match spec.traffic {
+            TrafficSpec::Bytes { bytes } => Some(bytes),
+            _ => None,
+        };
         Flow {
             name: spec.name.clone(),
             controller: spec.controller.name.clone(),
@@ -133,8 +174,16 @@ impl Flow {
             traffic: Traffic::new(spec.traffic, probe_interval, tcp.mss + tcp.header_bytes, network.seed, index as u64),
             ssthresh_cache: tcp.ssthresh_cache.unwrap_or(tcp.profile().ssthresh_cache),
             destination: network.flows.iter().position(|f| f.path == spec.path).expect("its own at least"),
-            forward: spec.path.iter().map(|l| 2 * *l as u32).collect(),
-            backward: spec.path.iter().rev().map(|l| 2 * *l as u32 + 1).collect(),
+            forward,
+            backward,
+            reroutes: spec
+                .reroutes
+                .iter()
+                .map(|(at, path)| {
+                    let (forward, backward) = directions(path);
+                    Reroute { at: *at, forward, backward, data_route: 0, ack_route: 0 }
+                })
+                .collect(),
             host: HostPipe {
                 delay: spec.uplink_delay,
                 jitter: network.noise.send_jitter,
@@ -142,15 +191,42 @@ impl Flow {
                 last: Nanos::ZERO,
                 pipe: VecDeque::new(),
             },
+            handovers: Handovers::default(),
             agent,
             meter: Meter::new(Nanos::ZERO),
             history: History::default(),
             stats: IntervalStats::default(),
-            object_bytes: match spec.traffic {
-                TrafficSpec::Bytes { bytes } => Some(bytes),
-                _ => None,
-            },
+            object_bytes,
+            objects: Vec::new(),
+            complete_objects: 0,
+            awaited: object_bytes.map_or(u32::MAX, |bytes| bytes.div_ceil(u64::from(tcp.mss)) as u32),
         }
+    }
+
+    /// Somebody asks for an object: it goes behind those under way.
+    pub(crate) fn write_object(&mut self, now: Nanos, bytes: u64) {
+        self.sender.write(now, self.sender.segments_of(bytes));
+        let end = self.sender.write_seq();
+        self.objects.push(Object { asked: now, bytes, end, complete: None });
+        self.awaited = self.objects[self.complete_objects].end;
+    }
+
+    /// The receiver has every segment up to the awaited one.
+    pub(crate) fn complete_objects(&mut self, now: Nanos) {
+        while let Some(object) = self.objects.get_mut(self.complete_objects)
+            && object.end <= self.receiver.rcv_nxt
+        {
+            object.complete = Some(now);
+            self.complete_objects += 1;
+        }
+        self.awaited = self.objects.get(self.complete_objects).map_or(u32::MAX, |object| object.end);
+    }
+
+    /// From now on packets take the next path.
+    pub(crate) fn reroute(&mut self) {
+        let next = self.reroutes.pop_front().expect("a change of path has a path");
+        (self.forward, self.backward) = (next.forward, next.backward);
+        (self.sender.route, self.receiver.route) = (next.data_route, next.ack_route);
     }
 
     pub fn is_external(&self) -> bool {

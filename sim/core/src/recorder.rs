@@ -8,7 +8,7 @@ use crate::world::World;
 /// Levels are sampled this often.
 const SAMPLE: Nanos = Nanos::from_millis(10);
 
-pub const FLOW_SERIES: [&str; 14] = [
+pub const FLOW_SERIES: [&str; 15] = [
     "active",
     "goodput_mbps",
     "send_mbps",
@@ -23,6 +23,7 @@ pub const FLOW_SERIES: [&str; 14] = [
     "retransmitted_packets",
     "lost_packets",
     "sent_packets",
+    "handovers",
 ];
 
 pub const LINK_SERIES: [&str; 8] = [
@@ -194,6 +195,7 @@ impl World {
                 (mark.retransmitted - p.retransmitted) as f64,
                 (mark.lost - p.lost) as f64,
                 (mark.sent - p.sent) as f64,
+                flow.handovers.count(r.row_start, now) as f64,
             ];
             r.flows.iter_mut().zip(row).for_each(|(series, x)| series.push(x));
         }

@@ -9,24 +9,75 @@
 use crate::cc::{Signal, Subscription};
 use crate::link::piecewise::Delay;
 use crate::rng::{Purpose, Stream};
-use crate::spec::NetworkSpec;
+use crate::spec::{FlowSpec, NetworkSpec};
 use crate::time::Nanos;
 
 /// Reports aim this long before the handover.
-const LEAD_S: f64 = 0.5;
+const LEAD: Nanos = Nanos::from_millis(500);
 /// Quantiles of the size of the prediction error: (share, seconds), from SaTCP's published distribution.
 const ERROR_QUANTILES: [(f64, f64); 5] = [(0.0, 0.0), (0.5, 0.16), (0.9, 0.56), (0.99, 1.34), (1.0, 1.58)];
 
-/// Every signal of a network: (time, flow, signal), unordered.
-pub fn plan(spec: &NetworkSpec, subscriptions: &[Subscription]) -> Vec<(Nanos, u32, Signal)> {
+/// A change of a flow's path: when, for how long it interrupts, and when it was predicted to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathChange {
+    pub at: Nanos,
+    pub duration: Nanos,
+    pub predicted: Nanos,
+}
+
+impl PathChange {
+    /// Subscribers hear of it now: the prediction less the lead.
+    pub fn reported(self) -> Nanos {
+        self.predicted.saturating_sub(LEAD)
+    }
+}
+
+/// What happens to the path of every flow, in order: handovers of the links it crosses then, and its own reroutes.
+pub fn path_changes(spec: &NetworkSpec) -> Vec<Vec<PathChange>> {
+    let links: Vec<Vec<PathChange>> = spec
+        .links
+        .iter()
+        .enumerate()
+        .map(|(l, link)| predict(spec.seed, l, link.handovers.iter().map(|h| (h.at, h.duration))))
+        .collect();
+    let of_flow = |(i, flow): (usize, &FlowSpec)| {
+        let own = flow.reroutes.iter().map(|r| (r.0, Nanos::ZERO));
+        let mut changes = predict(spec.seed, links.len() + i, own);
+        for (k, (from, path)) in flow.paths().enumerate() {
+            let until = flow.reroutes.get(k).map_or(Nanos::MAX, |next| next.0);
+            let holds = |change: &&PathChange| (from..until).contains(&change.at);
+            changes.extend(path.iter().flat_map(|l| links[*l].iter().filter(holds)));
+        }
+        changes.sort_by_key(|c| c.at);
+        changes
+    };
+    spec.flows.iter().enumerate().map(of_flow).collect()
+}
+
+/// The same prediction for every flow that crosses a link.
+fn predict(seed: u64, index: usize, changes: impl Iterator<Item = (Nanos, Nanos)>) -> Vec<PathChange> {
+    let mut random = Stream::new(seed, Purpose::HandoverReport, index as u64);
+    let mut predicted = |at: Nanos| {
+        let late = random.uniform() < 0.5;
+        let size = Nanos((error_quantile(random.uniform()) * 1e9) as u64);
+        if late { at + size } else { at.saturating_sub(size) }
+    };
+    changes.map(|(at, duration)| PathChange { at, duration, predicted: predicted(at) }).collect()
+}
+
+/// Every signal of a network: (time, flow, signal), unordered. `changes`: of each flow's path.
+pub fn plan(
+    spec: &NetworkSpec,
+    subscriptions: &[Subscription],
+    changes: &[Vec<PathChange>],
+) -> Vec<(Nanos, u32, Signal)> {
     let mut signals = Vec::new();
     let mut shared = Vec::new();
     for (i, subscription) in subscriptions.iter().enumerate() {
-        let links = &spec.flows[i].path;
         match *subscription {
             Subscription::Nothing | Subscription::Probes { .. } => {}
             Subscription::HandoverReports { hold } => {
-                let mut reports: Vec<Nanos> = links.iter().flat_map(|l| report_times(spec, *l)).collect();
+                let mut reports: Vec<Nanos> = changes[i].iter().map(|c| c.reported()).collect();
                 reports.sort_unstable();
                 for (k, at) in reports.iter().enumerate() {
                     signals.push((*at, i as u32, Signal::HandoverReport));
@@ -37,7 +88,7 @@ pub fn plan(spec: &NetworkSpec, subscriptions: &[Subscription]) -> Vec<(Nanos, u
                 }
             }
             Subscription::Reconfigurations { shared: all } => {
-                for noticed in notice_times(spec, i) {
+                for noticed in notice_times(spec, i, &changes[i]) {
                     if all { shared.push(noticed) } else { signals.push((noticed, i as u32, Signal::Reconfiguration)) }
                 }
             }
@@ -51,28 +102,18 @@ pub fn plan(spec: &NetworkSpec, subscriptions: &[Subscription]) -> Vec<(Nanos, u
     signals
 }
 
-/// When flow `i` notices the handovers on its path: their end and one round trip without queues.
-fn notice_times(spec: &NetworkSpec, i: usize) -> Vec<Nanos> {
+/// When flow `i` notices the changes of its path: their end and one round trip without queues.
+fn notice_times(spec: &NetworkSpec, i: usize, changes: &[PathChange]) -> Vec<Nanos> {
     let flow = &spec.flows[i];
-    let links = || flow.path.iter().map(|l| &spec.links[*l]);
-    let mut ends: Vec<Nanos> = links().flat_map(|l| &l.handovers).map(|h| h.at + h.duration).collect();
+    let mut ends: Vec<Nanos> = changes.iter().map(|c| c.at + c.duration).collect();
     ends.sort_unstable();
-    let mut delays: Vec<Delay> =
-        links().flat_map(|l| [Delay::new(&l.forward.delay), Delay::new(&l.reverse.delay)]).collect();
-    let mut rtt = |at| delays.iter_mut().fold(flow.uplink_delay, |sum, delay| sum + delay.at(at));
-    ends.into_iter().map(|end| end + rtt(end)).collect()
-}
-
-/// When the handovers of a link are reported: the same for every flow that crosses it.
-fn report_times(spec: &NetworkSpec, link: usize) -> Vec<Nanos> {
-    let mut random = Stream::new(spec.seed, Purpose::HandoverReport, link as u64);
-    let mut at = |handover: Nanos| {
-        let late = random.uniform() < 0.5;
-        let size = error_quantile(random.uniform());
-        let at = handover.secs_f64() - LEAD_S + if late { size } else { -size };
-        Nanos((at.max(0.0) * 1e9) as u64)
+    let mut delays: Vec<[Delay; 2]> =
+        spec.links.iter().map(|l| [Delay::new(&l.forward.delay), Delay::new(&l.reverse.delay)]).collect();
+    let mut rtt = |at| {
+        let path = flow.path_at(at).iter();
+        path.fold(flow.uplink_delay, |sum, l| sum + delays[*l][0].at(at) + delays[*l][1].at(at))
     };
-    spec.links[link].handovers.iter().map(|h| at(h.at)).collect()
+    ends.into_iter().map(|end| end + rtt(end)).collect()
 }
 
 /// Size of the prediction error, seconds, below which a share `p` of all errors lies.
@@ -99,14 +140,30 @@ mod tests {
         spec
     }
 
+    /// Both flows of `spec` subscribe to the same.
+    fn planned(spec: &NetworkSpec, subscription: Subscription) -> Vec<(Nanos, u32, Signal)> {
+        plan(spec, &[subscription; 2], &path_changes(spec))
+    }
+
+    #[test]
+    fn a_reroute_is_a_change_and_links_count_while_they_are_on_the_path() {
+        let mut spec = network(3);
+        spec.links.push(spec.links[0].clone());
+        spec.links[1].handovers = vec![HandoverSpec { at: Nanos::from_secs(40), duration: Nanos::ZERO }];
+        spec.flows[1].reroutes = vec![(Nanos::from_secs(20), vec![1])];
+        let changes = path_changes(&spec);
+        let times = |i: usize| changes[i].iter().map(|c| c.at.0 / 1_000_000_000).collect::<Vec<_>>();
+        assert_eq!((times(0), times(1)), (vec![15, 30, 45], vec![15, 20, 40]));
+        assert_eq!(changes[0][0], changes[1][0], "one link's handover is predicted once for all");
+    }
+
     #[test]
     fn report_errors_have_the_published_quantiles() {
         assert_eq!([0.0, 0.5, 0.9, 0.99].map(error_quantile), [0.0, 0.16, 0.56, 1.34]);
         let spec = network(20_000);
-        let mut errors: Vec<f64> = report_times(&spec, 0)
+        let mut errors: Vec<f64> = path_changes(&spec)[0]
             .iter()
-            .zip(&spec.links[0].handovers)
-            .map(|(report, h)| report.secs_f64() - h.at.secs_f64() + LEAD_S)
+            .map(|change| change.reported().secs_f64() - change.at.secs_f64() + LEAD.secs_f64())
             .collect();
         assert!(errors.iter().all(|e| e.abs() <= 1.58));
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -120,7 +177,7 @@ mod tests {
     #[test]
     fn reports_expire_unless_renewed_and_are_the_same_for_all_flows() {
         let hold = Nanos::from_secs(20);
-        let signals = plan(&network(4), &[Subscription::HandoverReports { hold }; 2]);
+        let signals = planned(&network(4), Subscription::HandoverReports { hold });
         let of = |flow| signals.iter().filter(|s| s.1 == flow).map(|s| (s.0, s.2)).collect::<Vec<_>>();
         assert_eq!(of(0), of(1));
         let expiries = of(0).iter().filter(|s| s.1 == Signal::HandoverExpiry).count();
@@ -133,10 +190,10 @@ mod tests {
         spec.flows[1].uplink_delay = Nanos::from_millis(10);
         // The delay that holds after the handover counts.
         spec.links[0].forward.delay.points.push((Nanos::from_secs(15), Nanos::from_millis(35)));
-        let own = plan(&spec, &[Subscription::Reconfigurations { shared: false }; 2]);
+        let own = planned(&spec, Subscription::Reconfigurations { shared: false });
         let at = |ms: u64| Nanos::from_millis(15_080 + ms);
         assert_eq!(own, [(at(60), 0, Signal::Reconfiguration), (at(70), 1, Signal::Reconfiguration)]);
-        let shared = plan(&spec, &[Subscription::Reconfigurations { shared: true }; 2]);
+        let shared = planned(&spec, Subscription::Reconfigurations { shared: true });
         assert_eq!(shared.len(), 4, "every flow hears of every flow's");
     }
 }

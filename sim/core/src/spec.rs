@@ -360,6 +360,9 @@ pub struct FlowSpec {
     pub name: String,
     /// Links in order; acknowledgements travel their reverse directions back.
     pub path: Vec<usize>,
+    /// Later paths and when each takes over, in order; packets on their way stay on the old one.
+    #[serde(default)]
+    pub reroutes: Vec<(Nanos, Vec<usize>)>,
     #[serde(default)]
     pub start: Nanos,
     #[serde(default)]
@@ -370,6 +373,19 @@ pub struct FlowSpec {
     pub controller: ControllerSpec,
     #[serde(default)]
     pub traffic: TrafficSpec,
+}
+
+impl FlowSpec {
+    /// All its paths with the time each holds from.
+    pub fn paths(&self) -> impl DoubleEndedIterator<Item = (Nanos, &[usize])> {
+        let later = self.reroutes.iter().map(|(at, path)| (*at, path.as_slice()));
+        std::iter::once((Nanos::ZERO, self.path.as_slice())).chain(later)
+    }
+
+    /// The path of a packet sent at `at`.
+    pub fn path_at(&self, at: Nanos) -> &[usize] {
+        self.paths().rev().find(|p| p.0 <= at).expect("the first holds from 0").1
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -398,6 +414,14 @@ pub enum TrafficSpec {
         rate: Option<BitRate>,
         on: Nanos,
         off: Nanos,
+    },
+    /// Downloads asked for in a Poisson process, one after the other on one connection; lognormal sizes, rounded up to
+    /// whole segments.
+    Objects {
+        per_s: f64,
+        mean_bytes: f64,
+        /// Standard deviation of the size's logarithm.
+        sigma: f64,
     },
 }
 
@@ -484,20 +508,31 @@ impl NetworkSpec {
     }
 
     fn validate_flow(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
-        if flow.path.is_empty() || flow.path.len() > 200 {
-            return fail(format!("flows[{i}].path"), flow.path.len(), "a path has 1 .. 200 links");
+        for (_, path) in flow.paths() {
+            if path.is_empty() || path.len() > 200 {
+                return fail(format!("flows[{i}].path"), path.len(), "a path has 1 .. 200 links");
+            }
+            if let Some(link) = path.iter().find(|&&l| l >= self.links.len()) {
+                return fail(format!("flows[{i}].path"), link, "no such link");
+            }
         }
-        if let Some(link) = flow.path.iter().find(|&&l| l >= self.links.len()) {
-            return fail(format!("flows[{i}].path"), link, "no such link");
+        let mut before = Nanos::ZERO;
+        for (k, (at, _)) in flow.reroutes.iter().enumerate() {
+            if *at <= before {
+                return fail(format!("flows[{i}].reroutes[{k}]"), at.0, "times must increase from above 0");
+            }
+            before = *at;
         }
         if flow.stop.is_some_and(|stop| stop <= flow.start) {
             return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
         }
         let takes_time = |d: &DirectionSpec| !d.rate.is_empty() || d.delay.points.iter().any(|(_, delay)| delay.0 > 0);
-        let links = || flow.path.iter().map(|l| &self.links[*l]);
+        let links = || flow.paths().flat_map(|p| p.1).map(|l| &self.links[*l]);
         let datagram = flow.controller.name == "udp";
-        let instant = flow.uplink_delay.0 == 0 && !links().any(|l| takes_time(&l.forward) || takes_time(&l.reverse));
-        if instant && !datagram {
+        let instant = |path: &[usize]| {
+            !path.iter().map(|l| &self.links[*l]).any(|l| takes_time(&l.forward) || takes_time(&l.reverse))
+        };
+        if flow.uplink_delay.0 == 0 && !datagram && flow.paths().any(|p| instant(p.1)) {
             return fail(format!("flows[{i}].path"), "[..]", "some link has a rate or a delay");
         }
         // Segment numbers have 32 bits.
@@ -515,6 +550,23 @@ impl NetworkSpec {
             }
             TrafficSpec::OnOff { on, off, .. } if on.0 == 0 || off.0 == 0 => {
                 return fail(format!("flows[{i}].traffic.on"), on.0, "mean on and off times must be positive");
+            }
+            TrafficSpec::Objects { per_s, mean_bytes, sigma } => {
+                for (name, value, least, most) in
+                    [("per_s", per_s, 1e-6, 1e4), ("mean_bytes", mean_bytes, 1.0, 1e12), ("sigma", sigma, 0.0, 5.0)]
+                {
+                    if !(least..=most).contains(&value) {
+                        let allowed = format!("must lie in {least} .. {most}");
+                        return fail(format!("flows[{i}].traffic.{name}"), value, &allowed);
+                    }
+                }
+                if datagram {
+                    return fail(
+                        format!("flows[{i}].controller"),
+                        "udp",
+                        "a datagram sender needs traffic with a rate",
+                    );
+                }
             }
             TrafficSpec::Bulk | TrafficSpec::Bytes { .. } | TrafficSpec::OnOff { rate: None, .. } if datagram => {
                 return fail(format!("flows[{i}].controller"), "udp", "a datagram sender needs traffic with a rate");

@@ -26,6 +26,8 @@ pub struct FlowTotals {
     pub rtos: u64,
     pub spurious_rtos: u64,
     pub tail_probes: u64,
+    /// Downloads of traffic `objects`: when asked for (s), bytes, seconds until complete (None: not yet).
+    pub objects: Vec<(f64, u64, Option<f64>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +72,11 @@ impl World {
                     rtos: c.rtos,
                     spurious_rtos: c.spurious_rtos,
                     tail_probes: c.tail_probes,
+                    objects: flow
+                        .objects
+                        .iter()
+                        .map(|o| (o.asked.secs_f64(), o.bytes, o.complete.map(|t| (t - o.asked).secs_f64())))
+                        .collect(),
                 };
                 if let Some(sums) = self.recorder.as_ref().map(|r| &r.sums[i])
                     && !sums.srtt_ms.is_empty()

@@ -4,12 +4,17 @@ use crate::rng::{Purpose, Stream};
 use crate::spec::TrafficSpec;
 use crate::time::Nanos;
 
+/// Far beyond what a simulated run can carry, far below where segment numbers end.
+const LARGEST_OBJECT_BYTES: u64 = 100_000_000_000;
+
 /// What the application does when its timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Nothing,
     /// Offer one more segment.
     Write,
+    /// Offer an object of so many bytes.
+    Object(u64),
     /// Send a probe of the path.
     Probe,
     /// Begin and end an unlimited on-period.
@@ -64,6 +69,7 @@ impl Traffic {
             TrafficSpec::Bulk | TrafficSpec::Bytes { .. } => {}
             TrafficSpec::Cbr { .. } => self.begin_writing(now),
             TrafficSpec::OnOff { .. } => self.next_switch = now,
+            TrafficSpec::Objects { per_s, .. } => self.next_write = now + self.gap(per_s),
         }
         if self.probe_interval > Nanos::ZERO {
             self.next_probe = now;
@@ -113,6 +119,12 @@ impl Traffic {
             return Action::Nothing;
         }
         if self.next_write <= now {
+            if let TrafficSpec::Objects { per_s, mean_bytes, sigma } = self.spec {
+                self.next_write = now + self.gap(per_s);
+                // The mean of a lognormal variable is exp(mu + sigma^2 / 2).
+                let log = libm::log(mean_bytes) - sigma * sigma / 2.0 + sigma * self.random.normal();
+                return Action::Object((libm::exp(log) as u64).clamp(1, LARGEST_OBJECT_BYTES));
+            }
             self.offered += 1;
             let elapsed = self.segment_work * u128::from(self.offered) / u128::from(self.rate);
             self.next_write = self.since + Nanos(elapsed as u64);
@@ -123,6 +135,11 @@ impl Traffic {
             return Action::Probe;
         }
         Action::Nothing
+    }
+
+    /// Until the next request of a Poisson process.
+    fn gap(&mut self, per_s: f64) -> Nanos {
+        Nanos((self.random.exponential(1.0 / per_s) * 1e9) as u64 + 1)
     }
 
     fn begin_writing(&mut self, now: Nanos) {

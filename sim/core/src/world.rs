@@ -7,6 +7,7 @@ use crate::cc::Signal;
 use crate::flow::{Flow, Life};
 use crate::link::Link;
 use crate::observe::astraea::Member;
+use crate::observe::handovers::Handovers;
 use crate::observe::policy::Policy;
 use crate::pool::{PacketId, Pool};
 use crate::recorder::Recorder;
@@ -28,6 +29,7 @@ pub(crate) enum Control {
     FlowStart { flow: u32 },
     FlowStop { flow: u32 },
     Signal { flow: u32, signal: Signal },
+    Reroute { flow: u32 },
 }
 
 /// Marks the end of a route.
@@ -90,11 +92,20 @@ impl World {
             flows.push(Flow::new(flow, i, spec, policy));
         }
         let subscriptions: Vec<_> = flows.iter().map(|f| f.subscription).collect();
-        let signals = signals::plan(spec, &subscriptions);
+        let changes = signals::path_changes(spec);
+        let signals = signals::plan(spec, &subscriptions, &changes);
+        for (flow, changes) in flows.iter_mut().zip(&changes) {
+            flow.handovers = Handovers::new(changes);
+        }
         let controls = Arc::new(controls(spec, &links, &flows, signals));
         let mut routes = Vec::new();
         for flow in &mut flows {
-            for (path, start) in [(&flow.forward, &mut flow.sender.route), (&flow.backward, &mut flow.receiver.route)] {
+            let now = [(&flow.forward, &mut flow.sender.route), (&flow.backward, &mut flow.receiver.route)];
+            let later = flow
+                .reroutes
+                .iter_mut()
+                .flat_map(|r| [(&r.forward, &mut r.data_route), (&r.backward, &mut r.ack_route)]);
+            for (path, start) in now.into_iter().chain(later) {
                 *start = routes.len() as u32;
                 routes.extend_from_slice(path);
                 routes.push(ROUTE_END);
@@ -250,6 +261,7 @@ impl World {
             stats.buffer_bytes = link.buffer_bytes(self.wire_bytes);
             stats.link_loss = loss;
             stats.flows_active = active as f64;
+            flow.handovers.fill(&mut stats, now);
             stats.fair_share_bps = stats.capacity_bps / sharing as f64;
             flow.history.push(&stats);
             flow.stats = stats;
@@ -317,6 +329,9 @@ fn controls(
         if let Some(stop) = flow.stop {
             list.push((stop.max(flow.start), Control::FlowStop { flow: i as u32 }));
         }
+    }
+    for (i, flow) in flows.iter().enumerate() {
+        list.extend(flow.reroutes.iter().map(|r| (r.at, Control::Reroute { flow: i as u32 })));
     }
     list.extend(signals.into_iter().map(|(at, flow, signal)| (at, Control::Signal { flow, signal })));
     list.sort_by_key(|c| c.0);

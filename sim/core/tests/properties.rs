@@ -163,6 +163,7 @@ fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
         2 => (1..2_000_000u64).prop_map(|bytes| TrafficSpec::Bytes { bytes }),
         1 => (100_000..20_000_000u64).prop_map(|r| TrafficSpec::Cbr { rate: BitRate(r) }),
         1 => Just(TrafficSpec::OnOff { rate: None, on: Nanos(SECOND / 3), off: Nanos(SECOND / 3) }),
+        1 => (1..20u8).prop_map(|n| TrafficSpec::Objects { per_s: f64::from(n), mean_bytes: 30_000.0, sigma: 1.3 }),
     ];
     prop_oneof![
         5 => (names, tcp).prop_map(|(n, t)| (n.to_string(), t)),
@@ -173,7 +174,14 @@ fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
 fn network() -> impl Strategy<Value = NetworkSpec> {
     (prop::collection::vec(link(), 1..=8), any::<u64>(), any::<bool>()).prop_flat_map(|(links, seed, noise)| {
         let n = links.len();
-        let flow = (0..n, 1..=n, 0..3 * SECOND, prop::option::of(SECOND / 10..2 * SECOND), traffic(), 0..2u64);
+        let reroute = (1..4 * SECOND, 0..n, 1..=n);
+        let flow = (
+            (0..n, 1..=n, prop::option::weighted(0.2, reroute)),
+            0..3 * SECOND,
+            prop::option::of(SECOND / 10..2 * SECOND),
+            traffic(),
+            0..2u64,
+        );
         prop::collection::vec(flow, 1..=20).prop_map(move |flows| NetworkSpec {
             seed,
             duration: Nanos(5 * SECOND),
@@ -192,9 +200,13 @@ fn network() -> impl Strategy<Value = NetworkSpec> {
             flows: flows
                 .into_iter()
                 .enumerate()
-                .map(|(i, (first, len, start, life, (name, traffic), uplink))| FlowSpec {
+                .map(|(i, ((first, len, reroute), start, life, (name, traffic), uplink))| FlowSpec {
                     name: format!("flow-{i}"),
                     path: (first..(first + len).min(n)).collect(),
+                    reroutes: reroute
+                        .map(|(at, first, len)| (Nanos(at), (first..(first + len).min(n)).collect()))
+                        .into_iter()
+                        .collect(),
                     start: Nanos(start),
                     stop: life.map(|l| Nanos(start + l)),
                     uplink_delay: Nanos(uplink * 5_000_000),
@@ -281,4 +293,4 @@ fn event_logs_do_not_depend_on_the_build() {
     assert_eq!(folded, EVENT_LOG, "if the simulator's behaviour changed on purpose, record {folded:#x}");
 }
 
-const EVENT_LOG: u64 = 0x656b928f9fff8c2c;
+const EVENT_LOG: u64 = 0x91c21d2790170cf6;

@@ -38,6 +38,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
         flows: vec![FlowSpec {
             name: "flow".into(),
             path: vec![0, 1],
+            reroutes: Vec::new(),
             start: Nanos::ZERO,
             stop: None,
             uplink_delay: Nanos::ZERO,

@@ -32,6 +32,7 @@ pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, Py
     d.set_item("rtos", t.rtos)?;
     d.set_item("spurious_rtos", t.spurious_rtos)?;
     d.set_item("tail_probes", t.tail_probes)?;
+    d.set_item("objects", &t.objects)?;
     Ok(d)
 }
 

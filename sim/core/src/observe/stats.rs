@@ -53,10 +53,16 @@ pub struct IntervalStats {
     pub flows_active: f64,
     /// Capacity over the number of active flows that cross the tightest link.
     pub fair_share_bps: f64,
+    /// Until the next change of the flow's path, and since the last one; infinite if there is none.
+    pub handover_in_s: f64,
+    pub handover_since_s: f64,
+    /// The same as predictions tell it half a second ahead, with SaTCP's error: what a controller could know.
+    pub reported_handover_in_s: f64,
+    pub reported_handover_since_s: f64,
 }
 
 /// Names of the fields of [`IntervalStats`], in order.
-pub const STATS_FIELDS: [&str; 32] = [
+pub const STATS_FIELDS: [&str; 36] = [
     "time_s",
     "interval_s",
     "active",
@@ -89,10 +95,14 @@ pub const STATS_FIELDS: [&str; 32] = [
     "link_loss",
     "flows_active",
     "fair_share_bps",
+    "handover_in_s",
+    "handover_since_s",
+    "reported_handover_in_s",
+    "reported_handover_since_s",
 ];
 
 impl IntervalStats {
-    pub fn to_array(&self) -> [f64; 32] {
+    pub fn to_array(&self) -> [f64; 36] {
         [
             self.time_s,
             self.interval_s,
@@ -126,6 +136,10 @@ impl IntervalStats {
             self.link_loss,
             self.flows_active,
             self.fair_share_bps,
+            self.handover_in_s,
+            self.handover_since_s,
+            self.reported_handover_in_s,
+            self.reported_handover_since_s,
         ]
     }
 }

@@ -243,6 +243,11 @@ impl Sender {
         self.write_seq += segments;
     }
 
+    /// The segment after the last one written.
+    pub fn write_seq(&self) -> u32 {
+        self.write_seq
+    }
+
     /// The application stops writing: what was sent is all there is.
     pub fn stop_writing(&mut self) {
         self.bulk = false;

@@ -68,6 +68,7 @@ pub fn flow(text: &str) -> FlowSpec {
     FlowSpec {
         name: text.into(),
         path: vec![0],
+        reroutes: Vec::new(),
         start: Nanos::ZERO,
         stop: None,
         uplink_delay: Nanos::ZERO,
