@@ -14,6 +14,8 @@ from pydantic import Field, model_validator
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import ControllerSpec, Flow
 from orbitcc.envs.impairments import hotspots
+from orbitcc.envs.impairments.effects import impaired
+from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.links import (
@@ -23,7 +25,6 @@ from orbitcc.envs.links import (
     Direction,
     DropTailBytes,
     DropTailPackets,
-    GilbertElliott,
     Link,
     Outage,
     Queue,
@@ -62,17 +63,6 @@ class RandomLoss(Model):
 
     none_probability: Annotated[float, _probability] = 0.4
     p: Annotated[Span, _share] = Span(low=1e-5, high=2e-2, log=True)
-
-
-class GeoImpairments(Model):
-    """Losses and stalls of a GEO link, fitted to Claypool et al.'s week of probes.
-
-    loss_scale multiplies the fitted loss (1.41e-4 singles, bad episodes at 1.82e-4 per s, mean 0.322 s), stall_scale
-    the fitted rate of stalls (8.6e-3 per s, exponential with mean 0.135 s, at most 1 s). A stall holds one direction.
-    """
-
-    loss_scale: Annotated[Span, span(0, 100)] = Span(low=1, high=35, log=True)
-    stall_scale: Annotated[Span, span(0, 100)] = Span(low=0.2, high=5, log=True)
 
 
 class AckPath(Model):
@@ -234,8 +224,6 @@ class _Draw:
             for t, cut_ms in self.edges
             if cut_ms >= 1
         ]
-        if dist.geo is not None:
-            outages = self._stalls(dist.geo)
         reverse: dict[str, Any] = {"rate_mbps": rate, "loss": 0.0}
         if dist.ack_path is not None:
             reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
@@ -247,7 +235,6 @@ class _Draw:
             queue=self._queue(rate),
             ordering=self.ordering,
             outages=tuple(outages),
-            handovers=None if dist.geo is None else (),
             reverse=Direction.trusted(
                 **reverse,
                 delay_ms=delay,
@@ -255,6 +242,8 @@ class _Draw:
                 queue=DropTailPackets.trusted(limit_packets=1000),
             ),
         )
+        if dist.geo is not None:
+            link = impaired(link, dist.geo.draw(rng, dist.duration_s))
         return link, udp
 
     def _queue(self, rate: float) -> Queue:
@@ -266,29 +255,10 @@ class _Draw:
 
     def _loss(self) -> Any:
         dist, rng = self.dist, self.rng
-        if dist.geo is not None:
-            scale = dist.geo.loss_scale.draw(rng)
-            return GilbertElliott.trusted(
-                good_loss=1.41e-4 * scale, bad_loss=1.0, to_bad_per_s=1.82e-4 * scale, to_good_per_s=1 / 0.322
-            )
         if dist.loss is None or rng.random() < dist.loss.none_probability:
             return 0.0
         share = dist.loss.p
         return _scheduled([(t, share.draw(rng) / self.hops) for t in (0.0, *(t for t, _ in self.edges))])
-
-    def _stalls(self, geo: GeoImpairments) -> list[Outage]:
-        rng = self.rng
-        per_s = 8.6e-3 * geo.stall_scale.draw(rng)
-        stalls: list[Outage] = []
-        t = rng.exponential(1 / per_s) if per_s > 0 else math.inf
-        while t < self.dist.duration_s:
-            length_s = max(min(rng.exponential(0.135), 1.0), 1e-3)
-            way = "forward" if rng.random() < 0.5 else "reverse"
-            stalls.append(
-                Outage.trusted(at_s=float(t), duration_ms=length_s * 1e3, mode="hold", flush="none", directions=way)
-            )
-            t += length_s + 1e-3 + rng.exponential(1 / per_s)
-        return stalls
 
     def _learners(self) -> list[Flow]:
         dist, rng, duration = self.dist, self.rng, self.dist.duration_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +41,17 @@ class Series:
 
     def __mul__(self, other: Series) -> Series:
         """The product of two series of steps."""
+        if self.t_s.size == 1 or other.t_s.size == 1:
+            longer = self if other.t_s.size == 1 else other
+            return Series(longer.t_s, self.values * other.values)
         t = _times(self, other)
         return Series(t, self.at(t) * other.at(t))
 
     def __add__(self, other: Series) -> Series:
         """The sum, in lines if either moves in lines."""
+        if self.t_s.size == 1 or other.t_s.size == 1:
+            longer = self if other.t_s.size == 1 else other
+            return Series(longer.t_s, self.values + other.values, longer.lines)
         lines = self.lines or other.lines
         one, two = (s.in_lines() if lines else s for s in (self, other))
         t = _times(one, two)
@@ -67,10 +74,21 @@ class Series:
 
 def _times(one: Series, other: Series) -> Array:
     """The times of both, each nanosecond once: links know no finer ones."""
-    if one.t_s.size == 1:
-        return other.t_s
-    if other.t_s.size == 1:
-        return one.t_s
     t = np.concatenate((one.t_s, other.t_s))
     t.sort()
     return t[np.append(np.diff(t) > 1e-9, True)]
+
+
+def ar1(rng: np.random.Generator, count: int, correlation: float) -> Array:
+    """A stationary Gaussian process of variance 1: `count` values, neighbours correlated by this much."""
+    fresh = math.sqrt(1 - correlation * correlation)
+    noise = rng.standard_normal(count).tolist()
+    values = noise[:1]
+    for e in noise[1:]:
+        values.append(correlation * values[-1] + fresh * e)
+    return np.array(values)
+
+
+def poisson(rng: np.random.Generator, per_s: float, duration_s: float) -> list[float]:
+    """The times of a Poisson process in [0, duration_s), in order."""
+    return np.sort(duration_s * rng.random(rng.poisson(per_s * duration_s))).tolist()

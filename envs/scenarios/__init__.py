@@ -17,7 +17,7 @@ from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
 from orbitcc.envs.model import as_orbitcc_error
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution, replaced
-from orbitcc.envs.scenarios.geo import geo_ideal
+from orbitcc.envs.scenarios.geo import geo_ideal, geo_viasat_2020, geo_viasat_2021
 from orbitcc.envs.scenarios.leo import leo_responsiveness
 from orbitcc.envs.scenarios.micro import dumbbell
 from orbitcc.envs.scenarios.parking_lot import parking_lot
@@ -49,6 +49,8 @@ def register(name: str, build: Callable[..., Scenario]) -> None:
 register("dumbbell", dumbbell)
 register("leo-responsiveness", leo_responsiveness)
 register("geo-ideal", geo_ideal)
+register("geo-viasat-2020", geo_viasat_2020)
+register("geo-viasat-2021", geo_viasat_2021)
 register("parking-lot", parking_lot)
 
 

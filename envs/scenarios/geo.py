@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.impairments.effects import impaired
+from orbitcc.envs.impairments.geo import LEAST_RTT_MS, GeoImpairments
 from orbitcc.envs.links import MAX_RATE_MBPS, Direction, Link, Viasat
 from orbitcc.envs.model import MAX_TIME_S, number
+from orbitcc.envs.ranges import Span
 from orbitcc.envs.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios.micro import CUBIC
 
 _HOST_BUFFER_BYTES = 60_000_000
 """tcp_rmem and tcp_wmem of the measurements (Claypool et al.)."""
+_SIZES = (_HOST_BUFFER_BYTES,) * 3
+
+LOSS_SCALE = {"none": 0.0, "exact": 1.0, "text": 2.5, "winds": 35.0}
+"""The paper counts 604 of 3,024,000 probes (0.02 %), says 0.05 %, and cites 0.7 % of another satellite."""
 
 
 def geo_ideal(
@@ -23,19 +31,94 @@ def geo_ideal(
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 120.0,
 ) -> Scenario:
     """The Viasat link of Claypool et al. without weather, loss and stalls; its 36 MB queue drops from 18 MB on."""
-    sizes = (_HOST_BUFFER_BYTES,) * 3
     return Scenario(
         name="geo-ideal",
         duration_s=duration_s,
-        links=(
-            Link(
-                name="satellite",
-                rate_mbps=rate_mbps,
-                delay_ms=base_rtt_ms / 2,
-                queue=Viasat(),
-                reverse=Direction(rate_mbps=return_rate_mbps, delay_ms=base_rtt_ms / 2),
-            ),
-        ),
+        links=(_satellite(rate_mbps, return_rate_mbps, base_rtt_ms),),
         flows=tuple(Flow(controller=controller) for _ in range(flows)),
-        sim=SimSettings(rmem_bytes=sizes, wmem_bytes=sizes),
+        sim=SimSettings(rmem_bytes=_SIZES, wmem_bytes=_SIZES),
     )
+
+
+def _satellite(rate_mbps: float, return_rate_mbps: float, base_rtt_ms: float) -> Link:
+    return Link(
+        name="satellite",
+        rate_mbps=rate_mbps,
+        delay_ms=base_rtt_ms / 2,
+        queue=Viasat(),
+        handovers=(),
+        reverse=Direction(rate_mbps=return_rate_mbps, delay_ms=base_rtt_ms / 2),
+    )
+
+
+def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Scenario]:
+    """A profile: the builder of a scenario whose rate is `mean_share` of the plan's on average."""
+
+    def build(
+        run: Annotated[int, number(1, 2**31, whole=True)] = 1,
+        rtt: Literal["sine_ar1", "gate", "fixed"] = "sine_ar1",
+        stalls: bool = True,
+        loss: Literal["none", "exact", "text", "winds"] = "exact",
+        loss_as: Literal["outages", "packets"] = "outages",
+        residual_loss: Annotated[float, number(0, 1)] = 5e-6,
+        plan_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 144.0,
+        rate_mean: Annotated[float, number(0.01, 2)] = mean_share,
+        rate_sd: Annotated[float, number(0, 0.5)] = 0.05,
+        return_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 20.0,
+        start_delay_ms: Annotated[float, number(0, 1e4, "ms")] = 120.0,
+        application_offset_s: Annotated[float, number(0, 1e3, "s")] = 1.2,
+        flows: Annotated[int, number(1, 1000, whole=True)] = 1,
+        controller: ControllerChoice = CUBIC,
+        duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 120.0,
+    ) -> Scenario:
+        impairments = GeoImpairments(
+            slow_ms=_fixed(11.0 * (rtt == "gate")),
+            frame_ms=_fixed(50.0 * (rtt == "gate")),
+            swing_probability=float(rtt == "sine_ar1"),
+            stall_scale=_fixed(float(stalls)),
+            loss_scale=_fixed(LOSS_SCALE[loss]),
+            outage_share=_fixed(float(loss_as == "outages")),
+            short_outage_ms=_fixed(200.0),
+            residual_loss=_fixed(residual_loss),
+            rate_mean=_fixed(rate_mean),
+            rate_sd=_fixed(rate_sd),
+            start_delay_ms=_fixed(start_delay_ms),
+        )
+        base_rtt_ms = 597.0 if rtt == "fixed" else LEAST_RTT_MS
+        link = _satellite(plan_rate_mbps, return_rate_mbps, base_rtt_ms)
+        return Scenario(
+            name=name,
+            duration_s=duration_s,
+            seed=run,
+            links=(impaired(link, impairments.draw_apart(run, duration_s)),),
+            flows=tuple(Flow(controller=controller, start_s=application_offset_s) for _ in range(flows)),
+            sim=SimSettings(kernel="v4_15", rmem_bytes=_SIZES, wmem_bytes=_SIZES),
+        )
+
+    build.__doc__ = description
+    return build
+
+
+def _fixed(value: float) -> Span:
+    return Span(low=value, high=value)
+
+
+_PARTS = """
+
+    run: which draw of outages, stalls and rates. rtt: a delay that swings (fitted to probes and to the end of slow
+    start), frames of 50 ms on the return channel (fitted to probes only), or 597 ms. loss: 0.02, 0.05 or 0.7 % of the
+    probes, as outages (200 ms for a probe lost alone) or packets; residual_loss: of packets besides (calibrated).
+    rate_mean, rate_sd: of the plan's rate, wandering (calibrated). start_delay_ms: of the return path for the first
+    25 s (calibrated). application_offset_s: what a download spends before its first byte is sent (calibrated).
+"""
+
+geo_viasat_2020 = _viasat(
+    "geo-viasat-2020",
+    0.93,
+    "The Viasat link of July 2020 (Claypool et al.): wandering RTT and rate, stalls, outages." + _PARTS,
+)
+geo_viasat_2021 = _viasat(
+    "geo-viasat-2021",
+    120 / 144,
+    "The Viasat link of May 2021 (Peters et al., HyStart): as in 2020, with 120 Mbit/s on average." + _PARTS,
+)

@@ -2,12 +2,12 @@
 
 from orbitcc.envs.distribution import (
     AckPath,
-    GeoImpairments,
     Mixture,
     PathDistribution,
     RandomLoss,
     Slots,
 )
+from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
 from orbitcc.envs.ranges import Span
 
@@ -40,7 +40,8 @@ TRAIN_LEO = PathDistribution(
     loss=RandomLoss(),
 )
 
-# One GEO bottleneck with the impairments measured by Claypool et al.; half of the worlds have the provider's queue.
+# One GEO bottleneck with the impairments measured by Claypool et al., in wider ranges (ours) up to the loss cited of
+# another satellite (WINDS); half of the worlds have the provider's queue, half the frames, half the swinging RTT.
 TRAIN_GEO = PathDistribution(
     name="train-geo",
     description="GEO links: 10-300 Mbit/s, 480-700 ms, bursty loss, stalls, slow return, Viasat or drop-tail queue",
@@ -51,7 +52,14 @@ TRAIN_GEO = PathDistribution(
     viasat_probability=0.5,
     flows=Span(low=1, high=5),
     mean_gap_s=20,
-    geo=GeoImpairments(),
+    geo=GeoImpairments(
+        frame_ms=Span(low=5, high=100),
+        swing_probability=0.5,
+        stall_scale=Span(low=0.2, high=5, log=True),
+        loss_scale=Span(low=1, high=35, log=True),
+        outage_share=Span(low=0, high=1),
+        rate_sd=Span(low=0, high=0.1),
+    ),
     ack_path=AckPath(loss=Span(low=0, high=0)),
 )
 
