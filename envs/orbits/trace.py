@@ -151,13 +151,14 @@ class PathTrace:
     # -- variants ---------------------------------------------------------------------------------------------------
 
     def with_interruptions(self, draw_ms: Callable[[], float]) -> PathTrace:
-        """A length drawn for every access change whose interruption is not known, in order of time."""
-        slots = (
-            replace(s, interruption_ms=float(draw_ms()))
-            if s.access_change and s.interruption_ms is None and not s.outage
-            else s
-            for s in self.slots
-        )
+        """Every access change whose interruption is not known gets one: a length drawn for each end that changes, in
+        order of time, the longer one counts."""
+        slots = []
+        for slot in self.slots:
+            if slot.access_change and slot.interruption_ms is None and not slot.outage:
+                drawn = [float(draw_ms()) for change in (slot.access_fwd_change, slot.access_rev_change) if change]
+                slot = replace(slot, interruption_ms=max(drawn))
+            slots.append(slot)
         return replace(self, slots=tuple(slots))
 
     def lasting(self, duration_s: float) -> PathTrace:

@@ -97,11 +97,11 @@ def test_interruptions_are_drawn_for_access_changes_that_have_none():
         Slot(5.0, access_rev_change=True, interruption_ms=7.0),
         Slot(9.0, access_rev_change=True),
         Slot(11.0, access_fwd_change=True, outage=True),
-        Slot(15.0, access_fwd_change=True, mid_change=True),
+        Slot(15.0, access_fwd_change=True, access_rev_change=True, mid_change=True),
     )
-    lengths = iter((50, 60, 70))
+    lengths = iter((50, 70, 60))
     drawn = trace(slots=slots).with_interruptions(lambda: next(lengths))
-    assert [s.interruption_ms for s in drawn.slots] == [None, None, 7, 50, None, 60]
+    assert [s.interruption_ms for s in drawn.slots] == [None, None, 7, 50, None, 70]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""The six paths of LeoEM on which the LEO study (Mazilu et al. 2026) ran its experiments, as its emulator played them.
+
+The logs are not what physics gives: docs/links.md shows what is wrong with them. They are kept as they are, because
+published results rest on them; `physical` gives the path that would have been right.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from importlib import resources
+
+import numpy as np
+
+from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.orbits.constellation import SHELLS
+from orbitcc.envs.orbits.routing import PathSpec
+from orbitcc.envs.orbits.trace import PathTrace, Slot, steps
+
+PREFIX = "leoem-"
+SECONDS = 300
+"""What the study ran of the logs."""
+RAAN_DEG = -69.567 + 2 * 0.12757
+"""The first plane's node at the start of the logs, 1 December 2019, 0:00 UTC: minus the sidereal angle, with the
+precession since J2000, which is the frame LeoEM puts its nodes in."""
+
+
+@dataclass(frozen=True)
+class LeoemPath:
+    """One of the paths. trace: delays in steps of a second, interruptions not yet known. nodes: fewest and most.
+    original_ms: second -> interruption by LeoEM's rule, 3 (old + new delay of the hop), the longer one if both ends
+    change. buffer_packets: of 1500 bytes, as in the study."""
+
+    name: str
+    source: str
+    target: str
+    mode: str
+    nodes: tuple[int, int]
+    buffer_packets: int
+    trace: PathTrace
+    original_ms: dict[float, float]
+
+    def with_original_interruptions(self) -> PathTrace:
+        """The trace with the interruptions of LeoEM's rule instead of those of the study's text (45 to 120 ms)."""
+        slots = (replace(s, interruption_ms=self.original_ms.get(s.start_s)) for s in self.trace.slots)
+        return replace(self.trace, slots=tuple(slots))
+
+    @property
+    def physical(self) -> PathSpec:
+        """The shortest path between the same places over the same satellites at the same time, by correct geometry:
+        from 25 degrees of elevation on (LeoEM: 40), over our gateways, chosen every 15 s."""
+        return PathSpec(
+            source=self.source,
+            target=self.target,
+            mode="isl" if self.mode == "isl" else "bp",
+            shell=SHELLS["leoem"],
+            phase_s=0,
+            raan_deg=RAAN_DEG,
+            argument_deg=0,
+        )
+
+
+def names() -> tuple[str, ...]:
+    """The names of the paths, with `leoem-` in front."""
+    return tuple(_paths())
+
+
+def get(name: str, field: str = "path") -> LeoemPath:
+    """A path by its name, with or without `leoem-`; UnknownNameError about `field` otherwise."""
+    known = _paths()
+    full = name if name in known else PREFIX + name
+    if full not in known:
+        raise UnknownNameError(field, name, known)
+    return known[full]
+
+
+@functools.cache
+def _paths() -> dict[str, LeoemPath]:
+    text = resources.files("orbitcc.envs.orbits").joinpath("leoem.toml").read_text(encoding="utf-8")
+    return {PREFIX + key: _path(PREFIX + key, entry) for key, entry in tomllib.loads(text).items()}
+
+
+def _path(name: str, entry: dict[str, object]) -> LeoemPath:
+    points = np.array([[float(v) for v in point.split(":")] for point in str(entry["rtt"]).split()])
+    seconds = np.arange(SECONDS)
+    one_way_ms = np.interp(seconds, points[:, 0], points[:, 1]) / 2
+    access = [
+        (float(second), end, float(ms))
+        for second, end, ms in re.findall(r"(\d+)\((src|dst),([\d.]+)\)", str(entry["access"]))
+    ]
+    middle = {float(second) for second in str(entry["middle"]).split()}
+    original_ms: dict[float, float] = {}
+    for second, _, ms in access:
+        original_ms[second] = max(ms, original_ms.get(second, 0.0))
+    ends = {(second, end) for second, end, _ in access}
+    slots = [Slot(0.0)]
+    slots += [
+        Slot(
+            second,
+            access_fwd_change=(second, "src") in ends,
+            access_rev_change=(second, "dst") in ends,
+            mid_change=second in middle,
+        )
+        for second in sorted(middle | set(original_ms))
+    ]
+    t_s, forward_ms, reverse_ms = steps(seconds, one_way_ms, one_way_ms, end_s=SECONDS)
+    nodes = entry["nodes"]
+    assert isinstance(nodes, list)
+    return LeoemPath(
+        name=name,
+        source=str(entry["source"]),
+        target=str(entry["target"]),
+        mode=str(entry["mode"]),
+        nodes=(int(nodes[0]), int(nodes[1])),
+        buffer_packets=int(str(entry["buffer_packets"])),
+        trace=PathTrace(name, t_s, forward_ms, reverse_ms, tuple(slots)),
+        original_ms=original_ms,
+    )
