@@ -1,0 +1,413 @@
+"""Path traces as files: our CSV, LeoEM's logs, and the pairs of files that LeoReplayer plays.
+
+**CSV** (`.csv`): a line with the names of columns, then one for each instant at which something is known.
+
+- `t_s`: seconds, from 0 on, increasing; the last row is the end of the path.
+- `owd_fwd_ms`, `owd_rev_ms`: one-way delays, on straight lines from knot to knot. Empty: no knot; without a reverse one
+  it is as forward.
+- `cap_fwd_mbps`, `cap_rev_mbps`: rates from here on; 0: nothing passes. Empty: as before; reverse as above.
+- `loss`: share of packets lost in each direction from here on. Empty: 0 where a slot starts, else as before.
+- `flags`: a slot starts here: words out of `slot access_fwd access_rev mid outage hold interruption=MS`. Empty: none.
+- `nodes`: the route of the slot, `a > b > c`.
+
+Only `t_s` and `owd_fwd_ms` must be there. Lines that begin with `#` are remarks; `# name: ...` names the path. Time
+between rows is no gap: delays go on in straight lines, all else stays. Time without a route is a slot with `outage`.
+
+**LeoEM** (`.log`), a line for each second: `index$[nodes]$count$[one-way delays of the hops in s]$their sum`, or
+`index$NULL` where there is no route: an outage. Delays hold for the second, in both directions. A missing index is an
+error, as in LeoEM.
+
+**LeoReplayer**: a file of delays (whole ms, one line for every 10 ms) and one of opportunities to send 1500 bytes (a
+line with its millisecond each): where there is no line, nothing passes. The latter is repeated when it ends, as there.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS
+from orbitcc.envs.model import MAX_TIME_S, checked_number
+from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot, steps
+
+COLUMNS = ("t_s", "owd_fwd_ms", "owd_rev_ms", "cap_fwd_mbps", "cap_rev_mbps", "loss", "flags", "nodes")
+_FLAGS = {
+    "access_fwd": "access_fwd_change",
+    "access_rev": "access_rev_change",
+    "mid": "mid_change",
+    "outage": "outage",
+}  # fmt: skip
+_BETWEEN = " > "
+
+OPPORTUNITY_BITS = 1500 * 8
+DELAY_STEP_MS = 10
+BIN_MS = 100
+
+
+def save(trace: PathTrace, path: str | os.PathLike[str]) -> Path:
+    """Write a trace to a .csv or (LeoEM's) .log file; FileError for any other name."""
+    return atomic_write_text(path, to_leoem(trace) if _suffix(path) == ".log" else to_csv(trace))
+
+
+def load(path: str | os.PathLike[str]) -> PathTrace:
+    """Read a trace from a .csv or (LeoEM's) .log file; FileError naming file, line and field for anything else."""
+    read = from_leoem if _suffix(path) == ".log" else from_csv
+    return read(read_text(path), os.fspath(path))
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """FileError unless the file's name says which format it has."""
+    _suffix(path)
+
+
+def _suffix(path: str | os.PathLike[str]) -> str:
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".csv", ".log"):
+        raise FileError("file", os.fspath(path), "a name ending in .csv, or in .log for LeoEM's format")
+    return suffix
+
+
+# -- our CSV --------------------------------------------------------------------------------------------------------
+
+
+def to_csv(trace: PathTrace) -> str:
+    """The trace as CSV text, from which `from_csv` makes the same one."""
+    rows: dict[float, dict[str, str]] = {}
+
+    def put(t: float, **cells: str) -> None:
+        rows.setdefault(t, {"t_s": repr(t)}).update(cells)
+
+    for t, forward, reverse in zip(*(a.tolist() for a in (trace.t_s, trace.forward_ms, trace.reverse_ms)), strict=True):
+        put(t, owd_fwd_ms=repr(forward), owd_rev_ms=repr(reverse))
+    if trace.capacity is not None:
+        own = trace.capacity
+        for t, forward, reverse in zip(
+            *(a.tolist() for a in (own.t_s, own.forward_mbps, own.reverse_mbps)), strict=True
+        ):
+            put(t, cap_fwd_mbps=repr(forward), cap_rev_mbps=repr(reverse))
+    for slot in trace.slots:
+        loss = repr(slot.loss) if slot.loss else ""
+        put(slot.start_s, loss=loss, flags=_flags_text(slot), nodes=_BETWEEN.join(slot.nodes))
+    out = io.StringIO()
+    out.write(f"# name: {' '.join(trace.name.split())}\n")
+    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows[t] for t in sorted(rows))
+    return out.getvalue()
+
+
+def _flags_text(slot: Slot) -> str:
+    words = [word for word, name in _FLAGS.items() if getattr(slot, name)]
+    if slot.interruption_mode == "hold":
+        words.append("hold")
+    if slot.interruption_ms is not None:
+        words.append(f"interruption={slot.interruption_ms!r}")
+    return " ".join(words) or "slot"
+
+
+def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
+    """The trace that CSV text describes; FileError naming file, line and field for anything else."""
+    name = Path(file).stem
+    lines: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("#"):
+            key, _, value = line[1:].partition(":")
+            name = value.strip() or name if key.strip() == "name" else name
+        elif line.strip():
+            lines.append((number, line))
+    if not lines:
+        raise FileError(file, "nothing", f"a line with names of columns: {', '.join(COLUMNS)}")
+    head = [cell.strip() for cell in next(csv.reader([lines[0][1]]))]
+    for column in head:
+        if column not in COLUMNS:
+            raise UnknownNameError(f"{file}, line {lines[0][0]}", column, COLUMNS)
+    for column in ("t_s", "owd_fwd_ms"):
+        if column not in head:
+            raise FileError(f"{file}, line {lines[0][0]}", ",".join(head), f"a column {column}")
+    reader = _CsvRows(file)
+    for number, line in lines[1:]:
+        cells = [cell.strip() for cell in next(csv.reader([line]))]
+        if len(cells) != len(head):
+            raise FileError(f"{file}, line {number}", line, f"{len(head)} cells, as there are columns")
+        reader.take(number, dict(zip(head, cells, strict=True)))
+    return reader.trace(name)
+
+
+class _CsvRows:
+    """The rows of a CSV file, one after the other."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.where = file
+        self.end = -1.0
+        self.knots: list[tuple[float, float, float]] = []
+        self.rates: list[tuple[float, float, float]] = []
+        self.slots: list[Slot] = []
+
+    def take(self, number: int, cells: dict[str, str]) -> None:
+        self.where = f"{self.file}, line {number}"
+        t = self._number(cells, "t_s", MAX_TIME_S, "s")
+        if t is None or (self.end < 0 and t != 0) or t <= self.end:
+            allowed = "0 in the first row" if self.end < 0 else f"a time later than {self.end:g}"
+            raise FileError(f"{self.where}, t_s", cells["t_s"], allowed)
+        self.end = t
+        self._take_pair(self.knots, t, cells, "owd_fwd_ms", "owd_rev_ms", MAX_DELAY_MS, "ms")
+        self._take_pair(self.rates, t, cells, "cap_fwd_mbps", "cap_rev_mbps", MAX_RATE_MBPS, "Mbit/s")
+        flags, loss = cells.get("flags", ""), self._number(cells, "loss", 1, "(share of packets)")
+        if flags or not self.slots:
+            self.slots.append(self._slot(t, flags, loss or 0.0, cells.get("nodes", "")))
+        elif loss is not None and loss != self.slots[-1].loss:
+            self.slots.append(Slot(t, outage=self.slots[-1].outage, loss=loss, nodes=self.slots[-1].nodes))
+
+    def _take_pair(
+        self, to: list[Any], t: float, cells: dict[str, str], forward: str, reverse: str, high: float, unit: str
+    ) -> None:
+        there, back = self._number(cells, forward, high, unit), self._number(cells, reverse, high, unit)
+        if there is None and back is not None:
+            raise FileError(f"{self.where}, {forward}", "", f"a value, as there is a {reverse}")
+        if there is not None:
+            to.append((t, there, there if back is None else back))
+
+    def _number(self, cells: dict[str, str], column: str, high: float, unit: str) -> float | None:
+        text = cells.get(column, "")
+        if not text:
+            return None
+        try:
+            return float(checked_number(_float(text), 0, high, unit))
+        except OrbitccError as error:
+            raise FileError(f"{self.where}, {column}", text, error.allowed) from None
+
+    def _slot(self, t: float, flags: str, loss: float, nodes: str) -> Slot:
+        given: dict[str, Any] = {}
+        for word in flags.split():
+            key, equals, value = word.partition("=")
+            if word in _FLAGS:
+                given[_FLAGS[word]] = True
+            elif word == "hold":
+                given["interruption_mode"] = "hold"
+            elif key == "interruption" and equals:
+                given["interruption_ms"] = self._number({"flags": value}, "flags", MAX_TIME_S * 1e3, "ms")
+            elif word != "slot":
+                raise UnknownNameError(f"{self.where}, flags", word, ("slot", *_FLAGS, "hold", "interruption=MS"))
+        return Slot(t, **given, loss=loss, nodes=tuple(nodes.split(_BETWEEN)) if nodes else ())
+
+    def trace(self, name: str) -> PathTrace:
+        if not self.knots or self.knots[0][0] != 0:
+            raise FileError(f"{self.file}, owd_fwd_ms", "", "a delay in the first row, at time 0")
+        if self.rates and self.rates[0][0] != 0:
+            raise FileError(f"{self.file}, cap_fwd_mbps", "", "a rate in the first row, or none at all")
+        if self.end == 0:
+            raise FileError(self.file, "one row", "two rows or more: the last one is the end")
+        if self.knots[-1][0] != self.end:
+            self.knots.append((self.end, *self.knots[-1][1:]))
+        if self.slots[-1].start_s == self.end:
+            raise FileError(f"{self.where}, flags", _flags_text(self.slots[-1]), "no slot at the end")
+        t, forward, reverse = (np.array(values) for values in zip(*self.knots, strict=True))
+        rates = [rate for rate in self.rates if rate[0] < self.end]
+        capacity = Capacity(*(np.array(v) for v in zip(*rates, strict=True))) if rates else None
+        return PathTrace(name, t, forward, reverse, tuple(self.slots), capacity)
+
+
+# -- LeoEM ----------------------------------------------------------------------------------------------------------
+
+
+def to_leoem(trace: PathTrace) -> str:
+    """The trace at whole seconds as a log of LeoEM; its slots must name their nodes.
+
+    Each hop gets the same share of the mean of both directions' delays. Satellites and gateways are numbered in the
+    order of their appearance, unless all of them have numbers for names, as in an imported log.
+    """
+    inner = dict.fromkeys(node for slot in trace.slots for node in slot.nodes[1:-1])
+    numbered = all(node.isdecimal() for node in inner)
+    numbers = {node: int(node) if numbered else k for k, node in enumerate(inner)}
+    lines = []
+    for second in range(math.ceil(trace.duration_s)):
+        slot = trace.slot_at(second)
+        if slot.outage:
+            lines.append(f"{second + 1}$NULL")
+            continue
+        if len(slot.nodes) < 3:
+            raise OrbitccError("nodes", list(slot.nodes), "a trace that names the nodes of its routes, ends included")
+        nodes = [-1, *(numbers[node] for node in slot.nodes[1:-1]), -2]
+        total = float(trace.base_rtt_ms(second)) / 2e3
+        delays = [total / (len(nodes) - 1)] * (len(nodes) - 1)
+        lines.append(f"{second + 1}${nodes}${len(nodes)}${delays}${total!r}")
+    return "\n".join(lines) + "\n"
+
+
+def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = False) -> PathTrace:
+    """The trace that a log of LeoEM describes; FileError naming file, line and field for anything else.
+
+    interruptions: access changes interrupt the path as in LeoEM, three times the sum of the hop's old and new delay.
+    """
+    delays: list[float] = []
+    slots: list[Slot] = []
+    route: tuple[str, ...] = ()
+    ends = (0.0, 0.0)
+    first = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        where = f"{file}, line {number}"
+        fields = line.split("$")
+        index = _literal(fields[0], where, "index", int)
+        if number == 1:
+            first = index
+        if index != first + number - 1:
+            raise FileError(f"{where}, index", index, f"{first + number - 1}: one line for each second")
+        second = float(number - 1)
+        if len(fields) == 2 and fields[1].strip() == "NULL":
+            if not slots or not slots[-1].outage:
+                slots.append(Slot(second, outage=True))
+            delays.append(delays[-1] if delays else math.nan)
+            continue
+        nodes, hops = _leoem_fields(fields, where)
+        delays.append(1e3 * sum(hops))
+        before, old = route, ends
+        route, ends = nodes, (hops[0], hops[-1])
+        if slots and not slots[-1].outage and before == nodes:
+            continue
+        slot = Slot(second, nodes=nodes)
+        slot = slot.after(before) if before else slot
+        if interruptions and slot.access_change:
+            changed = (slot.access_fwd_change, slot.access_rev_change)
+            longest = max(o + n for o, n, change in zip(old, ends, changed, strict=True) if change)
+            slot = replace(slot, interruption_ms=3e3 * longest)
+        slots.append(slot)
+    known = [d for d in delays if not math.isnan(d)]
+    if not known:
+        raise FileError(
+            file, f"{len(delays)} lines", "a log with a route in some line: index$[nodes]$count$[delays]$sum"
+        )
+    filled = [known[0] if math.isnan(d) else d for d in delays]
+    t, forward, reverse = steps(range(len(filled)), filled, filled, end_s=len(filled))
+    return PathTrace(Path(file).stem, t, forward, reverse, tuple(slots))
+
+
+def _leoem_fields(fields: Sequence[str], where: str) -> tuple[tuple[str, ...], list[float]]:
+    """The nodes, and the delays of the hops in seconds, of one line."""
+    if len(fields) != 5:
+        raise FileError(where, "$".join(fields), "index$[nodes]$count$[delays]$sum, or index$NULL")
+    nodes = _literal(fields[1], where, "nodes", list)
+    hops = _literal(fields[3], where, "delays", list)
+    if len(nodes) < 3 or not all(isinstance(node, int) for node in nodes):
+        raise FileError(f"{where}, nodes", fields[1], "a list of three whole numbers or more")
+    if _literal(fields[2], where, "count", int) != len(nodes):
+        raise FileError(f"{where}, count", fields[2], f"{len(nodes)}, as there are nodes")
+    if len(hops) != len(nodes) - 1:
+        raise FileError(f"{where}, delays", f"{len(hops)} delays", f"{len(nodes) - 1}: one for each hop")
+    for hop in hops:
+        try:
+            checked_number(hop, 0, MAX_DELAY_MS / 1e3, "s")
+        except OrbitccError as error:
+            raise FileError(f"{where}, delays", hop, error.allowed) from None
+    total = _float(fields[4])
+    if not math.isclose(total, sum(hops), rel_tol=1e-6):
+        raise FileError(f"{where}, sum", fields[4], f"the sum of the delays, {sum(hops):g}")
+    return tuple(str(node) for node in nodes), hops
+
+
+def _literal(text: str, where: str, field: str, kind: type) -> Any:
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError):
+        value = None
+    if not isinstance(value, kind):
+        raise FileError(f"{where}, {field}", text, "a list" if kind is list else "a whole number")
+    return value
+
+
+# -- LeoReplayer ----------------------------------------------------------------------------------------------------
+
+
+def load_replayer(
+    delay_file: str | os.PathLike[str],
+    bandwidth_file: str | os.PathLike[str],
+    return_bandwidth_file: str | os.PathLike[str] | None = None,
+    *,
+    bin_ms: int = BIN_MS,
+) -> PathTrace:
+    """A trace from LeoReplayer's files; as long as the delays last. FileError naming file and line otherwise.
+
+    The delay is that of each direction. Rates are means over `bin_ms`; None for the return file: as forward.
+    """
+    delays = _whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
+    end_ms = len(delays) * DELAY_STEP_MS
+    t, forward, reverse = steps(np.arange(len(delays)) * (DELAY_STEP_MS / 1e3), delays, delays, end_s=end_ms / 1e3)
+    files = (bandwidth_file, bandwidth_file if return_bandwidth_file is None else return_bandwidth_file)
+    rates = np.array([_rates(file, end_ms, bin_ms) for file in files])
+    starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(rates, axis=1) != 0, axis=0)))
+    capacity = Capacity(starts * (bin_ms / 1e3), rates[0, starts], rates[1, starts])
+    return PathTrace(Path(delay_file).stem, t, forward, reverse, capacity=capacity)
+
+
+def _rates(file: str | os.PathLike[str], end_ms: int, bin_ms: int) -> NDArray[np.float64]:
+    """Mbit/s in each bin of [0, end_ms)."""
+    stamps = np.array(_whole_numbers(file, MAX_TIME_S * 1e3, increasing=True))
+    period = int(stamps[-1])
+    if period == 0:
+        raise FileError(os.fspath(file), 0, "opportunities over more than the first millisecond")
+    rounds = math.ceil((end_ms - 1) / period)  # a file that reaches the last millisecond is not begun again
+    every = np.concatenate([stamps + k * period for k in range(rounds)])
+    bins = np.bincount(every[every < end_ms] // bin_ms, minlength=math.ceil(end_ms / bin_ms))
+    lengths = np.minimum(bin_ms, end_ms - bin_ms * np.arange(bins.size))
+    return bins * (OPPORTUNITY_BITS / 1e3) / lengths
+
+
+def save_replayer(
+    trace: PathTrace, delay_file: str | os.PathLike[str], bandwidth_file: str | os.PathLike[str]
+) -> tuple[Path, Path]:
+    """Write the forward direction for LeoReplayer: delays in whole ms, and opportunities to send 1500 bytes.
+
+    Raises OrbitccError for a trace without a capacity.
+    """
+    if trace.capacity is None:
+        raise OrbitccError("capacity", None, "a trace with a capacity")
+    delays, _ = trace.delays_ms(np.arange(0, trace.duration_s - 1e-9, DELAY_STEP_MS / 1e3))
+    edges_s = np.arange(math.ceil(trace.duration_s * 1e3 - 1e-6) + 1) / 1e3
+    own = trace.capacity
+    bits = np.concatenate(([0.0], np.cumsum(np.diff(np.append(own.t_s, edges_s[-1])) * own.forward_mbps))) * 1e6
+    sent = np.floor(np.interp(edges_s, np.append(own.t_s, edges_s[-1]), bits) / OPPORTUNITY_BITS + 1e-6)
+    stamps = np.repeat(np.arange(edges_s.size - 1), np.diff(sent).astype(np.int64))
+    if not stamps.size or stamps[-1] == 0:
+        raise OrbitccError(
+            "capacity", float(own.forward_mbps.max()), "a rate that lets some packets of 1500 bytes pass"
+        )
+    return (
+        atomic_write_text(delay_file, "".join(f"{round(d)}\n" for d in delays.tolist())),
+        atomic_write_text(bandwidth_file, "".join(f"{s}\n" for s in stamps.tolist())),
+    )
+
+
+def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> list[int]:
+    found: list[int] = []
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
+        where = f"{os.fspath(file)}, line {number}"
+        try:
+            value = checked_number(_float(line), 0, high, "ms", whole=True)
+        except OrbitccError as error:
+            raise FileError(where, line, error.allowed) from None
+        if increasing and found and value < found[-1]:
+            raise FileError(where, value, f"{found[-1]} or later: times in order")
+        found.append(value)
+    if not found:
+        raise FileError(os.fspath(file), "nothing", "a number in each line")
+    return found
+
+
+def _float(text: str) -> Any:
+    """The number a text stands for, or the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
