@@ -343,11 +343,11 @@ def load_replayer(
     """
     delays = _whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     end_ms = len(delays) * DELAY_STEP_MS
-    t, forward, reverse = steps(np.arange(len(delays)) * (DELAY_STEP_MS / 1e3), delays, delays, end_s=end_ms / 1e3)
+    t, forward, reverse = steps(np.arange(len(delays)) * DELAY_STEP_MS / 1e3, delays, delays, end_s=end_ms / 1e3)
     files = (bandwidth_file, bandwidth_file if return_bandwidth_file is None else return_bandwidth_file)
     rates = np.array([_rates(file, end_ms, bin_ms) for file in files])
     starts = np.append(0, 1 + np.flatnonzero(np.any(np.diff(rates, axis=1) != 0, axis=0)))
-    capacity = Capacity(starts * (bin_ms / 1e3), rates[0, starts], rates[1, starts])
+    capacity = Capacity(starts * bin_ms / 1e3, rates[0, starts], rates[1, starts])
     return PathTrace(Path(delay_file).stem, t, forward, reverse, capacity=capacity)
 
 
