@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
 
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Bytes, Cbr, Flow, Objects, OnOff
+from orbitcc.envs.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
 from orbitcc.envs.links import (
     Bernoulli,
     Codel,
@@ -20,104 +22,190 @@ from orbitcc.envs.links import (
     GilbertElliott,
     Jitter,
     Link,
+    Outage,
     Pie,
     Queue,
     Viasat,
 )
-from orbitcc.envs.model import mean_over, points_of
+from orbitcc.envs.model import Points, mean_over, points_of, value_at
 
 if TYPE_CHECKING:
     from orbitcc.envs.scenario import Scenario
 
 
+NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6
+
+
 def ns(seconds: float) -> int:
-    return round(seconds * 1e9)
+    return round(seconds * NS_PER_S)
 
 
 def _ns_of_ms(ms: float) -> int:
-    return round(ms * 1e6)
+    return round(ms * NS_PER_MS)
 
 
 def _bps(mbps: float) -> int:
-    return round(mbps * 1e6)
+    return round(mbps * BPS_PER_MBPS)
 
 
 def compile_scenario(scenario: Scenario) -> str:
     """The native description of `scenario` as JSON text; OrbitccError when a controller is unknown."""
-    sim = scenario.sim
-    header = sim.packet_bytes - sim.mss_bytes
-    network = {
-        "seed": scenario.seed,
-        "duration": ns(scenario.duration_s),
-        "tcp": {
-            "kernel": sim.kernel,
-            "mss": sim.mss_bytes,
-            "header_bytes": header,
-            "ack_bytes": header,
-            "initial_cwnd": sim.initial_cwnd_packets,
-            "hz": sim.hz,
-            "wmem": list(sim.wmem_bytes),
-            "moderate_rcvbuf": sim.moderate_rcvbuf,
-            "slow_start_after_idle": sim.slow_start_after_idle,
-            "gro_segments": sim.gro_segments,
-            **({} if sim.rmem_bytes is None else {"rmem": list(sim.rmem_bytes)}),
-            **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
-        },
-        "noise": _noise(scenario),
-        "links": [_link(link) for link in scenario.links],
-        "flows": [_flow(scenario, i) for i in range(len(scenario.flows))],
-    }
-    return json.dumps(network, separators=(",", ":"), allow_nan=False)
+    return to_json(_Compiler(scenario).network(), inf_nan_mode="constants").decode()
 
 
-def _noise(scenario: Scenario) -> dict[str, int]:
-    sim = scenario.sim
-    if not sim.noise:
-        return {"send_jitter": 0, "start_jitter": 0}
-    send_ms, start_ms = sim.send_jitter_ms, sim.start_jitter_ms
-    if send_ms is None:
-        rates = [link.rate_mbps for link in scenario.links if link.rate_mbps is not None]
-        slowest = min((mean_over(r, scenario.duration_s) for r in rates), default=math.inf)
-        send_ms = sim.packet_bytes * 8 / (slowest * 1e3)
-    if start_ms is None:
-        start_ms = min(scenario.base_rtt_ms(i, flow.start_s) for i, flow in enumerate(scenario.flows))
-    return {"send_jitter": _ns_of_ms(send_ms), "start_jitter": _ns_of_ms(start_ms)}
+class _Compiler:
+    """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
+    once: worlds are compiled between the episodes of training."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._paths: dict[Any, list[int]] = {}
+        self._shared: dict[int, Any] = {}
+
+    def network(self) -> dict[str, Any]:
+        scenario, sim = self.scenario, self.scenario.sim
+        header = sim.packet_bytes - sim.mss_bytes
+        return {
+            "seed": scenario.seed,
+            "duration": ns(scenario.duration_s),
+            "tcp": {
+                "kernel": sim.kernel,
+                "mss": sim.mss_bytes,
+                "header_bytes": header,
+                "ack_bytes": header,
+                "initial_cwnd": sim.initial_cwnd_packets,
+                "hz": sim.hz,
+                "wmem": sim.wmem_bytes,
+                "moderate_rcvbuf": sim.moderate_rcvbuf,
+                "slow_start_after_idle": sim.slow_start_after_idle,
+                "gro_segments": sim.gro_segments,
+                **({} if sim.rmem_bytes is None else {"rmem": sim.rmem_bytes}),
+                **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
+            },
+            "noise": self._noise(),
+            "links": [self._link(link) for link in scenario.links],
+            "flows": [self._flow(i) for i in range(len(scenario.flows))],
+        }
+
+    def _once(self, part: Any, compiled: Callable[[Any], Any]) -> Any:
+        """What `part` of the scenario compiles to."""
+        key = id(part)
+        if key not in self._shared:
+            self._shared[key] = compiled(part)
+        return self._shared[key]
+
+    def _noise(self) -> dict[str, int]:
+        scenario, sim = self.scenario, self.scenario.sim
+        if not sim.noise:
+            return {"send_jitter": 0, "start_jitter": 0}
+        send_ms, start_ms = sim.send_jitter_ms, sim.start_jitter_ms
+        if send_ms is None:
+            rates = [link.rate_mbps for link in scenario.links if link.rate_mbps is not None]
+            slowest = min((mean_over(r, scenario.duration_s) for r in rates), default=math.inf)
+            send_ms = sim.packet_bytes * 8 / (slowest * 1e3)
+        if start_ms is None:
+            start_ms = min(self._base_rtts_ms())
+        return {"send_jitter": _ns_of_ms(send_ms), "start_jitter": _ns_of_ms(start_ms)}
+
+    def _base_rtts_ms(self) -> Iterator[float]:
+        """Of every flow when it starts (`Scenario.base_rtt_ms`)."""
+        ways: dict[Any, list[tuple[float | Points, bool, int]]] = {}
+        for flow in self.scenario.flows:
+            if flow.path not in ways:
+                ways[flow.path] = self._delays_along(self._path(flow))
+            total = flow.uplink_delay_ms
+            for delay_ms, interpolate, times in ways[flow.path]:
+                total += times * value_at(delay_ms, flow.start_s, interpolate=interpolate)
+            yield total
+
+    def _delays_along(self, path: list[int]) -> list[tuple[float | Points, bool, int]]:
+        """The delays of a path there and back; one that several directions share comes once, with their number."""
+        found: dict[tuple[int, bool], tuple[float | Points, bool, int]] = {}
+        for position in path:
+            link = self.scenario.links[position]
+            for way in (link, link.backward()):
+                key = (id(way.delay_ms), way.interpolate_delay)
+                times = found[key][2] + 1 if key in found else 1
+                found[key] = (way.delay_ms, way.interpolate_delay, times)
+        return list(found.values())
+
+    def _path(self, flow: Flow) -> list[int]:
+        """The positions of the links it first crosses."""
+        if flow.path not in self._paths:
+            self._paths[flow.path] = self.scenario.positions(flow.path)
+        return self._paths[flow.path]
+
+    def _link(self, link: Link) -> dict[str, Any]:
+        compiled: dict[str, Any] = {
+            "name": link.name,
+            "forward": self._direction(link),
+            "reverse": self._direction(link.backward()),
+        }
+        if link.outages:
+            compiled["outages"] = self._once(link.outages, _outages)
+        if link.handovers is not None:
+            compiled["handovers"] = [{"at": ns(h.at_s), "duration": _ns_of_ms(h.duration_ms)} for h in link.handovers]
+        return compiled
+
+    def _direction(self, way: Direction) -> dict[str, Any]:
+        loss = points_of(way.loss)
+        compiled: dict[str, Any] = {
+            "rate": [(round(t * NS_PER_S), round(v * BPS_PER_MBPS)) for t, v in points_of(way.rate_mbps)],
+            "delay": {"interpolate": way.interpolate_delay, "points": self._once(way.delay_ms, _delays)},
+            "loss_at": way.loss_at,
+            "queue": _queue(way.queue),
+            "ordering": way.ordering,
+        }
+        if any(v != 0.0 for _, v in loss):
+            compiled["loss"] = [(ns(t), _loss(v)) for t, v in loss]
+        if way.jitter is not None:
+            compiled["jitter"] = _jitter(way.jitter)
+        if way.gate_ms:
+            compiled["gate"] = {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}
+        return compiled
+
+    def _flow(self, index: int) -> dict[str, Any]:
+        flow = self.scenario.flows[index]
+        try:
+            controller = self._once(flow.controller, _controller)
+        except OrbitccError as error:
+            raise error.under(f"flows.{index}") from None
+        compiled: dict[str, Any] = {
+            "name": flow.name,
+            "path": self._path(flow),
+            "start": ns(flow.start_s),
+            "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
+            "controller": controller,
+        }
+        if not isinstance(flow.traffic, Bulk):
+            compiled["traffic"] = _traffic(flow.traffic)
+        if flow.stop_s is not None:
+            compiled["stop"] = ns(flow.stop_s)
+        if flow.reroutes:
+            compiled["reroutes"] = [(ns(r.at_s), self.scenario.positions(r.path)) for r in flow.reroutes]
+        return compiled
 
 
-def _link(link: Link) -> dict[str, Any]:
-    return {
-        "name": link.name,
-        "forward": _direction(link),
-        "reverse": _direction(link.backward()),
-        "outages": [
-            {
-                "at": ns(o.at_s),
-                "duration": _ns_of_ms(o.duration_ms),
-                "mode": o.mode,
-                "flush": o.flush,
-                "directions": o.directions,
-            }
-            for o in link.outages
-        ],
-        "handovers": [{"at": ns(h.at_s), "duration": _ns_of_ms(h.duration_ms)} for h in link.path_changes()],
-    }
+def _controller(spec: ControllerSpec) -> dict[str, Any]:
+    controller, _ = controllers.make(spec.name, spec.params, "controller")
+    return controller
 
 
-def _direction(way: Direction) -> dict[str, Any]:
-    loss = points_of(way.loss)
-    return {
-        "rate": [[ns(t), _bps(v)] for t, v in points_of(way.rate_mbps)],
-        "delay": {
-            "interpolate": way.interpolate_delay,
-            "points": [[ns(t), _ns_of_ms(v)] for t, v in points_of(way.delay_ms)],
-        },
-        "loss": [] if all(v == 0.0 for _, v in loss) else [[ns(t), _loss(v)] for t, v in loss],
-        "loss_at": way.loss_at,
-        "queue": _queue(way.queue),
-        "ordering": way.ordering,
-        **({} if way.jitter is None else {"jitter": _jitter(way.jitter)}),
-        **({"gate": {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}} if way.gate_ms else {}),
-    }
+def _outages(outages: tuple[Outage, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": round(o.at_s * NS_PER_S),
+            "duration": round(o.duration_ms * NS_PER_MS),
+            "mode": o.mode,
+            "flush": o.flush,
+            "directions": o.directions,
+        }
+        for o in outages
+    ]
+
+
+def _delays(delay_ms: float | Points) -> list[tuple[int, int]]:
+    return [(round(t * NS_PER_S), round(v * NS_PER_MS)) for t, v in points_of(delay_ms)]
 
 
 def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:
@@ -194,31 +282,7 @@ def _law(queue: Codel | FqCodel) -> dict[str, int]:
     return {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
 
 
-def _flow(scenario: Scenario, index: int) -> dict[str, Any]:
-    flow = scenario.flows[index]
-    spec = flow.controller
-    try:
-        controller, _ = controllers.make(spec.name, spec.params, "controller")
-    except OrbitccError as error:
-        raise error.under(f"flows.{index}") from None
-    return {
-        "name": flow.name,
-        "path": list(scenario.path_of(index)),
-        **(
-            {"reroutes": [[ns(r.at_s), list(scenario.path_of(index, r.at_s))] for r in flow.reroutes]}
-            if flow.reroutes
-            else {}
-        ),
-        "start": ns(flow.start_s),
-        "stop": None if flow.stop_s is None else ns(flow.stop_s),
-        "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
-        "controller": controller,
-        "traffic": _traffic(flow),
-    }
-
-
-def _traffic(flow: Flow) -> dict[str, Any]:
-    traffic = flow.traffic
+def _traffic(traffic: Bytes | Cbr | OnOff | Objects) -> dict[str, Any]:
     if isinstance(traffic, Bytes):
         return {"kind": "bytes", "bytes": traffic.bytes}
     if isinstance(traffic, Cbr):
@@ -226,6 +290,4 @@ def _traffic(flow: Flow) -> dict[str, Any]:
     if isinstance(traffic, OnOff):
         rate = None if traffic.rate_mbps is None else _bps(traffic.rate_mbps)
         return {"kind": "on_off", "rate": rate, "on": ns(traffic.on_s), "off": ns(traffic.off_s)}
-    if isinstance(traffic, Objects):
-        return traffic.model_dump()
-    return {"kind": "bulk"}
+    return traffic.model_dump()

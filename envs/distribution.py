@@ -16,7 +16,7 @@ from orbitcc.envs.flows import ControllerSpec, Flow
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.effects import impaired
 from orbitcc.envs.impairments.geo import GeoImpairments
-from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.links import (
     MAX_DELAY_MS,
@@ -31,7 +31,7 @@ from orbitcc.envs.links import (
     Viasat,
 )
 from orbitcc.envs.model import MAX_TIME_S, Model, number
-from orbitcc.envs.ranges import Span, span
+from orbitcc.envs.ranges import Draws, Span, span
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 EXTERNAL = ControllerSpec(name="external")
@@ -113,7 +113,7 @@ class PathDistribution(ScenarioDistribution):
     loss: RandomLoss | None = None
     geo: GeoImpairments | None = None
     ack_path: AckPath | None = None
-    hotspots: Hotspots | None = None
+    hotspots: Hotspots | None = Field(default=None, description="one process for the path; each crowd is on one hop")
 
     @property
     def max_agents(self) -> int:
@@ -148,20 +148,32 @@ class Mixture(ScenarioDistribution):
         return self.parts[int(at)].sample(rng)
 
 
+_RETURN_QUEUE = DropTailPackets(limit_packets=1000)
+
+
 class _Draw:
     """The drawing of one scenario. The order of the draws is part of a distribution: it decides what a seed gives."""
 
     def __init__(self, dist: PathDistribution, rng: np.random.Generator) -> None:
-        self.dist, self.rng = dist, rng
-        self.rate = dist.rate_mbps.draw(rng)
-        self.rtt = dist.base_rtt_ms.draw(rng)
-        self.buffer_bdp = dist.buffer_bdp.draw(rng)
-        several = dist.one_bottleneck_probability < 1 and rng.random() >= dist.one_bottleneck_probability
-        self.hops = dist.bottlenecks.draw_whole(rng) if several else 1
-        self.ordering = "overtaking" if rng.random() < dist.overtaking_probability else "fifo"
-        self.viasat = rng.random() < dist.viasat_probability
+        self.dist, self.generator, self.rng = dist, rng, Draws(rng)
+        self.rate = dist.rate_mbps.draw(self.rng)
+        self.rtt = dist.base_rtt_ms.draw(self.rng)
+        self.buffer_bdp = dist.buffer_bdp.draw(self.rng)
+        several = dist.one_bottleneck_probability < 1 and self.rng.random() >= dist.one_bottleneck_probability
+        self.hops = dist.bottlenecks.draw_whole(self.rng) if several else 1
+        self.ordering = "overtaking" if self.rng.random() < dist.overtaking_probability else "fifo"
+        self.viasat = self.rng.random() < dist.viasat_probability
         self.edges = self._slot_edges()
-        self.rtts = self._rtts()
+        # What all hops have in common is made once.
+        self.delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self._rtts()])
+        self.outages = tuple(
+            Outage.trusted(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
+            for t, cut_ms in self.edges
+            if cut_ms >= 1
+        )
+        self.crowds: list[list[Hotspot]] = [[] for _ in range(self.hops)]
+        for crowd in dist.hotspots.draw(self.rng, dist.duration_s) if dist.hotspots is not None else ():
+            self.crowds[self.rng.integers(0, self.hops)].append(crowd)
 
     def scenario(self) -> Scenario:
         links, udp = [], []
@@ -170,7 +182,7 @@ class _Draw:
             links.append(link)
             udp.extend(flows)
         flows = self._learners() + udp
-        seed = int(self.rng.integers(2**53))
+        seed = self.rng.integers(0, 2**53)
         return Scenario.trusted(
             name=self.dist.name,
             duration_s=self.dist.duration_s,
@@ -214,36 +226,29 @@ class _Draw:
             rates += [(t + cut_ms / 1e3, rate * dist.slots.rate_factor.draw(rng)) for t, cut_ms in self.edges]
         udp: list[Flow] = []
         factor = None
-        if dist.hotspots is not None:
-            crowds = dist.hotspots.draw(rng, dist.duration_s)
-            udp = hotspots.traffic(crowds, hop, rate, dist.duration_s)
-            factor = hotspots.rate_factor(crowds)
-        delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self.rtts])
-        outages = [
-            Outage.trusted(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
-            for t, cut_ms in self.edges
-            if cut_ms >= 1
-        ]
+        if self.crowds[hop]:
+            udp = hotspots.traffic(self.crowds[hop], hop, rate, dist.duration_s)
+            factor = hotspots.rate_factor(self.crowds[hop])
         reverse: dict[str, Any] = {"rate_mbps": rate, "loss": 0.0}
         if dist.ack_path is not None:
             reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
         link = Link.trusted(
             name=f"hop-{hop}",
             rate_mbps=_scheduled(rates) if factor is None else (Series.of(_scheduled(rates)) * factor).points(),
-            delay_ms=delay,
+            delay_ms=self.delay,
             loss=self._loss(),
             queue=self._queue(rate),
             ordering=self.ordering,
-            outages=tuple(outages),
+            outages=self.outages,
             reverse=Direction.trusted(
                 **reverse,
-                delay_ms=delay,
+                delay_ms=self.delay,
                 ordering=self.ordering,
-                queue=DropTailPackets.trusted(limit_packets=1000),
+                queue=_RETURN_QUEUE,
             ),
         )
         if dist.geo is not None:
-            link = impaired(link, dist.geo.draw(rng, dist.duration_s))
+            link = impaired(link, dist.geo.draw(self.generator, dist.duration_s))
         return link, udp
 
     def _queue(self, rate: float) -> Queue:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,30 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.model import Model, checked_number
 
 
+class Draws:
+    """Random numbers of a generator, taken in blocks.
+
+    A world takes some hundred of them; one by one they would cost more than the rest of its drawing.
+    """
+
+    BLOCK = 128
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        blocks = iter(lambda: rng.random(self.BLOCK).tolist(), None)
+        self.random: Callable[[], float] = itertools.chain.from_iterable(blocks).__next__
+        """Uniform in [0, 1)."""
+
+    def exponential(self, mean: float) -> float:
+        return -mean * math.log1p(-self.random())
+
+    def integers(self, low: int, high: int) -> int:
+        """A whole number in [low, high)."""
+        return low + int((high - low) * self.random())
+
+
+Random = np.random.Generator | Draws
+
+
 class Span(Model):
     """A range to draw from, uniformly or (log) uniformly in the logarithm; `[low, high]` for short."""
 
@@ -18,12 +45,13 @@ class Span(Model):
     high: float
     log: bool = False
 
-    def draw(self, rng: np.random.Generator) -> float:
+    def draw(self, rng: Random) -> float:
+        low = self.low
         if self.log:
-            return float(self.low * (self.high / self.low) ** rng.random())
-        return float(self.low + (self.high - self.low) * rng.random())
+            return low * (self.high / low) ** rng.random()
+        return low + (self.high - low) * rng.random()
 
-    def draw_whole(self, rng: np.random.Generator) -> int:
+    def draw_whole(self, rng: Random) -> int:
         """A whole number; every one of low..high (both inclusive) has its share of the range."""
         if self.log:
             low, high = self.low, self.high + 1

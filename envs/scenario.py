@@ -132,11 +132,13 @@ class Scenario(Model):
     def path_of(self, flow_index: int, t_s: float = 0.0) -> tuple[int, ...]:
         """The positions of the links a flow crosses at t_s."""
         flow = self.flows[flow_index]
-        path = next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)
+        return tuple(self.positions(next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)))
+
+    def positions(self, path: Sequence[int | str] | None) -> list[int]:
+        """The positions of the links of a path; None stands for all of them."""
         if path is None:
-            return tuple(range(len(self.links)))
-        names = self.link_names
-        return tuple(hop if isinstance(hop, int) else names.index(hop) for hop in path)
+            return list(range(len(self.links)))
+        return [hop if isinstance(hop, int) else self.link_names.index(hop) for hop in path]
 
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
         """Propagation there and back for one flow at t_s, without queues, transmission times, jitter and gates."""

@@ -12,7 +12,7 @@ from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.links import MIN_RATE_MBPS
 from orbitcc.envs.model import Model, number
-from orbitcc.envs.ranges import Span, span
+from orbitcc.envs.ranges import Random, Span, span
 
 UDP = ControllerSpec(name="udp")
 
@@ -47,7 +47,7 @@ class Hotspots(Model):
     ramp_s: Annotated[Span, span(0, 1e3, "s")] = Span(low=0.1, high=2)
     cut_probability: Annotated[float, number(0, 1)] = 0.2
 
-    def draw(self, rng: np.random.Generator, duration_s: float) -> list[Hotspot]:
+    def draw(self, rng: Random, duration_s: float) -> list[Hotspot]:
         """Those that start within [0, duration_s), in order; none overlap."""
         found: list[Hotspot] = []
         t = rng.exponential(1 / self.per_s) if self.per_s > 0 else duration_s
@@ -55,7 +55,7 @@ class Hotspots(Model):
             length = min(max(rng.exponential(self.mean_s), self.length_s.low), self.length_s.high)
             ramp = min(self.ramp_s.draw(rng), 0.4 * length)
             share = self.share.draw(rng)
-            found.append(Hotspot(float(t), float(t + length), ramp, share, bool(rng.random() < self.cut_probability)))
+            found.append(Hotspot(t, t + length, ramp, share, rng.random() < self.cut_probability))
             t += length + rng.exponential(1 / self.per_s)
         return found
 

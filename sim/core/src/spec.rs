@@ -138,17 +138,36 @@ pub struct NoiseSpec {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "LinkText")]
 pub struct LinkSpec {
     pub name: String,
     pub forward: DirectionSpec,
-    #[serde(default)]
     pub reverse: DirectionSpec,
-    #[serde(default)]
     pub outages: Vec<OutageSpec>,
     /// When the path behind the link changes: what controllers with a signal are told. Moves no packet by itself.
-    #[serde(default)]
     pub handovers: Vec<HandoverSpec>,
+}
+
+/// A link as it is written: handovers that are left out are its outages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkText {
+    name: String,
+    forward: DirectionSpec,
+    #[serde(default)]
+    reverse: DirectionSpec,
+    #[serde(default)]
+    outages: Vec<OutageSpec>,
+    handovers: Option<Vec<HandoverSpec>>,
+}
+
+impl From<LinkText> for LinkSpec {
+    fn from(text: LinkText) -> LinkSpec {
+        let LinkText { name, forward, reverse, outages, handovers } = text;
+        let told = |o: &OutageSpec| HandoverSpec { at: o.at, duration: o.duration };
+        let handovers = handovers.unwrap_or_else(|| outages.iter().map(told).collect());
+        LinkSpec { name, forward, reverse, outages, handovers }
+    }
 }
 
 /// A change of path, and how long it interrupts the link (zero: not at all).
@@ -318,6 +337,7 @@ pub enum Ordering {
 pub struct OutageSpec {
     pub at: Nanos,
     pub duration: Nanos,
+    #[serde(default)]
     pub mode: OutageMode,
     #[serde(default)]
     pub flush: Flush,
@@ -325,10 +345,11 @@ pub struct OutageSpec {
     pub directions: Directions,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutageMode {
     /// Arrivals during the outage are lost.
+    #[default]
     Drop,
     /// Arrivals wait in the queue.
     Hold,
