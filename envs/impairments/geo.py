@@ -150,7 +150,7 @@ def slow_drift_ms(rng: np.random.Generator, size_ms: float, duration_s: float) -
     """size_ms times a Beta(3, 1.12) variable, whose underlying Gaussian is correlated over 600 s; in lines."""
     from scipy.special import betaincinv, ndtr
 
-    t = SLOW_KNOT_S * np.arange(math.ceil(duration_s / SLOW_KNOT_S) + 1)
+    t = np.arange(0.0, duration_s + SLOW_KNOT_S, SLOW_KNOT_S)
     x = ar1(rng, t.size, math.exp(-SLOW_KNOT_S / SLOW_TAU_S))
     return Series(t, size_ms * betaincinv(*SLOW_BETA, ndtr(x)), lines=True)
 

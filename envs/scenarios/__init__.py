@@ -17,7 +17,12 @@ from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
 from orbitcc.envs.model import as_orbitcc_error
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
+from orbitcc.envs.scenarios.efficiency import efficiency
+from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt
+from orbitcc.envs.scenarios.friendliness import cubic_friendliness
 from orbitcc.envs.scenarios.geo import geo_ideal, geo_viasat_2020, geo_viasat_2021
+from orbitcc.envs.scenarios.handover import delay_jump, hard_handover
 from orbitcc.envs.scenarios.leo import leo_responsiveness
 from orbitcc.envs.scenarios.micro import dumbbell
 from orbitcc.envs.scenarios.parking_lot import parking_lot
@@ -51,7 +56,14 @@ register("leo-responsiveness", leo_responsiveness)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)
+register("inter-rtt", inter_rtt)
+register("intra-rtt", intra_rtt)
 register("parking-lot", parking_lot)
+register("efficiency", efficiency)
+register("double-dumbbell", double_dumbbell)
+register("cubic-friendliness", cubic_friendliness)
+register("hard-handover", hard_handover)
+register("delay-jump", delay_jump)
 
 
 def names() -> tuple[str, ...]:

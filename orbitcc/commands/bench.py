@@ -111,7 +111,7 @@ def _ten_cubic(_: list[Result]) -> Result:
 def _parking_lot(_: list[Result]) -> Result:
     from orbitcc.envs import scenarios
 
-    scenario = scenarios.get("parking-lot", bottlenecks=6).with_controller("cubic")
+    scenario = scenarios.get("parking-lot", bottlenecks=6, interruption_every_s=0).with_controller("cubic")
     value = _ns_per_packet(scenario, per_hop=True)
     return Result("7 Cubic flows, parking lot of 6 hops", value, "ns/packet-hop", 120, 80)
 

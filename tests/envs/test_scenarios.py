@@ -89,6 +89,30 @@ def test_parking_lot_gives_every_flow_the_same_base_rtt():
     assert [scenario.path_of(i) for i in range(7)] == [(0, 1, 2, 3, 4, 5), (0,), (1,), (2,), (3,), (4,), (5,)]
     assert {scenario.base_rtt_ms(i) for i in range(7)} == {80}
     assert [flow.start_s for flow in scenario.flows] == [50] + [0] * 6
+    other = scenarios.get("parking-lot", base_rtt_ms=80, long_rtt_ms=20)
+    assert [other.base_rtt_ms(i) for i in range(4)] == [20, 80, 80, 80]
+
+
+def test_parking_lot_interrupts_all_links_at_once_for_times_of_their_own():
+    scenario = scenarios.get("parking-lot", bottlenecks=2, run=5)
+    one, two = (link.outages for link in scenario.links)
+    assert [o.at_s for o in one] == [o.at_s for o in two] == [15.0 * k for k in range(1, 14)]
+    assert [o.duration_ms for o in one] != [o.duration_ms for o in two]
+    assert all(45 <= o.duration_ms <= 120 and float(o.duration_ms).is_integer() for o in (*one, *two))
+    assert {(o.mode, o.flush) for o in one} == {("drop", "queue")}
+    held = scenarios.get("parking-lot", bottlenecks=2, run=5, on_outage="hold").links[0].outages
+    assert {(o.mode, o.flush) for o in held} == {("hold", "none")}
+    assert [o.duration_ms for o in held] == [o.duration_ms for o in one]
+    assert scenarios.get("parking-lot", interruption_every_s=0).links[0].outages == ()
+
+
+def test_parking_lot_takes_crowds():
+    scenario = scenarios.get("parking-lot", hotspots_per_min=6, run=2)
+    crowd = [flow for flow in scenario.flows if flow.controller.name == "udp"]
+    assert len(crowd) > 10
+    assert {flow.path for flow in crowd} == {(0,), (1,), (2,)}
+    assert any(isinstance(link.rate_mbps, tuple) and link.outages for link in scenario.links)
+    assert Scenario.from_toml(scenario.to_toml()) == scenario
 
 
 def test_wrong_parameters_are_named():

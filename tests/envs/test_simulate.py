@@ -114,9 +114,21 @@ def test_a_wrong_interval_is_named(interval):
         simulate(scenarios.get("dumbbell", duration_s=2), record_interval_s=interval)
 
 
+WITHIN_3_S = {
+    "parking-lot": {"long_start_s": 1.0},
+    "inter-rtt": {"join_s": 1.0},
+    "intra-rtt": {"join_s": 1.0},
+    "cubic-friendliness": {"join_s": 1.0},
+    "double-dumbbell": {"cross_s": 1.0, "return_s": 2.0},
+    "delay-jump": {"at_s": 1.0},
+}
+
+
 @pytest.mark.parametrize("name", scenarios.SCENARIOS)
 def test_every_scenario_of_the_library_runs(name):
-    settings = {"duration_s": 3.0, **({"long_start_s": 1.0} if name == "parking-lot" else {})}
+    settings = {"duration_s": 3.0, **WITHIN_3_S.get(name, {})}
+    if name == "efficiency":
+        settings = {"start_span_s": 1.0, "life_s": 2.0}
     for total in simulate(scenarios.get(name, **settings)).flow_totals:
         assert total["received_bytes"] > 0
 

@@ -1,0 +1,50 @@
+"""Many flows that come one after the other to one bottleneck (Mazilu et al., section V-C; LEO study)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.model import MAX_TIME_S, number
+from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios.micro import CUBIC
+
+
+def efficiency(
+    flows: Annotated[int, number(1, 1000, whole=True)] = 5,
+    base_rtt_ms: study.Rtt = 50.0,
+    rate_mbps: study.Rate = 100.0,
+    buffer_bdp: study.BufferBdp = 5.0,
+    bdp_unit: study.BdpUnit = "mebi",
+    interruption_every_s: study.Every = 15.0,
+    on_outage: study.OnOutage = "drop",
+    start_span_s: study.Start = 100.0,
+    life_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 150.0,
+    run: study.Run = 1,
+    controller: ControllerChoice = CUBIC,
+) -> Scenario:
+    """5, 10 or 20 flows start evenly over 100 s and stay for 150 s: from 100 to 150 s all of them are there.
+
+    A deep buffer (5 bandwidth-delay products) and an interruption every 15 s.
+    """
+    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    duration_s = start_span_s + life_s if flows > 1 else life_s
+    (outages,) = study.interruptions(run, interruption_every_s, duration_s, on_outage=on_outage)
+    starts = [start_span_s * i / max(flows - 1, 1) for i in range(flows)]
+    return Scenario(
+        name="efficiency",
+        duration_s=duration_s,
+        seed=run,
+        links=(study.bottleneck("bottleneck", rate_mbps, buffer, outages),),
+        flows=tuple(
+            Flow(
+                controller=controller,
+                uplink_delay_ms=base_rtt_ms,
+                start_s=start,
+                stop_s=start + life_s if start + life_s < duration_s else None,
+            )
+            for start in starts
+        ),
+        sim=study.hosts(rate_mbps, base_rtt_ms, buffer),
+    )

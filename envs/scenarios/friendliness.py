@@ -1,0 +1,56 @@
+"""A controller beside Cubic (the LEO study's code)."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Literal
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.model import number
+from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios.micro import CUBIC
+
+
+def cubic_friendliness(
+    flows: Annotated[int, number(2, 1000, whole=True)] = 2,
+    first: Literal["cubic", "controller"] = "cubic",
+    base_rtt_ms: study.Rtt = 60.0,
+    rate_mbps: study.Rate = 100.0,
+    buffer_bdp: study.BufferBdp = 1.0,
+    bdp_unit: study.BdpUnit = "mebi",
+    join_s: study.Start = 50.0,
+    run: study.Run = 1,
+    controller: ControllerChoice = CUBIC,
+    duration_s: study.Duration = 200.0,
+) -> Scenario:
+    """One flow of the controller, all others Cubic; whoever is not `first` joins after 50 s.
+
+    Two flows of 20-200 ms with buffers of 0.2, 1 and 4 products, or 3 to 21 flows of 30 ms: then the controller is
+    there from the start, and the Cubic flows join at whole seconds drawn from 1 to 50.
+    """
+    if join_s >= duration_s:
+        raise OrbitccError("join_s", join_s, f"before the end, duration_s = {duration_s:g}")
+    if flows > 2 and join_s < 1:
+        raise OrbitccError("join_s", join_s, "1 s or more, for Cubic flows join at seconds from 1 to this")
+    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    if flows == 2:
+        ours, starts = (join_s, [0.0]) if first == "cubic" else (0.0, [join_s])
+    else:
+        draw = random.Random(run * flows)
+        ours, starts = 0.0, [float(draw.randint(1, int(join_s))) for _ in range(flows - 1)]
+    return Scenario(
+        name="cubic-friendliness",
+        duration_s=duration_s,
+        seed=run,
+        links=(study.bottleneck("bottleneck", rate_mbps, buffer),),
+        flows=(
+            Flow(name="controller", controller=controller, start_s=ours, uplink_delay_ms=base_rtt_ms),
+            *(
+                Flow(name=f"cubic-{i}", controller=CUBIC, start_s=start, uplink_delay_ms=base_rtt_ms)
+                for i, start in enumerate(starts)
+            ),
+        ),
+        sim=study.hosts(rate_mbps, base_rtt_ms, buffer),
+    )
