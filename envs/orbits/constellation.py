@@ -54,6 +54,9 @@ class Shell(Model):
             raise OrbitccError("planes", self.planes, f"at most {MAX_SATELLITES} satellites, not {self.size}")
         return self
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def size(self) -> int:
         """How many satellites there are. Number i is satellite i % satellites_per_plane of plane i // it."""

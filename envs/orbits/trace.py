@@ -161,6 +161,11 @@ class PathTrace:
             slots.append(slot)
         return replace(self, slots=tuple(slots))
 
+    def holding(self, hold: bool) -> PathTrace:
+        """Interruptions hold packets, or lose them."""
+        mode: Literal["drop", "hold"] = "hold" if hold else "drop"
+        return replace(self, slots=tuple(replace(s, interruption_mode=mode) for s in self.slots))
+
     def lasting(self, duration_s: float) -> PathTrace:
         """Cut to this length, or repeated from the start until it is reached."""
         rounds = [self._until(min(duration_s, self.duration_s))]
@@ -254,24 +259,22 @@ class PathTrace:
 
         flush: what is lost when an interruption starts that drops packets; one that holds them loses none.
         """
-        spans: list[tuple[float, float, Literal["drop", "hold"]]] = []
+        spans: list[tuple[float, float, Literal["drop", "hold"]]] = []  # start in s, length in ms
         for slot, end in zip(self.slots, self.ends_s(), strict=True):
             if not (slot.outage or slot.interruption_ms):
                 continue
             mode = "drop" if slot.outage else slot.interruption_mode
-            until = end if slot.outage else slot.start_s + (slot.interruption_ms or 0.0) / 1e3
-            if spans and spans[-1][1] >= slot.start_s:
+            at, length_ms = slot.start_s, 1e3 * (end - slot.start_s) if slot.outage else slot.interruption_ms or 0.0
+            if spans and spans[-1][0] + spans[-1][1] / 1e3 >= at:
                 start, _, before = spans.pop()
                 if before == mode:
-                    spans.append((start, until, mode))
-                    continue
-                spans.append((start, slot.start_s - JUMP_S, before))
-            spans.append((slot.start_s, until, mode))
+                    at, length_ms = start, length_ms + 1e3 * (at - start)
+                else:
+                    spans.append((start, 1e3 * (at - JUMP_S - start), before))
+            spans.append((at, length_ms, mode))
         found = (
-            Outage.trusted(
-                at_s=start, duration_ms=1e3 * (end - start), mode=mode, flush=flush if mode == "drop" else "none"
-            )
-            for start, end, mode in spans
+            Outage.trusted(at_s=at, duration_ms=ms, mode=mode, flush=flush if mode == "drop" else "none")
+            for at, ms, mode in spans
         )
         return tuple(found)
 

@@ -25,6 +25,7 @@ from orbitcc.envs.scenarios.geo import geo_ideal, geo_viasat_2020, geo_viasat_20
 from orbitcc.envs.scenarios.handover import delay_jump, hard_handover
 from orbitcc.envs.scenarios.leo import leo_responsiveness
 from orbitcc.envs.scenarios.micro import dumbbell
+from orbitcc.envs.scenarios.orbits import leo_path, leoem_path, path_trace
 from orbitcc.envs.scenarios.parking_lot import parking_lot
 from orbitcc.envs.scenarios.training import DISTRIBUTIONS
 
@@ -53,6 +54,9 @@ def register(name: str, build: Callable[..., Scenario]) -> None:
 
 register("dumbbell", dumbbell)
 register("leo-responsiveness", leo_responsiveness)
+register("leo-path", leo_path)
+register("leoem", leoem_path)
+register("path-trace", path_trace)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)

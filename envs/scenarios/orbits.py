@@ -1,0 +1,181 @@
+"""Paths over satellites: by geometry, as LeoEM logged them, or from a file."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Literal
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.links import MAX_RATE_MBPS, DropTailBytes, Link, Outage
+from orbitcc.envs.model import MAX_TIME_S, mean_over, number
+from orbitcc.envs.orbits import formats, leoem
+from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
+from orbitcc.envs.orbits.routing import PathSpec, find_path
+from orbitcc.envs.orbits.trace import PathTrace
+from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
+
+INTERRUPTION_MS = (45, 120)
+"""How long a handover interrupts the path: whole milliseconds, uniform, both included (the LEO study)."""
+LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
+"""Of the hosts' own links and those between satellites, and of the first and the last hop (the study's LeoEM)."""
+LEOEM_PACKET_BYTES = 1500
+"""What the study's buffers count in."""
+
+
+def leo_path(
+    source: str = "San Diego",
+    target: str = "New York",
+    shell: ShellChoice = SHELLS["starlink1"],
+    mode: Literal["isl", "bp", "bp1"] = "isl",
+    policy: Literal["shortest", "elevation", "sticky", "random"] = "shortest",
+    run: Annotated[int, number(0, 2**53, whole=True)] = 1,
+    start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0,
+    min_elevation_deg: Annotated[float, number(0, 89, "deg")] = 25.0,
+    interruption: Literal["drop", "hold", "none"] = "drop",
+    rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 100.0,
+    return_rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
+    buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
+    flows: Annotated[int, number(1, 1000, whole=True)] = 1,
+    gap_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0,
+    controller: ControllerChoice = CUBIC,
+    duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 300.0,
+) -> Scenario:
+    """Any two places over any shell of satellites, by exact geometry: one bottleneck with the path's delay.
+
+    Each run finds the satellites elsewhere, `start_s` moves them on. When a satellite that serves an end changes, the
+    path is interrupted for 45 to 120 ms: what is queued or comes meanwhile is lost (`drop`) or waits (`hold`). Where
+    there is no route, all is lost. The buffer is in products of the rate and the median base RTT.
+    """
+    spec = PathSpec(
+        source=source, target=target, shell=shell, mode=mode, policy=policy, start_s=start_s,
+        min_elevation_deg=min_elevation_deg,
+    )  # fmt: skip
+    trace = find_path(spec, duration_s, run)
+    if all(slot.outage for slot in trace.slots):
+        raise OrbitccError("target", target, f"a place with a route from {source} ({shell.name}, {mode})")
+    if interruption != "none":
+        trace = _interrupted(trace, run).holding(interruption == "hold")
+    queue = DropTailBytes(limit_bytes=buffer_bytes(rate_mbps, trace.statistics().rtt_ms[2], buffer_bdp))
+    return Scenario(
+        name="leo-path",
+        description=spec.name,
+        duration_s=duration_s,
+        seed=run,
+        links=(trace.link(rate_mbps=rate_mbps, return_rate_mbps=return_rate_mbps, queue=queue),),
+        flows=_flows(flows, gap_s, controller),
+    )
+
+
+def path_trace(
+    file: str = "",
+    bandwidth_file: str | None = None,
+    rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
+    return_rate_mbps: Annotated[float | None, number(0.01, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None,
+    buffer_bdp: Annotated[float, number(0.001, 1e4)] = 1.0,
+    ordering: Literal["fifo", "overtaking"] = "overtaking",
+    flows: Annotated[int, number(1, 1000, whole=True)] = 1,
+    gap_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0,
+    controller: ControllerChoice = CUBIC,
+    duration_s: Annotated[float | None, number(1, MAX_TIME_S, "s", optional=True)] = None,
+) -> Scenario:
+    """A path from a file: CSV, a log of LeoEM (.log), or LeoReplayer's delays with their `bandwidth_file`.
+
+    rate_mbps: 100 where neither this nor the file says otherwise. duration_s: None is all of the file; longer ones
+    repeat it. The buffer is in products of the mean rate and the median base RTT.
+    """
+    if not file:
+        raise OrbitccError("file", file, "the name of a file, as `orbitcc path --out` writes it")
+    trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
+    if duration_s is not None:
+        trace = trace.lasting(duration_s)
+    if rate_mbps is None and trace.rate_points is None:
+        rate_mbps = LEOEM_RATE_MBPS
+    own = trace.rate_points[0] if trace.rate_points is not None else 0.0
+    mean_mbps = mean_over(own, trace.duration_s) if rate_mbps is None else rate_mbps
+    queue = DropTailBytes(limit_bytes=buffer_bytes(mean_mbps, trace.statistics().rtt_ms[2], buffer_bdp))
+    return Scenario(
+        name="path-trace",
+        description=trace.name,
+        duration_s=trace.duration_s,
+        links=(
+            trace.link(rate_mbps=rate_mbps, return_rate_mbps=return_rate_mbps, queue=queue, ordering=ordering),
+        ),
+        flows=_flows(flows, gap_s, controller),
+    )  # fmt: skip
+
+
+def leoem_path(
+    path: str = "sd-ny-bp",
+    run: Annotated[int, number(0, 2**53, whole=True)] = 1,
+    interruption: Literal["study", "original", "none"] = "study",
+    buffer_packets: Annotated[int | None, number(1, 1e9, "packets", whole=True, optional=True)] = None,
+    flows: Annotated[int, number(1, 100, whole=True)] = 1,
+    gap_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 100.0,
+    controller: ControllerChoice = CUBIC,
+    duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 300.0,
+) -> Scenario:
+    """A path of LeoEM as in the LEO study's experiments (Mazilu et al. 2026): one flow, or several that start in turn.
+
+    interruption: how long a handover at either end takes that hop down: study, 45 to 120 ms; original, LeoEM's 3 (old +
+    new delay). buffer_packets: of 1500 bytes, in front of every link; None: the study's for this path. The logs last
+    300 s, then they are repeated.
+
+    LeoEM has a link for every hop. Here they are collapsed to those where packets wait or are lost: each host's own
+    (100 Mbit/s), the first hop (150), the links between, as one with the delay of the whole path (100), the last hop
+    (150). So an access handover loses what arrives at that hop while it is down, but not the few ms of packets already
+    on it. Where another link is torn and made anew, what is on it is lost: as the logs here do not tell which one, that
+    is what enters the path during the mean delay of one hop; its queue, only if the first hop changes too.
+    """
+    chosen = leoem.get(path)
+    trace = (chosen.with_original_interruptions() if interruption == "original" else chosen.trace).lasting(duration_s)
+    if interruption == "study":
+        trace = _interrupted(trace, run)
+    queue = DropTailBytes(limit_bytes=LEOEM_PACKET_BYTES * (buffer_packets or chosen.buffer_packets))
+    hops = sum(chosen.nodes) / 2 - 1
+    first, last, between = [], [], []
+    for slot in trace.slots:
+        cut = Outage(at_s=slot.start_s, duration_ms=slot.interruption_ms or 1.0)
+        if slot.interruption_ms and slot.access_fwd_change:
+            first.append(cut)
+        if slot.interruption_ms and slot.access_rev_change:
+            last.append(cut)
+        if slot.mid_change:
+            hop_ms = float(trace.delays_ms(slot.start_s)[0]) / hops
+            flush: Literal["none", "queue"] = "queue" if slot.access_fwd_change else "none"
+            between.append(cut.changed(duration_ms=hop_ms, flush=flush))
+
+    def link(name: str, rate_mbps: float, outages: list[Outage]) -> Link:
+        return Link(name=name, rate_mbps=rate_mbps, queue=queue, outages=tuple(outages), handovers=())
+
+    uplinks = [link(f"uplink-{k}", LEOEM_RATE_MBPS, []) for k in range(flows)]
+    path_link = trace.link("path", rate_mbps=LEOEM_RATE_MBPS, queue=queue).changed(outages=tuple(between))
+    most = 22 * queue.limit_bytes
+    return Scenario(
+        name="leoem",
+        description=chosen.name,
+        duration_s=duration_s,
+        seed=run,
+        links=(
+            *uplinks,
+            link("first-hop", LEOEM_ACCESS_MBPS, first),
+            path_link,
+            link("last-hop", LEOEM_ACCESS_MBPS, last),
+        ),
+        flows=tuple(
+            flow.changed(path=(f"uplink-{k}", "first-hop", "path", "last-hop"))
+            for k, flow in enumerate(_flows(flows, gap_s, controller))
+        ),
+        sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
+    )
+
+
+def _interrupted(trace: PathTrace, run: int) -> PathTrace:
+    """Handovers at the ends interrupt the path, for lengths that belong to the run."""
+    draw = random.Random(run)
+    return trace.with_interruptions(lambda: draw.randint(*INTERRUPTION_MS))
+
+
+def _flows(count: int, gap_s: float, controller: ControllerChoice) -> tuple[Flow, ...]:
+    return tuple(Flow(controller=controller, start_s=k * gap_s) for k in range(count))
