@@ -17,6 +17,7 @@ from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
 from orbitcc.envs.model import as_orbitcc_error
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution, replaced
+from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
 from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt
@@ -57,6 +58,7 @@ register("leo-responsiveness", leo_responsiveness)
 register("leo-path", leo_path)
 register("leoem", leoem_path)
 register("path-trace", path_trace)
+register("leo-access", leo_access)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)

@@ -1,0 +1,221 @@
+"""The access network of a LEO constellation on top of its geometry: what Starlink adds to propagation, as measured.
+
+The ranges follow published traces of Starlink: LeoCC's example (rates, gaps of 58-134 ms at slot edges), the pings of
+the MMSys 2024 live streaming data set (bent pipe at Victoria, inter-satellite links to the Seychelles), and the LEO
+study's interruptions of 45-120 ms. docs/links.md says which figure comes from where.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from orbitcc.envs.impairments.effects import Effect, Way
+from orbitcc.envs.impairments.series import JUMP_S, Array, Series, ar1
+from orbitcc.envs.links import MAX_DELAY_MS, PACKET_BYTES, GammaJitter, GilbertElliott, Handover, Outage
+from orbitcc.envs.model import Model, number
+from orbitcc.envs.orbits.trace import Slot
+from orbitcc.envs.ranges import Span, span
+
+RAMP_STEPS = 4
+SETTLING_S = 0.4
+LEAST_NOISE = 0.1
+"""The noise leaves at least this share of the rate."""
+
+_probability = number(0, 1)
+_share = span(0, 1)
+_ms = span(0, MAX_DELAY_MS, "ms")
+
+
+class AccessOverlay(Model):
+    """Delays, interruptions, losses and rates of a satellite access link; what is a range is drawn once for a link.
+
+    RTTs are shared evenly by both directions. A range of zeros switches its part off.
+    """
+
+    slot_s: Annotated[Span, span(1, 1e4, "s")] = Field(
+        default=Span(low=15, high=15), description="length of a slot, where no path says when they start"
+    )
+    handover_probability: Annotated[float, _probability] = Field(
+        default=0.8, description="that a slot has another access satellite than the last, where no path says so"
+    )
+
+    processing_rtt_ms: Annotated[Span, _ms] = Span(low=6, high=25)
+    terrestrial_rtt_ms: Annotated[Span, _ms] = Field(
+        default=Span(low=0, high=60), description="between the operator's point of presence and the server"
+    )
+    slot_sd_ms: Annotated[Span, _ms] = Field(
+        default=Span(low=0.5, high=12, log=True), description="each slot adds |N(0, this)| to the RTT"
+    )
+    jitter_rtt_ms: Annotated[Span, _ms] = Field(
+        default=Span(low=2, high=8), description="mean of a Gamma distributed delay of shape 2"
+    )
+    jitter_tau_ms: Annotated[Span, span(0.1, 1e6, "ms")] = Span(low=20, high=50)
+    frame_ms: Annotated[Span, _ms] = Field(
+        default=Span(low=1.33, high=1.33), description="each direction is sent in radio frames of this length"
+    )
+
+    interruption_probability: Annotated[Span, _share] = Field(
+        default=Span(low=0.3, high=1),
+        description="that a slot edge interrupts the link though the satellite stays; it always does when it changes",
+    )
+    interruption_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=45, high=120)
+    long_interruption_probability: Annotated[float, _probability] = 0.0
+    long_interruption_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=20, high=750, log=True)
+    hold_probability: Annotated[float, _probability] = Field(
+        default=0.7, description="that packets wait, and the rate then grows from 0 in ramp_ms; otherwise they are lost"
+    )
+    ramp_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=40, high=150)
+    settling_rtt_ms: Annotated[Span, _ms] = Field(
+        default=Span(low=5, high=30), description="extra delay after an interruption, gone 0.4 s later"
+    )
+
+    loss: Annotated[Span, _share] = Field(
+        default=Span(low=1e-5, high=1e-2, log=True), description="of single packets, in each direction"
+    )
+    bursts_per_s: Annotated[Span, span(0, 1e3, "1/s")] = Field(
+        default=Span(low=1e-3, high=0.1, log=True), description="times in which all packets are lost, in each direction"
+    )
+    burst_ms: Annotated[Span, span(0.1, 1e5, "ms")] = Field(
+        default=Span(low=5, high=300, log=True), description="mean of their exponential lengths"
+    )
+    edge_burst_probability: Annotated[float, _probability] = Field(
+        default=0.0, description="that a slot edge costs some packets in a row"
+    )
+    edge_burst_packets: Annotated[Span, span(1, 1e4, "packets")] = Span(low=1, high=30)
+
+    rate_sd: Annotated[Span, span(0, 2)] = Field(
+        default=Span(low=0.25, high=0.25), description="of the logarithm of the rate from slot to slot"
+    )
+    rate_correlation: Annotated[float, _probability] = Field(default=0.6, description="of neighbouring slots")
+    noise_sd: Annotated[Span, span(0, 1)] = Field(
+        default=Span(low=0.1, high=0.2), description="of the rate inside a slot, as a share; data direction only"
+    )
+    noise_step_s: Annotated[float, number(0.01, 1e3, "s")] = 0.1
+
+    def draw(
+        self, rng: np.random.Generator, duration_s: float, rate_mbps: float, slots: Sequence[Slot] | None = None
+    ) -> Effect:
+        """What it does to a link of this rate for this long.
+
+        slots: of the path (`PathTrace.slots`), whose own interruptions, where known, are left to the path; None: slots
+        of its own, which start anywhere.
+        """
+        slots = self.own_slots(rng, duration_s) if slots is None else slots
+        starts = np.array([s.start_s for s in slots])
+        cuts = self._interruptions(rng, slots)
+        delay = self._delay(rng, starts, cuts)
+        forward, reverse = self._way(rng, delay), self._way(rng, delay)
+        outages = [o for o, _ in cuts] + self._edge_bursts(rng, slots, cuts, rate_mbps)
+        # Last come those whose draws differ in number, so that switching one off leaves the others as they are.
+        ramps = _ramps(cuts, starts)
+        return_rate, rate = self._rate(rng, starts, ramps), self._rate(rng, starts, ramps, duration_s)
+        changed = {s.start_s for s in slots if s.access_change}
+        return Effect(
+            forward=replace(forward, rate=rate),
+            reverse=replace(reverse, rate=return_rate),
+            outages=outages,
+            handovers=[Handover.trusted(at_s=o.at_s, duration_ms=o.duration_ms) for o, _ in cuts if o.at_s in changed],
+        )
+
+    def own_slots(self, rng: np.random.Generator, duration_s: float) -> list[Slot]:
+        """Slots of one length, whose first edge is anywhere."""
+        length = self.slot_s.draw(rng)
+        edges = np.arange(length * (1 - rng.random()), duration_s, length)
+        changes = rng.random(edges.size) < self.handover_probability
+        return [
+            Slot(0.0),
+            *(Slot(t, access_fwd_change=c) for t, c in zip(edges.tolist(), changes.tolist(), strict=True)),
+        ]
+
+    def _interruptions(self, rng: np.random.Generator, slots: Sequence[Slot]) -> list[tuple[Outage, float]]:
+        """Outages at slot edges, each with the length of the ramp after it, ms."""
+        stays = self.interruption_probability.draw(rng)
+        found: list[tuple[Outage, float]] = []
+        for slot in slots[1:]:
+            interrupted = rng.random() < stays or slot.access_change
+            long = rng.random() < self.long_interruption_probability
+            length = (self.long_interruption_ms if long else self.interruption_ms).draw(rng)
+            hold = rng.random() < self.hold_probability
+            ramp = self.ramp_ms.draw(rng)
+            if interrupted and length > 0 and not slot.outage and slot.interruption_ms is None:
+                mode = "hold" if hold else "drop"
+                found.append((Outage.trusted(at_s=slot.start_s, duration_ms=length, mode=mode), ramp * hold))
+        return found
+
+    def _edge_bursts(
+        self, rng: np.random.Generator, slots: Sequence[Slot], cuts: Sequence[tuple[Outage, float]], rate_mbps: float
+    ) -> list[Outage]:
+        """Losses of some packets' time, after the interruption if there is one."""
+        if self.edge_burst_probability == 0:
+            return []
+        ends = {o.at_s: o.at_s + o.duration_ms / 1e3 for o, _ in cuts}
+        packet_ms = PACKET_BYTES * 8 / (rate_mbps * 1e3)
+        return [
+            Outage.trusted(
+                at_s=ends.get(s.start_s, s.start_s),
+                duration_ms=self.edge_burst_packets.draw_whole(rng) * packet_ms,
+                mode="drop",
+                directions="forward",
+            )
+            for s in slots[1:]
+            if rng.random() < self.edge_burst_probability
+        ]
+
+    def _delay(self, rng: np.random.Generator, starts: Array, cuts: Sequence[tuple[Outage, float]]) -> Series:
+        fixed = self.processing_rtt_ms.draw(rng) + self.terrestrial_rtt_ms.draw(rng)
+        sd, sizes = self.slot_sd_ms.draw(rng), np.abs(rng.standard_normal(starts.size))
+        slots = Series(starts, (fixed + sd * sizes) / 2) if sd > 0 else Series.of(fixed / 2)
+        settling = self.settling_rtt_ms.draw(rng) / 2
+        ends = np.array([o.at_s + o.duration_ms / 1e3 for o, _ in cuts])
+        ends = ends[np.append(np.diff(ends) > SETTLING_S + 2 * JUMP_S, True)] if ends.size else ends
+        if settling == 0 or not ends.size:
+            return slots
+        times = np.column_stack((ends - JUMP_S, ends, ends + SETTLING_S)).ravel()
+        peaks = np.tile([0.0, settling, 0.0], ends.size)
+        return slots + Series(np.append(0.0, times), np.append(0.0, peaks), lines=True)
+
+    def _rate(
+        self, rng: np.random.Generator, starts: Array, ramps: Series | None, noisy_s: float = 0.0
+    ) -> Series | None:
+        """A factor for each slot, with ramps after interruptions, and noise until noisy_s."""
+        sd, noise = self.rate_sd.draw(rng), self.noise_sd.draw(rng) if noisy_s > 0 else 0.0
+        factors = [] if ramps is None else [ramps]
+        if sd > 0:
+            factors.append(Series(starts, np.exp(sd * ar1(rng, starts.size, self.rate_correlation))))
+        if noise > 0:
+            t = np.arange(0.0, noisy_s, self.noise_step_s)
+            factors.append(Series(t, np.maximum(1 + noise * rng.standard_normal(t.size), LEAST_NOISE)))
+        return functools.reduce(operator.mul, factors) if factors else None
+
+    def _way(self, rng: np.random.Generator, delay_ms: Series) -> Way:
+        """One direction with its jitter, frames and losses."""
+        mean, tau, frame = self.jitter_rtt_ms.draw(rng) / 2, self.jitter_tau_ms.draw(rng), self.frame_ms.draw(rng)
+        loss, per_s, length = self.loss.draw(rng), self.bursts_per_s.draw(rng), self.burst_ms.draw(rng)
+        bursts = GilbertElliott.trusted(good_loss=loss, bad_loss=1.0, to_bad_per_s=per_s, to_good_per_s=1e3 / length)
+        return Way(
+            delay_ms=delay_ms,
+            loss=Series.of(loss) if loss > 0 and per_s == 0 else None,
+            bursts=bursts if per_s > 0 else None,
+            jitter=GammaJitter.trusted(mean_ms=mean, tau_ms=tau) if mean > 0 else None,
+            gate_ms=frame,
+            gate_phase_ms=frame * rng.random(),
+        )
+
+
+def _ramps(cuts: Sequence[tuple[Outage, float]], starts: Array) -> Series | None:
+    """The share of its rate that the link has after interruptions; None without any ramp."""
+    times, shares = [0.0], [1.0]
+    for outage, ramp_ms in cuts:
+        end, ramp_s = outage.at_s + outage.duration_ms / 1e3, ramp_ms / 1e3
+        following = starts[np.searchsorted(starts, outage.at_s, side="right") :][:1]
+        if ramp_s > 0 and (not following.size or end + ramp_s < following[0]):
+            times += [end + ramp_s * k / RAMP_STEPS for k in range(RAMP_STEPS + 1)]
+            shares += [*((k + 0.5) / RAMP_STEPS for k in range(RAMP_STEPS)), 1.0]
+    return Series(np.array(times), np.array(shares)) if len(times) > 1 else None

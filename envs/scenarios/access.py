@@ -1,0 +1,88 @@
+"""A LEO access link by what was measured of one: delays, interruptions, losses and rates that change by slots."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.impairments import hotspots
+from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.effects import Effect, Way, impaired
+from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Link
+from orbitcc.envs.model import number
+from orbitcc.envs.ranges import Span
+from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
+
+_NONE = Span(low=0, high=0)
+
+
+def leo_access(
+    rate_mbps: study.Rate = 150.0,
+    return_rate_mbps: study.Rate = 15.0,
+    propagation_rtt_ms: study.Rtt = 10.0,
+    buffer_bdp: study.BufferBdp = 2.0,
+    interruption: Literal["mixed", "hold", "drop", "none"] = "mixed",
+    long_interruptions: bool = False,
+    delay_changes: bool = True,
+    jitter: bool = True,
+    losses: bool = True,
+    rate_changes: bool = True,
+    hotspots_per_min: Annotated[float, number(0, 60, "1/min")] = 0.0,
+    run: study.Run = 1,
+    flows: Annotated[int, number(1, 1000, whole=True)] = 1,
+    controller: ControllerChoice = CUBIC,
+    duration_s: study.Duration = 120.0,
+) -> Scenario:
+    """A Starlink-like access link as measured: slots of 15 s with another delay and rate each, interrupted in between.
+
+    What is drawn belongs to the run. interruption: packets wait (hold), are lost (drop), one or the other (mixed).
+    long_interruptions: of 20-750 ms instead of 45-120. delay_changes: from slot to slot and after interruptions.
+    rate_changes: from slot to slot and within. The buffer is in products of rate and RTT at the start.
+    """
+    off: dict[str, Any] = {}
+    if interruption == "none":
+        off |= {"interruption_ms": _NONE, "long_interruption_ms": _NONE}
+    elif interruption != "mixed":
+        off["hold_probability"] = float(interruption == "hold")
+    if not delay_changes:
+        off |= {"slot_sd_ms": _NONE, "settling_rtt_ms": _NONE}
+    if not jitter:
+        off |= {"jitter_rtt_ms": _NONE, "frame_ms": _NONE}
+    if not losses:
+        off |= {"loss": _NONE, "bursts_per_s": _NONE}
+    if not rate_changes:
+        off |= {"rate_sd": _NONE, "noise_sd": _NONE}
+    overlay = AccessOverlay(long_interruption_probability=float(long_interruptions), **off)
+    crowds = Hotspots(per_s=hotspots_per_min / 60).draw(np.random.default_rng([run, 1]), duration_s)
+    effect = overlay.draw(np.random.default_rng([run, 0]), duration_s, rate_mbps)
+    link = impaired(
+        Link(
+            name="access",
+            rate_mbps=rate_mbps,
+            delay_ms=propagation_rtt_ms / 2,
+            handovers=(),
+            reverse=Direction(
+                rate_mbps=return_rate_mbps,
+                delay_ms=propagation_rtt_ms / 2,
+                queue=DropTailPackets(limit_packets=500),
+            ),
+        ),
+        [effect, Effect(forward=Way(rate=hotspots.rate_factor(crowds)))],
+    )
+    scenario = Scenario(
+        name="leo-access",
+        duration_s=duration_s,
+        seed=run,
+        links=(link,),
+        flows=(
+            *(Flow(controller=controller) for _ in range(flows)),
+            *hotspots.traffic(crowds, 0, rate_mbps, duration_s),
+        ),
+    )
+    buffer = buffer_bytes(rate_mbps, scenario.base_rtt_ms(), buffer_bdp)
+    return scenario.changed(links=(link.changed(queue=DropTailBytes(limit_bytes=buffer)),))
