@@ -81,7 +81,7 @@ class PathSpec(Model):
 
     @property
     def name(self) -> str:
-        return f"{self.source} - {self.target}, {self.shell.name}, {self.mode}, {self.policy}"
+        return f"{self.source} – {self.target}, {self.shell.name}, {self.mode}, {self.policy}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,217 @@
+"""`orbitcc path`: a path over satellites, its base RTT, its handovers, and where it runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from orbitcc.envs.orbits.routing import Route
+    from orbitcc.envs.orbits.trace import PathTrace, Slot
+
+MAX_CHANGES = 40
+"""As many changes of the route are printed; a file has them all."""
+OPTIONS = {"source": "--from", "target": "--to", "min_elevation_deg": "--min-elevation", "start_s": "--start"}
+"""Fields of a path whose options are called otherwise."""
+
+
+def path(
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="A city, e.g. 'New York' (a wrong name lists them all), or latitude,longitude."),
+    ] = None,
+    target: Annotated[str | None, typer.Option("--to", help="The same.")] = None,
+    shell: Annotated[
+        str,
+        typer.Option(help="starlink1, kuiper1, oneweb, leoem, or a table of your own: '{planes=24, ...}'."),
+    ] = "starlink1",
+    mode: Annotated[
+        str, typer.Option(help="isl: over links between satellites; bp: bent pipe over gateways; bp1: one satellite.")
+    ] = "isl",
+    policy: Annotated[str, typer.Option(help="Which satellites serve: shortest, elevation, sticky, random.")] = (
+        "shortest"
+    ),
+    seed: Annotated[int, typer.Option(help="Where the satellites are, when slots begin, and random choices.")] = 1,
+    start: Annotated[float, typer.Option(help="Seconds by which the satellites have moved on.")] = 0.0,
+    min_elevation: Annotated[float, typer.Option(help="Degrees above the horizon from which satellites serve.")] = 25.0,
+    name: Annotated[
+        str | None, typer.Option("--path", help="Instead: leoem-sd-ny-bp and its like, or a trace's .csv or .log file.")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(help="Seconds; default: 300, or all of --path.")] = None,
+    at: Annotated[float, typer.Option(help="The second at which the map shows the route.")] = 0.0,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture of the path to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the path to this .csv file (or .log, as LeoEM's logs).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Compute the path between two places over a constellation, or take a known one, and print what it does."""
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.files import check_place
+    from orbitcc.envs.model import MAX_TIME_S, checked_number
+    from orbitcc.envs.orbits import formats
+
+    for file in filter(None, (plot, out)):
+        check_place(file)
+    if out is not None:
+        formats.check_name(out)
+    if plot is not None:
+        from orbitcc.eval.figures import check_name
+        from orbitcc.eval.path_figure import plot_path
+
+        check_name(plot)
+    try:
+        checked_number(duration, 1, MAX_TIME_S, "s", optional=True)
+    except OrbitccError as error:
+        raise error.at("--duration") from None
+    route: Route | None = None
+    if name is not None:
+        if source is not None or target is not None:
+            raise OrbitccError("--path", name, "either --path, or --from and --to")
+        trace = _known(name)
+        trace = trace if duration is None else trace.lasting(duration)
+    else:
+        route = _computed(
+            {"source": source, "target": target, "shell": shell, "mode": mode, "policy": policy, "start_s": start,
+             "min_elevation_deg": min_elevation}, seed, duration or 300.0,
+        )  # fmt: skip
+        trace = route.trace()
+    if not 0 <= at <= trace.duration_s:
+        raise OrbitccError("--at", at, f"a second of the path, 0 to {trace.duration_s:g}")
+    if out is not None:
+        formats.save(trace, out)
+    if plot is not None:
+        plot_path(trace, plot, route=route, at_s=at)
+    if as_json:
+        print(json.dumps(as_dict(trace, route), indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        _print(trace, route)
+
+
+def _known(name: str) -> PathTrace:
+    from orbitcc.envs.orbits import formats, leoem
+
+    if Path(name).suffix in (".csv", ".log"):
+        return formats.load(name)
+    return leoem.get(name, "--path").with_original_interruptions()
+
+
+def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
+    from orbitcc.envs.errors import MissingError, OrbitccError
+    from orbitcc.envs.flows import parse_value
+    from orbitcc.envs.orbits.routing import PathSpec, find_route
+
+    for field in ("source", "target"):
+        if fields[field] is None:
+            raise MissingError(OPTIONS[field])
+    if not 0 <= seed <= 2**53:
+        raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
+    try:
+        spec = PathSpec(**{**fields, "shell": parse_value(fields["shell"])})
+        if spec.mode == "isl":
+            spec.shell.grid()
+    except OrbitccError as error:
+        first, *rest = error.field.split(".")
+        raise error.at(".".join((OPTIONS.get(first, f"--{first}"), *rest))) from None
+    return find_route(spec, duration_s, seed)
+
+
+def as_dict(trace: PathTrace, route: Route | None) -> dict[str, Any]:
+    """The figures for `--json`; one that does not exist is null."""
+    return {
+        "name": trace.name,
+        "duration_s": trace.duration_s,
+        **{key: _finite(value) for key, value in asdict(trace.statistics()).items()},
+        "great_circle_rtt_ms": None if route is None else _great_circle_rtt_ms(route),
+        "slots": [
+            {**asdict(slot), "rtt_ms": None if slot.outage else float(trace.base_rtt_ms(slot.start_s))}
+            for slot in trace.slots
+        ],
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _great_circle_rtt_ms(route: Route) -> float:
+    from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S
+    from orbitcc.envs.orbits.places import great_circle_km
+
+    return 2e3 * great_circle_km(*route.network.ground[:2]) / LIGHT_KM_PER_S
+
+
+def _print(trace: PathTrace, route: Route | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    found = trace.statistics()
+    console.print(f"[bold]{trace.name}[/bold] · {trace.duration_s:g} s", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
+    table.add_column("")
+    for head in ("least", "5 %", "median", "90 %", "95 %", "largest"):
+        table.add_column(head, justify="right")
+    least, low, median, high, most = found.rtt_ms
+    table.add_row("base RTT, ms", _shown(least), _shown(low), _shown(median), "", _shown(high), _shown(most))
+    jump, jump_90, jump_max = found.jump_ms
+    table.add_row("step at a change, ms", "", "", _shown(jump), _shown(jump_90), "", _shown(jump_max))
+    slope, slope_95, slope_max = found.slope_ms_per_s
+    table.add_row("slope, ms/s", "", "", _shown(slope, 3), "", _shown(slope_95, 3), _shown(slope_max, 3))
+    console.print(table)
+    words = [f"{found.changes} changes of the route, {found.access_changes} of them at an end"]
+    if found.changes:
+        words.append(f"one every {found.mean_interval_s:.1f} s")
+    if found.hops:
+        words.append("{} to {} hops".format(*found.hops) if found.hops[0] < found.hops[1] else f"{found.hops[0]} hops")
+    if found.outage_share > 0:
+        words.append(f"no route for {100 * found.outage_share:.1f} % of the time")
+    if route is not None:
+        words.append(f"great circle {_great_circle_rtt_ms(route):.1f} ms")
+    console.print(" · ".join(words), highlight=False, soft_wrap=True)
+    console.print(_changes(trace))
+
+
+def _changes(trace: PathTrace) -> Any:
+    """A table of the routes, one row for each that differs from the one before."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
+    table.add_column("s", justify="right")
+    table.add_column("RTT, ms", justify="right")
+    table.add_column("what changes", no_wrap=True)
+    if any(slot.nodes for slot in trace.slots):
+        table.add_column("route", overflow="fold")
+    before: Slot | None = None
+    shown = [s for s in trace.slots if s.start_s == 0 or s.change or s.outage]
+    for slot in shown[:MAX_CHANGES]:
+        if slot.outage and before is not None and before.outage:
+            continue
+        rtt = "–" if slot.outage else _shown(float(trace.base_rtt_ms(slot.start_s)))
+        cells = [f"{slot.start_s:.1f}", rtt, _words(slot), " › ".join(slot.nodes)]
+        table.add_row(*cells[: len(table.columns)])
+        before = slot
+    if len(shown) > MAX_CHANGES:
+        table.add_row("…", "", f"{len(shown) - MAX_CHANGES} more (--out)")
+    return table
+
+
+def _words(slot: Slot) -> str:
+    if slot.outage:
+        return "no route"
+    named = (("first hop", slot.access_fwd_change), ("last hop", slot.access_rev_change), ("between", slot.mid_change))
+    words = ", ".join(word for word, change in named if change and slot.start_s > 0)
+    return f"{words} ({slot.interruption_ms:g} ms)" if words and slot.interruption_ms else words
+
+
+def _shown(value: float, decimals: int = 1) -> str:
+    return f"{value:.{decimals}f}" if math.isfinite(value) else "–"
