@@ -21,12 +21,17 @@ impl World {
         let end = end.min(self.duration);
         loop {
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
-            // Samples see the state before the events of their instant, decisions the state after.
-            self.pause_at = end.min(self.next_decision).min(sample.saturating_sub(Nanos(1)));
-            self.run_events();
-            if sample <= end.min(self.next_decision) {
+            let change = self.next_change();
+            let last = end.min(self.next_decision);
+            // Samples see the state before the events of their instant, which known changes open; decisions see the
+            // state after them.
+            self.run_events(sample.min(change).min(last + Nanos(1)));
+            if sample <= change.min(last) {
                 self.now = sample;
                 self.sample();
+            } else if change <= last {
+                self.now = change;
+                self.on_control();
             } else if self.next_decision <= end {
                 self.now = self.next_decision;
                 self.decide();
@@ -37,36 +42,44 @@ impl World {
         }
     }
 
-    /// The hot loop: every event up to `pause_at`.
-    fn run_events(&mut self) {
+    /// The hot loop: every event before `until`.
+    fn run_events(&mut self, until: Nanos) {
+        let links = self.links.len();
         loop {
             let (at, source) = self.schedule.next();
-            if at > self.pause_at {
+            if at >= until {
                 return;
             }
             self.now = at;
-            self.events += 1;
-            self.hash = (self.hash.rotate_left(5) ^ at.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
-            // Source 0 is the list of known changes, then come links, then flows.
-            if source == 0 {
-                self.on_control();
-            } else if source <= self.links.len() {
-                self.on_link(source - 1);
+            self.log(source + 1);
+            if source < links {
+                self.on_link(source);
             } else {
-                self.on_flow(source - 1 - self.links.len());
+                self.on_flow(source - links);
             }
         }
+    }
+
+    /// Count an event of `source`: 0 for known changes, then come links, then flows.
+    #[inline]
+    fn log(&mut self, source: usize) {
+        self.events += 1;
+        let event = self.now.0 ^ ((source as u64) << 48);
+        self.hash = (self.hash.rotate_left(5) ^ event).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
     pub fn run(&mut self) {
         self.run_until(self.duration);
     }
 
+    fn next_change(&self) -> Nanos {
+        self.controls.get(self.next_control).map_or(Nanos::MAX, |c| c.0)
+    }
+
     fn on_control(&mut self) {
         let (_, control) = self.controls[self.next_control];
         self.next_control += 1;
-        let next = self.controls.get(self.next_control).map_or(Nanos::MAX, |c| c.0);
-        self.schedule.set(0, next);
+        self.log(0);
         let now = self.now;
         match control {
             Control::Rate { link } => {
@@ -116,7 +129,6 @@ impl World {
         {
             agent.next_decision = next_on_grid(now, policy.interval);
             self.next_decision = self.next_decision.min(agent.next_decision);
-            self.pause_at = self.pause_at.min(self.next_decision);
         }
         self.dispatch_data(i);
     }
@@ -139,15 +151,52 @@ impl World {
         self.rekey_flow(i);
     }
 
-    fn on_link(&mut self, link: usize) {
+    fn on_link(&mut self, number: usize) {
         let now = self.now;
-        if self.links[link].departs_at() > now {
-            let id = self.links[link].arrive();
-            self.rekey_link(link);
+        let link = &mut self.links[number];
+        if link.departs_at() > now {
+            let id = link.arrive();
+            self.rekey_link(number);
             return self.forward(id);
         }
-        let (id, outcome) = self.links[link].depart(now, &mut self.pool);
-        self.rekey_link(link);
+        let (id, outcome) = link.depart(now, &mut self.pool);
+        self.rekey_link(number);
+        self.follow(id, outcome);
+    }
+
+    fn on_flow(&mut self, i: usize) {
+        match self.flows[i].host.release(self.now) {
+            Some(id) => {
+                self.rekey_flow(i);
+                self.enter_link(id);
+            }
+            None => self.on_flow_timer(i),
+        }
+    }
+
+    /// A packet has passed its present hop: next link, or the host at the end.
+    #[inline]
+    fn forward(&mut self, id: PacketId) {
+        let packet = self.pool.get_mut(id);
+        packet.route += 1;
+        if self.routes[packet.route as usize] == ROUTE_END { self.deliver(id) } else { self.enter_link(id) }
+    }
+
+    /// A packet meets the link that is next on its route.
+    #[inline]
+    fn enter_link(&mut self, id: PacketId) {
+        let packet = self.pool.get(id);
+        let number = self.routes[packet.route as usize] as usize;
+        let size = u32::from(packet.size);
+        match self.links[number].offer(self.now, id, size, &mut self.pool) {
+            Offer::Held => self.rekey_link(number),
+            outcome => self.follow(id, outcome),
+        }
+    }
+
+    /// What became of a packet that a link let go.
+    #[inline(never)]
+    fn follow(&mut self, id: PacketId, outcome: Offer) {
         match outcome {
             Offer::Through => self.forward(id),
             Offer::Held => {}
@@ -155,92 +204,73 @@ impl World {
         }
     }
 
-    fn on_flow(&mut self, i: usize) {
-        let host = &mut self.flows[i].host;
-        if host.next_arrival() > self.now {
-            return self.on_flow_timer(i);
-        }
-        let (_, id) = host.pipe.pop_front().expect("a host event has a packet");
-        self.rekey_flow(i);
-        self.enter_link(id);
-    }
-
-    /// A packet has passed its present hop: next link, or the host at the end.
-    fn forward(&mut self, id: PacketId) {
-        self.pool.get_mut(id).route += 1;
-        self.enter_link(id);
-    }
-
-    fn enter_link(&mut self, id: PacketId) {
-        loop {
-            let packet = self.pool.get(id);
-            let link = self.routes[packet.route as usize] as usize;
-            if link == ROUTE_END as usize {
-                return self.deliver(id);
-            }
-            let size = u32::from(packet.size);
-            match self.links[link].offer(self.now, id, size, &mut self.pool) {
-                Offer::Through => self.pool.get_mut(id).route += 1,
-                Offer::Held => return self.rekey_link(link),
-                Offer::Gone => return self.pool.release(id),
-            }
-        }
-    }
-
     fn deliver(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
         let i = packet.flow as usize;
-        let now = self.now;
-        let flow = &mut self.flows[i];
         match packet.kind {
-            Kind::Datagram => {
-                flow.receiver.received_bytes += u64::from(flow.sender.conn.mss);
-                self.pool.release(id);
+            Kind::Data => self.deliver_data(i, id),
+            Kind::Ack | Kind::AckDsack => self.deliver_ack(i, id),
+            _ => self.deliver_other(i, id),
+        }
+    }
+
+    #[inline]
+    fn deliver_data(&mut self, i: usize, id: PacketId) {
+        let packet = self.pool.get(id);
+        let flow = &mut self.flows[i];
+        let segment = Arrival {
+            flow: packet.flow,
+            seq: packet.seq,
+            ts: packet.ts,
+            ts_echo: packet.ts_echo,
+            payload: u64::from(flow.sender.payload(packet.seq)),
+        };
+        self.pool.release(id);
+        flow.receiver.on_data(self.now, segment, &mut self.pool);
+        // A timer that moved back is noticed when its old time comes.
+        let timer = flow.receiver.next_timer();
+        if flow.receiver.rcv_nxt >= flow.awaited {
+            flow.complete_objects(self.now);
+            if flow.object_bytes.is_some() {
+                self.end_flow(i, Life::Finished);
             }
+        }
+        self.schedule.bring_forward(self.links.len() + i, timer);
+        self.dispatch_acks();
+    }
+
+    #[inline]
+    fn deliver_ack(&mut self, i: usize, id: PacketId) {
+        let ack = *self.pool.get(id);
+        self.pool.release(id);
+        let flow = &mut self.flows[i];
+        if flow.life != Life::Active {
+            return;
+        }
+        flow.sender.on_ack(self.now, &ack, &mut self.pool);
+        flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
+        self.dispatch_data(i);
+    }
+
+    /// Of what is not TCP.
+    #[inline(never)]
+    fn deliver_other(&mut self, i: usize, id: PacketId) {
+        let packet = self.pool.get(id);
+        let flow = &mut self.flows[i];
+        let (kind, ts, number) = (packet.kind, packet.ts, packet.flow);
+        self.pool.release(id);
+        match kind {
             Kind::Probe => {
-                let (ts, flow_number, route) = (packet.ts, packet.flow, flow.receiver.route);
-                self.pool.release(id);
-                let reply = Packet { ts, flow: flow_number, route, size: PROBE_BYTES, ..Packet::default() };
+                let reply =
+                    Packet { ts, flow: number, route: flow.receiver.route, size: PROBE_BYTES, ..Packet::default() };
                 *self.pool.send() = Packet { kind: Kind::ProbeReply, ..reply };
                 self.dispatch_acks();
             }
             Kind::ProbeReply => {
-                let rtt_us = (now - packet.ts).micros() as u32;
-                self.pool.release(id);
-                flow.sender.on_signal(now, Signal::Pong { rtt_us });
+                let rtt_us = (self.now - ts).micros() as u32;
+                flow.sender.on_signal(self.now, Signal::Pong { rtt_us });
             }
-            Kind::Data => {
-                let segment = Arrival {
-                    flow: packet.flow,
-                    seq: packet.seq,
-                    ts: packet.ts,
-                    ts_echo: packet.ts_echo,
-                    payload: u64::from(flow.sender.payload(packet.seq)),
-                };
-                self.pool.release(id);
-                flow.receiver.on_data(now, segment, &mut self.pool);
-                if flow.receiver.rcv_nxt >= flow.awaited {
-                    flow.complete_objects(now);
-                    if flow.object_bytes.is_some() {
-                        self.end_flow(i, Life::Finished);
-                    }
-                }
-                let flow = &self.flows[i];
-                // A timer that moved back is noticed when its old time comes.
-                let timer = flow.receiver.next_timer();
-                self.schedule.bring_forward(1 + self.links.len() + i, timer);
-                self.dispatch_acks();
-            }
-            Kind::Ack | Kind::AckDsack => {
-                let ack = *packet;
-                self.pool.release(id);
-                if flow.life != Life::Active {
-                    return;
-                }
-                flow.sender.on_ack(now, &ack, &mut self.pool);
-                flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
-                self.dispatch_data(i);
-            }
+            _ => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
         }
     }
 
@@ -301,28 +331,41 @@ impl World {
     }
 
     /// Put the data flow `i` just sent on its way.
+    #[inline]
     fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
             let flow = &mut self.flows[i];
             if flow.host.is_transparent() && !flow.sender.cc.paces() {
-                // Delivery may make packets of its own: take the list first.
-                let mut list = std::mem::take(&mut self.departing);
-                list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
-                self.pool.clear_sent();
-                list.iter().for_each(|id| self.enter_link(*id));
-                list.clear();
-                self.departing = list;
+                self.depart_at_once();
             } else {
+                let paces = flow.sender.paces();
                 for k in 0..self.pool.sent_len() {
                     let id = self.pool.sent_id(k);
-                    let packet = self.pool.get(id);
-                    let departs = if packet.kind == Kind::Data { tcp::departure(packet.ts) } else { self.now };
+                    let mut departs = self.now;
+                    if paces {
+                        let packet = self.pool.get(id);
+                        if packet.kind == Kind::Data {
+                            departs = tcp::departure(packet.ts);
+                        }
+                    }
                     flow.host.push(departs, id);
                 }
                 self.pool.clear_sent();
             }
         }
         self.rekey_flow(i);
+    }
+
+    /// A host without delay or jitter: what was sent is on the first link now.
+    #[inline(never)]
+    fn depart_at_once(&mut self) {
+        // Delivery may make packets of its own: take the list first.
+        let mut list = std::mem::take(&mut self.departing);
+        list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
+        self.pool.clear_sent();
+        list.iter().for_each(|id| self.enter_link(*id));
+        list.clear();
+        self.departing = list;
     }
 
     /// Decisions of native policies that are due now: all observe, then all act.

@@ -1,6 +1,5 @@
 //! One flow: its hosts, its route, its application, and what is measured of it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cc::{self, Subscription};
@@ -9,6 +8,7 @@ use crate::observe::handovers::Handovers;
 use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
+use crate::ring::Ring;
 use crate::rng::{Purpose, Stream};
 use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec};
 use crate::tcp::receiver::Receiver;
@@ -34,7 +34,7 @@ pub struct HostPipe {
     random: Stream,
     last: Nanos,
     /// (release time, packet)
-    pub pipe: VecDeque<(Nanos, PacketId)>,
+    pub pipe: Ring<(Nanos, PacketId)>,
 }
 
 impl HostPipe {
@@ -54,6 +54,13 @@ impl HostPipe {
         self.pipe.push_back((at, id));
     }
 
+    /// The packet that is on the first link at `now`.
+    #[inline]
+    pub fn release(&mut self, now: Nanos) -> Option<PacketId> {
+        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| p.1) }
+    }
+
+    #[inline]
     pub fn next_arrival(&self) -> Nanos {
         self.pipe.front().map_or(Nanos::MAX, |p| p.0)
     }
@@ -189,7 +196,7 @@ impl Flow {
                 jitter: network.noise.send_jitter,
                 random: Stream::new(network.seed, Purpose::SendJitter, index as u64),
                 last: Nanos::ZERO,
-                pipe: VecDeque::new(),
+                pipe: Ring::default(),
             },
             handovers: Handovers::default(),
             agent,

@@ -13,6 +13,7 @@ pub mod observe;
 pub mod packet;
 pub mod pool;
 pub mod recorder;
+pub mod ring;
 pub mod rng;
 pub mod schedule;
 pub mod signals;

@@ -6,21 +6,30 @@
 use crate::time::Nanos;
 
 /// Up to this many sources a linear scan beats the tournament tree.
-const SCAN_LIMIT: usize = 16;
+const SCAN_LIMIT: usize = 24;
+
+/// A source's next time and its number, side by side: a scan over bare times is compiled into wide loads, which stall
+/// over freshly written times.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    at: u64,
+    number: usize,
+}
 
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Leaves: the next time of each source; padded to a power of two with "never".
-    keys: Vec<u64>,
-    /// Inner nodes of the tournament: index of the winning leaf. Empty when scanning. Root at 1.
+    /// With a tree, padded to a power of two with "never".
+    sources: Vec<Source>,
+    /// Inner nodes of the tournament: the source that wins. Empty when scanning. Root at 1.
     winners: Vec<u32>,
 }
 
 impl Schedule {
     pub fn new(sources: usize) -> Schedule {
-        let padded = if sources <= SCAN_LIMIT { sources.next_multiple_of(4) } else { sources.next_power_of_two() };
-        let mut schedule = Schedule { keys: vec![u64::MAX; padded], winners: Vec::new() };
-        if sources > SCAN_LIMIT {
+        let padded = if sources <= SCAN_LIMIT { sources } else { sources.next_power_of_two() };
+        let sources: Vec<_> = (0..padded).map(|number| Source { at: u64::MAX, number }).collect();
+        let mut schedule = Schedule { sources, winners: Vec::new() };
+        if padded > SCAN_LIMIT {
             schedule.winners = vec![0; padded];
             for node in (1..padded).rev() {
                 schedule.winners[node] = schedule.winner_of(node);
@@ -29,15 +38,43 @@ impl Schedule {
         schedule
     }
 
+    #[inline]
     pub fn set(&mut self, source: usize, at: Nanos) {
-        if self.keys[source] == at.0 {
-            return;
+        let before = std::mem::replace(&mut self.sources[source].at, at.0);
+        if !self.winners.is_empty() && at.0 != before {
+            self.replay(source);
         }
-        self.keys[source] = at.0;
-        if self.winners.is_empty() {
-            return;
+    }
+
+    /// Make sure `source` is looked at by `at`. A time may be too early: its owner then sets it anew.
+    #[inline]
+    pub fn bring_forward(&mut self, source: usize, at: Nanos) {
+        if at.0 < self.sources[source].at {
+            self.set(source, at);
         }
-        let mut node = (source + self.keys.len()) / 2;
+    }
+
+    /// The earliest (time, source).
+    #[inline]
+    pub fn next(&self) -> (Nanos, usize) {
+        let first = if self.winners.is_empty() {
+            let mut first = self.sources[0];
+            for source in &self.sources[1..] {
+                if source.at < first.at {
+                    first = *source;
+                }
+            }
+            first
+        } else {
+            self.sources[self.winners[1] as usize]
+        };
+        (Nanos(first.at), first.number)
+    }
+
+    /// The time of `source` has changed.
+    #[inline(never)]
+    fn replay(&mut self, source: usize) {
+        let mut node = (source + self.sources.len()) / 2;
         while node >= 1 {
             let winner = self.winner_of(node);
             if winner == self.winners[node] && winner as usize != source {
@@ -49,39 +86,13 @@ impl Schedule {
         }
     }
 
-    /// Make sure `source` is looked at by `at`. A key may be too early: its owner then sets it anew.
-    #[inline]
-    pub fn bring_forward(&mut self, source: usize, at: Nanos) {
-        if at.0 < self.keys[source] {
-            self.set(source, at);
-        }
-    }
-
-    /// The earliest (time, source).
-    pub fn next(&self) -> (Nanos, usize) {
-        if self.winners.is_empty() {
-            let mut best = u64::MAX;
-            let mut source = 0;
-            for (i, &key) in self.keys.iter().enumerate() {
-                if key < best {
-                    best = key;
-                    source = i;
-                }
-            }
-            (Nanos(best), source)
-        } else {
-            let source = self.winners[1] as usize;
-            (Nanos(self.keys[source]), source)
-        }
-    }
-
     fn winner_of(&self, node: usize) -> u32 {
-        let leaves = self.keys.len();
+        let leaves = self.sources.len();
         let of = |child: usize| {
             if child >= leaves { (child - leaves) as u32 } else { self.winners[child] }
         };
         let (left, right) = (of(2 * node), of(2 * node + 1));
-        if self.keys[right as usize] < self.keys[left as usize] { right } else { left }
+        if self.sources[right as usize].at < self.sources[left as usize].at { right } else { left }
     }
 }
 
@@ -92,7 +103,7 @@ mod tests {
 
     #[test]
     fn next_is_the_minimum_with_ties_to_the_lowest_source() {
-        for sources in [1, 3, 16, 17, 40, 100] {
+        for sources in [1, 3, 24, 25, 40, 100] {
             let mut schedule = Schedule::new(sources);
             let mut keys = vec![u64::MAX; sources];
             let mut rng = Stream::new(5, Purpose::Traffic, sources as u64);

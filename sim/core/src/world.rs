@@ -52,8 +52,6 @@ pub struct World {
     pub(crate) schedule: Schedule,
     /// Every flow's forward and backward link directions, each list closed by `ROUTE_END`; packets hold a place in it.
     pub(crate) routes: Vec<u32>,
-    /// The hot loop runs up to here.
-    pub(crate) pause_at: Nanos,
     pub(crate) pool: Pool,
     /// Room for packets leaving a host without a pipe.
     pub(crate) departing: Vec<PacketId>,
@@ -111,8 +109,6 @@ impl World {
                 routes.push(ROUTE_END);
             }
         }
-        let mut schedule = Schedule::new(1 + links.len() + flows.len());
-        schedule.set(0, controls.first().map_or(Nanos::MAX, |c| c.0));
         let tcp = &spec.tcp;
         let recorder = (record_interval > Nanos::ZERO)
             .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
@@ -122,14 +118,13 @@ impl World {
             wire_bytes: u64::from(tcp.mss + tcp.header_bytes),
             payload_share: f64::from(tcp.mss) / f64::from(tcp.mss + tcp.header_bytes),
             link_names: spec.links.iter().map(|l| l.name.clone()).collect(),
+            schedule: Schedule::new(links.len() + flows.len()),
             links,
             destinations: vec![Destination::default(); flows.len()],
             flows,
             controls,
             next_control: 0,
-            schedule,
             routes,
-            pause_at: Nanos::ZERO,
             pool: Pool::default(),
             departing: Vec::new(),
             recorder,
@@ -221,11 +216,11 @@ impl World {
 
     pub(crate) fn rekey_flow(&mut self, flow: usize) {
         let f = &self.flows[flow];
-        self.schedule.set(1 + self.links.len() + flow, f.host.next_arrival().min(f.next_timer()));
+        self.schedule.set(self.links.len() + flow, f.host.next_arrival().min(f.next_timer()));
     }
 
     pub(crate) fn rekey_link(&mut self, link: usize) {
-        self.schedule.set(1 + link, self.links[link].next_event());
+        self.schedule.set(link, self.links[link].next_event());
     }
 
     /// Close every active flow's interval at the present time and fill in what only the simulator knows.

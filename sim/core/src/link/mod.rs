@@ -15,6 +15,7 @@ pub mod queue;
 use std::collections::VecDeque;
 
 use crate::pool::{PacketId, Pool};
+use crate::ring::Ring;
 use crate::spec::{DirectionSpec, Flush, LossPosition, LossSpec, Ordering, OutageMode};
 use crate::time::Nanos;
 use crate::units::BitRate;
@@ -47,7 +48,7 @@ impl Channel {
 }
 
 /// A packet's place in a queue or pipe.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
     /// In a pipe: when it arrives. In a queue: when it was enqueued.
     at: Nanos,
@@ -84,9 +85,12 @@ pub struct Link {
     rate: BitRate,
     rates: Steps<BitRate>,
     /// Departures of packets that are in the pipe already and still count as waiting or in service, with their bytes.
-    certain: VecDeque<(Nanos, u32)>,
-    /// The last certain departure. Never past with a managed queue, which must see every packet.
+    certain: Ring<(Nanos, u32)>,
+    /// The last certain departure.
     busy_until: Nanos,
+    /// Departures before this are certain: the link's next change, or zero when packets wait or a managed queue must see
+    /// every packet.
+    certain_before: Nanos,
     /// Behind those, packets whose departure is not certain: the one in service, and those in a drop-tail queue.
     queue: VecDeque<Entry>,
     /// Bytes of `certain`; of `queue` and of a managed queue.
@@ -103,7 +107,7 @@ pub struct Link {
     changes: Vec<Nanos>,
     changes_passed: u32,
     next_change: Nanos,
-    pipe: VecDeque<Entry>,
+    pipe: Ring<Entry>,
     /// Arrival of the pipe's head.
     next_arrival: Nanos,
     last_arrival: Nanos,
@@ -117,6 +121,8 @@ pub struct Link {
     /// Where packets may be lost at random; None on a lossless link.
     loss_at: Option<LossPosition>,
     outage: Option<OutageMode>,
+    /// An outage, or random loss before the queue.
+    may_lose_arrivals: bool,
     pub counters: LinkCounters,
     /// Bytes times nanoseconds: of waiting packets up to `waiting_since`, of certain ones up to their departure.
     backlog_integral: u128,
@@ -135,17 +141,15 @@ impl Link {
         let discipline = Discipline::new(&spec.queue, seed, index);
         let delay = Delay::new(&spec.delay);
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
-        Link {
+        let mut link = Link {
             rate: rates[0].1,
             rates: Steps::new(rates),
             queue: VecDeque::new(),
             certain_bytes: 0,
             waiting_bytes: 0,
-            certain: VecDeque::new(),
-            busy_until: match discipline {
-                Discipline::DropTail(_) => Nanos::ZERO,
-                Discipline::Managed(_) => Nanos::MAX,
-            },
+            certain: Ring::default(),
+            busy_until: Nanos::ZERO,
+            certain_before: Nanos::ZERO,
             discipline,
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
@@ -153,7 +157,7 @@ impl Link {
             next_change: Nanos::ZERO,
             changes_passed: 0,
             changes,
-            pipe: VecDeque::new(),
+            pipe: Ring::default(),
             next_arrival: Nanos::MAX,
             last_arrival: Nanos::ZERO,
             delay_now: delay.clone(),
@@ -163,11 +167,14 @@ impl Link {
             loss: Loss::new(&spec.loss, seed, index),
             loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
             outage: None,
+            may_lose_arrivals: false,
             counters: LinkCounters::default(),
             backlog_integral: 0,
             waiting_since: Nanos::ZERO,
             backlog_max: 0,
-        }
+        };
+        link.set_outage(None);
+        link
     }
 
     pub fn departs_at(&self) -> Nanos {
@@ -239,43 +246,63 @@ impl Link {
         self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
     }
 
+    #[inline]
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         self.counters.arrived += 1;
         let entry = Entry { at: now, id, size };
-        if self.outage.is_some() || self.loss_at == Some(LossPosition::Ingress) {
-            let random = self.loss_at == Some(LossPosition::Ingress);
-            if self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now)) {
-                self.counters.lost += 1;
-                return Offer::Gone;
+        if self.may_lose_arrivals && self.loses_arrival(now) {
+            self.counters.lost += 1;
+            return Offer::Gone;
+        }
+        if now < self.certain_before || self.look_ahead(now) {
+            let done = now.max(self.busy_until) + self.service_time(size);
+            if done < self.certain_before {
+                if !self.admit(now, size) {
+                    return Offer::Gone;
+                }
+                self.certain.push_back((done, size));
+                self.certain_bytes += u64::from(size);
+                self.backlog_integral += u128::from((done - now).0) * u128::from(size);
+                self.busy_until = done;
+                return self.propagate(now, done, entry);
             }
         }
-        if self.outage.is_none() {
-            if self.rate.is_unlimited() {
-                return self.propagate(now, now, entry);
-            }
-            if self.queue.is_empty() && !self.busy_until.is_never() && self.rate.0 > 0 {
-                let done = now.max(self.busy_until) + self.service_time(size);
-                if done < self.change_after(now) {
-                    if !self.admit(now, size) {
-                        return Offer::Gone;
-                    }
-                    self.certain.push_back((done, size));
-                    self.certain_bytes += u64::from(size);
-                    self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-                    self.busy_until = done;
-                    return self.propagate(now, done, entry);
-                }
-            }
+        self.wait(now, entry, pool)
+    }
+
+    /// In an outage, or at random before the queue.
+    #[inline(never)]
+    fn loses_arrival(&mut self, now: Nanos) -> bool {
+        let random = self.loss_at == Some(LossPosition::Ingress);
+        self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now))
+    }
+
+    /// May departures be certain now, and up to when?
+    #[inline(never)]
+    fn look_ahead(&mut self, now: Nanos) -> bool {
+        let drop_tail = matches!(self.discipline, Discipline::DropTail(_));
+        let served = self.outage.is_none() && self.rate.0 > 0 && !self.rate.is_unlimited();
+        let certain = drop_tail && served && self.queue.is_empty();
+        self.certain_before = if certain { self.change_after(now) } else { Nanos::ZERO };
+        certain
+    }
+
+    /// A packet whose departure is not certain, or takes no time.
+    #[inline(never)]
+    fn wait(&mut self, now: Nanos, entry: Entry, pool: &mut Pool) -> Offer {
+        if self.outage.is_none() && self.rate.is_unlimited() {
+            return self.propagate(now, now, entry);
         }
         if let Discipline::Managed(_) = self.discipline {
             self.enqueue(now, entry, pool);
             return Offer::Held;
         }
-        if !self.admit(now, size) {
+        if !self.admit(now, entry.size) {
             return Offer::Gone;
         }
         self.integrate_waiting(now);
-        self.waiting_bytes += u64::from(size);
+        self.waiting_bytes += u64::from(entry.size);
+        self.certain_before = Nanos::ZERO;
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
             self.serve(now.max(self.busy_until));
@@ -361,13 +388,14 @@ impl Link {
     pub fn change_rate(&mut self, now: Nanos) {
         self.interrupt(now);
         self.rate = self.rates.at(now);
+        self.certain_before = Nanos::ZERO;
         self.service = (0, Nanos::ZERO);
         self.resume(now);
     }
 
     pub fn start_outage(&mut self, now: Nanos, mode: OutageMode, flush: Flush, pool: &mut Pool) {
         self.interrupt(now);
-        self.outage = Some(mode);
+        self.set_outage(Some(mode));
         if flush != Flush::None {
             self.integrate_waiting(now);
             self.counters.lost += self.queue.len() as u64;
@@ -382,14 +410,21 @@ impl Link {
         }
         if flush == Flush::All {
             self.counters.lost += self.pipe.len() as u64;
-            self.pipe.drain(..).for_each(|entry| pool.release(entry.id));
+            self.pipe.iter().for_each(|entry| pool.release(entry.id));
+            self.pipe.clear();
             self.next_arrival = Nanos::MAX;
             self.last_arrival = now;
         }
     }
 
+    fn set_outage(&mut self, outage: Option<OutageMode>) {
+        self.outage = outage;
+        self.may_lose_arrivals = outage.is_some() || self.loss_at == Some(LossPosition::Ingress);
+        self.certain_before = Nanos::ZERO;
+    }
+
     pub fn end_outage(&mut self, now: Nanos) {
-        self.outage = None;
+        self.set_outage(None);
         self.resume(now);
     }
 
@@ -476,6 +511,7 @@ impl Link {
     }
 
     /// Into the pipe at `leaves`, which is not before `now`.
+    #[inline]
     fn propagate(&mut self, now: Nanos, leaves: Nanos, mut entry: Entry) -> Offer {
         if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves) {
             self.counters.lost += 1;
@@ -485,26 +521,28 @@ impl Link {
         if let Some(channel) = &mut self.channel {
             at = channel.arrival(leaves, at);
         }
-        if !self.overtaking {
-            at = at.max(self.last_arrival);
-            self.last_arrival = at;
+        if at < self.last_arrival {
+            if self.overtaking {
+                return self.overtake(at, entry);
+            }
+            at = self.last_arrival;
         }
+        self.last_arrival = at;
         if at == now && self.pipe.is_empty() {
             self.count_delivered(entry);
             return Offer::Through;
         }
         entry.at = at;
         self.next_arrival = self.next_arrival.min(at);
-        if self.pipe.back().is_none_or(|last| last.at <= at) {
-            self.pipe.push_back(entry);
-        } else {
-            // It overtakes: the pipe stays sorted, filled from its tail.
-            let mut place = self.pipe.len();
-            while place > 0 && self.pipe[place - 1].at > at {
-                place -= 1;
-            }
-            self.pipe.insert(place, entry);
-        }
+        self.pipe.push_back(entry);
+        Offer::Held
+    }
+
+    /// Into the midst of the pipe, which stays sorted.
+    #[inline(never)]
+    fn overtake(&mut self, at: Nanos, entry: Entry) -> Offer {
+        self.next_arrival = self.next_arrival.min(at);
+        self.pipe.insert(Entry { at, ..entry }, |other| other.at <= at);
         Offer::Held
     }
 

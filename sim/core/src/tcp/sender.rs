@@ -299,6 +299,10 @@ impl Sender {
         if self.paces { self.conn.pacing_rate } else { 0 }
     }
 
+    pub fn paces(&self) -> bool {
+        self.paces
+    }
+
     pub fn is_app_limited(&self) -> bool {
         self.conn.app_limited != 0
     }

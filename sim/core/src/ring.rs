@@ -1,0 +1,116 @@
+//! A queue in a ring whose size is a power of two: places are found with a mask.
+
+#[derive(Clone, Debug)]
+pub struct Ring<T> {
+    /// Empty, or a power of two long.
+    slots: Vec<T>,
+    /// Entries ever taken out and put in; the places wrap around.
+    head: usize,
+    tail: usize,
+}
+
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Ring { slots: Vec::new(), head: 0, tail: 0 }
+    }
+}
+
+const FIRST_CAPACITY: usize = 16;
+
+impl<T: Copy + Default> Ring<T> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.tail - self.head
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// The entry taken out next.
+    #[inline]
+    pub fn front(&self) -> Option<&T> {
+        if self.is_empty() { None } else { Some(&self.slots[self.head & (self.slots.len() - 1)]) }
+    }
+
+    /// Every entry, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (self.head..self.tail).map(|i| &self.slots[i & (self.slots.len() - 1)])
+    }
+
+    #[inline]
+    pub fn push_back(&mut self, entry: T) {
+        if self.len() == self.slots.len() {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        self.slots[self.tail & mask] = entry;
+        self.tail += 1;
+    }
+
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<T> {
+        let entry = *self.front()?;
+        self.head += 1;
+        Some(entry)
+    }
+
+    pub fn clear(&mut self) {
+        self.head = self.tail;
+    }
+
+    /// Put `entry` behind the last one that `stays_before` it.
+    #[cold]
+    pub fn insert(&mut self, entry: T, stays_before: impl Fn(&T) -> bool) {
+        self.push_back(entry);
+        let mask = self.slots.len() - 1;
+        let mut place = self.tail - 1;
+        while place > self.head && !stays_before(&self.slots[(place - 1) & mask]) {
+            self.slots.swap((place - 1) & mask, place & mask);
+            place -= 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let capacity = (2 * self.slots.len()).max(FIRST_CAPACITY);
+        let mut slots = Vec::with_capacity(capacity);
+        slots.extend(self.iter().copied());
+        (self.head, self.tail) = (0, slots.len());
+        slots.resize(capacity, T::default());
+        self.slots = slots;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_deque(steps in prop::collection::vec((0u8..8, 0u32..100), 1..400)) {
+            let (mut ring, mut model) = (Ring::default(), VecDeque::new());
+            for (what, value) in steps {
+                match what {
+                    0..4 => {
+                        ring.push_back(value);
+                        model.push_back(value);
+                    }
+                    4..7 => prop_assert_eq!(ring.pop_front(), model.pop_front()),
+                    _ => {
+                        ring.insert(value, |other| *other <= value);
+                        let place = model.iter().rposition(|other| *other <= value).map_or(0, |i| i + 1);
+                        model.insert(place, value);
+                    }
+                }
+                prop_assert_eq!(ring.front(), model.front());
+                prop_assert!(ring.iter().eq(model.iter()));
+                prop_assert_eq!((ring.len(), ring.is_empty()), (model.len(), model.is_empty()));
+            }
+        }
+    }
+}
