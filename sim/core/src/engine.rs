@@ -165,10 +165,12 @@ impl World {
     }
 
     fn on_flow(&mut self, i: usize) {
-        match self.flows[i].host.release(self.now) {
-            Some(id) => {
+        let flow = &mut self.flows[i];
+        match flow.host.release(self.now) {
+            Some((id, size)) => {
+                let first = flow.forward[0] as usize;
                 self.rekey_flow(i);
-                self.enter_link(id);
+                self.offer(first, id, size);
             }
             None => self.on_flow_timer(i),
         }
@@ -179,17 +181,26 @@ impl World {
     fn forward(&mut self, id: PacketId) {
         let packet = self.pool.get_mut(id);
         packet.route += 1;
-        if self.routes[packet.route as usize] == ROUTE_END { self.deliver(id) } else { self.enter_link(id) }
+        match self.routes[packet.route as usize] {
+            ROUTE_END => self.deliver(id),
+            link => {
+                let size = u32::from(packet.size);
+                self.offer(link as usize, id, size);
+            }
+        }
     }
 
-    /// A packet meets the link that is next on its route.
-    #[inline]
-    fn enter_link(&mut self, id: PacketId) {
+    /// A new packet meets the first link of its route.
+    fn enter_route(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
-        let number = self.routes[packet.route as usize] as usize;
-        let size = u32::from(packet.size);
-        match self.links[number].offer(self.now, id, size, &mut self.pool) {
-            Offer::Held => self.rekey_link(number),
+        self.offer(self.routes[packet.route as usize] as usize, id, u32::from(packet.size));
+    }
+
+    /// A packet meets link direction `link`.
+    #[inline(never)]
+    fn offer(&mut self, link: usize, id: PacketId, size: u32) {
+        match self.links[link].offer(self.now, id, size, &mut self.pool) {
+            Offer::Held => self.rekey_link(link),
             outcome => self.follow(id, outcome),
         }
     }
@@ -282,13 +293,13 @@ impl World {
             1 => {
                 let id = self.pool.sent_id(0);
                 self.pool.clear_sent();
-                self.enter_link(id);
+                self.enter_route(id);
             }
             _ => {
                 let (first, second) = (self.pool.sent_id(0), self.pool.sent_id(1));
                 self.pool.clear_sent();
-                self.enter_link(first);
-                self.enter_link(second);
+                self.enter_route(first);
+                self.enter_route(second);
             }
         }
     }
@@ -341,14 +352,11 @@ impl World {
                 let paces = flow.sender.paces();
                 for k in 0..self.pool.sent_len() {
                     let id = self.pool.sent_id(k);
-                    let mut departs = self.now;
-                    if paces {
-                        let packet = self.pool.get(id);
-                        if packet.kind == Kind::Data {
-                            departs = tcp::departure(packet.ts);
-                        }
-                    }
-                    flow.host.push(departs, id);
+                    let packet = self.pool.get(id);
+                    // Only TCP's segments are paced.
+                    let paced = paces && packet.kind == Kind::Data;
+                    let departs = if paced { tcp::departure(packet.ts) } else { self.now };
+                    flow.host.push(departs, id, u32::from(packet.size));
                 }
                 self.pool.clear_sent();
             }
@@ -363,7 +371,7 @@ impl World {
         let mut list = std::mem::take(&mut self.departing);
         list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
         self.pool.clear_sent();
-        list.iter().for_each(|id| self.enter_link(*id));
+        list.iter().for_each(|id| self.enter_route(*id));
         list.clear();
         self.departing = list;
     }

@@ -33,8 +33,8 @@ pub struct HostPipe {
     jitter: Nanos,
     random: Stream,
     last: Nanos,
-    /// (release time, packet)
-    pub pipe: Ring<(Nanos, PacketId)>,
+    /// (release time, packet, its bytes on the wire)
+    pub pipe: Ring<(Nanos, PacketId, u32)>,
 }
 
 impl HostPipe {
@@ -48,16 +48,18 @@ impl HostPipe {
     }
 
     /// A packet that departs at `departs`.
-    pub fn push(&mut self, departs: Nanos, id: PacketId) {
-        let at = (departs + self.delay + self.random.below(self.jitter)).max(self.last);
+    #[inline]
+    pub fn push(&mut self, departs: Nanos, id: PacketId, size: u32) {
+        let jitter = if self.jitter > Nanos::ZERO { self.random.below(self.jitter) } else { Nanos::ZERO };
+        let at = (departs + self.delay + jitter).max(self.last);
         self.last = at;
-        self.pipe.push_back((at, id));
+        self.pipe.push_back((at, id, size));
     }
 
-    /// The packet that is on the first link at `now`.
+    /// The packet that is on the first link at `now`, and its size.
     #[inline]
-    pub fn release(&mut self, now: Nanos) -> Option<PacketId> {
-        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| p.1) }
+    pub fn release(&mut self, now: Nanos) -> Option<(PacketId, u32)> {
+        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| (p.1, p.2)) }
     }
 
     #[inline]

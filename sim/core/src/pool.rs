@@ -29,8 +29,7 @@ impl Pool {
     #[inline]
     pub fn send(&mut self) -> &mut Packet {
         if self.free == NONE {
-            self.free = self.packets.len() as PacketId;
-            self.packets.push(Packet { seq: NONE, ..Packet::default() });
+            self.grow();
         }
         let id = self.free;
         self.sent.push(id);
@@ -38,6 +37,13 @@ impl Pool {
         let packet = &mut self.packets[id as usize];
         self.free = packet.seq;
         packet
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.packets.len() as PacketId;
+        self.packets.push(Packet { seq: NONE, ..Packet::default() });
     }
 
     #[inline]

@@ -6,50 +6,62 @@
 use crate::time::Nanos;
 
 /// Up to this many sources a linear scan beats the tournament tree.
-const SCAN_LIMIT: usize = 24;
+const SCAN_LIMIT: usize = 8;
+/// Bits of a tournament's keys that number the source, and the time that stands for "never": some 26 days.
+const SOURCE_BITS: u32 = 13;
+const NEVER: u64 = u64::MAX >> SOURCE_BITS;
 
-/// A source's next time and its number, side by side: a scan over bare times is compiled into wide loads, which stall
-/// over freshly written times.
+#[derive(Clone, Debug)]
+pub enum Schedule {
+    /// In the order of their numbers. Branches, which are often foreseen, let the processor begin with an event before
+    /// its time is known for certain; minima without branches took longer.
+    Scan(Vec<Source>),
+    /// Node i is the lesser of nodes 2 i and 2 i + 1, the root is 1, the second half are the sources. A key is a time and,
+    /// below it, the source's number.
+    Tournament(Vec<u64>),
+}
+
+/// When a source's next event is.
 #[derive(Clone, Copy, Debug)]
-struct Source {
-    at: u64,
+pub struct Source {
+    at: Nanos,
     number: usize,
 }
 
-#[derive(Clone, Debug)]
-pub struct Schedule {
-    /// With a tree, padded to a power of two with "never".
-    sources: Vec<Source>,
-    /// Inner nodes of the tournament: the source that wins. Empty when scanning. Root at 1.
-    winners: Vec<u32>,
-}
-
 impl Schedule {
+    /// The most sources it can tell apart.
+    pub const MAX_SOURCES: usize = 1 << SOURCE_BITS;
+
     pub fn new(sources: usize) -> Schedule {
-        let padded = if sources <= SCAN_LIMIT { sources } else { sources.next_power_of_two() };
-        let sources: Vec<_> = (0..padded).map(|number| Source { at: u64::MAX, number }).collect();
-        let mut schedule = Schedule { sources, winners: Vec::new() };
-        if padded > SCAN_LIMIT {
-            schedule.winners = vec![0; padded];
-            for node in (1..padded).rev() {
-                schedule.winners[node] = schedule.winner_of(node);
-            }
+        if sources <= SCAN_LIMIT {
+            Schedule::Scan((0..sources).map(|number| Source { at: Nanos::MAX, number }).collect())
+        } else {
+            Schedule::Tournament(vec![u64::MAX; 2 * sources.next_power_of_two()])
         }
-        schedule
     }
 
     #[inline]
     pub fn set(&mut self, source: usize, at: Nanos) {
-        let before = std::mem::replace(&mut self.sources[source].at, at.0);
-        if !self.winners.is_empty() && at.0 != before {
-            self.replay(source);
+        match self {
+            Schedule::Scan(sources) => sources[source].at = at,
+            Schedule::Tournament(nodes) => {
+                let key = at.0.min(NEVER) << SOURCE_BITS | source as u64;
+                let leaf = nodes.len() / 2 + source;
+                if nodes[leaf] != key {
+                    replay(nodes, leaf, key);
+                }
+            }
         }
     }
 
     /// Make sure `source` is looked at by `at`. A time may be too early: its owner then sets it anew.
     #[inline]
     pub fn bring_forward(&mut self, source: usize, at: Nanos) {
-        if at.0 < self.sources[source].at {
+        let known = match self {
+            Schedule::Scan(sources) => sources[source].at.0,
+            Schedule::Tournament(nodes) => nodes[nodes.len() / 2 + source] >> SOURCE_BITS,
+        };
+        if at.0 < known {
             self.set(source, at);
         }
     }
@@ -57,42 +69,32 @@ impl Schedule {
     /// The earliest (time, source).
     #[inline]
     pub fn next(&self) -> (Nanos, usize) {
-        let first = if self.winners.is_empty() {
-            let mut first = self.sources[0];
-            for source in &self.sources[1..] {
-                if source.at < first.at {
-                    first = *source;
+        match self {
+            Schedule::Scan(sources) => {
+                let mut first = sources[0];
+                for source in &sources[1..] {
+                    if source.at < first.at {
+                        first = *source;
+                    }
                 }
+                (first.at, first.number)
             }
-            first
-        } else {
-            self.sources[self.winners[1] as usize]
-        };
-        (Nanos(first.at), first.number)
-    }
-
-    /// The time of `source` has changed.
-    #[inline(never)]
-    fn replay(&mut self, source: usize) {
-        let mut node = (source + self.sources.len()) / 2;
-        while node >= 1 {
-            let winner = self.winner_of(node);
-            if winner == self.winners[node] && winner as usize != source {
-                // Another source leads here, as before: nothing changes above.
-                return;
+            Schedule::Tournament(nodes) => {
+                (Nanos(nodes[1] >> SOURCE_BITS), nodes[1] as usize % Schedule::MAX_SOURCES)
             }
-            self.winners[node] = winner;
-            node /= 2;
         }
     }
+}
 
-    fn winner_of(&self, node: usize) -> u32 {
-        let leaves = self.sources.len();
-        let of = |child: usize| {
-            if child >= leaves { (child - leaves) as u32 } else { self.winners[child] }
-        };
-        let (left, right) = (of(2 * node), of(2 * node + 1));
-        if self.sources[right as usize].at < self.sources[left as usize].at { right } else { left }
+/// The source at `leaf` has a new key: play its way to the root again.
+#[inline(never)]
+fn replay(nodes: &mut [u64], leaf: usize, mut key: u64) {
+    nodes[leaf] = key;
+    let mut node = leaf;
+    while node > 1 {
+        key = key.min(nodes[node ^ 1]);
+        node /= 2;
+        nodes[node] = key;
     }
 }
 
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn next_is_the_minimum_with_ties_to_the_lowest_source() {
-        for sources in [1, 3, 24, 25, 40, 100] {
+        for sources in [1, 3, 8, 9, 16, 40, 100] {
             let mut schedule = Schedule::new(sources);
             let mut keys = vec![u64::MAX; sources];
             let mut rng = Stream::new(5, Purpose::Traffic, sources as u64);

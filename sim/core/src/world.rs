@@ -72,6 +72,11 @@ impl World {
             links.push(Link::new(&link.forward, outages(), spec.seed, 2 * i as u64));
             links.push(Link::new(&link.reverse, outages(), spec.seed, 2 * i as u64 + 1));
         }
+        let sources = links.len() + spec.flows.len();
+        if sources > Schedule::MAX_SOURCES {
+            let limit = Schedule::MAX_SOURCES;
+            return Err(SpecError(format!("flows: {sources} flows and link directions, at most {limit} are allowed")));
+        }
         let mut flows = Vec::with_capacity(spec.flows.len());
         for (i, flow) in spec.flows.iter().enumerate() {
             let policy = if flow.controller.name == "policy" {
@@ -118,7 +123,7 @@ impl World {
             wire_bytes: u64::from(tcp.mss + tcp.header_bytes),
             payload_share: f64::from(tcp.mss) / f64::from(tcp.mss + tcp.header_bytes),
             link_names: spec.links.iter().map(|l| l.name.clone()).collect(),
-            schedule: Schedule::new(links.len() + flows.len()),
+            schedule: Schedule::new(sources),
             links,
             destinations: vec![Destination::default(); flows.len()],
             flows,

@@ -246,10 +246,9 @@ impl Link {
         self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         self.counters.arrived += 1;
-        let entry = Entry { at: now, id, size };
         if self.may_lose_arrivals && self.loses_arrival(now) {
             self.counters.lost += 1;
             return Offer::Gone;
@@ -264,10 +263,10 @@ impl Link {
                 self.certain_bytes += u64::from(size);
                 self.backlog_integral += u128::from((done - now).0) * u128::from(size);
                 self.busy_until = done;
-                return self.propagate(now, done, entry);
+                return self.propagate(now, done, id, size);
             }
         }
-        self.wait(now, entry, pool)
+        self.wait(now, id, size, pool)
     }
 
     /// In an outage, or at random before the queue.
@@ -289,19 +288,20 @@ impl Link {
 
     /// A packet whose departure is not certain, or takes no time.
     #[inline(never)]
-    fn wait(&mut self, now: Nanos, entry: Entry, pool: &mut Pool) -> Offer {
+    fn wait(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         if self.outage.is_none() && self.rate.is_unlimited() {
-            return self.propagate(now, now, entry);
+            return self.propagate(now, now, id, size);
         }
+        let entry = Entry { at: now, id, size };
         if let Discipline::Managed(_) = self.discipline {
             self.enqueue(now, entry, pool);
             return Offer::Held;
         }
-        if !self.admit(now, entry.size) {
+        if !self.admit(now, size) {
             return Offer::Gone;
         }
         self.integrate_waiting(now);
-        self.waiting_bytes += u64::from(entry.size);
+        self.waiting_bytes += u64::from(size);
         self.certain_before = Nanos::ZERO;
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
@@ -311,7 +311,7 @@ impl Link {
     }
 
     /// Does the drop-tail queue take a packet of `size` bytes?
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, now: Nanos, size: u32) -> bool {
         let backlog = self.backlog_bytes(now);
         let Discipline::DropTail(rule) = &mut self.discipline else {
@@ -373,14 +373,14 @@ impl Link {
         } else if let Discipline::Managed(_) = self.discipline {
             self.serve_managed(now, pool);
         }
-        (entry.id, self.propagate(now, now, entry))
+        (entry.id, self.propagate(now, now, entry.id, entry.size))
     }
 
     /// The head of the pipe arrives.
     pub fn arrive(&mut self) -> PacketId {
         let entry = self.pipe.pop_front().expect("an arrival has a packet");
         self.next_arrival = self.pipe.front().map_or(Nanos::MAX, |p| p.at);
-        self.count_delivered(entry);
+        self.count_delivered(entry.size);
         entry.id
     }
 
@@ -511,8 +511,8 @@ impl Link {
     }
 
     /// Into the pipe at `leaves`, which is not before `now`.
-    #[inline]
-    fn propagate(&mut self, now: Nanos, leaves: Nanos, mut entry: Entry) -> Offer {
+    #[inline(always)]
+    fn propagate(&mut self, now: Nanos, leaves: Nanos, id: PacketId, size: u32) -> Offer {
         if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves) {
             self.counters.lost += 1;
             return Offer::Gone;
@@ -523,32 +523,31 @@ impl Link {
         }
         if at < self.last_arrival {
             if self.overtaking {
-                return self.overtake(at, entry);
+                return self.overtake(Entry { at, id, size });
             }
             at = self.last_arrival;
         }
         self.last_arrival = at;
         if at == now && self.pipe.is_empty() {
-            self.count_delivered(entry);
+            self.count_delivered(size);
             return Offer::Through;
         }
-        entry.at = at;
         self.next_arrival = self.next_arrival.min(at);
-        self.pipe.push_back(entry);
+        self.pipe.push_back(Entry { at, id, size });
         Offer::Held
     }
 
     /// Into the midst of the pipe, which stays sorted.
     #[inline(never)]
-    fn overtake(&mut self, at: Nanos, entry: Entry) -> Offer {
-        self.next_arrival = self.next_arrival.min(at);
-        self.pipe.insert(Entry { at, ..entry }, |other| other.at <= at);
+    fn overtake(&mut self, entry: Entry) -> Offer {
+        self.next_arrival = self.next_arrival.min(entry.at);
+        self.pipe.insert(entry, |other| other.at <= entry.at);
         Offer::Held
     }
 
-    fn count_delivered(&mut self, entry: Entry) {
+    fn count_delivered(&mut self, size: u32) {
         self.counters.delivered += 1;
-        self.counters.delivered_bytes += u64::from(entry.size);
+        self.counters.delivered_bytes += u64::from(size);
     }
 
     /// Certain departures up to now have taken place.

@@ -31,6 +31,7 @@ impl<T: Copy> Steps<T> {
         self.value
     }
 
+    #[inline(never)]
     fn advance(&mut self, now: Nanos) {
         while now >= self.until {
             self.cursor += 1;
@@ -72,12 +73,13 @@ impl Delay {
         Delay { steps: Steps::new(points), interpolate: spec.interpolate }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn at(&mut self, now: Nanos) -> Nanos {
         let value = self.steps.at(now);
         if self.interpolate { self.between(now, value) } else { value }
     }
 
+    #[inline(never)]
     fn between(&self, now: Nanos, value: Nanos) -> Nanos {
         let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else {
             return value;

@@ -8,7 +8,7 @@ use crate::time::Nanos;
 
 use super::profile::SafeAck;
 use super::recovery::Send;
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RATE_DONE, RETRANS, SACKED, Segment};
+use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED};
 use super::sender::Sender;
 use super::timestamp;
 
@@ -35,7 +35,8 @@ pub(super) struct AckWork {
     first_acked: Option<Nanos>,
     last_acked: Nanos,
     reordered: u32,
-    rate: RatePrior,
+    /// Last transmission and number of the newest segment delivered: rates are sampled over its flight.
+    pub newest: Option<(Nanos, u32)>,
 }
 
 impl AckWork {
@@ -43,24 +44,6 @@ impl AckWork {
     pub fn is_duplicate(&self) -> bool {
         !self.una_advanced && !self.window_moved
     }
-
-    /// Segments delivered when the newest segment of this ACK was sent.
-    pub fn prior_delivered(&self) -> Option<u32> {
-        self.rate.valid.then_some(self.rate.delivered)
-    }
-}
-
-/// State of the delivery-rate sampler at the send time of the newest segment delivered by this ACK.
-#[derive(Default)]
-struct RatePrior {
-    valid: bool,
-    sent: Nanos,
-    seq: u32,
-    delivered: u32,
-    delivered_at: Nanos,
-    send_span: Nanos,
-    app_limited: bool,
-    flight: Flight,
 }
 
 impl Sender {
@@ -117,7 +100,7 @@ impl Sender {
             self.set_timer();
         }
         let lost = self.conn.lost - prior_lost;
-        let mut rate = self.rate_sample(delivered, &work.rate);
+        let mut rate = self.rate_sample(delivered, work.newest);
         rate.acked = delivered;
         rate.lost = lost;
         rate.rtt_us = rtt_us;
@@ -233,42 +216,23 @@ impl Sender {
         }
         self.sacked_out += 1;
         work.data_sacked = true;
-        self.count_delivered(&segment, seq, &mut work.rate);
+        self.count_delivered(seq, work);
         self.board.get_mut(seq).flags = flags | SACKED | RATE_DONE;
     }
 
+    #[inline]
     fn clean_acked(&mut self, ack: u32, prior_highest: u32, work: &mut AckWork) {
         let ack = ack.min(self.conn.snd_nxt);
         let prior_sacked = self.sacked_out > 0;
-        for seq in self.conn.snd_una..ack {
-            let segment = *self.board.get(seq);
-            let flags = segment.flags;
-            if flags & (RETRANS | EVER_RETRANS) != 0 {
-                if flags & RETRANS != 0 {
-                    self.retrans_out -= 1;
-                }
-                work.retrans_acked = true;
-            } else if flags & SACKED == 0 {
-                work.first_acked.get_or_insert(segment.sent);
-                work.last_acked = segment.sent;
-                work.reordered = work.reordered.min(seq);
-                if seq < self.high_seq {
-                    work.original_delivered = true;
-                }
-            }
-            if flags & SACKED != 0 {
-                self.sacked_out -= 1;
+        let mut seq = self.conn.snd_una;
+        while seq < ack {
+            let plain_until = self.board.plain_until(seq, ack);
+            if plain_until > seq {
+                self.clean_plain(seq, plain_until, work);
+                seq = plain_until;
             } else {
-                let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < timestamp(segment.sent).millis();
-                if !spurious {
-                    self.rack_advance(&segment, seq);
-                }
-            }
-            if flags & LOST != 0 {
-                self.lost_out -= 1;
-            }
-            if flags & RATE_DONE == 0 {
-                self.count_delivered(&segment, seq, &mut work.rate);
+                self.clean_segment(seq, work);
+                seq += 1;
             }
         }
         self.conn.snd_una = ack;
@@ -282,6 +246,58 @@ impl Sender {
         work.set_timer = true;
     }
 
+    /// Segments `[start, end)` were sent once, in order, and are acknowledged now: the last of them tells it all.
+    #[inline]
+    fn clean_plain(&mut self, start: u32, end: u32, work: &mut AckWork) {
+        let last = *self.board.get(end - 1);
+        work.first_acked.get_or_insert(self.board.get(start).sent);
+        work.last_acked = last.sent;
+        work.reordered = work.reordered.min(start);
+        work.original_delivered |= start < self.high_seq;
+        self.rack_advance(&last, end - 1);
+        if self.watches_packets {
+            (start..end).for_each(|seq| self.count_delivered(seq, work));
+            return;
+        }
+        self.conn.delivered += end - start;
+        self.counters.acked_bytes += self.payload_of(start, end);
+        self.note_newest(last.sent, end - 1, work);
+    }
+
+    /// Any other acknowledged segment.
+    #[inline(never)]
+    fn clean_segment(&mut self, seq: u32, work: &mut AckWork) {
+        let segment = *self.board.get(seq);
+        let flags = segment.flags;
+        if flags & (RETRANS | EVER_RETRANS) != 0 {
+            if flags & RETRANS != 0 {
+                self.retrans_out -= 1;
+            }
+            work.retrans_acked = true;
+        } else if flags & SACKED == 0 {
+            work.first_acked.get_or_insert(segment.sent);
+            work.last_acked = segment.sent;
+            work.reordered = work.reordered.min(seq);
+            if seq < self.high_seq {
+                work.original_delivered = true;
+            }
+        }
+        if flags & SACKED != 0 {
+            self.sacked_out -= 1;
+        } else {
+            let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < timestamp(segment.sent).millis();
+            if !spurious {
+                self.rack_advance(&segment, seq);
+            }
+        }
+        if flags & LOST != 0 {
+            self.lost_out -= 1;
+        }
+        if flags & RATE_DONE == 0 {
+            self.count_delivered(seq, work);
+        }
+    }
+
     /// A never-retransmitted segment arrived below the highest SACKed one.
     pub(super) fn check_reordering(&mut self, low: u32) {
         let highest = self.highest_sacked();
@@ -292,31 +308,26 @@ impl Sender {
         self.reordering_seen = true;
     }
 
-    fn count_delivered(&mut self, segment: &Segment, seq: u32, rate: &mut RatePrior) {
+    fn count_delivered(&mut self, seq: u32, work: &mut AckWork) {
         self.conn.delivered += 1;
-        self.counters.acked_bytes += u64::from(self.payload(seq));
-        let mut flight = Flight::default();
+        self.counters.acked_bytes += self.payload_of(seq, seq + 1);
         if self.watches_packets {
-            flight = self.board.flight(seq);
             let packet = self.transmission(seq);
             self.cc.on_packet_delivered(&mut self.conn, &packet);
         }
-        if !rate.valid || (segment.sent, seq) > (rate.sent, rate.seq) {
-            *rate = RatePrior {
-                valid: true,
-                sent: segment.sent,
-                seq,
-                delivered: segment.delivered,
-                delivered_at: segment.delivered_at,
-                send_span: segment.sent.saturating_sub(segment.first_sent),
-                app_limited: segment.has(APP_LIMITED),
-                flight,
-            };
-            self.first_sent = segment.sent;
+        self.note_newest(self.board.get(seq).sent, seq, work);
+    }
+
+    #[inline]
+    fn note_newest(&mut self, sent: Nanos, seq: u32, work: &mut AckWork) {
+        if work.newest.is_none_or(|newest| (sent, seq) > newest) {
+            work.newest = Some((sent, seq));
+            self.first_sent = sent;
         }
     }
 
-    fn rate_sample(&mut self, delivered: u32, prior: &RatePrior) -> RateSample {
+    #[inline]
+    fn rate_sample(&mut self, delivered: u32, newest: Option<(Nanos, u32)>) -> RateSample {
         if self.conn.app_limited != 0 && self.conn.delivered > self.conn.app_limited {
             self.conn.app_limited = 0;
         }
@@ -324,19 +335,24 @@ impl Sender {
         if delivered > 0 {
             self.delivered_at = now;
         }
-        if !prior.valid {
+        let Some((sent, seq)) = newest else {
             return RateSample::default();
-        }
-        let interval_us = prior.send_span.max(now - prior.delivered_at).micros();
+        };
+        let prior = self.board.get(seq);
+        let send_span = sent.saturating_sub(prior.first_sent);
+        let interval_us = send_span.max(now - prior.delivered_at).micros();
         let mut sample = RateSample {
             delivered: self.conn.delivered - prior.delivered,
             interval_us,
             prior_delivered: prior.delivered,
-            app_limited: prior.app_limited,
-            flight_then: prior.flight.in_flight,
-            lost_since: if self.watches_packets { self.conn.lost - prior.flight.lost } else { 0 },
+            app_limited: prior.has(APP_LIMITED),
             ..RateSample::default()
         };
+        if self.watches_packets {
+            let flight = self.board.flight(seq);
+            sample.flight_then = flight.in_flight;
+            sample.lost_since = self.conn.lost - flight.lost;
+        }
         // Faster than the path can be: the ACKs of a burst sent after an idle or lossy phase.
         if interval_us < u64::from(self.min_rtt.get()) {
             sample.interval_us = 0;

@@ -39,6 +39,7 @@ pub(super) struct Rack {
 
 impl Sender {
     /// A segment is known delivered: is it the most recently sent one?
+    #[inline]
     pub(super) fn rack_advance(&mut self, segment: &Segment, seq: u32) {
         // A repetition may still wait in the host's queue when the original arrives.
         let rtt = self.conn.now.saturating_sub(segment.sent);
@@ -63,7 +64,14 @@ impl Sender {
         if work.dsack && (!self.profile.tells_duplicates_apart || (self.reordering_seen && !work.dsack_of_probe)) {
             rack.dsack_seen = true;
         }
-        let Some(prior_delivered) = work.prior_delivered().filter(|d| *d > 0) else { return };
+        if !rack.dsack_seen && rack.extra_steps == 0 {
+            return;
+        }
+        let Some(newest) = work.newest else { return };
+        let prior_delivered = self.board.get(newest.1).delivered;
+        if prior_delivered == 0 {
+            return;
+        }
         if prior_delivered < rack.last_delivered {
             rack.dsack_seen = false;
         }

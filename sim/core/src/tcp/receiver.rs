@@ -230,7 +230,8 @@ impl Receiver {
         if seq <= self.last_acked {
             self.ts_recent = self.ts_recent.max(segment.ts);
         }
-        if seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some() {
+        let in_order = seq == self.rcv_nxt;
+        if !in_order && (seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some()) {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
             self.acknowledge(now, segment.flow, out);
@@ -238,21 +239,11 @@ impl Receiver {
             return;
         }
         self.measure_rtt(now, segment.ts_echo);
-        let in_order = seq == self.rcv_nxt;
         if in_order {
             self.note_arrival(now);
             self.advance(now, segment.payload);
         } else {
-            if self.compressed > 0 && self.would_crowd_out(seq) {
-                self.acknowledge(now, segment.flow, out);
-            }
-            let mut start = seq;
-            self.out_of_order.insert(seq, seq + 1, |_| ());
-            self.out_of_order_segments += 1;
-            if let Some(range) = self.out_of_order.containing(seq) {
-                start = range.start;
-            }
-            self.touch_recent(start);
+            self.keep_for_later(now, &segment, out);
         }
         self.grow_window();
         if self.merges > 1 && in_order && self.merge(now) {
@@ -260,6 +251,22 @@ impl Receiver {
         }
         self.decide(now, segment.flow, out);
         self.unread = 0;
+    }
+
+    /// A segment beyond a hole.
+    #[inline(never)]
+    fn keep_for_later(&mut self, now: Nanos, segment: &Arrival, out: &mut Pool) {
+        let seq = segment.seq;
+        if self.compressed > 0 && self.would_crowd_out(seq) {
+            self.acknowledge(now, segment.flow, out);
+        }
+        let mut start = seq;
+        self.out_of_order.insert(seq, seq + 1, |_| ());
+        self.out_of_order_segments += 1;
+        if let Some(range) = self.out_of_order.containing(seq) {
+            start = range.start;
+        }
+        self.touch_recent(start);
     }
 
     pub fn on_timer(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
@@ -308,29 +315,34 @@ impl Receiver {
         self.rcv_nxt += 1;
         self.unread += 1;
         self.received_bytes += payload;
-        if let Some(first) = self.out_of_order.first()
-            && first.start == self.rcv_nxt
-        {
-            let filled = first.end - first.start;
-            self.unread += u64::from(filled);
-            self.rcv_nxt = first.end;
-            self.received_bytes += u64::from(filled) * self.mss;
-            self.out_of_order_segments -= filled;
-            self.out_of_order.trim_below(self.rcv_nxt);
-            let (rcv_nxt, len) = (self.rcv_nxt, self.recent_len);
-            let mut kept = 0;
-            for i in 0..len {
-                if self.recent[i] >= rcv_nxt {
-                    self.recent[kept] = self.recent[i];
-                    kept += 1;
-                }
-            }
-            self.recent_len = kept;
-            if self.out_of_order.is_empty() {
-                self.ack_now = self.profile.acks_filled_hole;
-            }
+        if !self.out_of_order.is_empty() {
+            self.fill_hole();
         }
         self.autotune(now);
+    }
+
+    /// What waited for the segment just taken is in order now.
+    #[inline(never)]
+    fn fill_hole(&mut self) {
+        let Some(first) = self.out_of_order.first().filter(|first| first.start == self.rcv_nxt) else { return };
+        let filled = first.end - first.start;
+        self.unread += u64::from(filled);
+        self.rcv_nxt = first.end;
+        self.received_bytes += u64::from(filled) * self.mss;
+        self.out_of_order_segments -= filled;
+        self.out_of_order.trim_below(self.rcv_nxt);
+        let (rcv_nxt, len) = (self.rcv_nxt, self.recent_len);
+        let mut kept = 0;
+        for i in 0..len {
+            if self.recent[i] >= rcv_nxt {
+                self.recent[kept] = self.recent[i];
+                kept += 1;
+            }
+        }
+        self.recent_len = kept;
+        if self.out_of_order.is_empty() {
+            self.ack_now = self.profile.acks_filled_hole;
+        }
     }
 
     /// Would segment `seq` push a range nobody has reported yet out of the next ACK? An ACK has room for the latest
@@ -441,21 +453,8 @@ impl Receiver {
         let stream = self.stream_bytes();
         let offered = self.right_edge - stream;
         self.right_edge = stream + self.free_window().max(self.whole_units(offered));
-        let (mut kind, mut sack, mut n) = (Kind::Ack, [SegRange::EMPTY; 3], 0);
-        if let Some(range) = self.duplicate.take() {
-            kind = Kind::AckDsack;
-            sack[0] = range;
-            n = 1;
-        }
-        for &start in &self.recent[..self.recent_len] {
-            if n < 3
-                && let Some(range) = self.out_of_order.containing(start)
-            {
-                sack[n] = range;
-                n += 1;
-            }
-        }
-        *out.send() = Packet {
+        let packet = out.send();
+        *packet = Packet {
             ts: timestamp(now),
             ts_echo: self.ts_recent,
             flow,
@@ -463,9 +462,31 @@ impl Receiver {
             window: (self.right_edge - stream) as u32,
             size: self.ack_bytes,
             route: self.route,
-            kind,
-            sack,
+            kind: Kind::Ack,
+            sack: [SegRange::EMPTY; 3],
         };
+        if self.duplicate.is_some() || self.recent_len > 0 {
+            self.report_blocks(packet);
+        }
+    }
+
+    /// Blocks of a selective acknowledgement: a duplicate, then what has changed most recently.
+    #[inline(never)]
+    fn report_blocks(&mut self, packet: &mut Packet) {
+        let mut n = 0;
+        if let Some(range) = self.duplicate.take() {
+            packet.kind = Kind::AckDsack;
+            packet.sack[0] = range;
+            n = 1;
+        }
+        for &start in &self.recent[..self.recent_len] {
+            if n < 3
+                && let Some(range) = self.out_of_order.containing(start)
+            {
+                packet.sack[n] = range;
+                n += 1;
+            }
+        }
     }
 
     /// Bytes of the stream in order; whole segments, since the window is counted in them.

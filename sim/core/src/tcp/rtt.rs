@@ -90,13 +90,10 @@ pub struct RttEstimator {
     window_mark: u32,
     pub backoff: u32,
     tick: Tick,
-    /// The timeout without backoff, in ticks.
-    rto_base: u64,
 }
 
 impl RttEstimator {
     pub fn new(hz: u32) -> RttEstimator {
-        let tick = Tick::new(hz);
         RttEstimator {
             srtt8_us: 0,
             mdev4_us: 0,
@@ -104,17 +101,12 @@ impl RttEstimator {
             rttvar_us: 0,
             window_mark: 0,
             backoff: 0,
-            tick,
-            rto_base: tick.covering(RTO_INITIAL_US),
+            tick: Tick::new(hz),
         }
     }
 
+    #[inline]
     pub fn sample(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
-        self.estimate(rtt_us, snd_una, snd_nxt);
-        self.rto_base = self.tick.covering(self.rto_us());
-    }
-
-    fn estimate(&mut self, rtt_us: u32, snd_una: u32, snd_nxt: u32) {
         let m = rtt_us.max(1) as i64;
         if self.srtt8_us == 0 {
             self.srtt8_us = (m << 3) as u32;
@@ -159,10 +151,11 @@ impl RttEstimator {
 
     /// The timeout in force, in ticks.
     pub fn rto_ticks(&self) -> u64 {
+        let ticks = self.tick.covering(self.rto_us());
         if self.backoff == 0 {
-            self.rto_base
+            ticks
         } else {
-            (self.rto_base << self.backoff.min(16)).min(self.tick.covering(RTO_MAX_US))
+            (ticks << self.backoff.min(16)).min(self.tick.covering(RTO_MAX_US))
         }
     }
 
@@ -195,6 +188,7 @@ impl MinFilter {
         self.window = window;
     }
 
+    #[inline]
     pub fn update(&mut self, now: Nanos, value: u32) {
         let sample = (now, value);
         if value <= self.best[0].1 || (now - self.best[2].0) > self.window {

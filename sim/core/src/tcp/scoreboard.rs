@@ -13,6 +13,8 @@ pub const EVER_RETRANS: u8 = 8;
 pub const APP_LIMITED: u8 = 16;
 /// Its delivery has been counted in a rate sample.
 pub const RATE_DONE: u8 = 32;
+/// What has befallen a segment that was not simply sent once.
+const HISTORY: u8 = SACKED | LOST | RETRANS | EVER_RETRANS | RATE_DONE;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Segment {
@@ -79,12 +81,24 @@ impl Scoreboard {
         &mut self.segments[(seq & self.mask) as usize]
     }
 
+    /// The first segment of `[from, to)` with a history, or `to`: those before were sent once, in order.
+    #[inline]
+    pub fn plain_until(&self, from: u32, to: u32) -> u32 {
+        (from..to).find(|seq| self.get(*seq).has(HISTORY)).unwrap_or(to)
+    }
+
     /// Make room for segment `nxt` beside all from `una` on.
+    #[inline]
     pub fn reserve(&mut self, una: u32, nxt: u32) {
-        let capacity = self.segments.len() as u32;
-        if nxt - una < capacity {
-            return;
+        if nxt - una >= self.segments.len() as u32 {
+            self.grow(una, nxt);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, una: u32, nxt: u32) {
+        let capacity = self.segments.len() as u32;
         let mask = 2 * capacity - 1;
         let mut segments = vec![Segment::default(); 2 * capacity as usize];
         let mut flights = vec![Flight::default(); 2 * self.flights.len()];

@@ -331,6 +331,16 @@ impl Sender {
         }
     }
 
+    /// Payload bytes of segments `[start, end)`.
+    #[inline]
+    pub(super) fn payload_of(&self, start: u32, end: u32) -> u64 {
+        let full = u64::from(end - start) * u64::from(self.tcp.mss);
+        match self.last_segment {
+            Some((last, bytes)) if (start..end).contains(&last) => full - u64::from(self.tcp.mss - bytes),
+            _ => full,
+        }
+    }
+
     /// Set the window from outside; false if the controller decides itself.
     pub fn set_window(&mut self, now: Nanos, cwnd: u32, pacing: Option<u64>, out: &mut Pool) -> bool {
         self.set_now(now);

@@ -58,15 +58,18 @@ impl Sender {
         self.conn.snd_nxt < self.write_seq && self.window_allows()
     }
 
+    #[inline(always)]
     pub(super) fn send_new(&mut self, out: &mut Pool) {
         let seq = self.conn.snd_nxt;
         self.note_transmission();
         self.board.reserve(self.conn.snd_una, seq + 1);
-        self.note_sent(seq, 0);
+        let departs = self.departure();
+        self.note_sent(seq, departs, 0);
         self.conn.snd_nxt = seq + 1;
-        self.emit(seq, out);
+        self.emit(seq, departs, out);
     }
 
+    #[inline(always)]
     fn note_transmission(&mut self) {
         if self.in_flight() == 0 {
             self.cc.on_event(&mut self.conn, Event::TxStart);
@@ -76,53 +79,63 @@ impl Sender {
 
     /// Repeat the last segment to provoke an ACK. It does not count as a retransmission in flight: its segment has
     /// not been found lost.
+    #[inline(never)]
     pub(super) fn probe(&mut self, seq: u32, out: &mut Pool) {
         self.note_transmission();
         let keep = self.board.get(seq).flags & (LOST | SACKED | RETRANS);
-        self.note_sent(seq, keep | EVER_RETRANS);
-        self.rack.retransmitted.push_back((seq, self.departure()));
+        let departs = self.departure();
+        self.note_sent(seq, departs, keep | EVER_RETRANS);
+        self.rack.retransmitted.push_back((seq, departs));
         self.counters.retransmitted += 1;
-        self.emit(seq, out);
+        self.emit(seq, departs, out);
     }
 
+    #[inline(never)]
     pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
         self.note_transmission();
         let keep = self.board.get(seq).flags & (LOST | SACKED);
-        self.note_sent(seq, keep | RETRANS | EVER_RETRANS);
+        let departs = self.departure();
+        self.note_sent(seq, departs, keep | RETRANS | EVER_RETRANS);
         self.retrans_out += 1;
-        self.rack.retransmitted.push_back((seq, self.departure()));
+        self.rack.retransmitted.push_back((seq, departs));
         if self.retrans_stamp == Nanos::ZERO {
-            self.retrans_stamp = self.departure();
+            self.retrans_stamp = departs;
         }
         self.undo_retrans = self.undo_retrans.max(0) + 1;
         self.counters.retransmitted += 1;
-        self.emit(seq, out);
+        self.emit(seq, departs, out);
     }
 
     /// When a segment handed to the network now leaves the host.
+    #[inline]
     fn departure(&self) -> Nanos {
         if self.paces { self.conn.now.max(self.conn.next_departure) } else { self.conn.now }
     }
 
-    fn note_sent(&mut self, seq: u32, flags: u8) {
-        let sent = self.departure();
+    #[inline(always)]
+    fn note_sent(&mut self, seq: u32, departs: Nanos, flags: u8) {
         if self.packets_out() == 0 {
-            self.first_sent = sent;
-            self.delivered_at = sent;
+            self.first_sent = departs;
+            self.delivered_at = departs;
         }
         *self.board.get_mut(seq) = Segment {
-            sent,
+            sent: departs,
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
             delivered: self.conn.delivered,
             flags: flags | if self.conn.app_limited != 0 { APP_LIMITED } else { 0 },
         };
         if self.watches_packets {
-            self.conn.in_flight = self.in_flight() + 1;
-            self.board.set_flight(seq, Flight { in_flight: self.conn.in_flight, lost: self.conn.lost });
-            let packet = self.transmission(seq);
-            self.cc.on_packet_sent(&mut self.conn, &packet);
+            self.watch_sent(seq);
         }
+    }
+
+    #[inline(never)]
+    fn watch_sent(&mut self, seq: u32) {
+        self.conn.in_flight = self.in_flight() + 1;
+        self.board.set_flight(seq, Flight { in_flight: self.conn.in_flight, lost: self.conn.lost });
+        let packet = self.transmission(seq);
+        self.cc.on_packet_sent(&mut self.conn, &packet);
     }
 
     /// The last transmission of segment `seq`.
@@ -138,17 +151,17 @@ impl Sender {
         }
     }
 
-    fn emit(&mut self, seq: u32, out: &mut Pool) {
+    #[inline(always)]
+    fn emit(&mut self, seq: u32, departs: Nanos, out: &mut Pool) {
         let payload = self.payload(seq);
-        let size = payload + self.tcp.header_bytes;
         self.counters.sent += 1;
         *out.send() = Packet {
-            ts: timestamp(self.departure()),
+            ts: timestamp(departs),
             ts_echo: self.ts_recent,
             flow: self.flow,
             route: self.route,
             seq,
-            size: size as u16,
+            size: (payload + self.tcp.header_bytes) as u16,
             kind: Kind::Data,
             ..Packet::default()
         };
