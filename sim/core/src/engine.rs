@@ -165,19 +165,17 @@ impl World {
     }
 
     fn on_flow(&mut self, i: usize) {
-        let flow = &mut self.flows[i];
-        match flow.host.release(self.now) {
-            Some((id, size)) => {
-                let first = flow.forward[0] as usize;
+        match self.flows[i].host.release(self.now) {
+            Some(id) => {
                 self.rekey_flow(i);
-                self.offer(first, id, size);
+                self.enter_route(id);
             }
             None => self.on_flow_timer(i),
         }
     }
 
     /// A packet has passed its present hop: next link, or the host at the end.
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, id: PacketId) {
         let packet = self.pool.get_mut(id);
         packet.route += 1;
@@ -191,15 +189,17 @@ impl World {
     }
 
     /// A new packet meets the first link of its route.
+    #[inline(always)]
     fn enter_route(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
         self.offer(self.routes[packet.route as usize] as usize, id, u32::from(packet.size));
     }
 
     /// A packet meets link direction `link`.
-    #[inline(never)]
+    #[inline(always)]
     fn offer(&mut self, link: usize, id: PacketId, size: u32) {
         match self.links[link].offer(self.now, id, size, &mut self.pool) {
+            Offer::Joined => {}
             Offer::Held => self.rekey_link(link),
             outcome => self.follow(id, outcome),
         }
@@ -210,11 +210,12 @@ impl World {
     fn follow(&mut self, id: PacketId, outcome: Offer) {
         match outcome {
             Offer::Through => self.forward(id),
-            Offer::Held => {}
+            Offer::Held | Offer::Joined => {}
             Offer::Gone => self.pool.release(id),
         }
     }
 
+    #[inline(always)]
     fn deliver(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
         let i = packet.flow as usize;
@@ -225,7 +226,7 @@ impl World {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver_data(&mut self, i: usize, id: PacketId) {
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
@@ -250,7 +251,7 @@ impl World {
         self.dispatch_acks();
     }
 
-    #[inline]
+    #[inline(always)]
     fn deliver_ack(&mut self, i: usize, id: PacketId) {
         let ack = *self.pool.get(id);
         self.pool.release(id);
@@ -286,6 +287,7 @@ impl World {
     }
 
     /// Send the ACKs just made on their way back.
+    #[inline(always)]
     fn dispatch_acks(&mut self) {
         // An ACK can reach its sender at once (no delay at all) and make it send: those are dispatched in that call.
         match self.pool.sent_len() {
@@ -342,7 +344,7 @@ impl World {
     }
 
     /// Put the data flow `i` just sent on its way.
-    #[inline]
+    #[inline(always)]
     fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
             let flow = &mut self.flows[i];
@@ -352,11 +354,15 @@ impl World {
                 let paces = flow.sender.paces();
                 for k in 0..self.pool.sent_len() {
                     let id = self.pool.sent_id(k);
-                    let packet = self.pool.get(id);
-                    // Only TCP's segments are paced.
-                    let paced = paces && packet.kind == Kind::Data;
-                    let departs = if paced { tcp::departure(packet.ts) } else { self.now };
-                    flow.host.push(departs, id, u32::from(packet.size));
+                    let mut departs = self.now;
+                    if paces {
+                        let packet = self.pool.get(id);
+                        // Only TCP's segments are paced.
+                        if packet.kind == Kind::Data {
+                            departs = tcp::departure(packet.ts);
+                        }
+                    }
+                    flow.host.push(departs, id);
                 }
                 self.pool.clear_sent();
             }

@@ -1,5 +1,6 @@
 //! One flow: its hosts, its route, its application, and what is measured of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cc::{self, Subscription};
@@ -33,8 +34,8 @@ pub struct HostPipe {
     jitter: Nanos,
     random: Stream,
     last: Nanos,
-    /// (release time, packet, its bytes on the wire)
-    pub pipe: Ring<(Nanos, PacketId, u32)>,
+    /// (release time, packet)
+    pub pipe: Ring<(Nanos, PacketId)>,
 }
 
 impl HostPipe {
@@ -49,17 +50,17 @@ impl HostPipe {
 
     /// A packet that departs at `departs`.
     #[inline]
-    pub fn push(&mut self, departs: Nanos, id: PacketId, size: u32) {
+    pub fn push(&mut self, departs: Nanos, id: PacketId) {
         let jitter = if self.jitter > Nanos::ZERO { self.random.below(self.jitter) } else { Nanos::ZERO };
         let at = (departs + self.delay + jitter).max(self.last);
         self.last = at;
-        self.pipe.push_back((at, id, size));
+        self.pipe.push_back((at, id));
     }
 
-    /// The packet that is on the first link at `now`, and its size.
+    /// The packet that is on the first link at `now`.
     #[inline]
-    pub fn release(&mut self, now: Nanos) -> Option<(PacketId, u32)> {
-        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| (p.1, p.2)) }
+    pub fn release(&mut self, now: Nanos) -> Option<PacketId> {
+        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| p.1) }
     }
 
     #[inline]

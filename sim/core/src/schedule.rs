@@ -79,9 +79,7 @@ impl Schedule {
                 }
                 (first.at, first.number)
             }
-            Schedule::Tournament(nodes) => {
-                (Nanos(nodes[1] >> SOURCE_BITS), nodes[1] as usize % Schedule::MAX_SOURCES)
-            }
+            Schedule::Tournament(nodes) => (Nanos(nodes[1] >> SOURCE_BITS), nodes[1] as usize % Schedule::MAX_SOURCES),
         }
     }
 }

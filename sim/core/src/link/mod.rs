@@ -64,6 +64,8 @@ pub enum Offer {
     Through,
     /// The link took it, or a managed queue dropped it.
     Held,
+    /// The link took it, behind others in its pipe: the link's next event is what it was.
+    Joined,
     /// Dropped or lost; the packet is gone.
     Gone,
 }
@@ -528,11 +530,15 @@ impl Link {
             at = self.last_arrival;
         }
         self.last_arrival = at;
-        if at == now && self.pipe.is_empty() {
+        if !self.pipe.is_empty() {
+            self.pipe.push_back(Entry { at, id, size });
+            return Offer::Joined;
+        }
+        if at == now {
             self.count_delivered(size);
             return Offer::Through;
         }
-        self.next_arrival = self.next_arrival.min(at);
+        self.next_arrival = at;
         self.pipe.push_back(Entry { at, id, size });
         Offer::Held
     }

@@ -65,7 +65,9 @@ impl Sender {
             ack.seq > prior_una && ack.window == self.last_window && ack.kind == Kind::Ack && ack.sack[0].is_empty();
         work.window_moved = self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
-        self.process_sack(ack, &mut work);
+        if ack.kind != Kind::Ack || !ack.sack[0].is_empty() {
+            self.process_sack(ack, &mut work);
+        }
         if ack.seq > prior_una {
             work.una_advanced = true;
             self.retransmits = 0;
@@ -131,6 +133,7 @@ impl Sender {
         if self.sacked_out == 0 { self.conn.snd_una } else { self.sacked.highest().unwrap_or(self.conn.snd_nxt) }
     }
 
+    #[inline(never)]
     fn process_sack(&mut self, ack: &Packet, work: &mut AckWork) {
         let mut blocks = &ack.sack[..];
         if ack.kind == Kind::AckDsack {

@@ -152,11 +152,7 @@ impl RttEstimator {
     /// The timeout in force, in ticks.
     pub fn rto_ticks(&self) -> u64 {
         let ticks = self.tick.covering(self.rto_us());
-        if self.backoff == 0 {
-            ticks
-        } else {
-            (ticks << self.backoff.min(16)).min(self.tick.covering(RTO_MAX_US))
-        }
+        if self.backoff == 0 { ticks } else { (ticks << self.backoff.min(16)).min(self.tick.covering(RTO_MAX_US)) }
     }
 
     pub fn rto_floor_us() -> u64 {
