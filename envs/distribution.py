@@ -5,6 +5,7 @@ Sampling builds scenarios without checking them again (the ranges were checked),
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Annotated, Any, Literal
 
@@ -14,10 +15,12 @@ from pydantic import Field, model_validator
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import ControllerSpec, Flow
 from orbitcc.envs.impairments import hotspots
-from orbitcc.envs.impairments.effects import impaired
+from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.effects import Effect, along, impaired, joined
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
+from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.links import (
     MAX_DELAY_MS,
     MAX_RATE_MBPS,
@@ -31,11 +34,15 @@ from orbitcc.envs.links import (
     Viasat,
 )
 from orbitcc.envs.model import MAX_TIME_S, Model, number
+from orbitcc.envs.orbits.pool import PathPool
 from orbitcc.envs.ranges import Draws, Span, span
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 EXTERNAL = ControllerSpec(name="external")
 
+
+_DISTURBANCES = 0x0D15
+"""Keeps the generators of disturbances apart from those of episodes."""
 
 _share = span(0, 1)
 _probability = number(0, 1)
@@ -111,9 +118,26 @@ class PathDistribution(ScenarioDistribution):
 
     slots: Slots | None = None
     loss: RandomLoss | None = None
-    geo: GeoImpairments | None = None
+    paths: PathPool | None = Field(
+        default=None, description="one bottleneck on paths over satellites, with their delays instead of base_rtt_ms"
+    )
+    access: AccessOverlay | None = Field(default=None, description="an access network on the first bottleneck")
+    weather: Weather | None = Field(default=None, description="rain on the first bottleneck")
+    geo: GeoImpairments | None = Field(default=None, description="what disturbs the first bottleneck, a GEO link")
+    pool_size: Annotated[int, number(1, 1e6, whole=True)] = Field(
+        default=2048,
+        description="how many draws of these four there are: each is made when it is first used, then kept",
+    )
     ack_path: AckPath | None = None
     hotspots: Hotspots | None = Field(default=None, description="one process for the path; each crowd is on one hop")
+
+    @model_validator(mode="after")
+    def _one_source_of_delays(self) -> PathDistribution:
+        if self.paths is not None and self.slots is not None:
+            raise OrbitccError("slots", "a table", "left out: slots and delays are those of the paths")
+        if self.paths is not None and self.one_bottleneck_probability < 1:
+            raise OrbitccError("one_bottleneck_probability", self.one_bottleneck_probability, "1, with paths")
+        return self
 
     @property
     def max_agents(self) -> int:
@@ -124,6 +148,37 @@ class PathDistribution(ScenarioDistribution):
 
     def sample(self, rng: np.random.Generator) -> Scenario:
         return _Draw(self, rng).scenario()
+
+    @property
+    def is_disturbed(self) -> bool:
+        return any(part is not None for part in (self.paths, self.access, self.weather, self.geo))
+
+    def disturbance(self, i: int) -> Effect:
+        """What path, access network, weather and GEO link number i do to a bottleneck: a function of i alone."""
+        if i not in self._disturbances:
+            self._disturbances[i] = self._disturb(i)
+        return self._disturbances[i]
+
+    @functools.cached_property
+    def _disturbances(self) -> dict[int, Effect]:
+        return {}
+
+    def _disturb(self, i: int) -> Effect:
+        rng = np.random.default_rng((_DISTURBANCES, i))
+        effects: list[Effect] = []
+        slots = None
+        if self.paths is not None:
+            trace = self.paths.path(i % self.paths.size)
+            effects.append(along(trace))
+            slots = trace.slots
+        if self.access is not None:
+            mean_mbps = math.sqrt(self.rate_mbps.low * self.rate_mbps.high)
+            effects.append(self.access.draw(rng, self.duration_s, mean_mbps, slots))
+        if self.weather is not None:
+            effects.append(self.weather.draw(rng, self.duration_s))
+        if self.geo is not None:
+            effects += self.geo.draw(rng, self.duration_s)
+        return joined(effects)
 
 
 class Mixture(ScenarioDistribution):
@@ -163,6 +218,9 @@ class _Draw:
         self.hops = dist.bottlenecks.draw_whole(self.rng) if several else 1
         self.ordering = "overtaking" if self.rng.random() < dist.overtaking_probability else "fifo"
         self.viasat = self.rng.random() < dist.viasat_probability
+        self.disturbance = dist.disturbance(self.rng.integers(0, dist.pool_size)) if dist.is_disturbed else None
+        if dist.paths is not None:
+            self.rtt = 0.0  # all of it comes from the path
         self.edges = self._slot_edges()
         # What all hops have in common is made once.
         self.delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self._rtts()])
@@ -171,6 +229,8 @@ class _Draw:
             for t, cut_ms in self.edges
             if cut_ms >= 1
         )
+        if self.disturbance is not None:
+            self.rtt += self.disturbance.delay_ms_at_start()
         self.crowds: list[list[Hotspot]] = [[] for _ in range(self.hops)]
         for crowd in dist.hotspots.draw(self.rng, dist.duration_s) if dist.hotspots is not None else ():
             self.crowds[self.rng.integers(0, self.hops)].append(crowd)
@@ -247,8 +307,8 @@ class _Draw:
                 queue=_RETURN_QUEUE,
             ),
         )
-        if dist.geo is not None:
-            link = impaired(link, dist.geo.draw(self.generator, dist.duration_s))
+        if hop == 0 and self.disturbance is not None:
+            link = impaired(link, [self.disturbance])
         return link, udp
 
     def _queue(self, rate: float) -> Queue:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from orbitcc.envs.links import (
     Outage,
 )
 from orbitcc.envs.model import points_of
+from orbitcc.envs.orbits.trace import PathTrace
+
+T = TypeVar("T")
 
 GAP_S = 1e-6
 """Between an outage and the next one that would have begun before its end."""
@@ -57,36 +61,89 @@ class Effect:
     outages: Sequence[Outage] = ()
     handovers: Sequence[Handover] = ()
 
+    def delay_ms_at_start(self) -> float:
+        """Added to the RTT at time 0."""
+        return sum(float(w.delay_ms.values[0]) for w in (self.forward, self.reverse) if w.delay_ms is not None)
 
-def impaired(link: Link, effects: Sequence[Effect]) -> Link:
-    """The link with all these effects on it.
+
+def along(trace: PathTrace) -> Effect:
+    """The delays, outages and handovers of a path, for a link without any of its own."""
+    return Effect(
+        forward=Way(delay_ms=Series(trace.t_s, trace.forward_ms, lines=True)),
+        reverse=Way(delay_ms=Series(trace.t_s, trace.reverse_ms, lines=True)),
+        outages=trace.outages(),
+        handovers=trace.handovers(),
+    )
+
+
+def joined(effects: Sequence[Effect]) -> Effect:
+    """All of them at once.
 
     Rates are multiplied, delays added, losses independent. Of two outages at once the later one starts when the earlier
-    one ends. Outages of impairments are no handovers unless they say so. Raises OrbitccError when two effects want a
-    gate or a jitter in one direction, or one a share of an unlimited rate.
+    one ends. Raises OrbitccError when two want bursts, a gate or a jitter in one direction.
     """
-    back = link.backward()
-    handovers = {h.at_s: h for h in (*link.path_changes(), *(h for e in effects for h in e.handovers))}
-    return Link.trusted(
-        **{name: getattr(link, name) for name in Direction.model_fields}
-        | _with(link, [e.forward for e in effects], "forward"),
-        name=link.name,
-        outages=merged((*link.outages, *(o for e in effects for o in e.outages))),
-        handovers=tuple(handovers[t] for t in sorted(handovers)),
-        reverse=Direction.trusted(
-            **{name: getattr(back, name) for name in Direction.model_fields}
-            | _with(back, [e.reverse for e in effects], "reverse")
-        ),
+    if len(effects) == 1:
+        return effects[0]
+    return Effect(
+        _joined_way([e.forward for e in effects], "forward"),
+        _joined_way([e.reverse for e in effects], "reverse"),
+        merged(o for e in effects for o in e.outages),
+        _all_handovers(h for e in effects for h in e.handovers),
     )
+
+
+def _joined_way(ways: Sequence[Way], name: str) -> Way:
+    gate = _only([w for w in ways if w.gate_ms], lambda w: w.gate_ms, f"{name}.gate_ms")
+    return Way(
+        rate=_reduced(operator.mul, (w.rate for w in ways)),
+        delay_ms=_reduced(operator.add, (w.delay_ms for w in ways)),
+        loss=_reduced(_either_strikes, (w.loss for w in ways)),
+        bursts=_only([w.bursts for w in ways if w.bursts is not None], repr, f"{name}.bursts"),
+        jitter=_only([w.jitter for w in ways if w.jitter is not None], repr, f"{name}.jitter"),
+        gate_ms=0.0 if gate is None else gate.gate_ms,
+        gate_phase_ms=0.0 if gate is None else gate.gate_phase_ms,
+    )
+
+
+def _reduced(operation: Callable[[Series, Series], Series], several: Iterable[Series | None]) -> Series | None:
+    there = [s for s in several if s is not None]
+    return functools.reduce(operation, there) if there else None
+
+
+def _either_strikes(one: Series, other: Series) -> Series:
+    """The probability of two independent losses."""
+    both = one + other
+    return Series(both.t_s, both.values - (one * other).values)
+
+
+def _only(found: Sequence[T], shown: Callable[[T], Any], field: str) -> T | None:
+    if len(found) > 1:
+        raise OrbitccError(field, shown(found[-1]), "one at most in a direction")
+    return found[0] if found else None
+
+
+def impaired(link: Link, effects: Sequence[Effect]) -> Link:
+    """The link with all these effects on it, put together as by `joined`.
+
+    Outages of impairments are no handovers unless they say so. Raises OrbitccError as `joined`, and for a share of an
+    unlimited rate.
+    """
+    effect, back = joined(effects), link.backward()
+    changes = {
+        "outages": merged((*link.outages, *effect.outages)),
+        "handovers": _all_handovers((*link.path_changes(), *effect.handovers)),
+        "reverse": Direction.trusted(**{**back.__dict__, **_changes(back, effect.reverse, "reverse")}),
+    }
+    return Link.trusted(**{**link.__dict__, **_changes(link, effect.forward, "forward"), **changes})
 
 
 def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
     """Outages in order that do not overlap: a later one starts when an earlier one has ended, or not at all."""
     found: list[Outage] = []
-    end = 0.0
+    end = -1.0
     for outage in sorted(outages, key=lambda o: o.at_s):
         start, stop = outage.at_s, outage.at_s + outage.duration_ms / 1e3
-        if found and start < end + GAP_S:
+        if start < end + GAP_S:
             start = end + GAP_S
             if stop <= start + GAP_S:
                 continue
@@ -96,59 +153,51 @@ def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
     return tuple(found)
 
 
-def _with(way: Direction, effects: Sequence[Way], name: str) -> dict[str, Any]:
-    """The fields of `way` that these effects change."""
+def _all_handovers(handovers: Iterable[Handover]) -> tuple[Handover, ...]:
+    """In order; of two at once the later named."""
+    by_time = {h.at_s: h for h in handovers}
+    return tuple(by_time[t] for t in sorted(by_time))
+
+
+def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
+    """The fields of `way` that the effect changes."""
     found: dict[str, Any] = {}
-    rates = [e.rate for e in effects if e.rate is not None]
-    if rates:
+    if effect.rate is not None:
         if way.rate_mbps is None:
             raise OrbitccError(f"{name}.rate_mbps", None, "a rate, for impairments take a share of it")
-        rate = Series.of(way.rate_mbps)
-        for factor in rates:
-            rate = rate * factor
+        rate = Series.of(way.rate_mbps) * effect.rate
         found["rate_mbps"] = Series(rate.t_s, np.maximum(rate.values, MIN_RATE_MBPS)).points()
-    delays = [e.delay_ms for e in effects if e.delay_ms is not None]
-    if delays:
-        delay = Series.of(way.delay_ms, way.interpolate_delay)
-        for extra in delays:
-            delay = delay + extra
+    if effect.delay_ms is not None:
+        delay = Series.of(way.delay_ms, way.interpolate_delay) + effect.delay_ms
         found["delay_ms"] = Series(delay.t_s, np.maximum(delay.values, 0.0)).points()
         found["interpolate_delay"] = delay.lines
-    if any(e.loss is not None or e.bursts is not None for e in effects):
-        found["loss"] = _loss(way, effects, name)
-    for field in ("jitter", "gate_ms"):
-        wanted = [e for e in effects if getattr(e, field)]
-        if len(wanted) + bool(getattr(way, field)) > 1:
-            raise OrbitccError(f"{name}.{field}", getattr(wanted[-1], field), f"one {field.partition('_')[0]} at most")
-        for effect in wanted:
-            found[field] = getattr(effect, field)
-            if field == "gate_ms":
-                found["gate_phase_ms"] = effect.gate_phase_ms
+    if effect.loss is not None or effect.bursts is not None:
+        found["loss"] = _loss(way, effect, name)
+    if effect.jitter is not None:
+        found["jitter"] = _only([j for j in (way.jitter, effect.jitter) if j is not None], repr, f"{name}.jitter")
+    if effect.gate_ms:
+        found["gate_ms"] = _only([g for g in (way.gate_ms, effect.gate_ms) if g], float, f"{name}.gate_ms")
+        found["gate_phase_ms"] = effect.gate_phase_ms
     return found
 
 
-def _loss(way: Direction, effects: Sequence[Way], name: str) -> Any:
-    apart = functools.reduce(_joined, (e.loss for e in effects if e.loss is not None), Series.of(0.0))
-    bursts = [e.bursts for e in effects if e.bursts is not None]
-    if not bursts and apart.t_s.size == 1 and not isinstance(way.loss, tuple):
-        return also(way.loss, float(apart.values[0]))
+def _loss(way: Direction, effect: Way, name: str) -> Any:
+    apart = Series.of(0.0) if effect.loss is None else effect.loss
     own = points_of(way.loss)
-    if len(bursts) + any(isinstance(v, GilbertElliott) for _, v in own) > 1:
-        raise OrbitccError(f"{name}.loss", bursts[-1], "one loss in bursts at most")
-    times = sorted({*apart.t_s.tolist(), *(t for t, _ in own)})
+    if effect.bursts is not None and any(isinstance(v, GilbertElliott) for _, v in own):
+        raise OrbitccError(f"{name}.loss", repr(effect.bursts), "one loss in bursts at most")
+    if len(own) == 1:
+        times, values = apart.t_s.tolist(), apart.values.tolist()
+    else:
+        times = sorted({*apart.t_s.tolist(), *(t for t, _ in own)})
+        values = apart.at(times).tolist()
     points = []
-    for t, p in zip(times, apart.at(times).tolist(), strict=True):
+    for t, p in zip(times, values, strict=True):
         loss: Loss = next(v for at, v in reversed(own) if at <= t)
-        for burst in bursts:
-            loss = also(burst, loss.p if isinstance(loss, Bernoulli) else loss)  # type: ignore[arg-type]
+        if effect.bursts is not None:
+            loss = also(effect.bursts, loss.p if isinstance(loss, Bernoulli) else loss)  # type: ignore[arg-type]
         points.append((t, also(loss, p)))
     return points[0][1] if len(points) == 1 else tuple(points)
-
-
-def _joined(one: Series, other: Series) -> Series:
-    """The probability that either strikes."""
-    both = one + other
-    return Series(both.t_s, both.values - (one * other).values)
 
 
 def also(loss: Loss, p: float) -> Loss:

@@ -22,7 +22,7 @@ from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
 from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt
 from orbitcc.envs.scenarios.friendliness import cubic_friendliness
-from orbitcc.envs.scenarios.geo import geo_ideal, geo_viasat_2020, geo_viasat_2021
+from orbitcc.envs.scenarios.geo import geo_ideal, geo_rain, geo_viasat_2020, geo_viasat_2021
 from orbitcc.envs.scenarios.handover import delay_jump, hard_handover
 from orbitcc.envs.scenarios.leo import leo_responsiveness
 from orbitcc.envs.scenarios.micro import dumbbell
@@ -62,6 +62,7 @@ register("leo-access", leo_access)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)
+register("geo-rain", geo_rain)
 register("inter-rtt", inter_rtt)
 register("intra-rtt", intra_rtt)
 register("parking-lot", parking_lot)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Literal
 
+import numpy as np
+
 from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.impairments.effects import impaired
 from orbitcc.envs.impairments.geo import LEAST_RTT_MS, GeoImpairments
+from orbitcc.envs.impairments.weather import Fades, Rain, Weather
 from orbitcc.envs.links import MAX_RATE_MBPS, Direction, Link, Viasat
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.ranges import Span
@@ -48,6 +51,41 @@ def _satellite(rate_mbps: float, return_rate_mbps: float, base_rtt_ms: float) ->
         queue=Viasat(),
         handovers=(),
         reverse=Direction(rate_mbps=return_rate_mbps, delay_ms=base_rtt_ms / 2),
+    )
+
+
+def geo_rain(
+    weather: Literal["fades", "rain"] = "fades",
+    fades_per_h: Annotated[float, number(0, 1e5, "1/h")] = 6.0,
+    start_percent: Annotated[float, number(0, 100, "%", above=True)] = 0.1,
+    speedup: Annotated[float, number(1, 1e4)] = 10.0,
+    clear_sky_db: Annotated[float, number(1, 100, "dB")] = 12.0,
+    run: Annotated[int, number(1, 2**31, whole=True)] = 1,
+    rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 144.0,
+    return_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 20.0,
+    base_rtt_ms: Annotated[float, number(0.01, 1e5, "ms")] = 597.0,
+    flows: Annotated[int, number(1, 1000, whole=True)] = 1,
+    controller: ControllerChoice = CUBIC,
+    duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
+) -> Scenario:
+    """The ideal GEO link in the rain: its coding and modulation follow the signal, its rate follows them.
+
+    weather: fades that come and go, fades_per_h of clear sky; or rain as it falls on New York at 20 GHz, which begins
+    with what is exceeded for start_percent of the time. speedup: how many times faster than nature. Every step down
+    loses up to 5 % of the packets for some 0.4 s; where the signal is too weak for more than a second, all is lost.
+    """
+    attenuation: Fades | Rain = Fades(per_h=fades_per_h, speedup=_fixed(speedup))
+    if weather == "rain":
+        attenuation = Rain(start_percent=start_percent, beta_per_s=_fixed(2e-4 * speedup))
+    sky = Weather(attenuation=attenuation, clear_sky_db=_fixed(clear_sky_db))
+    link = _satellite(rate_mbps, return_rate_mbps, base_rtt_ms)
+    return Scenario(
+        name="geo-rain",
+        duration_s=duration_s,
+        seed=run,
+        links=(impaired(link, [sky.draw(np.random.default_rng(run), duration_s)]),),
+        flows=tuple(Flow(controller=controller) for _ in range(flows)),
+        sim=SimSettings(rmem_bytes=_SIZES, wmem_bytes=_SIZES),
     )
 
 

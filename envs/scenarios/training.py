@@ -7,8 +7,12 @@ from orbitcc.envs.distribution import (
     RandomLoss,
     Slots,
 )
+from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.impairments.weather import Fades, Weather
+from orbitcc.envs.orbits.pool import PathPool
+from orbitcc.envs.orbits.routing import PathSpec
 from orbitcc.envs.ranges import Span
 
 # Ranges of the Astraea paper (its training table) as cited by follow-up work: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5
@@ -60,6 +64,7 @@ TRAIN_GEO = PathDistribution(
         outage_share=Span(low=0, high=1),
         rate_sd=Span(low=0, high=0.1),
     ),
+    weather=Weather(attenuation=Fades(per_h=1, speedup=Span(low=5, high=20, log=True))),
     ack_path=AckPath(loss=Span(low=0, high=0)),
 )
 
@@ -85,6 +90,38 @@ _MIXED_LEO = PathDistribution(
     hotspots=Hotspots(),
 )
 
+# Paths over Starlink's first shell under an access network as measured, in the ranges of published traces and wider.
+# The places are others than those of the LEO study's paths, on which policies are evaluated.
+_ROUTES = (
+    PathSpec(source="Chicago", target="Dallas", mode="bp1", policy="shortest"),
+    PathSpec(source="Denver", target="Montreal", mode="bp1", policy="random"),
+    PathSpec(source="Paris", target="Berlin", mode="bp1", policy="sticky"),
+    PathSpec(source="Melbourne", target="Perth", mode="bp1", policy="sticky"),
+    PathSpec(source="Los Angeles", target="Miami", mode="bp", policy="shortest"),
+    PathSpec(source="Atlanta", target="Denver", mode="bp", policy="sticky"),
+    PathSpec(source="Rome", target="Oslo", mode="bp", policy="random"),
+    PathSpec(source="Chicago", target="Frankfurt", mode="isl", policy="shortest"),
+    PathSpec(source="San Francisco", target="Seoul", mode="isl", policy="shortest"),
+    PathSpec(source="Sao Paulo", target="Lisbon", mode="isl", policy="shortest"),
+    PathSpec(source="Johannesburg", target="Paris", mode="isl", policy="shortest"),
+    PathSpec(source="Mumbai", target="Melbourne", mode="isl", policy="shortest"),
+)
+
+TRAIN_ORBITS = PathDistribution(
+    name="train-orbits",
+    description="paths over satellites of Starlink's first shell, under an access network as measured; crowds",
+    duration_s=60,
+    rate_mbps=Span(low=25, high=300, log=True),
+    base_rtt_ms=Span(low=10, high=250),
+    buffer_bdp=Span(low=0.1, high=8, log=True),
+    flows=Span(low=1, high=5),
+    mean_gap_s=10,
+    paths=PathPool(paths=_ROUTES, duration_s=60),
+    access=AccessOverlay(long_interruption_probability=0.05, edge_burst_probability=0.2, noise_step_s=1.0),
+    ack_path=AckPath(rate_ratio=Span(low=2, high=20, log=True), loss=Span(low=0, high=0)),
+    hotspots=Hotspots(),
+)
+
 TRAIN_MIXED = Mixture(
     name="train-mixed",
     description="85 % LEO paths of 1-6 bottlenecks with crowds and slots, 15 % GEO links; 1-20 flows",
@@ -92,4 +129,4 @@ TRAIN_MIXED = Mixture(
     parts=(_MIXED_LEO, TRAIN_GEO.changed(name="train-mixed", flows=Span(low=1, high=20, log=True), mean_gap_s=None)),
 )
 
-DISTRIBUTIONS = {d.name: d for d in (TRAIN_ASTRAEA, TRAIN_LEO, TRAIN_GEO, TRAIN_MIXED)}
+DISTRIBUTIONS = {d.name: d for d in (TRAIN_ASTRAEA, TRAIN_LEO, TRAIN_GEO, TRAIN_ORBITS, TRAIN_MIXED)}

@@ -149,7 +149,7 @@ def test_rates_follow_slots_and_noise():
 
 
 def pings(seed, **fields):
-    """Medians of whole slots, residuals, phases in the slot, RTTs, slots; a probe every 0.15 s, not in step with them."""
+    """Medians of whole slots, residuals, phases in the slot, RTTs, slots of a probe every 0.15 s, not in step."""
     link, slots = drawn(seed, **fields)
     starts = np.array([s.start_s for s in slots[1:]])
     t = np.arange(starts[0], starts[-1], 0.15371)
