@@ -344,7 +344,8 @@ def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
     assert second["forward"]["jitter"] == {"kind": "gamma", "mean": 4_000_000, "shape": 2, "tau": 20_000_000}
     assert second["reverse"]["jitter"]["sine_period"] == 3 * 10**9
     assert second["handovers"] == [{"at": 3 * 10**9, "duration": 70_000_000}, {"at": 18 * 10**9, "duration": 0}]
-    assert second["forward"]["rate"] == [] and "loss" not in second["forward"]
+    assert second["forward"]["rate"] == []
+    assert "loss" not in second["forward"]
     assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0], [0, 1]]
     assert net["flows"][3]["reroutes"] == [[9 * 10**9, [1]]]
     assert net["flows"][3]["traffic"] == {"kind": "objects", "per_s": 2.0, "mean_bytes": 30_000.0, "sigma": 1.318}
