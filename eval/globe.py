@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ ASPECT = 2.1
 """Width over height of the map."""
 MARGIN_KM, LEAST_KM = 900.0, 3200.0
 """Around the nodes, and from top to bottom at least."""
+MAP_INCHES = 4.4
+"""About the height of a map, which says how large names are on it."""
 MAX_LABELS = 16
 """Satellites and gateways of longer routes are not named."""
 ARC_POINTS = 60
@@ -89,8 +92,10 @@ def draw_globe(ax: Axes, route: Route, at_s: float, theme: Theme) -> None:
             ax.plot(line[:-1, 0], line[:-1, 1], color=theme.base_rtt, linewidth=2.2, zorder=4)
         else:
             ax.plot(line[:, 0], line[:, 1], color=theme.base_rtt, linewidth=2.2, solid_joinstyle="round", zorder=4)
-        _name_nodes(ax, route, nodes, line, theme)
-    _name_ends(ax, route, view.plane(places), theme)
+        taken = _mark_ends(ax, route, line, height, theme)
+        _mark_nodes(ax, route, nodes, line, taken, height, theme)
+    else:
+        _mark_ends(ax, route, view.plane(places), height, theme)
     ax.set_xlim(middle[0] - ASPECT * height / 2, middle[0] + ASPECT * height / 2)
     ax.set_ylim(middle[1] - height / 2, middle[1] + height / 2)
     ax.set_xticks([])
@@ -104,7 +109,20 @@ def draw_globe(ax: Axes, route: Route, at_s: float, theme: Theme) -> None:
     ax.text(1.0, 1.02, ", ".join(words), transform=ax.transAxes, ha="right", va="bottom", fontsize=8, color=theme.muted)
 
 
-def _name_nodes(ax: Axes, route: Route, nodes: tuple[int, ...], line: Array, theme: Theme) -> None:
+def _mark_ends(ax: Axes, route: Route, line: Array, height_km: float, theme: Theme) -> Array:
+    """The two places with their names; the points that these cover."""
+    avoid = _dense(line)
+    for place, at in zip(route.network.ground[:2], line[[0, -1]], strict=True):
+        ax.plot(*at, "s", color=theme.ink, markersize=7, markeredgecolor=theme.page, zorder=6)
+        name = _name(ax, place.name, at, avoid, height_km, theme, size=10, colour=theme.ink, weight="bold")
+        avoid = np.concatenate((avoid, name))
+    return avoid
+
+
+def _mark_nodes(
+    ax: Axes, route: Route, nodes: tuple[int, ...], line: Array, avoid: Array, height_km: float, theme: Theme
+) -> None:
+    """Satellites and gateways of the route with their names."""
     for node, at in zip(nodes[1:-1], line[1:-1], strict=True):
         above = node < route.network.source
         ax.plot(
@@ -112,25 +130,45 @@ def _name_nodes(ax: Axes, route: Route, nodes: tuple[int, ...], line: Array, the
             markeredgecolor=theme.page, zorder=5,
         )  # fmt: skip
         if len(nodes) <= MAX_LABELS:
-            ax.annotate(
-                route.network.label(node), at, (0, 7), textcoords="offset points", ha="center", va="bottom",
-                fontsize=7.5, color=theme.base_rtt, zorder=7,
-                bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 0.6, "alpha": 0.6},
-            )  # fmt: skip
+            text = route.network.label(node)
+            name = _name(ax, text, at, avoid, height_km, theme, size=7.5, colour=theme.base_rtt)
+            avoid = np.concatenate((avoid, name))
 
 
-def _name_ends(ax: Axes, route: Route, line: Array, theme: Theme) -> None:
-    """The two places, their names on the far side from the other one."""
-    for place, at, other in zip(route.network.ground[:2], line[[0, -1]], line[[-1, 0]], strict=True):
-        east, north = np.sign(at - other)
-        beside = abs(at[0] - other[0]) > abs(at[1] - other[1])
-        ax.plot(*at, "s", color=theme.ink, markersize=7, markeredgecolor=theme.page, zorder=6)
-        ax.annotate(
-            place.name, at, (9 * east, 0) if beside else (0, 9 * north), textcoords="offset points",
-            ha=("left" if east > 0 else "right") if beside else "center",
-            va="center" if beside else ("bottom" if north > 0 else "top"), fontsize=10, weight="bold", zorder=8,
-            bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 1.0, "alpha": 0.7},
-        )  # fmt: skip
+def _dense(line: Array) -> Array:
+    """Points all along a line."""
+    share = np.linspace(0, 1, 12, endpoint=False)[:, None]
+    return np.concatenate([a + (b - a) * share for a, b in itertools.pairwise(line)] + [line[-1:]])
+
+
+SIDES = ((0, 1), (0, -1), (1, 0), (-1, 0))
+GAP_POINTS = 7.0
+
+
+def _name(
+    ax: Axes, text: str, at: Array, avoid: Array, height_km: float, theme: Theme,
+    *, size: float, colour: str, weight: str = "normal",
+) -> Array:  # fmt: skip
+    """A name above, below or beside its node, where it keeps farthest from points to avoid; points that it covers."""
+    km_per_point = height_km / (72 * MAP_INCHES)
+    half = np.array((0.32 * size * len(text), 0.6 * size)) * km_per_point
+    others = avoid[np.linalg.norm(avoid - at, axis=1) > 1]
+
+    def middle(side: tuple[int, int]) -> Array:
+        return at + np.array(side) * (half + GAP_POINTS * km_per_point)
+
+    def room(side: tuple[int, int]) -> float:
+        away = np.linalg.norm(np.maximum(np.abs(others - middle(side)) - half, 0), axis=1)
+        return float(away.min()) or -float((away == 0).sum())
+
+    side = max(SIDES, key=room)
+    ax.annotate(
+        text, (at[0], at[1]), (GAP_POINTS * side[0], GAP_POINTS * side[1]), textcoords="offset points", fontsize=size,
+        color=colour, weight=weight, zorder=8,
+        ha=("center", "left", "right")[side[0]], va=("center", "bottom", "top")[side[1]],
+        bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 0.8, "alpha": 0.65},
+    )  # fmt: skip
+    return middle(side) + np.linspace(-1, 1, 9)[:, None] * half * (1, 0)
 
 
 def _window(points: Array) -> tuple[Array, float]:

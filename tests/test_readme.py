@@ -35,7 +35,7 @@ def test_environments_are_made():
 
 def test_runs_are_valid_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^    orbitcc ((?:run|list).*)$", TEXT, flags=re.MULTILINE)
+    commands = re.findall(r"^    orbitcc ((?:run|path|list).*)$", TEXT, flags=re.MULTILINE)
     assert commands
     for command in commands:
         assert CliRunner().invoke(app, command.split(), catch_exceptions=False).exit_code == 0
