@@ -30,8 +30,8 @@ precession since J2000, which is the frame LeoEM puts its nodes in."""
 @dataclass(frozen=True)
 class LeoemPath:
     """One of the paths. trace: delays in steps of a second, interruptions not yet known. nodes: fewest and most.
-    original_ms: second -> interruption by LeoEM's rule, 3 (old + new delay of the hop), the longer one if both ends
-    change. buffer_packets: of 1500 bytes, as in the study."""
+    original_ms: (second, "src" or "dst") -> how long that hop is down by LeoEM's rule, 3 (old + new delay of the hop).
+    buffer_packets: of 1500 bytes, as in the study."""
 
     name: str
     source: str
@@ -40,11 +40,15 @@ class LeoemPath:
     nodes: tuple[int, int]
     buffer_packets: int
     trace: PathTrace
-    original_ms: dict[float, float]
+    original_ms: dict[tuple[float, str], float]
 
     def with_original_interruptions(self) -> PathTrace:
-        """The trace with the interruptions of LeoEM's rule instead of those of the study's text (45 to 120 ms)."""
-        slots = (replace(s, interruption_ms=self.original_ms.get(s.start_s)) for s in self.trace.slots)
+        """The trace with the interruptions of LeoEM's rule, the longer one where both ends change, instead of those of
+        the study's text (45 to 120 ms)."""
+        longest: dict[float, float] = {}
+        for (second, _), ms in self.original_ms.items():
+            longest[second] = max(ms, longest.get(second, 0.0))
+        slots = (replace(s, interruption_ms=longest.get(s.start_s)) for s in self.trace.slots)
         return replace(self.trace, slots=tuple(slots))
 
     @property
@@ -86,24 +90,20 @@ def _path(name: str, entry: dict[str, object]) -> LeoemPath:
     points = np.array([[float(v) for v in point.split(":")] for point in str(entry["rtt"]).split()])
     seconds = np.arange(SECONDS)
     one_way_ms = np.interp(seconds, points[:, 0], points[:, 1]) / 2
-    access = [
-        (float(second), end, float(ms))
+    original_ms = {
+        (float(second), end): float(ms)
         for second, end, ms in re.findall(r"(\d+)\((src|dst),([\d.]+)\)", str(entry["access"]))
-    ]
+    }
     middle = {float(second) for second in str(entry["middle"]).split()}
-    original_ms: dict[float, float] = {}
-    for second, _, ms in access:
-        original_ms[second] = max(ms, original_ms.get(second, 0.0))
-    ends = {(second, end) for second, end, _ in access}
     slots = [Slot(0.0)]
     slots += [
         Slot(
             second,
-            access_fwd_change=(second, "src") in ends,
-            access_rev_change=(second, "dst") in ends,
+            access_fwd_change=(second, "src") in original_ms,
+            access_rev_change=(second, "dst") in original_ms,
             mid_change=second in middle,
         )
-        for second in sorted(middle | set(original_ms))
+        for second in sorted(middle | {second for second, _ in original_ms})
     ]
     t_s, forward_ms, reverse_ms = steps(seconds, one_way_ms, one_way_ms, end_s=SECONDS)
     nodes = entry["nodes"]

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from orbitcc.envs.orbits.trace import JUMP_S, PathTrace, Slot
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 GUMBEL_DEG = 12.0
 """Scale of the noise on elevations with which the policy `random` chooses a satellite: our choice."""
@@ -54,7 +55,7 @@ class PathSpec(Model):
     min_elevation_deg: Annotated[float, number(0, 89, "deg")] = Field(
         default=25.0, description="at both ends of a slot, above the horizon of terminals and gateways"
     )
-    slot_s: Annotated[float, number(1, 1e4, "s")] = Field(
+    slot_s: Annotated[float, number(1, 120, "s")] = Field(
         default=15.0, description="time between two choices of a route"
     )
     phase_s: Annotated[float | None, number(0, 1e4, "s", optional=True)] = Field(
@@ -129,7 +130,7 @@ class Network:
         target = self.ground[1]
         return np.array([FIBRE_STRETCH * great_circle_km(place, target) for place in self.ground])
 
-    def satellites_km(self, t_s: Array, satellites: Any = None) -> Array:
+    def satellites_km(self, t_s: Array, satellites: Indices | None = None) -> Array:
         """Positions of satellites at times of the path: [T, n, 3]."""
         return self.constellation.positions_km(t_s + self.spec.start_s, satellites)
 
@@ -261,7 +262,7 @@ class _Chooser:
             return self._one_bounce(serves[0], ends, middle)
         if self.spec.policy != "shortest":
             if self.spec.mode == "bp":
-                serves = [self._with_gateway(s, ends, other) for s, other in zip(serves, serves[::-1], strict=True)]
+                serves = [self._with_gateway(s, ends) for s in serves]
             serves = [self._chosen_one(end, s, middle) for end, s in enumerate(serves)]
         access = [np.flatnonzero(s) for s in serves]
         if not (access[0].size and access[1].size):
@@ -276,7 +277,7 @@ class _Chooser:
         bound = self.bound_km
         while True:
             nodes, length = self._shortest_within(bound, access, ends, middle)
-            if length <= bound:
+            if nodes and length <= bound:
                 self.bound_km = 1.03 * length + 50
                 return nodes
             if math.isinf(bound):
@@ -326,20 +327,20 @@ class _Chooser:
         """From satellites [..., 3] to a place on the ground, [...], or to several, [..., places]."""
         return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground[place].T))
 
-    def _seen(self, ends: Array, places: slice | Indices) -> NDArray[np.bool_]:
+    def _seen(self, ends: Array, places: slice | Indices) -> Mask:
         """Which satellites each place sees at both ends of a slot: [n, places]."""
         rise = ends @ self.ups[places].T - self.heights[places]
-        seen: NDArray[np.bool_] = (rise >= self.least_sine * self._distances(ends, places)).all(axis=0)
+        seen: Mask = (rise >= self.least_sine * self._distances(ends, places)).all(axis=0)
         return seen
 
-    def _with_gateway(self, serves: Any, ends: Array, other: Any) -> Any:
-        """Of these satellites those that see a gateway, or the other end."""
+    def _with_gateway(self, serves: Mask, ends: Array) -> Mask:
+        """Of these satellites those that see a gateway."""
         candidates = np.flatnonzero(serves)
         useful = np.zeros_like(serves)
         useful[candidates] = self._seen(ends[:, candidates], slice(2, None)).any(axis=1)
-        return serves & (useful | other)
+        return useful
 
-    def _chosen_one(self, end: int, serves: Any, middle: Array) -> Any:
+    def _chosen_one(self, end: int, serves: Mask, middle: Array) -> Mask:
         """Of these satellites the one that serves this end, by the policy."""
         candidates = np.flatnonzero(serves)
         chosen = np.zeros_like(serves)
@@ -357,9 +358,9 @@ class _Chooser:
         chosen[now] = True
         return chosen
 
-    def _one_bounce(self, serves: Any, ends: Array, middle: Array) -> tuple[int, ...]:
+    def _one_bounce(self, serves: Mask, ends: Array, middle: Array) -> tuple[int, ...]:
         """Over one satellite to the gateway from which the target is nearest in all."""
-        serves = self._with_gateway(serves, ends, np.zeros_like(serves))
+        serves = self._with_gateway(serves, ends)
         if self.spec.policy != "shortest":
             serves = self._chosen_one(0, serves, middle)
         candidates = np.flatnonzero(serves)

@@ -12,7 +12,6 @@ from orbitcc.envs.model import MAX_TIME_S, mean_over, number
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.routing import PathSpec, find_path
-from orbitcc.envs.orbits.trace import PathTrace
 from orbitcc.envs.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
@@ -56,7 +55,8 @@ def leo_path(
     if all(slot.outage for slot in trace.slots):
         raise OrbitccError("target", target, f"a place with a route from {source} ({shell.name}, {mode})")
     if interruption != "none":
-        trace = _interrupted(trace, run).holding(interruption == "hold")
+        draw = random.Random(run)
+        trace = trace.with_interruptions(lambda: draw.randint(*INTERRUPTION_MS)).holding(interruption == "hold")
     queue = DropTailBytes(limit_bytes=buffer_bytes(rate_mbps, trace.statistics().rtt_ms[2], buffer_bdp))
     return Scenario(
         name="leo-path",
@@ -90,6 +90,8 @@ def path_trace(
     trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
     if duration_s is not None:
         trace = trace.lasting(duration_s)
+    if all(slot.outage for slot in trace.slots):
+        raise OrbitccError("file", file, "a path with a route at some time")
     if rate_mbps is None and trace.rate_points is None:
         rate_mbps = LEOEM_RATE_MBPS
     own = trace.rate_points[0] if trace.rate_points is not None else 0.0
@@ -129,28 +131,29 @@ def leoem_path(
     is what enters the path during the mean delay of one hop; its queue, only if the first hop changes too.
     """
     chosen = leoem.get(path)
-    trace = (chosen.with_original_interruptions() if interruption == "original" else chosen.trace).lasting(duration_s)
-    if interruption == "study":
-        trace = _interrupted(trace, run)
+    trace = chosen.trace.lasting(duration_s)
     queue = DropTailBytes(limit_bytes=LEOEM_PACKET_BYTES * (buffer_packets or chosen.buffer_packets))
     hops = sum(chosen.nodes) / 2 - 1
-    first, last, between = [], [], []
+    draw = random.Random(run)
+    down: dict[str, list[Outage]] = {"src": [], "dst": [], "between": []}
     for slot in trace.slots:
-        cut = Outage(at_s=slot.start_s, duration_ms=slot.interruption_ms or 1.0)
-        if slot.interruption_ms and slot.access_fwd_change:
-            first.append(cut)
-        if slot.interruption_ms and slot.access_rev_change:
-            last.append(cut)
+        for end, change in (("src", slot.access_fwd_change), ("dst", slot.access_rev_change)):
+            if change and interruption != "none":
+                original_ms = chosen.original_ms[slot.start_s % leoem.SECONDS, end]
+                ms = draw.randint(*INTERRUPTION_MS) if interruption == "study" else original_ms
+                down[end].append(Outage(at_s=slot.start_s, duration_ms=ms))
         if slot.mid_change:
             hop_ms = float(trace.delays_ms(slot.start_s)[0]) / hops
             flush: Literal["none", "queue"] = "queue" if slot.access_fwd_change else "none"
-            between.append(cut.changed(duration_ms=hop_ms, flush=flush))
+            down["between"].append(Outage(at_s=slot.start_s, duration_ms=hop_ms, flush=flush))
+    longest_ms = {o.at_s: o.duration_ms for o in sorted((*down["src"], *down["dst"]), key=lambda o: o.duration_ms)}
+    handovers = tuple(h.changed(duration_ms=longest_ms.get(h.at_s, 0.0)) for h in trace.handovers())
 
     def link(name: str, rate_mbps: float, outages: list[Outage]) -> Link:
         return Link(name=name, rate_mbps=rate_mbps, queue=queue, outages=tuple(outages), handovers=())
 
     uplinks = [link(f"uplink-{k}", LEOEM_RATE_MBPS, []) for k in range(flows)]
-    path_link = trace.link("path", rate_mbps=LEOEM_RATE_MBPS, queue=queue).changed(outages=tuple(between))
+    path_link = trace.link("path", rate_mbps=LEOEM_RATE_MBPS, queue=queue)
     most = 22 * queue.limit_bytes
     return Scenario(
         name="leoem",
@@ -159,9 +162,9 @@ def leoem_path(
         seed=run,
         links=(
             *uplinks,
-            link("first-hop", LEOEM_ACCESS_MBPS, first),
-            path_link,
-            link("last-hop", LEOEM_ACCESS_MBPS, last),
+            link("first-hop", LEOEM_ACCESS_MBPS, down["src"]),
+            path_link.changed(outages=tuple(down["between"]), handovers=handovers),
+            link("last-hop", LEOEM_ACCESS_MBPS, down["dst"]),
         ),
         flows=tuple(
             flow.changed(path=(f"uplink-{k}", "first-hop", "path", "last-hop"))
@@ -169,12 +172,6 @@ def leoem_path(
         ),
         sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
     )
-
-
-def _interrupted(trace: PathTrace, run: int) -> PathTrace:
-    """Handovers at the ends interrupt the path, for lengths that belong to the run."""
-    draw = random.Random(run)
-    return trace.with_interruptions(lambda: draw.randint(*INTERRUPTION_MS))
 
 
 def _flows(count: int, gap_s: float, controller: ControllerChoice) -> tuple[Flow, ...]:

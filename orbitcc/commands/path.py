@@ -96,7 +96,7 @@ def path(
 def _known(name: str) -> PathTrace:
     from orbitcc.envs.orbits import formats, leoem
 
-    if Path(name).suffix in (".csv", ".log"):
+    if Path(name).suffix.lower() in (".csv", ".log"):
         return formats.load(name)
     return leoem.get(name, "--path").with_original_interruptions()
 

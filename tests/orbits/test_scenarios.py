@@ -107,12 +107,17 @@ def test_leoem_takes_the_hop_down_whose_satellite_changes():
     ]  # fmt: skip
     assert all(0.5 < o.duration_ms < 10 for o in path.outages)
     assert [h.at_s for h in path.handovers] == [48, 64, 144, 160, 224, 240]
+    assert [h.duration_ms for h in path.handovers[:2]] == [
+        max(first.outages[0].duration_ms, last.outages[0].duration_ms), last.outages[1].duration_ms
+    ]  # fmt: skip
+    assert first.outages[0].duration_ms != last.outages[0].duration_ms  # each end has its own
     assert first.handovers == last.handovers == ()
 
 
 def test_leoems_interruptions_may_be_the_original_ones():
-    first = scenarios.get("leoem", path="sd-ny-isl", interruption="original").links[1]
-    assert [o.duration_ms for o in first.outages] == pytest.approx([8.4, 9.0, 8.6])
+    _, first, _, last = scenarios.get("leoem", path="sd-ny-isl", interruption="original", duration_s=400).links
+    assert [o.duration_ms for o in first.outages] == pytest.approx([8.4, 9.0, 8.6, 8.4])
+    assert [o.duration_ms for o in last.outages] == pytest.approx([7.5, 5.1, 7.6, 4.7, 5.4, 7.5, 5.1])
     assert scenarios.get("leoem", path="sd-ny-isl", interruption="none").links[1].outages == ()
     runs = [scenarios.get("leoem", path="sd-ny-isl", run=run).links[1].outages for run in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -188,6 +193,9 @@ def test_leoreplayers_files_are_a_scenario(tmp_path):
     assert 19 < goodput(scenario) < 24 * 0.92
 
 
-def test_a_file_must_be_given():
+def test_a_file_must_be_given_and_lead_somewhere(tmp_path):
     with pytest.raises(OrbitccError, match="file: '' .* the name of a file"):
         scenarios.get("path-trace")
+    nowhere = PathTrace("nowhere", [0, 10], [5, 5], [5, 5], (Slot(0.0, outage=True),))
+    with pytest.raises(OrbitccError, match="file: .*a.csv' .* a route at some time"):
+        scenarios.get("path-trace", file=str(formats.save(nowhere, tmp_path / "a.csv")))
