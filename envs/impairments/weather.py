@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way
@@ -126,7 +126,7 @@ class Weather(Model):
 
     attenuation: Annotated[Rain | Fades, BeforeValidator(tagged(_ATTENUATIONS))] = Fades()
     clear_sky_db: Annotated[Span, span(1, 100, "dB")] = Field(
-        default=Span(low=10.5, high=14), description="Es/N0 without rain; 8 to 14 dB for LEO terminals"
+        default=Span(low=10.5, high=14), description="Es/N0 without rain, which gives the link its rate; LEO: 8 to 14"
     )
     hysteresis_db: Annotated[float, number(0, 10, "dB")] = 0.5
     step_s: Annotated[float, number(0.01, 100, "s")] = 0.2
@@ -135,6 +135,13 @@ class Weather(Model):
         default=Span(low=250, high=600), description="delay of the control loop; 20 to 50 ms for LEO"
     )
     outage_after_s: Annotated[float, number(0, 1e3, "s")] = 1.0
+
+    @model_validator(mode="after")
+    def _up_without_rain(self) -> Weather:
+        least = MODCODS[0][0] + self.hysteresis_db
+        if self.clear_sky_db.low < least:
+            raise OrbitccError("clear_sky_db.low", self.clear_sky_db.low, f"at least {least:g} dB: a link that is up")
+        return self
 
     def draw(self, rng: np.random.Generator, duration_s: float) -> Effect:
         attenuation = self.attenuation.attenuation_db(rng, duration_s)
@@ -146,8 +153,8 @@ class Weather(Model):
             return Effect()
         t = np.arange(0.0, duration_s, self.step_s)
         at, levels = ladder(clear_db - attenuation.at(t), self.hysteresis_db)
-        times = t[at]
-        rate = Series(times, _share(levels, clear_db)) if levels.size > 1 or levels[0] != _level(clear_db) else None
+        times, clear = t[at], _level(clear_db - self.hysteresis_db)
+        rate = Series(times, _share(levels, clear)) if levels.size > 1 or levels[0] != clear else None
         p, loop_s = self.step_loss.draw(rng), self.loop_ms.draw(rng) / 1e3
         way = Way(rate=rate, loss=_after_steps_down(times, levels, p, loop_s))
         return Effect(way, way, outages=self._outages(times, levels, duration_s))
@@ -165,7 +172,7 @@ class Weather(Model):
 def rate_share(attenuation_db: Array, clear_db: float) -> Array:
     """What is left of the rate of a clear sky with signal clear_db, once the link has adapted; 0 where it is down."""
     levels = np.searchsorted(_NEEDED_DB, clear_db - attenuation_db, side="right") - 1
-    return np.where(levels == LOCK_LOST, 0.0, _share(levels, clear_db))
+    return np.where(levels == LOCK_LOST, 0.0, _share(levels, _level(clear_db)))
 
 
 _NEEDED_DB, _EFFICIENCY = np.array(MODCODS).T
@@ -176,17 +183,18 @@ def _level(signal_db: float) -> int:
     return int(np.searchsorted(_NEEDED_DB, signal_db, side="right")) - 1
 
 
-def _share(levels: Levels, clear_db: float) -> Array:
-    clear = _EFFICIENCY[_level(clear_db)]
-    return np.where(levels == LOCK_LOST, LEAST_SHARE, np.maximum(_EFFICIENCY[levels] / clear, LEAST_SHARE))
+def _share(levels: Levels, clear_level: int) -> Array:
+    shares = np.maximum(_EFFICIENCY[levels] / _EFFICIENCY[clear_level], LEAST_SHARE)
+    return np.where(levels == LOCK_LOST, LEAST_SHARE, shares)
 
 
 def ladder(signal_db: Array, hysteresis_db: float) -> tuple[Levels, Levels]:
     """The entries of MODCODS used for a signal sampled once a step: positions at which they change, and the entries.
 
-    The first is at 0. Each change is by one; up needs hysteresis_db more than the next entry asks for.
+    The first is at 0. Each change is by one. An entry is entered from below, as at first, when the signal is
+    hysteresis_db better than it asks for.
     """
-    level = _level(signal_db[0])
+    level = _level(signal_db[0] - hysteresis_db)
     at, levels = [0], [level]
     while True:
         low = _NEEDED_DB[level] if level > LOCK_LOST else -math.inf

@@ -59,7 +59,7 @@ def geo_rain(
     fades_per_h: Annotated[float, number(0, 1e5, "1/h")] = 6.0,
     start_percent: Annotated[float, number(0, 100, "%", above=True)] = 0.1,
     speedup: Annotated[float, number(1, 1e4)] = 10.0,
-    clear_sky_db: Annotated[float, number(1, 100, "dB")] = 12.0,
+    clear_sky_db: Annotated[float, number(1, 100, "dB")] = 12.5,
     run: Annotated[int, number(1, 2**31, whole=True)] = 1,
     rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 144.0,
     return_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 20.0,
@@ -74,10 +74,7 @@ def geo_rain(
     with what is exceeded for start_percent of the time. speedup: how many times faster than nature. Every step down
     loses up to 5 % of the packets for some 0.4 s; where the signal is too weak for more than a second, all is lost.
     """
-    attenuation: Fades | Rain = Fades(per_h=fades_per_h, speedup=_fixed(speedup))
-    if weather == "rain":
-        attenuation = Rain(start_percent=start_percent, beta_per_s=_fixed(2e-4 * speedup))
-    sky = Weather(attenuation=attenuation, clear_sky_db=_fixed(clear_sky_db))
+    sky = _sky(weather, fades_per_h, start_percent, speedup, clear_sky_db)
     link = _satellite(rate_mbps, return_rate_mbps, base_rtt_ms)
     return Scenario(
         name="geo-rain",
@@ -87,6 +84,19 @@ def geo_rain(
         flows=tuple(Flow(controller=controller) for _ in range(flows)),
         sim=SimSettings(rmem_bytes=_SIZES, wmem_bytes=_SIZES),
     )
+
+
+def _sky(
+    weather: Literal["fades", "rain"],
+    fades_per_h: float = 6.0,
+    start_percent: float = 0.1,
+    speedup: float = 10.0,
+    clear_sky_db: float = 12.5,
+) -> Weather:
+    attenuation: Fades | Rain = Fades(per_h=fades_per_h, speedup=_fixed(speedup))
+    if weather == "rain":
+        attenuation = Rain(start_percent=start_percent, beta_per_s=_fixed(2e-4 * speedup))
+    return Weather(attenuation=attenuation, clear_sky_db=_fixed(clear_sky_db))
 
 
 def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Scenario]:
@@ -103,6 +113,7 @@ def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Sce
         rate_mean: Annotated[float, number(0.01, 2)] = mean_share,
         rate_sd: Annotated[float, number(0, 0.5)] = 0.05,
         return_rate_mbps: Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")] = 20.0,
+        weather: Literal["clear", "fades", "rain"] = "clear",
         start_delay_ms: Annotated[float, number(0, 1e4, "ms")] = 120.0,
         application_offset_s: Annotated[float, number(0, 1e3, "s")] = 1.2,
         flows: Annotated[int, number(1, 1000, whole=True)] = 1,
@@ -124,11 +135,14 @@ def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Sce
         )
         base_rtt_ms = 597.0 if rtt == "fixed" else LEAST_RTT_MS
         link = _satellite(plan_rate_mbps, return_rate_mbps, base_rtt_ms)
+        effects = impairments.draw_apart(run, duration_s)
+        if weather != "clear":
+            effects.append(_sky(weather).draw(np.random.default_rng([run, len(effects)]), duration_s))
         return Scenario(
             name=name,
             duration_s=duration_s,
             seed=run,
-            links=(impaired(link, impairments.draw_apart(run, duration_s)),),
+            links=(impaired(link, effects),),
             flows=tuple(Flow(controller=controller, start_s=application_offset_s) for _ in range(flows)),
             sim=SimSettings(kernel="v4_15", rmem_bytes=_SIZES, wmem_bytes=_SIZES),
         )
@@ -146,8 +160,9 @@ _PARTS = """
     run: which draw of outages, stalls and rates. rtt: a delay that swings (fitted to probes and to the end of slow
     start), frames of 50 ms on the return channel (fitted to probes only), or 597 ms. loss: 0.02, 0.05 or 0.7 % of the
     probes, as outages (200 ms for a probe lost alone) or packets; residual_loss: of packets besides (calibrated).
-    rate_mean, rate_sd: of the plan's rate, wandering (calibrated). start_delay_ms: of the return path for the first
-    25 s (calibrated). application_offset_s: what a download spends before its first byte is sent (calibrated).
+    rate_mean, rate_sd: of the plan's rate, wandering (calibrated). weather: as in geo-rain. start_delay_ms: of the
+    return path for the first 25 s (calibrated). application_offset_s: what a download spends before its first byte is
+    sent (calibrated).
 """
 
 geo_viasat_2020 = _viasat(

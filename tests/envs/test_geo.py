@@ -119,6 +119,7 @@ def test_each_part_of_a_profile_is_switched_by_itself(name):
     assert satellite(loss_as="packets").loss == pytest.approx(1.41e-4 + 5e-6)
     assert full.loss == 5e-6
     assert satellite(rtt="gate").reverse.gate_ms == 50
+    assert min(rate for _, rate in satellite(weather="fades").rate_mbps) < 0.7 * 120
     assert satellite(rtt="gate").reverse.jitter is None
     bare = {"rtt": "fixed", "stalls": False, "loss": "none", "residual_loss": 0, "rate_sd": 0, "start_delay_ms": 0}
     ideal = scenarios.get("geo-ideal").links[0]
