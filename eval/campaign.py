@@ -27,12 +27,15 @@ from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:
     from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.suites import Suite
+    from orbitcc.eval.suites import Case, Point, Suite
 
 Row = dict[str, Any]
-"""One finished run: suite, scenario, seed, contender, controller, params, version, metrics, elapsed_s."""
+"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s."""
 
 Key = tuple[str, str, str, int]
+
+CaseKey = tuple[str, int]
+"""Scenario and seed."""
 
 KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "parameters", "version")
 
@@ -63,57 +66,71 @@ class Campaign:
     def jsonl(self) -> Path:
         return self.out_dir / "runs.jsonl"
 
-    def by_seed(self, contender: Contender, metric: str) -> dict[int, float]:
-        """Seed -> value of a metric."""
-        mine = [row for row in self.rows if row["contender"] == contender.key]
-        return {row["seed"]: value_of(row, metric) for row in sorted(mine, key=lambda row: row["seed"])}
+    def points(self) -> list[Point]:
+        """The points of the suite's grid."""
+        return list(self.suite.points(self.profile))
 
-    def values(self, metric: str) -> dict[str, list[float]]:
-        """Label -> the metric of every run, in the order of the seeds."""
-        return {c.label: list(self.by_seed(c, metric).values()) for c in self.contenders}
+    def by_case(self, contender: Contender, metric: str, **factors: Any) -> dict[CaseKey, float]:
+        """(scenario, seed) -> a metric, in the order of seeds and points; only at points with these factors."""
+        return {
+            (row["scenario"], row["seed"]): value_of(row, metric)
+            for row in self.rows
+            if row["contender"] == contender.key and all(row["point"].get(k) == v for k, v in factors.items())
+        }
+
+    def values(self, metric: str, **factors: Any) -> dict[str, list[float]]:
+        """Label -> the metric of every run, in the order of seeds and points; only at points with these factors."""
+        return {c.label: list(self.by_case(c, metric, **factors).values()) for c in self.contenders}
 
     def estimates(self) -> dict[str, dict[str, Estimate]]:
         """Label -> metric key -> median and interval over the runs."""
         return {
-            c.label: {m.key: median_estimate(self.by_seed(c, m.key).values()) for m in self.suite.metrics}
+            c.label: {m.key: median_estimate(self.by_case(c, m.key).values()) for m in self.suite.metrics}
             for c in self.contenders
         }
 
     def differences(self) -> dict[str, dict[str, Estimate]]:
-        """Label -> metric key -> median of (contender - first contender), paired by seed; not for the first itself."""
+        """Label -> metric key -> median of (contender - first contender), paired by case; not for the first itself."""
         first = self.contenders[0]
         return {
             c.label: {
-                m.key: paired_difference(self.by_seed(c, m.key), self.by_seed(first, m.key)) for m in self.suite.metrics
+                m.key: paired_difference(self.by_case(c, m.key), self.by_case(first, m.key)) for m in self.suite.metrics
             }
             for c in self.contenders[1:]
         }
 
-    def series_path(self, contender: Contender) -> Path:
-        """Where the series of the contender's showcase run lie."""
+    def series_path(self, contender: Contender, case: Case) -> Path:
+        """Where the series of a contender in a case lie."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "_", contender.label)[:60]
-        unique = hashlib.sha256(f"{contender.key}|{self.version}".encode()).hexdigest()[:8]
+        unique = hashlib.sha256(f"{contender.key}|{case.digest}|{case.seed}|{self.version}".encode()).hexdigest()[:8]
         return self.out_dir / "series" / f"{readable}-{unique}.npz"
 
-    def recordings(self) -> dict[str, Recording]:
-        """Label -> recording of the showcase run, for those that are there."""
+    def shown(self) -> list[Case]:
+        """The cases whose series are kept."""
+        return [case for case in self.suite.cases(self.profile, self.runs) if self.suite.shows(case)]
+
+    def recordings(self, case: Case | None = None) -> dict[str, Recording]:
+        """Label -> recording of a case (default: the first that is shown), for those that are there."""
         from orbitcc.envs.simulate import Recording
 
-        paths = {c.label: self.series_path(c) for c in self.contenders}
+        case = case or next(iter(self.shown()), None)
+        paths = {} if case is None else {c.label: self.series_path(c, case) for c in self.contenders}
         return {label: Recording.load(path) for label, path in paths.items() if path.exists()}
 
     def write_csv(self) -> Path:
         """The tidy table: one line per run, in the order of contenders and seeds, whatever order they finished in."""
         order = {contender.key: i for i, contender in enumerate(self.contenders)}
         rows = sorted(self.rows, key=lambda row: (order[row["contender"]], row["seed"], row["scenario"]))
+        factors = list(dict.fromkeys(name for row in rows for name in row["point"]))
         columns = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
-        table.writerow([*KEY_COLUMNS, *columns])
+        table.writerow([*KEY_COLUMNS, *factors, *columns])
         for row in rows:
             parameters = spec_text("", row["params"]).lstrip(":")
             keys = {**row, "parameters": parameters}
-            table.writerow([*(keys[c] for c in KEY_COLUMNS), *(_number(value_of(row, c)) for c in columns)])
+            where = (row["point"].get(factor, "") for factor in factors)
+            table.writerow([*(keys[c] for c in KEY_COLUMNS), *where, *(_number(value_of(row, c)) for c in columns)])
         return atomic_write_text(self.out_dir / "runs.csv", text.getvalue())
 
 
@@ -140,7 +157,7 @@ def read_rows(data: bytes, path: Path) -> list[Row]:
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             row = json.loads(line)
-            key_of(row), row["version"], row["metrics"], row["params"], row["controller"]
+            key_of(row), row["version"], row["metrics"], row["params"], row["controller"], row["point"]
         except (ValueError, KeyError, TypeError):
             raise FileError(f"{path.name} line {number}", str(path), "one finished run per line, as JSON") from None
         rows.append(row)

@@ -17,7 +17,7 @@ def warnings(campaign: Campaign) -> list[str]:
     from orbitcc.agents import checkpoint
 
     found = []
-    met = conditions(case.scenario for case in campaign.suite.cases(campaign.runs))
+    met = conditions(case.scenario for case in campaign.suite.cases(campaign.profile, campaign.runs))
     for contender in campaign.contenders:
         if not contender.digest:
             continue

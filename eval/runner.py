@@ -50,6 +50,7 @@ def execute(task: Task) -> Row:
     return {
         "suite": task.suite.name,
         "scenario": task.case.digest,
+        "point": dict(task.case.point),
         "seed": task.case.seed,
         "contender": task.contender.key,
         "controller": task.contender.controller,
@@ -87,15 +88,14 @@ def run_suite(
         raise OrbitccError("workers", workers, "1 or more")
     count = suite.runs(profile, runs)
     campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
-    cases = suite.cases(count)
+    cases = suite.cases(profile, count)
     for contender in contenders:
         try:
             suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
         except OrbitccError as error:
             raise error.under(contender.label) from None
-    showcase = suite.showcase(count)
     tasks = [
-        Task(suite, case, c, campaign.version, campaign.series_path(c) if case.seed == showcase else None)
+        Task(suite, case, c, campaign.version, campaign.series_path(c, case) if suite.shows(case) else None)
         for case in cases  # by case, so that an interrupted campaign has all contenders on the same cases
         for c in contenders
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,9 +53,9 @@ def median_estimate(values: Iterable[float]) -> Estimate:
     return Estimate(float(np.median(x)), float(interval.low), float(interval.high), int(x.size))
 
 
-def paired_difference(first: Mapping[int, float], second: Mapping[int, float]) -> Estimate:
-    """Median of `first - second` over the seeds both have."""
-    return median_estimate(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+def paired_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Estimate:
+    """Median of `first - second` over the cases both have."""
+    return median_estimate(first[case] - second[case] for case in first if case in second)
 
 
 Verdict = Literal["better", "worse", "tied", "too few runs"]

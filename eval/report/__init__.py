@@ -65,7 +65,7 @@ def _runs(count: int) -> str:
 
 def leaders(campaign: Campaign, metric: Metric) -> list[str]:
     """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs."""
-    runs = {c.label: campaign.by_seed(c, metric.key) for c in campaign.contenders}
+    runs = {c.label: campaign.by_case(c, metric.key) for c in campaign.contenders}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
     ranked = [label for label, e in medians.items() if e.n >= MIN_PAIRS]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orbitcc.envs.errors import UnknownNameError
-from orbitcc.eval.suites.base import Case, Figure, Metric, Suite
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.responsiveness import Responsiveness
 
 SUITES: dict[str, Callable[[], Suite]] = {"responsiveness": Responsiveness}
@@ -24,4 +24,4 @@ def get(name: str) -> Suite:
     return SUITES[name]()
 
 
-__all__ = ["SUITES", "Case", "Figure", "Metric", "Suite", "get", "names"]
+__all__ = ["SUITES", "Case", "Figure", "Metric", "Point", "Suite", "get", "names"]

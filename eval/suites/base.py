@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -44,12 +44,17 @@ class Metric:
         return f"{100 * value if self.percent else value:.{self.decimals}f}{self.unit}"
 
 
+Point = Mapping[str, float | int | str]
+"""Where in a suite's grid of conditions a case lies: name of a factor -> its value."""
+
+
 @dataclass(frozen=True)
 class Case:
     """Conditions every contender meets alike: the scenario with placeholder flows, and the seed of its noise."""
 
     seed: int
     scenario: Scenario
+    point: Point = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -77,17 +82,25 @@ class Suite(ABC):
     source: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
     profiles: ClassVar[Mapping[str, int]]
-    """Profile -> number of runs per contender."""
+    """Profile -> number of runs per contender at each point of the grid."""
     max_runs: ClassVar[int]
     record_interval_s: ClassVar[float] = 1.0
 
-    @abstractmethod
-    def cases(self, runs: int) -> list[Case]:
-        """The first `runs` cases, always the same ones."""
+    def points(self, profile: str) -> Sequence[Point]:
+        """The grid of conditions; by default there is only one."""
+        return ({},)
 
     @abstractmethod
-    def showcase(self, runs: int) -> int:
-        """Seed of the case whose series are kept for pictures."""
+    def case(self, point: Point, seed: int) -> Case:
+        """Run number `seed` (from 1) at a point of the grid, always the same one."""
+
+    def cases(self, profile: str, runs: int) -> list[Case]:
+        """The first `runs` cases at each point of the profile's grid."""
+        return [self.case(point, seed) for seed in range(1, runs + 1) for point in self.points(profile)]
+
+    def shows(self, case: Case) -> bool:
+        """Are the series of this case kept for pictures? By default those of the very first."""
+        return case.seed == 1
 
     @abstractmethod
     def measure(self, recording: Recording) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from orbitcc.envs import scenarios
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Suite
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 
 if TYPE_CHECKING:
     from orbitcc.envs.simulate import Recording
@@ -65,12 +65,12 @@ class Responsiveness(Suite):
     profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
     max_runs = 50
 
-    def cases(self, runs: int) -> list[Case]:
-        """Schedules 1..runs in the order of the study's repository; the noise is seeded with the run's number."""
-        return [Case(run, scenarios.get("leo-responsiveness", run=run).with_seed(run)) for run in range(1, runs + 1)]
+    def case(self, point: Point, seed: int) -> Case:
+        """A schedule in the order of the study's repository; the noise is seeded with the run's number."""
+        return Case(seed, scenarios.get("leo-responsiveness", run=seed), point)
 
-    def showcase(self, runs: int) -> int:
-        return min(runs, SHOWCASE_RUN)
+    def shows(self, case: Case) -> bool:
+        return case.seed == SHOWCASE_RUN
 
     def measure(self, recording: Recording) -> dict[str, float]:
         duration_s = recording.scenario.duration_s
@@ -108,7 +108,7 @@ class Responsiveness(Suite):
         shown = campaign.recordings()
         if not shown:
             return [ecdf]
-        run = self.showcase(campaign.runs)
+        run = SHOWCASE_RUN
         start, end = SHOWCASE_WINDOW_S
         rates = Figure(
             "sending-rate",

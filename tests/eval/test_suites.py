@@ -20,14 +20,14 @@ def test_an_unknown_suite_names_the_nearest_one():
 def test_profiles_are_the_same_runs_cut_short():
     suite = suites.get("responsiveness")
     assert (suite.runs("quick"), suite.runs("reduced"), suite.runs("full")) == (6, 10, 50)
-    quick, reduced = suite.cases(6), suite.cases(10)
+    quick, reduced = suite.cases("quick", 6), suite.cases("reduced", 10)
     assert [case.digest for case in quick] == [case.digest for case in reduced][:6]
     assert len({case.digest for case in reduced}) == 10
 
 
 def test_run_2_is_the_one_the_study_shows():
     # the study's repository, random.seed(2): 53, 97, 88 Mbit/s and 16, 90, 32 ms come first
-    case = suites.get("responsiveness").cases(2)[1]
+    case = suites.get("responsiveness").case({}, 2)
     assert case.seed == 2
     assert [case.scenario.capacity_mbps(t) for t in (7, 22, 37)] == [53, 97, 88]
     assert [case.scenario.base_rtt_ms(0, t) for t in (7, 22, 37)] == [16, 90, 32]
@@ -35,7 +35,7 @@ def test_run_2_is_the_one_the_study_shows():
 
 def test_the_optimum_is_the_mean_of_the_twenty_bandwidths():
     suite = suites.get("responsiveness")
-    case = suite.cases(2)[1]
+    case = suite.case({}, 2)
     recording = simulate(suite.enter(case, contenders.from_controller("reno")), record_interval_s=1.0)
     values = suite.measure(recording)
     rates = [case.scenario.capacity_mbps(15 * i + 7) for i in range(20)]
@@ -48,7 +48,7 @@ def test_the_optimum_is_the_mean_of_the_twenty_bandwidths():
 
 def test_a_contender_drives_the_flow_and_gives_it_its_name():
     suite = suites.get("responsiveness")
-    scenario = suite.enter(suite.cases(1)[0], contenders.from_controller("cubic:hystart=off"))
+    scenario = suite.enter(suite.case({}, 1), contenders.from_controller("cubic:hystart=off"))
     assert [str(flow.controller) for flow in scenario.flows] == ["cubic:hystart=off"]
     assert scenario.flow_names == ("cubic:hystart=off",)
 
