@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orbitcc.envs import controllers
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.flows import Flow
 from orbitcc.envs.scenario import ControllerSpec, Scenario
 
 
@@ -32,11 +33,17 @@ class Contender:
 
     def take_all(self, scenario: Scenario) -> Scenario:
         """The scenario with every flow driven by this contender and named after it."""
+        return self.take(scenario, lambda flow: flow.controller.name != "udp")
+
+    def take(self, scenario: Scenario, chosen: Callable[[Flow], bool]) -> Scenario:
+        """The scenario with the chosen flows driven by this contender and named after it."""
         spec = ControllerSpec(name=self.controller, params=dict(self.params))
         several = len(scenario.flows) > 1
         return scenario.with_flows(
             [
                 flow.changed(controller=spec, name=f"{self.label}-{i}" if several else self.label)
+                if chosen(flow)
+                else flow
                 for i, flow in enumerate(scenario.flows)
             ]
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,6 +56,17 @@ def median_estimate(values: Iterable[float]) -> Estimate:
 def paired_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -> Estimate:
     """Median of `first - second` over the cases both have."""
     return median_estimate(first[case] - second[case] for case in first if case in second)
+
+
+def pooled(means: Sequence[float], deviations: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
+    """Mean and population standard deviation of samples known by group."""
+    n, m, s = (np.asarray(x, dtype=np.float64) for x in (counts, means, deviations))
+    known = (n > 0) & ~np.isnan(m)
+    n, m, s = n[known], m[known], s[known]
+    if n.sum() == 0:
+        return float("nan"), float("nan")
+    mean = float((n * m).sum() / n.sum())
+    return mean, float(np.sqrt((n * (s**2 + m**2)).sum() / n.sum() - mean**2))
 
 
 Verdict = Literal["better", "worse", "tied", "too few runs"]

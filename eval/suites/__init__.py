@@ -6,15 +6,34 @@ from collections.abc import Callable
 
 from orbitcc.envs.errors import UnknownNameError
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.responsiveness import Responsiveness
+from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
+from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLoss
+from orbitcc.eval.suites.sharing import CrossPath, CubicFriendliness, Efficiency, InterRtt, IntraRtt, ParkingLot
+from orbitcc.eval.suites.transients import DelayJump, HardHandover
 
-SUITES: dict[str, Callable[[], Suite]] = {"responsiveness": Responsiveness}
-"""Name -> factory."""
+SUITES: dict[str, Callable[[], Suite]] = {
+    suite.name: suite
+    for suite in (
+        LeoemSingle,
+        LeoemFairness,
+        Responsiveness,
+        ResponsivenessLoss,
+        InterRtt,
+        IntraRtt,
+        ParkingLot,
+        Efficiency,
+        HardHandover,
+        DelayJump,
+        CubicFriendliness,
+        CrossPath,
+    )
+}
+"""Name -> factory, in the order of the papers."""
 
 
 def names() -> list[str]:
-    """Every suite, alphabetically."""
-    return sorted(SUITES)
+    """Every suite, in the order of the papers."""
+    return list(SUITES)
 
 
 def get(name: str) -> Suite:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from orbitcc.envs.simulate import Recording
     from orbitcc.eval.campaign import Campaign
 
+PAYLOAD = 1448 / 1514
+"""What headers leave of the bandwidth."""
 SHOWCASE_RUN = 2
 """The run the study's Figure 3 shows, and the seconds of it."""
 SHOWCASE_WINDOW_S = (105.0, 225.0)
@@ -64,10 +66,11 @@ class Responsiveness(Suite):
     )
     profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
     max_runs = 50
+    loss: ClassVar[bool] = False
 
     def case(self, point: Point, seed: int) -> Case:
         """A schedule in the order of the study's repository; the noise is seeded with the run's number."""
-        return Case(seed, scenarios.get("leo-responsiveness", run=seed), point)
+        return Case(seed, scenarios.get("leo-responsiveness", run=seed, loss=self.loss), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == SHOWCASE_RUN
@@ -87,6 +90,7 @@ class Responsiveness(Suite):
             "retransmitted_mbps": metrics.retransmitted_mbps(totals["retransmitted_packets"], duration_s),
             "goodput_mbps": metrics.mean_in_window(t, flow["goodput_mbps"], 0.0, duration_s),
             "optimal_mbps": optimal,
+            **after_the_rise(recording),
             "utilisation": metrics.utilisation(
                 recording.links["delivered_mbps"][:, bottleneck], recording.links["capacity_mbps"][:, bottleneck]
             ),
@@ -102,7 +106,7 @@ class Responsiveness(Suite):
             "Further right is better; a steep curve means that the path matters little. The thin line marks the "
             "ceiling that packet headers leave.",
             lambda theme: figures.draw_ecdf(
-                campaign.values("goodput_over_optimal"), campaign.lines, "goodput / optimal", theme, ceiling=1448 / 1514
+                campaign.values("goodput_over_optimal"), campaign.lines, "goodput / optimal", theme, ceiling=PAYLOAD
             ),
         )
         shown = campaign.recordings()
@@ -130,3 +134,25 @@ class Responsiveness(Suite):
             for number, (label, recording) in enumerate(shown.items(), start=1)
         ]
         return [ecdf, rates, *close]
+
+
+class ResponsivenessLoss(Responsiveness):
+    """The same schedules with random loss."""
+
+    name = "responsiveness-loss"
+    title = "Responsiveness on a lossy LEO path"
+    description = (
+        "As `responsiveness`, and every 15 s a new random loss of 0–1 % on the data direction, before the bottleneck."
+    )
+    source = "Experiment E4 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
+    loss = True
+
+
+def after_the_rise(recording: Recording) -> dict[str, float]:
+    """Of run 2, where the base RTT rises from 27 to 70 ms at 150 s: seconds until 90 % of the bandwidth is back."""
+    if recording.scenario.seed != SHOWCASE_RUN:
+        return {}
+    t = recording.t_s
+    optimal = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])
+    enough = (recording.flows["goodput_mbps"][:, 0] >= 0.9 * PAYLOAD * optimal) & (t > 150.5)
+    return {"regain_150_s": float(t[enough][0] - 150.0) if enough.any() else 150.0}

@@ -115,7 +115,13 @@ def test_few_runs_crown_nobody(page, campaign):
 
 def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(campaign):
     def row(contender, seed, goodput):
-        return {"contender": contender, "seed": seed, "metrics": {"goodput_over_optimal": goodput}}
+        return {
+            "scenario": "s",
+            "point": {},
+            "contender": contender,
+            "seed": seed,
+            "metrics": {"goodput_over_optimal": goodput},
+        }
 
     line_up = contenders.line_up(["cubic", "reno", "cubic:hystart=off"], [])
     rows = []

@@ -1,0 +1,77 @@
+"""What several suites of the LEO study measure and show alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Figure, Metric
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+
+DELAY_INFLATION = Metric(
+    key="delay_inflation",
+    title="Delay inflation",
+    unit="×",
+    better="lower",
+    ideal=1.0,
+    decimals=2,
+    definition="mean of smoothed RTT over the unloaded RTT of the same second, without the first and last 10 s",
+)
+RETRANSMISSION_RATE = Metric(
+    key="retransmission_rate",
+    title="Retransmission rate",
+    unit=" %",
+    better="lower",
+    ideal=0.0,
+    percent=True,
+    decimals=2,
+    definition="retransmitted over sent packets",
+)
+RATIO = Metric(
+    key="goodput_ratio",
+    title="Goodput ratio",
+    unit="",
+    better="higher",
+    ideal=1.0,
+    definition="smaller over larger goodput of the two flows, second by second in the scored window, then the mean",
+)
+
+
+def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: float) -> dict[str, float]:
+    """How the first two flows share a link in a window.
+
+    goodput_ratio, its standard deviation over seconds and their number allow runs to be pooled; second_share is what
+    the second flow has of both.
+    """
+    inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
+    first, second = (recording.flows["goodput_mbps"][inside, i] for i in (0, 1))
+    ratios = metrics.goodput_ratios(first, second)
+    total = float(first.mean() + second.mean())
+    return {
+        "goodput_ratio": float(ratios.mean()) if ratios.size else float("nan"),
+        "goodput_ratio_sd": float(ratios.std()) if ratios.size else float("nan"),
+        "seconds": float(ratios.size),
+        "second_share": float(second.mean()) / total if total > 0 else float("nan"),
+        "goodput_share": total / rate_mbps,
+        "jain": metrics.jain([first.mean(), second.mean()]),
+    }
+
+
+def flow_figures(campaign: Campaign, caption: str) -> list[Figure]:
+    """Goodput of every flow over time in the case that is shown, one panel per contender."""
+    from orbitcc.eval import grid_figures
+
+    shown = campaign.recordings()
+    if not shown:
+        return []
+    return [
+        Figure(
+            "goodput-over-time",
+            "Goodput over time",
+            f"{caption} 1-s means of every flow over the bandwidth of the link.",
+            lambda theme: grid_figures.draw_goodputs(shown, campaign.lines, theme),
+        )
+    ]

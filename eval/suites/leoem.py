@@ -1,0 +1,130 @@
+"""E1 and E2 of the LEO study: one flow, and two, on the six paths of LeoEM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from orbitcc.envs import scenarios
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+
+PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")
+"""In the order of the study's Figure 1."""
+QUICK_PATHS = ("sd-ny-bp", "sd-sha-isl")
+"""The path with the most interruptions of its kind, and the calmest."""
+RATE_MBPS = 100.0
+
+
+class _Leoem(Suite):
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+    flows: ClassVar[int]
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"path": path} for path in (QUICK_PATHS if profile == "quick" else PATHS)]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("leoem", path=point["path"], run=seed, flows=self.flows), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point["path"] == "sd-ny-bp"
+
+
+class LeoemSingle(_Leoem):
+    """Mazilu et al. 2026, section IV-A: a flow alone on each path for 300 s."""
+
+    name = "leoem-single"
+    title = "One flow on LeoEM's paths"
+    description = (
+        "A flow runs alone for 300 s over each of six paths that LeoEM logged: their base RTT changes every second, "
+        "satellites at the ends change every 16 s or more and interrupt the path for 45–120 ms."
+    )
+    source = "Experiment E1 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-A, Figure 1a–c."
+    flows = 1
+    metrics = (
+        Metric(
+            key="goodput_share",
+            title="Goodput / bandwidth",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="mean of the 1-s goodput samples over the 100 Mbit/s of the path; headers leave 0.956",
+        ),
+        DELAY_INFLATION,
+        RETRANSMISSION_RATE,
+    )
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        end, totals = recording.scenario.duration_s, recording.flow_totals[0]
+        flow = {name: series[:, 0] for name, series in recording.flows.items()}
+        goodput = metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], 0.0, end + 1.0)
+        return {
+            "goodput_share": goodput / RATE_MBPS,
+            "delay_inflation": metrics.delay_inflation(recording.t_s, flow["srtt_ms"], flow["base_rtt_ms"], 0.0, end),
+            "retransmission_rate": metrics.retransmission_rate(totals["retransmitted_packets"], totals["sent_packets"]),
+            "retransmitted_mbps": metrics.retransmitted_mbps(totals["retransmitted_packets"], end),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        maps = [
+            Figure(
+                f"map-{metric.key.replace('_', '-')}",
+                f"{metric.title} by path",
+                f"Median over {campaign.runs} runs; {metric.better} is better. As the study's Figure 1.",
+                partial(grid_figures.draw_map, campaign, metric, "path"),
+            )
+            for metric in self.metrics
+        ]
+        return [*maps, *flow_figures(campaign, "San Diego to New York by bent pipe, the path of the study's Figure 2.")]
+
+
+class LeoemFairness(_Leoem):
+    """Mazilu et al. 2026, section IV-B: a second flow joins after 100 s."""
+
+    name = "leoem-fairness"
+    title = "Two flows on LeoEM's paths"
+    description = (
+        "Two flows of one contender share each of LeoEM's six paths; the second starts after 100 s, the run ends after "
+        "300 s, and the last 100 s count."
+    )
+    source = (
+        "Experiment E2 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-B, Figures 1d and 2."
+    )
+    flows = 2
+    metrics = (
+        RATIO,
+        Metric(
+            key="goodput_share",
+            title="Goodput of both / bandwidth",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="mean of both goodputs together in the last 100 s over 100 Mbit/s",
+        ),
+    )
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        end = recording.scenario.duration_s
+        return ratio_values(recording, end - 100.0, end, RATE_MBPS)
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        return [
+            Figure(
+                "map-goodput-ratio",
+                "Goodput ratio by path",
+                "Mean over the seconds of all runs, 1 is fair. As the study's Figure 1d.",
+                lambda theme: grid_figures.draw_map(campaign, RATIO, "path", theme),
+            ),
+            *flow_figures(campaign, "San Diego to New York by bent pipe, as the study's Figure 2."),
+        ]

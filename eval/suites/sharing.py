@@ -1,0 +1,358 @@
+"""E5 to E8 of the LEO study, and friendliness: how flows share bottlenecks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from orbitcc.envs import scenarios
+from orbitcc.envs.scenario import Scenario
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.contenders import Contender
+
+RTTS_MS: dict[str, tuple[int, ...]] = {
+    "quick": (40, 120),
+    "reduced": (20, 60, 100, 140, 200),
+    "full": tuple(range(20, 201, 20)),
+}
+RATE_MBPS = 100.0
+STUDY = "Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026"
+
+SHARE = Metric(
+    key="goodput_share",
+    title="Goodput of all / bandwidth",
+    unit="",
+    better="higher",
+    ideal=1.0,
+    definition="mean goodput of all flows together in the scored window over 100 Mbit/s",
+)
+
+
+class _Sharing(Suite):
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point.get("base_rtt_ms") in (100, 120) and case.point.get("buffer_bdp", 1) == 1
+
+
+class InterRtt(_Sharing):
+    """Section V-B a: a flow of another base RTT joins one of 20 ms."""
+
+    name = "inter-rtt"
+    title = "Two flows of different RTT"
+    description = (
+        "A flow of 20 ms base RTT has a link of 100 Mbit/s; after 50 s another one of 20–200 ms joins. Buffers of 0.2, "
+        "1 and 4 bandwidth-delay products of the joining flow; seconds 100–200 count."
+    )
+    source = f"Experiment E5 of {STUDY}, section V-B a, Figure 4."
+    metrics = (RATIO, SHARE)
+
+    def points(self, profile: str) -> Sequence[Point]:
+        buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
+        return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("inter-rtt", run=seed, **point), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "goodput-ratio",
+            "Goodput ratio against the RTT of the joining flow",
+            "Mean and standard deviation over the seconds of all runs; 1 is fair. As the study's Figure 4, one panel "
+            "per buffer.",
+            lambda theme: grid_figures.draw_curves(
+                campaign, RATIO, "base_rtt_ms", "base RTT of the joining flow, ms", theme, panels="buffer_bdp"
+            ),
+        )
+        return [curves, *flow_figures(campaign, "First and joining flow.")]
+
+
+class IntraRtt(_Sharing):
+    """Section V-B b: a flow of the same base RTT joins, on a link with interruptions."""
+
+    name = "intra-rtt"
+    title = "Two flows of one RTT"
+    description = (
+        "Two flows of the same base RTT of 20–200 ms, the second 50 s later, on 100 Mbit/s with a buffer of one "
+        "bandwidth-delay product and an interruption of 45–120 ms every 15 s; seconds 100–200 count."
+    )
+    source = f"Experiment E6 of {STUDY}, section V-B b, Figure 5."
+    metrics = (RATIO, SHARE)
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("intra-rtt", run=seed, **point), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "goodput-ratio",
+            "Goodput ratio against RTT",
+            "Mean and standard deviation over the seconds of all runs; 1 is fair. As the study's Figure 5.",
+            lambda theme: grid_figures.draw_curves(campaign, RATIO, "base_rtt_ms", "base RTT, ms", theme),
+        )
+        return [curves, *flow_figures(campaign, "First and second flow.")]
+
+
+class ParkingLot(_Sharing):
+    """Section V-B c: a long flow over all bottlenecks, a cross flow on each."""
+
+    name = "parking-lot"
+    title = "A long flow over several bottlenecks"
+    description = (
+        "A chain of 3 or 6 bottlenecks of 100 Mbit/s: a cross flow on each from the start, a long flow over all "
+        "from 50 s on, all of one base RTT; an interruption every 15 s. Seconds 100–200 count."
+    )
+    source = f"Experiment E7 of {STUDY}, section V-B c, Figure 6."
+    metrics = (
+        Metric(
+            key="long_ratio",
+            title="Long flow / best cross flow",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="goodput of the long flow over the largest of a cross flow, second by second, then the mean; 1 "
+            "is max-min fair, one over the number of bottlenecks proportionally fair",
+        ),
+    )
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("parking-lot", run=seed, **point), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        inside = metrics.window(recording.t_s, 100.0, 200.0 + 1e-6)
+        goodput = recording.flows["goodput_mbps"][inside]
+        best = goodput[:, 1:].max(axis=1)
+        ratios = goodput[best > 0, 0] / best[best > 0]
+        return {
+            "long_ratio": float(ratios.mean()) if ratios.size else float("nan"),
+            "long_ratio_sd": float(ratios.std()) if ratios.size else float("nan"),
+            "seconds": float(ratios.size),
+            "long_mbps": float(goodput[:, 0].mean()),
+            "cross_mbps": float(goodput[:, 1:].mean()),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        metric = self.metrics[0]
+        return [
+            Figure(
+                "long-flow",
+                "The long flow's part against RTT",
+                "Mean and standard deviation over the seconds of all runs, one panel per number of bottlenecks. Lines: "
+                "max-min fair (1) and proportionally fair (1 over the bottlenecks). As the study's Figure 6.",
+                lambda theme: grid_figures.draw_curves(
+                    campaign,
+                    metric,
+                    "base_rtt_ms",
+                    "base RTT, ms",
+                    theme,
+                    panels="bottlenecks",
+                    marks=lambda n: {"max-min": 1.0, "proportional": 1 / float(n)},
+                ),
+            )
+        ]
+
+
+class Efficiency(_Sharing):
+    """Section V-C: 5, 10 and 20 flows on a deep buffer."""
+
+    name = "efficiency"
+    title = "Many flows on a deep buffer"
+    description = (
+        "5, 10 or 20 flows start evenly over 100 s and stay for 150 s on 100 Mbit/s, 50 ms, with a buffer of 5 "
+        "bandwidth-delay products and an interruption every 15 s; seconds 100–150, when all are there, count."
+    )
+    source = f"Experiment E8 of {STUDY}, section V-C, Figure 7."
+    metrics = (
+        Metric(
+            key="delay_ratio",
+            title="Delay ratio",
+            unit="×",
+            better="lower",
+            ideal=1.0,
+            decimals=2,
+            definition="mean smoothed RTT of all flows over the base RTT of 50 ms; a full buffer is 6.24",
+        ),
+        SHARE,
+        RETRANSMISSION_RATE,
+    )
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("efficiency", run=seed, **point), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point["flows"] == 5
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        inside = metrics.window(recording.t_s, 100.0, 150.0 + 1e-6)
+        series = {name: values[inside] for name, values in recording.flows.items()}
+        base_ms = recording.scenario.base_rtt_ms(0)
+        resent = float(series["retransmitted_packets"].sum())
+        goodputs = series["goodput_mbps"].mean(axis=0)
+        return {
+            "delay_ratio": float(np.nanmean(series["srtt_ms"])) / base_ms,
+            "goodput_share": float(goodputs.sum()) / RATE_MBPS,
+            "retransmission_rate": metrics.retransmission_rate(resent, float(series["sent_packets"].sum())),
+            "retransmitted_mbps": metrics.retransmitted_mbps(resent, 50.0),
+            "jain": metrics.jain(goodputs),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        return [
+            Figure(
+                "ellipses",
+                "Utilisation against delay",
+                "Up and to the left is better: mean over the runs, and the ellipse of one standard deviation; the "
+                "light mark is what is left without retransmissions. As the study's Figure 7.",
+                lambda theme: grid_figures.draw_ellipses(campaign, "delay_ratio", "goodput_share", "flows", theme),
+            ),
+            *flow_figures(campaign, "Five flows."),
+        ]
+
+
+class CubicFriendliness(_Sharing):
+    """A contender beside Cubic (the study's repository)."""
+
+    name = "cubic-friendliness"
+    title = "Beside Cubic"
+    description = (
+        "A contender's flow joins a Cubic flow of the same base RTT after 50 s on 100 Mbit/s; buffers of 0.2, 1 and 4 "
+        "bandwidth-delay products; seconds 100–200 count."
+    )
+    source = "Test `friendly` of the repository behind the LEO study."
+    metrics = (
+        RATIO,
+        Metric(
+            key="own_share",
+            title="Own share",
+            unit="",
+            better="higher",
+            ideal=0.5,
+            definition="goodput of the contender over that of both; 0.5 is fair",
+        ),
+        SHARE,
+    )
+
+    def points(self, profile: str) -> Sequence[Point]:
+        buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
+        return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("cubic-friendliness", run=seed, **point), point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        return contender.take(case.scenario, lambda flow: flow.name == "controller")
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        values = ratio_values(recording, 100.0, 200.0, RATE_MBPS)
+        return {**values, "own_share": 1 - values["second_share"]}
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        metric = self.metrics[1]
+        curves = Figure(
+            "own-share",
+            "The contender's share beside Cubic",
+            "Mean over the runs; 0.5 is fair, above it the contender takes more. One panel per buffer.",
+            lambda theme: grid_figures.draw_curves(
+                campaign,
+                metric,
+                "base_rtt_ms",
+                "base RTT, ms",
+                theme,
+                panels="buffer_bdp",
+                marks=lambda _: {"fair": 0.5},
+            ),
+        )
+        return [curves, *flow_figures(campaign, "The contender, and Cubic.")]
+
+
+class CrossPath(_Sharing):
+    """Two flows are rerouted onto the bottleneck of two others (the study's repository)."""
+
+    name = "cross-path"
+    title = "Rerouted onto another bottleneck"
+    description = (
+        "Two pairs of flows have a bottleneck of 100 Mbit/s each; then the second pair is rerouted through the first "
+        "one's, and later back. The seconds after the change count, as many as a tenth of the RTT in ms."
+    )
+    source = "Test `cross_path` of the repository behind the LEO study."
+    metrics = (
+        Metric(
+            key="jain",
+            title="Jain index",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="of the mean goodputs of all four flows in the window after the change",
+        ),
+        SHARE,
+    )
+
+    def points(self, profile: str) -> Sequence[Point]:
+        buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
+        return [{"base_rtt_ms": rtt, "buffer_bdp": q} for rtt in (20, 40) for q in buffers]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("double-dumbbell", **point).with_seed(seed), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        scenario = recording.scenario
+        changed = next(flow.reroutes[0].at_s for flow in scenario.flows if flow.reroutes)
+        # A tenth of the RTT in ms would be 2 s at 20 ms; the study's window is RTT-dependent, at least that long.
+        length = max(scenario.base_rtt_ms(0) / 10, 2.0)
+        inside = metrics.window(recording.t_s, changed, changed + length + 1e-6)
+        goodputs = recording.flows["goodput_mbps"][inside].mean(axis=0)
+        until = metrics.window(recording.t_s, changed + length, scenario.duration_s * 2 / 3)
+        return {
+            "jain": metrics.jain(goodputs),
+            "goodput_share": float(goodputs.sum()) / RATE_MBPS,
+            "jain_later": metrics.jain(recording.flows["goodput_mbps"][until].mean(axis=0)),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "jain",
+            "Fairness right after the change",
+            "Jain's index of the four flows in the seconds after two of them came over; one panel per RTT.",
+            lambda theme: grid_figures.draw_curves(
+                campaign, self.metrics[0], "buffer_bdp", "buffer, BDP", theme, panels="base_rtt_ms"
+            ),
+        )
+        return [curves, *flow_figures(campaign, "40 ms, one BDP of buffer: after 80 s the second pair comes over.")]

@@ -1,0 +1,170 @@
+"""One kind of event at a time: interruptions of one length, and a jump of the base RTT (the LEO study's repository)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from orbitcc.envs import scenarios
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE, flow_figures
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+
+RATE_MBPS = 100.0
+PAYLOAD = 1448 / 1514
+"""What headers leave of a link."""
+
+
+class HardHandover(Suite):
+    """Every 5 s the path is gone for a while."""
+
+    name = "hard-handover"
+    title = "Interruptions of one length"
+    description = (
+        "A flow runs for 100 s at 100 Mbit/s, 50 ms, one bandwidth-delay product of buffer; every 5 s the hop before "
+        "the bottleneck is down for 20–200 ms, both ways."
+    )
+    source = "Test `handover/hard` of the repository behind the LEO study."
+    metrics = (
+        Metric(
+            key="goodput_share",
+            title="Goodput / bandwidth",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="mean goodput of the run over 100 Mbit/s; headers leave 0.956",
+        ),
+        RETRANSMISSION_RATE,
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+
+    def points(self, profile: str) -> Sequence[Point]:
+        lengths = {"quick": (40, 120, 200), "reduced": range(40, 201, 40), "full": range(20, 201, 20)}[profile]
+        return [{"interruption_ms": ms} for ms in lengths]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("hard-handover", **point).with_seed(seed), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point["interruption_ms"] == 120
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        totals = recording.flow_totals[0]
+        return {
+            "goodput_share": totals["goodput_mbps"] / RATE_MBPS,
+            "retransmission_rate": metrics.retransmission_rate(totals["retransmitted_packets"], totals["sent_packets"]),
+            "rtos": float(totals["rtos"]),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "goodput",
+            "Goodput against the length of the interruptions",
+            "Mean over the runs.",
+            lambda theme: grid_figures.draw_curves(
+                campaign, self.metrics[0], "interruption_ms", "interruption, ms", theme
+            ),
+        )
+        return [curves, *flow_figures(campaign, "Interruptions of 120 ms.")]
+
+
+class DelayJump(Suite):
+    """The base RTT becomes longer at once."""
+
+    name = "delay-jump"
+    title = "A jump of the base RTT"
+    description = (
+        "A flow runs for 50 s at 100 Mbit/s; after 20 s its base RTT of 10–100 ms becomes 1.5 to 4 times as long. The "
+        "buffer is one bandwidth-delay product of the first RTT."
+    )
+    source = "Test `benchmarks/delay_jump` of the repository behind the LEO study."
+    metrics = (
+        Metric(
+            key="regain_s",
+            title="Time to regain",
+            unit=" s",
+            better="lower",
+            ideal=0.0,
+            decimals=1,
+            definition="from the jump until the mean goodput of a second is again 90 % of what headers leave of the "
+            "link, and stays so for 3 s; 30 s if never",
+        ),
+        Metric(
+            key="goodput_after",
+            title="Goodput after / bandwidth",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            definition="mean goodput after the jump over 100 Mbit/s",
+        ),
+        DELAY_INFLATION,
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+    record_interval_s = 0.1
+
+    def points(self, profile: str) -> Sequence[Point]:
+        rtts, factors = {
+            "quick": ((20,), (3,)),
+            "reduced": ((20, 60, 100), (1.5, 3, 4)),
+            "full": (range(10, 101, 10), (1.5, 2, 3, 4)),
+        }[profile]
+        return [{"base_rtt_ms": rtt, "factor": factor} for factor in factors for rtt in rtts]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, scenarios.get("delay-jump", **point).with_seed(seed), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point == {"base_rtt_ms": 20, "factor": 3}
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        scenario = recording.scenario
+        jump = next(link.handovers[0].at_s for link in scenario.links if link.handovers)
+        flow = {name: series[:, 0] for name, series in recording.flows.items()}
+        return {
+            "regain_s": regain_s(recording.t_s, flow["goodput_mbps"], jump, RATE_MBPS),
+            "goodput_after": metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], jump, 1e9) / RATE_MBPS,
+            "delay_inflation": metrics.delay_inflation(
+                recording.t_s, flow["srtt_ms"], flow["base_rtt_ms"], 0.0, scenario.duration_s
+            ),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "regain",
+            "Time to regain the link against the RTT before the jump",
+            "Mean over the runs, one panel per factor.",
+            lambda theme: grid_figures.draw_curves(
+                campaign, self.metrics[0], "base_rtt_ms", "base RTT before, ms", theme, panels="factor"
+            ),
+        )
+        return [curves, *flow_figures(campaign, "From 20 to 60 ms after 20 s.")]
+
+
+def regain_s(t_s: np.ndarray, goodput_mbps: np.ndarray, since_s: float, rate_mbps: float) -> float:
+    """Seconds from since_s until 1-s goodput is 90 % of what headers leave of the link, and stays so for 3 s.
+
+    Samples of 0.1 s; the time to the end if that never happens.
+    """
+    threshold = 0.9 * PAYLOAD * rate_mbps
+    after = t_s > since_s + 1e-9
+    t, g = t_s[after] - since_s, goodput_mbps[after]
+    if g.size < 10:
+        return float(t[-1]) if t.size else float("nan")
+    second = np.convolve(g, np.ones(10) / 10, mode="valid")  # of the second that begins with each sample
+    enough = second >= threshold
+    for k in np.flatnonzero(enough):
+        if enough[k : k + 21].all():
+            return max(float(t[k] - 0.1), 0.0)
+    return float(t[-1])
