@@ -70,8 +70,8 @@ def draw_curves(
 ) -> Figure:
     """A metric against a factor, a line per contender, one panel per value of another factor.
 
-    Where runs keep the spread over their seconds (`<metric>_sd`, `seconds`), points are pooled over seconds, bars are one
-    standard deviation; else they are means over runs with bars from least to most. marks: lines to compare with.
+    Where runs keep the spread over their seconds (`<metric>_sd`, `seconds`), points are pooled over seconds, bars are
+    one standard deviation; else they are means over runs with bars from least to most. marks: lines to compare with.
     """
     rows: list[Any] = levels(campaign, panels) if panels else [None]
     x = np.array(levels(campaign, factor), dtype=np.float64)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from orbitcc.envs.errors import UnknownNameError
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLoss
 from orbitcc.eval.suites.sharing import CrossPath, CubicFriendliness, Efficiency, InterRtt, IntraRtt, ParkingLot
@@ -26,6 +27,9 @@ SUITES: dict[str, Callable[[], Suite]] = {
         DelayJump,
         CubicFriendliness,
         CrossPath,
+        GeoDownload,
+        Hystart,
+        Buffers,
     )
 }
 """Name -> factory, in the order of the papers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,8 +59,9 @@ class Case:
 
     @cached_property
     def digest(self) -> str:
-        """12 hex digits of the compiled network."""
-        return hashlib.sha256(self.scenario.compile().encode()).hexdigest()[:12]
+        """12 hex digits of the compiled network and the point (who enters may do so differently at each)."""
+        point = json.dumps(dict(self.point), sort_keys=True) if self.point else ""
+        return hashlib.sha256((self.scenario.compile() + point).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,372 @@
+"""The GEO papers' experiments: downloads over a Viasat link, HyStart on and off, socket buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs import scenarios
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.flows import ControllerSpec
+from orbitcc.envs.scenario import Scenario
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.common import flow_figures
+
+if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.contenders import Contender
+
+Array = NDArray[np.float64]
+
+OBJECT_BYTES = 10**9
+"""What the studies downloaded."""
+START_UP_BYTES = 50_000_000
+"""Claypool et al.'s start-up."""
+MARKS_MB = (1, 5, 30, 50)
+TIMEOUT_S = 400.0
+
+GEO_2020 = (
+    "Claypool, Chung, Claypool: Measurements Comparing TCP Cubic and TCP BBR over a Satellite Network, CCNC 2021; "
+    "Claypool, Chung, Claypool: Comparison of TCP Congestion Control Performance over a Satellite Network, PAM 2021"
+)
+GEO_2021 = "Peters, Zhao, Chung, Claypool: TCP HyStart Performance over a Satellite Network, Netdev 0x15, 2021"
+
+
+class GeoDownload(Suite):
+    """Claypool et al.: 80 downloads of 1 GB per algorithm."""
+
+    name = "geo-download"
+    title = "Downloads over a GEO link"
+    description = (
+        "A download of 1 GB over the model of a Viasat link of July 2020 (144 Mbit/s at most, 564 ms at least, a "
+        "queue of 36 MB that drops from 18 MB on, outages and a wandering rate), alone. Run k of every contender meets "
+        "the same link."
+    )
+    source = f"{GEO_2020}."
+    metrics = (
+        Metric(
+            key="steady_mbps",
+            title="Steady throughput",
+            unit=" Mbit/s",
+            better="higher",
+            ideal=144.0,
+            decimals=1,
+            definition="mean goodput over the last half of the bytes, in 1-s bins",
+        ),
+        Metric(
+            key="steady_rtt_ms",
+            title="Steady RTT",
+            unit=" ms",
+            better="lower",
+            ideal=564.0,
+            decimals=0,
+            definition="mean smoothed RTT over the last half of the bytes",
+        ),
+        Metric(
+            key="start_up_mbps",
+            title="Start-up throughput",
+            unit=" Mbit/s",
+            better="higher",
+            ideal=144.0,
+            decimals=1,
+            definition="the first 50 MB over the time they took",
+        ),
+        Metric(
+            key="steady_power",
+            title="Power",
+            unit=" Mbit",
+            better="higher",
+            ideal=255.0,
+            decimals=0,
+            definition="steady throughput over steady RTT",
+        ),
+        Metric(
+            key="retransmission_rate",
+            title="Retransmissions, steady",
+            unit=" %",
+            better="lower",
+            ideal=0.0,
+            percent=True,
+            decimals=2,
+            definition="retransmitted over sent packets in the last half of the bytes",
+        ),
+    )
+    profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 80}
+    max_runs = 1000
+    record_interval_s = 0.1
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = scenarios.get("geo-viasat-2020", rtt="sine_ar1", run=seed, duration_s=TIMEOUT_S)
+        return Case(seed, _downloads(scenario), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return download_values(recording)
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import geo_figures
+
+        boxes = [
+            Figure(
+                slug,
+                title,
+                "Boxes hold half of the runs, whiskers 95 %; the dot is the mean.",
+                partial(geo_figures.draw_boxes, campaign, columns),
+            )
+            for slug, title, columns in (
+                ("steady", "Steady state", ("steady_mbps", "steady_rtt_ms", "steady_power")),
+                ("start-up", "Start-up", ("start_up_mbps", "start_up_rtt_ms", "start_up_power")),
+            )
+        ]
+        times = Figure(
+            "download-time",
+            "Download time against the size of the object",
+            "Mean over the runs, from the request to the last byte; bands hold 95 % of the runs.",
+            partial(geo_figures.draw_download_times, campaign, MARKS_MB),
+        )
+        return [*boxes, times, *flow_figures(campaign, "The first run.")]
+
+
+class Hystart(Suite):
+    """Peters et al.: Cubic's slow start with HyStart on, off, and by one of its conditions; competing pairs."""
+
+    name = "hystart"
+    title = "HyStart over a GEO link"
+    description = (
+        "Downloads of 1 GB over the model of a Viasat link of May 2021 (120 Mbit/s on average) with HyStart on, off, "
+        "or one of its two conditions alone; and two flows at once, both with it or one with and one without."
+    )
+    source = f"{GEO_2021}."
+    metrics = (
+        Metric(
+            key="time_5mb_s",
+            title="5 MB download",
+            unit=" s",
+            better="lower",
+            ideal=0.0,
+            decimals=1,
+            definition="from the request to the 5,000,000th byte",
+        ),
+        Metric(
+            key="time_1gb_s",
+            title="1 GB download",
+            unit=" s",
+            better="lower",
+            ideal=0.0,
+            decimals=1,
+            definition="from the request to the last byte",
+        ),
+        Metric(
+            key="steady_at_s",
+            title="Time to steady state",
+            unit=" s",
+            better="lower",
+            ideal=0.0,
+            decimals=1,
+            definition="until the mean goodput of 5 s is 90 % of that from 55 to 115 s or the end",
+        ),
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 5, "full": 10}
+    max_runs = 1000
+    record_interval_s = 0.1
+
+    def points(self, profile: str) -> Sequence[Point]:
+        pairs = ("both+both", "both+off")
+        return [{"hystart": mode} for mode in ("both", "off", "train", "delay", *pairs)]
+
+    def case(self, point: Point, seed: int) -> Case:
+        modes = str(point["hystart"]).split("+")
+        scenario = scenarios.get(
+            "geo-viasat-2021",
+            rtt="sine_ar1",
+            run=seed,
+            flows=len(modes),
+            duration_s=TIMEOUT_S if len(modes) == 1 else 120.0,
+        )
+        return Case(seed, _downloads(scenario) if len(modes) == 1 else scenario, point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        if contender.controller != "cubic" or "hystart" in contender.params:
+            raise OrbitccError(
+                "controller", contender.label, "cubic, without its parameter hystart: the suite varies it"
+            )
+        modes = str(case.point["hystart"]).split("+")
+        flows = [
+            flow.changed(
+                controller=ControllerSpec(name="cubic", params={**contender.params, "hystart": mode}),
+                name=f"hystart={mode}-{i}",
+            )
+            for i, (flow, mode) in enumerate(zip(case.scenario.flows, modes, strict=True))
+        ]
+        return case.scenario.with_flows(flows)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point["hystart"] == "both+off"
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        if len(recording.scenario.flows) == 1:
+            return download_values(recording)
+        goodput = recording.flows["goodput_mbps"]
+        early, late = (metrics.window(recording.t_s, a, b + 1e-6) for a, b in ((0, 15), (55, 115)))
+        first, second = (float(goodput[early, i].mean()) for i in (0, 1))
+        pair = np.sort([np.convolve(_by_second(goodput[:, i]), np.ones(5) / 5, mode="valid") for i in (0, 1)], axis=0)
+        fair = np.flatnonzero((pair[0] >= pair[1] / 2) & (pair[1] > 10.0))
+        return {
+            "jain_15_s": metrics.jain(goodput[early].mean(axis=0)),
+            "jain_steady": metrics.jain(goodput[late].mean(axis=0)),
+            "early_ratio": second / first if first > 0 else float("nan"),
+            # When five seconds first give the slower flow half of what the other has, once there is something to share.
+            "fair_at_s": float(fair[0]) if fair.size else recording.scenario.duration_s,
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import geo_figures
+
+        return [
+            Figure(
+                "download-time",
+                "Download time against the size of the object",
+                "Mean over the runs, from the request to the last byte, for each setting of HyStart.",
+                partial(geo_figures.draw_settings, campaign, "hystart", MARKS_MB),
+            ),
+            *flow_figures(campaign, "One flow with HyStart, one without."),
+        ]
+
+
+RMEM_BYTES: Mapping[str, tuple[int, int, int]] = {
+    "A": (4096, 131_072, 6_291_456),
+    "B": (4096, 262_144, 6_291_456),
+    "C": (4096, 131_072, 12_582_912),
+    "D": (60_000_000,) * 3,
+}
+WMEM_BYTES: Mapping[str, tuple[int, int, int]] = {"default": (4096, 16_384, 4_194_304), "60 MB": (60_000_000,) * 3}
+
+
+class Buffers(Suite):
+    """Peters et al.: socket buffers that a GEO path needs."""
+
+    name = "buffers"
+    title = "Socket buffers over a GEO link"
+    description = (
+        "A flow over the model of a Viasat link of May 2021 with each of four settings of tcp_rmem (A default, B first "
+        "doubled, C most doubled, D all 60 MB), two of tcp_wmem (default, 60 MB), autotuning on and off."
+    )
+    source = f"{GEO_2021}."
+    metrics = (
+        Metric(
+            key="goodput_mbps",
+            title="Goodput",
+            unit=" Mbit/s",
+            better="higher",
+            ideal=120.0,
+            decimals=1,
+            definition="mean from 55 to 115 s",
+        ),
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 2, "full": 5}
+    max_runs = 1000
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [
+            {"rmem": rmem, "wmem": wmem, "autotuning": tuned}
+            for tuned in ("on", "off")
+            for wmem in WMEM_BYTES
+            for rmem in RMEM_BYTES
+        ]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = scenarios.get("geo-viasat-2021", rtt="sine_ar1", run=seed)
+        sim: Any = scenario.sim.changed(
+            rmem_bytes=RMEM_BYTES[str(point["rmem"])],
+            wmem_bytes=WMEM_BYTES[str(point["wmem"])],
+            moderate_rcvbuf=point["autotuning"] == "on",
+        )
+        return Case(seed, scenario.changed(sim=sim), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return {
+            "goodput_mbps": metrics.mean_in_window(recording.t_s, recording.flows["goodput_mbps"][:, 0], 55.0, 115.001),
+            **{
+                f"cwnd_{s}_s": float(recording.flows["cwnd_packets"][np.searchsorted(recording.t_s, s), 0])
+                for s in (3, 4, 5)
+            },
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import geo_figures
+
+        return [
+            Figure(
+                "buffers",
+                "Goodput by buffer setting",
+                "Median over the runs, Mbit/s.",
+                partial(geo_figures.draw_buffers, campaign),
+            )
+        ]
+
+
+def _downloads(scenario: Scenario) -> Scenario:
+    """The same network with objects of 1 GB."""
+    return scenario.with_flows(
+        [flow.changed(traffic={"kind": "bytes", "bytes": OBJECT_BYTES}) for flow in scenario.flows]
+    )
+
+
+def download_values(recording: Recording) -> dict[str, float]:
+    """Of a download from the request at 0 to its last byte, recorded every 0.1 s."""
+    totals = recording.flow_totals[0]
+    flow = {name: series[:, 0] for name, series in recording.flows.items()}
+    t, step = recording.t_s, float(recording.t_s[0])
+    done_s = totals["finished_s"] or float(t[-1])
+    received = np.cumsum(flow["goodput_mbps"]) * step * 125_000
+    total = min(float(received[-1]), float(OBJECT_BYTES))
+    half = float(np.interp(total / 2, received, t))
+    start_up = float(np.interp(START_UP_BYTES, received, t))
+    steady, early = (t > half) & (t <= done_s + step), t <= start_up
+    seconds = _by_second(flow["goodput_mbps"][steady])
+    steady_mbps = total / 2 * 8e-6 / max(done_s - half, step)
+    rtt_ms = {name: float(np.nanmean(flow["srtt_ms"][part])) for name, part in (("steady", steady), ("early", early))}
+    start_up_mbps = START_UP_BYTES * 8e-6 / start_up
+    whole_rtt = float(np.nanmax(flow["rtt_ms"]))
+    return {
+        "steady_mbps": steady_mbps,
+        "steady_rtt_ms": rtt_ms["steady"],
+        "steady_power": steady_mbps / rtt_ms["steady"] * 1e3,
+        "start_up_mbps": start_up_mbps,
+        "start_up_rtt_ms": rtt_ms["early"],
+        "start_up_power": start_up_mbps / rtt_ms["early"] * 1e3,
+        "first_30_s_mbps": float(np.interp(30.0, t, received)) * 8e-6 / 30.0,
+        "retransmission_rate": metrics.retransmission_rate(
+            float(flow["retransmitted_packets"][steady].sum()), float(flow["sent_packets"][steady].sum())
+        ),
+        "resent_any": float(totals["retransmitted_packets"] > 0),
+        **{f"time_{mb}mb_s": float(np.interp(mb * 1e6, received, t)) for mb in MARKS_MB},
+        "time_1gb_s": float(done_s),
+        "steady_at_s": _steady_at_s(t, flow["goodput_mbps"], min(done_s, 115.0)),
+        "peak_mbps": float(np.percentile(_by_second(flow["goodput_mbps"][t <= done_s]), 95)),
+        "p10_mbps": float(np.percentile(seconds, 10)) if seconds.size else float("nan"),
+        "p90_mbps": float(np.percentile(seconds, 90)) if seconds.size else float("nan"),
+        "rtt_max_ms": whole_rtt,
+        "slow_rtt_share": float(np.mean(flow["rtt_ms"][steady] >= 2000.0)),
+    }
+
+
+def _steady_at_s(t: Array, goodput: Array, end_s: float) -> float:
+    """When the mean of 5 s first is 90 % of that over the last half of [0, end_s]."""
+    per = round(5.0 / float(t[0]))
+    reference = 0.9 * float(goodput[(t > end_s / 2) & (t <= end_s)].mean())
+    means = np.convolve(goodput, np.ones(per) / per, mode="valid")
+    enough = np.flatnonzero(means >= reference)
+    return float(t[enough[0]] - t[0]) if enough.size else float(end_s)
+
+
+def _by_second(values: Array) -> Array:
+    """Means of ten samples each."""
+    whole = values.shape[0] // 10
+    means: Array = values[: whole * 10].reshape(whole, 10).mean(axis=1)
+    return means
