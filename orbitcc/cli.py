@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, demo, eval_, list_, path, run, train
+from orbitcc.commands import bench, demo, eval_, list_, path, reproduce, run, train
 
 app = typer.Typer(
     name="orbitcc",
@@ -24,6 +24,7 @@ app.command("list")(list_.list_names)
 app.command("path")(path.path)
 app.command("train")(train.train)
 app.command("eval")(eval_.evaluate)
+app.command("reproduce")(reproduce.reproduce)
 app.command("bench")(bench.bench)
 
 

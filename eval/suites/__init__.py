@@ -10,7 +10,7 @@ from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLoss
 from orbitcc.eval.suites.sharing import CrossPath, CubicFriendliness, Efficiency, InterRtt, IntraRtt, ParkingLot
-from orbitcc.eval.suites.transients import DelayJump, HardHandover
+from orbitcc.eval.suites.transients import DelayJump, HardHandover, RateStep
 
 SUITES: dict[str, Callable[[], Suite]] = {
     suite.name: suite
@@ -25,6 +25,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
         Efficiency,
         HardHandover,
         DelayJump,
+        RateStep,
         CubicFriendliness,
         CrossPath,
         GeoDownload,

@@ -91,6 +91,7 @@ class Responsiveness(Suite):
             "goodput_mbps": metrics.mean_in_window(t, flow["goodput_mbps"], 0.0, duration_s),
             "optimal_mbps": optimal,
             **after_the_rise(recording),
+            **by_least_rtt(recording),
             "utilisation": metrics.utilisation(
                 recording.links["delivered_mbps"][:, bottleneck], recording.links["capacity_mbps"][:, bottleneck]
             ),
@@ -156,3 +157,16 @@ def after_the_rise(recording: Recording) -> dict[str, float]:
     optimal = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])
     enough = (recording.flows["goodput_mbps"][:, 0] >= 0.9 * PAYLOAD * optimal) & (t > 150.5)
     return {"regain_150_s": float(t[enough][0] - 150.0) if enough.any() else 150.0}
+
+
+def by_least_rtt(recording: Recording) -> dict[str, float]:
+    """Goodput over the bandwidth where the base RTT is the least so far (within 5 %), and where it is twice that."""
+    t, goodput = recording.t_s, recording.flows["goodput_mbps"][:, 0]
+    base = np.array([recording.scenario.base_rtt_ms(0, s - 0.5) for s in t])
+    capacity = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])
+    ratio = base / np.minimum.accumulate(base)
+    low, high = ratio <= 1.05, ratio >= 2.0
+    return {
+        "u_at_least_rtt": float(goodput[low].sum() / capacity[low].sum()),
+        "u_above_twice_least_rtt": float(goodput[high].sum() / capacity[high].sum()) if high.any() else float("nan"),
+    }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from orbitcc.eval.campaign import Campaign
 
 RATE_MBPS = 100.0
+STEP_AT_S = 20.0
 PAYLOAD = 1448 / 1514
 """What headers leave of a link."""
 
@@ -77,6 +78,44 @@ class HardHandover(Suite):
         return [curves, *flow_figures(campaign, "Interruptions of 120 ms.")]
 
 
+REGAIN = Metric(
+    key="regain_s",
+    title="Time to regain",
+    unit=" s",
+    better="lower",
+    ideal=0.0,
+    decimals=1,
+    definition="from the change until the mean goodput of a second is again 90 % of what headers leave of the link, "
+    "and stays so for 3 s; 30 s if never",
+)
+
+
+class RateStep(Suite):
+    """The rate doubles, the RTT stays: what F20 of the study is about."""
+
+    name = "rate-step"
+    title = "A step of the bandwidth"
+    description = (
+        "A flow runs for 50 s at 50 ms, one bandwidth-delay product of buffer; after 20 s 50 Mbit/s become 100."
+    )
+    source = "Made for a remark in section V-A of the LEO study (time until BBRv3 finds new bandwidth)."
+    metrics = (REGAIN,)
+    profiles: ClassVar = {"quick": 3, "reduced": 5, "full": 10}
+    max_runs = 100
+    record_interval_s = 0.1
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = scenarios.get("dumbbell", duration_s=50.0).override("links.0.rate_mbps", [[0, 50], [STEP_AT_S, 100]])
+        return Case(seed, scenario.with_seed(seed), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        goodput = recording.flows["goodput_mbps"][:, 0]
+        return {"regain_s": regain_s(recording.t_s, goodput, STEP_AT_S, RATE_MBPS)}
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        return flow_figures(campaign, "After 20 s the rate doubles.")
+
+
 class DelayJump(Suite):
     """The base RTT becomes longer at once."""
 
@@ -88,16 +127,7 @@ class DelayJump(Suite):
     )
     source = "Test `benchmarks/delay_jump` of the repository behind the LEO study."
     metrics = (
-        Metric(
-            key="regain_s",
-            title="Time to regain",
-            unit=" s",
-            better="lower",
-            ideal=0.0,
-            decimals=1,
-            definition="from the jump until the mean goodput of a second is again 90 % of what headers leave of the "
-            "link, and stays so for 3 s; 30 s if never",
-        ),
+        REGAIN,
         Metric(
             key="goodput_after",
             title="Goodput after / bandwidth",
@@ -110,7 +140,7 @@ class DelayJump(Suite):
     )
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
-    record_interval_s = 0.1
+    record_interval_s = 0.02
 
     def points(self, profile: str) -> Sequence[Point]:
         rtts, factors = {
@@ -129,9 +159,13 @@ class DelayJump(Suite):
     def measure(self, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         jump = next(link.handovers[0].at_s for link in scenario.links if link.handovers)
+        bdp_packets = RATE_MBPS * scenario.base_rtt_ms(0) * 125 / scenario.sim.packet_bytes
+        just_after = metrics.window(recording.t_s, jump, jump + 4 * scenario.base_rtt_ms(0, jump) / 1e3)
         flow = {name: series[:, 0] for name, series in recording.flows.items()}
         return {
             "regain_s": regain_s(recording.t_s, flow["goodput_mbps"], jump, RATE_MBPS),
+            # What a controller that restarts begins with, in products of the RTT before.
+            "restart_bdp": float(np.nanmin(flow["cwnd_packets"][just_after])) / bdp_packets,
             "goodput_after": metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], jump, 1e9) / RATE_MBPS,
             "delay_inflation": metrics.delay_inflation(
                 recording.t_s, flow["srtt_ms"], flow["base_rtt_ms"], 0.0, scenario.duration_s
@@ -155,16 +189,14 @@ class DelayJump(Suite):
 def regain_s(t_s: np.ndarray, goodput_mbps: np.ndarray, since_s: float, rate_mbps: float) -> float:
     """Seconds from since_s until 1-s goodput is 90 % of what headers leave of the link, and stays so for 3 s.
 
-    Samples of 0.1 s; the time to the end if that never happens.
+    The time to the end if that never happens.
     """
-    threshold = 0.9 * PAYLOAD * rate_mbps
     after = t_s > since_s + 1e-9
-    t, g = t_s[after] - since_s, goodput_mbps[after]
-    if g.size < 10:
-        return float(t[-1]) if t.size else float("nan")
-    second = np.convolve(g, np.ones(10) / 10, mode="valid")  # of the second that begins with each sample
-    enough = second >= threshold
+    t, g, step = t_s[after] - since_s, goodput_mbps[after], float(t_s[0])
+    per = round(1 / step)
+    second = np.convolve(g, np.ones(per) / per, mode="valid")  # of the second that begins with each sample
+    enough = second >= 0.9 * PAYLOAD * rate_mbps
     for k in np.flatnonzero(enough):
-        if enough[k : k + 21].all():
-            return max(float(t[k] - 0.1), 0.0)
+        if enough[k : k + 2 * per + 1].all():
+            return max(float(t[k]) - step, 0.0)
     return float(t[-1])

@@ -1,0 +1,132 @@
+"""A claim of a paper, and how to tell from a campaign's runs whether it holds."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from orbitcc.eval.statistics import pooled
+
+if TYPE_CHECKING:
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.contenders import Contender
+
+Verdict = Literal["holds", "fails", "undecidable"]
+
+
+class Missing(Exception):
+    """A finding asks for runs that the campaigns do not have; the text says which."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """measured: the figures, as people read them. verdict, and why if it is undecidable."""
+
+    measured: str
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row of the reproduction.
+
+    claim: in our words. source: section or table. expected: the criterion, in words. check: gives the figures and
+    whether the criterion is met; raises Missing for what was not run.
+    """
+
+    key: str
+    claim: str
+    source: str
+    expected: str
+    check: Check = field(repr=False)
+
+    def judge(self, results: Results) -> Outcome:
+        try:
+            measured, holds = self.check(results)
+        except Missing as missing:
+            return Outcome("–", "undecidable", str(missing))
+        return Outcome(measured, "holds" if holds else "fails")
+
+
+Check = Callable[["Results"], tuple[str, bool]]
+"""The figures, and whether the criterion is met."""
+
+
+def load(name: str, checks: Mapping[str, Check]) -> tuple[Finding, ...]:
+    """The findings of a file beside this module, each with its check."""
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return tuple(Finding(**row, check=checks[row["key"]]) for row in tomllib.loads(text)["finding"])
+
+
+class Results:
+    """The runs of several suites, asked by controller name."""
+
+    def __init__(self, campaigns: Mapping[str, Campaign]) -> None:
+        self.campaigns = campaigns
+
+    def campaign(self, suite: str) -> Campaign:
+        if suite not in self.campaigns or not self.campaigns[suite].rows:
+            raise Missing(f"needs the suite {suite}")
+        return self.campaigns[suite]
+
+    def contender(self, suite: str, who: str) -> Contender:
+        """The first contender that is the controller `who`; `astraea` is a policy of that name."""
+        found = [c for c in self.campaign(suite).contenders if who in (c.controller, c.label.split(" ")[0])]
+        if not found:
+            raise Missing("needs a trained Astraea" if who == "astraea" else f"needs {who} among the contenders")
+        return found[0]
+
+    def values(self, suite: str, who: str, metric: str, **factors: Any) -> np.ndarray:
+        """The metric of every run at the points with these factors."""
+        found = self.campaign(suite).by_case(self.contender(suite, who), metric, **factors)
+        values = np.array([v for v in found.values() if v == v])
+        if not values.size:
+            where = ", ".join(f"{k} = {v}" for k, v in factors.items())
+            raise Missing(f"needs runs of {suite}{' at ' + where if where else ''} (a larger profile)")
+        return values
+
+    def mean(self, suite: str, who: str, metric: str, **factors: Any) -> float:
+        return float(self.values(suite, who, metric, **factors).mean())
+
+    def median(self, suite: str, who: str, metric: str, **factors: Any) -> float:
+        return float(np.median(self.values(suite, who, metric, **factors)))
+
+    def pooled(self, suite: str, who: str, metric: str, **factors: Any) -> tuple[float, float]:
+        """Mean and standard deviation over the seconds of all runs."""
+        own = [self.values(suite, who, key, **factors).tolist() for key in (metric, f"{metric}_sd", "seconds")]
+        return pooled(own[0], own[1], own[2])
+
+    def levels(self, suite: str, factor: str, **factors: Any) -> list[Any]:
+        """The values of a factor among the points with these other factors."""
+        points = [p for p in self.campaign(suite).points() if all(p.get(k) == v for k, v in factors.items())]
+        return list(dict.fromkeys(p[factor] for p in points if factor in p))
+
+    def cells(self, suite: str, *names: str) -> list[dict[str, Any]]:
+        """The combinations of some factors that the campaign has."""
+        points = self.campaign(suite).points()
+        return [dict(t) for t in dict.fromkeys(tuple((n, p[n]) for n in names) for p in points)]
+
+
+def listed(values: Mapping[Any, float], decimals: int = 2) -> str:
+    """`cubic 0.61, satcp 0.66`."""
+    return ", ".join(f"{name} {value:.{decimals}f}" for name, value in values.items())
+
+
+def within(value: float, low: float, high: float) -> bool:
+    return low <= value <= high
+
+
+def t_test(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """Student's t of the difference of means (equal variances, as the GEO papers), its p, and Cohen's d."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    test = stats.ttest_ind(a, b)
+    spread = np.sqrt(((a.size - 1) * a.var(ddof=1) + (b.size - 1) * b.var(ddof=1)) / (a.size + b.size - 2))
+    d = abs(a.mean() - b.mean()) / spread if spread > 0 else float("inf")
+    return float(test.statistic), float(test.pvalue), float(d)

@@ -1,0 +1,278 @@
+"""What the GEO papers measured, as checks with tolerances.
+
+Claypool, Chung, Claypool (CCNC and PAM 2021): 80 downloads of 1 GB per algorithm; Peters, Zhao, Chung, Claypool (Netdev
+0x15, 2021): HyStart and socket buffers. Figures are means over runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from orbitcc.eval.findings.base import Check, Results, listed, load, t_test, within
+
+SCHEMES = ("bbr", "cubic", "hybla", "vivace")
+BONFERRONI = 0.05 / 3
+
+PAM = "PAM 2021"
+CCNC = "CCNC 2021"
+NETDEV = "Netdev 2021"
+
+PUBLISHED: dict[str, dict[str, float]] = {
+    "steady_mbps": {"bbr": 112.9, "cubic": 123.3, "hybla": 130.1, "vivace": 112.6},
+    "steady_rtt_ms": {"bbr": 780, "cubic": 821, "hybla": 958, "vivace": 685},
+    "steady_power": {"bbr": 145, "cubic": 150, "hybla": 136, "vivace": 164},
+    "start_up_mbps": {"bbr": 23.1, "cubic": 16.6, "hybla": 40.8, "vivace": 20.3},
+    "start_up_rtt_ms": {"bbr": 917, "cubic": 757, "hybla": 799, "vivace": 806},
+    "start_up_power": {"bbr": 25, "cubic": 22, "hybla": 51, "vivace": 25},
+}
+SPREAD = {
+    "steady_mbps": {"bbr": 12.2, "cubic": 17.0, "hybla": 17.2, "vivace": 17.9},
+    "steady_rtt_ms": {"bbr": 125.1, "cubic": 206.4, "hybla": 142.1, "vivace": 73.1},
+}
+
+
+def _means(r: Results, metric: str) -> dict[str, float]:
+    return {who: r.mean("geo-download", who, metric) for who in SCHEMES}
+
+
+def table(metric: str, tolerance: float, r: Results) -> tuple[str, bool]:
+    """Every scheme within a share of its published mean."""
+    own = _means(r, metric)
+    far = {who: own[who] / PUBLISHED[metric][who] - 1 for who in SCHEMES}
+    said = ", ".join(f"{who} {own[who]:.1f} ({100 * far[who]:+.0f} %)" for who in SCHEMES)
+    return said, all(abs(x) <= tolerance for x in far.values())
+
+
+def spread(metric: str, low: float, high: float, r: Results) -> tuple[str, bool]:
+    """Standard deviations within factors of the published ones."""
+    own = {who: float(r.values("geo-download", who, metric).std(ddof=1)) for who in SCHEMES}
+    return listed(own, 1), all(within(own[who] / SPREAD[metric][who], low, high) for who in SCHEMES)
+
+
+def steady_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "steady_mbps")
+    close = abs(x["bbr"] / x["vivace"] - 1) <= 0.08
+    return listed(x, 1), x["hybla"] > x["cubic"] > max(x["bbr"], x["vivace"]) and close
+
+
+def steady_tests(r: Results) -> tuple[str, bool]:
+    cubic = r.values("geo-download", "cubic", "steady_mbps")
+    said, holds = [], True
+    for who, sign in (("bbr", 1), ("hybla", -1), ("vivace", 1)):
+        t, p, d = t_test(cubic, r.values("geo-download", who, "steady_mbps"))
+        said.append(f"{who}: t {t:.1f}, p {p:.2g}, d {d:.1f}")
+        large = within(d, 0.2, 0.8) if who == "hybla" else d >= 0.5
+        holds = holds and t * sign > 0 and p < BONFERRONI and large
+    return "; ".join(said), holds
+
+
+def rtt_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "steady_rtt_ms")
+    return listed(x, 0), x["vivace"] < x["bbr"] < x["cubic"] < x["hybla"] and x["hybla"] - x["cubic"] >= 80
+
+
+def power_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "steady_power")
+    return listed(x, 0), max(x, key=lambda w: x[w]) == "vivace" and min(x, key=lambda w: x[w]) == "hybla"
+
+
+def start_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "start_up_mbps")
+    return listed(x, 1), x["hybla"] > x["bbr"] > x["vivace"] > x["cubic"]
+
+
+def start_tests(r: Results) -> tuple[str, bool]:
+    cubic = r.values("geo-download", "cubic", "start_up_mbps")
+    said, holds = [], True
+    for who in ("bbr", "hybla", "vivace"):
+        t, _, d = t_test(r.values("geo-download", who, "start_up_mbps"), cubic)
+        said.append(f"{who}: t {t:.0f}, d {d:.1f}")
+        holds = holds and t > 10 and d > 2
+    return "; ".join(said), holds
+
+
+def start_rtt_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "start_up_rtt_ms")
+    return listed(x, 0), min(x, key=lambda w: x[w]) == "cubic" and max(x, key=lambda w: x[w]) == "bbr"
+
+
+DOWNLOADS = {
+    "hybla": (4.0, 4.5, 8.0),
+    "vivace": (4.0, 7.0, 16.0),
+    "bbr": (7.0, 10.0, 15.5),
+    "cubic": (9.0, 13.0, 22.5),
+}
+"""Seconds for 1, 5 and 30 MB."""
+
+
+def downloads(who: str, r: Results) -> tuple[str, bool]:
+    own = [r.mean("geo-download", who, f"time_{mb}mb_s") for mb in (1, 5, 30)]
+    near = all(abs(x - p) <= max(0.2 * p, 1.5) for x, p in zip(own, DOWNLOADS[who], strict=True))
+    published = " / ".join(f"{p:g}" for p in DOWNLOADS[who])
+    return f"{' / '.join(f'{x:.1f}' for x in own)} s (published {published})", near
+
+
+def downloads_order(r: Results) -> tuple[str, bool]:
+    x = _means(r, "time_5mb_s")
+    return listed(x, 1), x["hybla"] < x["vivace"] < x["bbr"] < x["cubic"]
+
+
+def retransmitting(r: Results) -> tuple[str, bool]:
+    none = {who: 1 - r.mean("geo-download", who, "resent_any") for who in SCHEMES}
+    holds = min(none["hybla"], none["vivace"]) >= 0.5 and max(none["bbr"], none["cubic"]) <= 0.45
+    return f"runs without any: {listed(none)}", holds
+
+
+def bbr_spread(r: Results) -> tuple[str, bool]:
+    low, high = _means(r, "p10_mbps"), _means(r, "p90_mbps")
+    holds = min(low, key=lambda w: low[w]) == "bbr" and max(high, key=lambda w: high[w]) == "bbr"
+    return f"10th {listed(low, 0)}; 90th {listed(high, 0)}", holds
+
+
+def cubic_ramp(r: Results) -> tuple[str, bool]:
+    at = r.mean("geo-download", "cubic", "steady_at_s")
+    return f"{at:.1f} s", within(at, 25, 36)
+
+
+def _hystart(r: Results, metric: str) -> dict[str, float]:
+    return {mode: r.mean("hystart", "cubic", metric, hystart=mode) for mode in ("both", "off")}
+
+
+def hystart_time(
+    metric: str, published: tuple[float, float], ratios: tuple[float, float], r: Results
+) -> tuple[str, bool]:
+    x = _hystart(r, metric)
+    near = all(abs(own / p - 1) <= 0.2 for own, p in zip((x["both"], x["off"]), published, strict=True))
+    ratio = x["both"] / x["off"]
+    return f"on {x['both']:.1f}, off {x['off']:.1f} s, ratio {ratio:.2f}", near and within(ratio, *ratios)
+
+
+def hystart_steady(r: Results) -> tuple[str, bool]:
+    x = _hystart(r, "steady_at_s")
+    return f"on {x['both']:.1f}, off {x['off']:.1f} s", abs(x["both"] / 35 - 1) <= 0.25 and abs(
+        x["off"] / 15 - 1
+    ) <= 0.25
+
+
+def hystart_total(r: Results) -> tuple[str, bool]:
+    x = _hystart(r, "time_1gb_s")
+    near = abs(x["both"] / 125 - 1) <= 0.2 and abs(x["off"] / 100 - 1) <= 0.2
+    return f"on {x['both']:.0f}, off {x['off']:.0f} s", near and within(x["both"] - x["off"], 15, 35)
+
+
+def hystart_start_up(r: Results) -> tuple[str, bool]:
+    x = _hystart(r, "first_30_s_mbps")
+    return f"off over on {x['off'] / x['both']:.2f}", within(x["off"] / x["both"], 1.6, 2.6)
+
+
+def hystart_loss(r: Results) -> tuple[str, bool]:
+    x = _hystart(r, "retransmission_rate")
+    return f"on {100 * x['both']:.2f} %, off {100 * x['off']:.2f} %", abs(x["both"] - x["off"]) <= 0.005
+
+
+def hystart_alike(one: str, other: str, r: Results) -> tuple[str, bool]:
+    x = {mode: r.mean("hystart", "cubic", "first_30_s_mbps", hystart=mode) for mode in (one, other)}
+    return f"first 30 s: {listed(x, 1)} Mbit/s", abs(x[one] / x[other] - 1) <= 0.1
+
+
+def hystart_pair(r: Results) -> tuple[str, bool]:
+    x = [r.mean("hystart", "cubic", m, hystart="both+both") for m in ("jain_15_s", "jain_steady")]
+    return f"Jain {x[0]:.2f} / {x[1]:.2f}", min(x) >= 0.95
+
+
+def hystart_mixed(r: Results) -> tuple[str, bool]:
+    x = [r.mean("hystart", "cubic", m, hystart="both+off") for m in ("jain_15_s", "jain_steady")]
+    return f"Jain {x[0]:.2f} / {x[1]:.2f}", within(x[0], 0.50, 0.65) and x[1] >= 0.95
+
+
+def hystart_mixed_length(r: Results) -> tuple[str, bool]:
+    at = r.mean("hystart", "cubic", "fair_at_s", hystart="both+off")
+    return f"{at:.0f} s", within(at, 30, 55)
+
+
+def hystart_peak(r: Results) -> tuple[str, bool]:
+    x = r.mean("hystart", "cubic", "peak_mbps", hystart="both")
+    return f"{x:.0f} Mbit/s", within(x, 108, 132)
+
+
+def _buffer(r: Results, rmem: str, wmem: str, tuned: str) -> float:
+    return r.mean("buffers", "cubic", "goodput_mbps", rmem=rmem, wmem=wmem, autotuning=tuned)
+
+
+def buffers_on(cells: Mapping[tuple[str, str], tuple[float, float]], r: Results) -> tuple[str, bool]:
+    own = {cell: _buffer(r, *cell, "on") for cell in cells}
+    said = ", ".join(f"{rmem}/{wmem} {value:.1f}" for (rmem, wmem), value in own.items())
+    return f"{said} Mbit/s", all(within(own[cell], *band) for cell, band in cells.items())
+
+
+def buffers_off(r: Results) -> tuple[str, bool]:
+    x = {rmem: [_buffer(r, rmem, wmem, "off") for wmem in ("default", "60 MB")] for rmem in "ABCD"}
+    on = [_buffer(r, "D", wmem, "on") for wmem in ("default", "60 MB")]
+    small = all(within(v, 0.6, 1.0) for v in x["A"] + x["C"])
+    doubled = all(within(b / a, 1.9, 2.1) for a, b in zip(x["A"], x["B"], strict=True))
+    same = all(abs(d / o - 1) <= 0.05 for d, o in zip(x["D"], on, strict=True))
+    return ", ".join(f"{k} {np.mean(v):.2f}" for k, v in x.items()) + " Mbit/s", small and doubled and same
+
+
+def buffers_growth(r: Results) -> tuple[str, bool]:
+    pairs = {
+        s: [r.mean("buffers", "cubic", f"cwnd_{s}_s", rmem="D", wmem="60 MB", autotuning=t) for t in ("on", "off")]
+        for s in (3, 4, 5)
+    }
+    said = ", ".join(f"{s} s {on:.0f} / {off:.0f}" for s, (on, off) in pairs.items())
+    return f"cwnd {said}", all(abs(on / off - 1) <= 0.1 for on, off in pairs.values())
+
+
+def _table(metric: str, tolerance: float) -> Check:
+    return partial(table, metric, tolerance)
+
+
+CHECKS: dict[str, Check] = {
+    "G01": _table("steady_mbps", 0.10),
+    "G02": steady_order,
+    "G03": partial(spread, "steady_mbps", 0.4, 1.5),
+    "G04": steady_tests,
+    "G05": _table("steady_rtt_ms", 0.15),
+    "G06": rtt_order,
+    "G07": partial(spread, "steady_rtt_ms", 0.5, 2.0),
+    "G08": _table("steady_power", 0.12),
+    "G09": power_order,
+    "G10": _table("start_up_mbps", 0.12),
+    "G11": start_order,
+    "G12": start_tests,
+    "G13": _table("start_up_rtt_ms", 0.15),
+    "G14": start_rtt_order,
+    "G15": _table("start_up_power", 0.20),
+    "G16": partial(downloads, "hybla"),
+    "G17": partial(downloads, "vivace"),
+    "G18": partial(downloads, "bbr"),
+    "G19": partial(downloads, "cubic"),
+    "G20": downloads_order,
+    "G21": retransmitting,
+    "G22": bbr_spread,
+    "G23": cubic_ramp,
+    "H01": partial(hystart_time, "time_1mb_s", (9.0, 6.0), (1.25, 2.0)),
+    "H02": partial(hystart_time, "time_5mb_s", (16.0, 8.0), (1.6, 2.6)),
+    "H03": partial(hystart_time, "time_30mb_s", (22.0, 11.0), (1.6, 2.6)),
+    "H04": hystart_steady,
+    "H05": hystart_total,
+    "H06": hystart_start_up,
+    "H07": hystart_loss,
+    "H08": partial(hystart_alike, "train", "off"),
+    "H09": partial(hystart_alike, "delay", "both"),
+    "H10": hystart_pair,
+    "H11": hystart_mixed,
+    "H12": hystart_mixed_length,
+    "H13": hystart_peak,
+    "B01": partial(buffers_on, {(rmem, w): (25, 45) for rmem in "AB" for w in ("default", "60 MB")}),
+    "B02": partial(buffers_on, {(rmem, "default"): (28, 56) for rmem in "CD"}),
+    "B03": partial(buffers_on, {("C", "60 MB"): (50, 90)}),
+    "B04": partial(buffers_on, {("D", "60 MB"): (0.9 * 120, 144)}),
+    "B05": buffers_off,
+    "B06": buffers_growth,
+}
+
+FINDINGS = load("geo.toml", CHECKS)

@@ -1,0 +1,119 @@
+"""One self-contained page for all experiments of a paper: scorecard, claims, every picture."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval import provenance
+from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.findings import Finding, Outcome
+from orbitcc.eval.studies import Study, scorecard
+from orbitcc.eval.style import THEMES, ThemeName
+
+
+def write_study_report(
+    study: Study,
+    campaigns: Mapping[str, Campaign],
+    judged: Sequence[tuple[Finding, Outcome]],
+    out_dir: str | os.PathLike[str],
+    command: str,
+) -> Path:
+    """Write report.html into out_dir from the pictures that each suite's own report left in its folder."""
+    page = Template(_asset("study.html")).substitute(
+        css=_asset("style.css").rstrip(),
+        script=_asset("sort.js").rstrip(),
+        title=html.escape(study.title),
+        lead=_lead(campaigns, judged),
+        source=html.escape(study.source),
+        scorecard=_scorecard(study, campaigns),
+        findings=_findings(judged),
+        suites="\n".join(_suite(campaign) for campaign in campaigns.values()),
+        command=html.escape(command),
+        facts="\n".join(
+            f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in provenance.versions().items()
+        ),
+    )
+    return atomic_write_text(Path(out_dir) / "report.html", page)
+
+
+def _asset(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _lead(campaigns: Mapping[str, Campaign], judged: Sequence[tuple[Finding, Outcome]]) -> str:
+    counts = {verdict: sum(o.verdict == verdict for _, o in judged) for verdict in ("holds", "fails", "undecidable")}
+    runs = sum(len(campaign.rows) for campaign in campaigns.values())
+    return (
+        f"<strong>{counts['holds']}</strong> of {counts['holds'] + counts['fails']} decidable claims hold in {runs} "
+        f"runs; {counts['undecidable']} cannot be decided here."
+    )
+
+
+def _scorecard(study: Study, campaigns: Mapping[str, Campaign]) -> str:
+    head = "".join(
+        f"<th scope=col>{html.escape(score.title)}<small>{html.escape(score.suite)}</small></th>"
+        for score in study.scores
+    )
+    card = scorecard(study, campaigns)
+    best = [
+        (max if column[0][0].better == "higher" else min)(value for _, value in column)
+        for column in zip(*card.values(), strict=True)
+    ]
+    rows = []
+    for label, cells in card.items():
+        columns = "".join(
+            f'<td data-value="{value!r}" data-title="{html.escape(score.title)}"><span class="value">'
+            f"{html.escape(metric.format(value))}</span>{'<span class=rank>best</span>' if value == top else ''}</td>"
+            for score, (metric, value), top in zip(study.scores, cells, best, strict=True)
+        )
+        rows.append(f"<tr><th scope=row>{html.escape(label)}</th>{columns}</tr>")
+    body = "\n".join(rows)
+    return (
+        f"<table class=sortable><thead><tr><th scope=col>contender</th>{head}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody></table>"
+    )
+
+
+def _findings(judged: Sequence[tuple[Finding, Outcome]]) -> str:
+    head = "".join(f"<th scope=col>{title}</th>" for title in ("", "claim", "expected", "measured", "verdict"))
+    rows = []
+    for finding, outcome in judged:
+        why = f"<small>{html.escape(outcome.reason)}</small>" if outcome.reason else ""
+        cells = (
+            html.escape(finding.key),
+            f"{html.escape(finding.claim)}<small>{html.escape(finding.source)}</small>",
+            html.escape(finding.expected),
+            html.escape(outcome.measured),
+            f'<span class="{outcome.verdict}">{outcome.verdict}</span>{why}',
+        )
+        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    body = "\n".join(rows)
+    return f'<table class="sortable claims"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
+
+
+def _suite(campaign: Campaign) -> str:
+    pictures = []
+    for figure in campaign.suite.figures(campaign):
+        if figure.folded:
+            continue  # in the suite's own report
+        files: dict[ThemeName, str] = {}
+        for name in THEMES:
+            suffix = "" if name == "light" else "-dark"
+            picture = (campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
+            files[name] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+        title = html.escape(figure.title)
+        pictures.append(
+            f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{files["dark"]}">'
+            f'<img src="{files["light"]}" alt="{title}" loading="lazy"></picture>'
+            f"<figcaption><strong>{title}.</strong> {html.escape(figure.caption)}</figcaption></figure>"
+        )
+    text = html.escape(campaign.suite.description)
+    body = "\n".join(pictures)
+    return f"<section>\n<h2>{html.escape(campaign.suite.title)}</h2>\n<p>{text}</p>\n{body}\n</section>"
