@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from orbitcc.eval.findings.base import Check, Results, listed, load, within
+from orbitcc.eval.findings.base import Check, Missing, Results, listed, load, within
 from orbitcc.eval.suites.leoem import PATHS
 
 CLASSICS = ("cubic", "satcp", "bbr3", "leocc", "vivace")
@@ -208,6 +208,8 @@ def f28(r: Results) -> tuple[str, bool]:
     said, holds = [], True
     for q in (1.0, 4.0):
         xs = [x for x in r.levels("inter-rtt", "base_rtt_ms", buffer_bdp=q) if x != 20]
+        if len(xs) < 3:
+            raise Missing(f"needs more RTTs with {q:g} BDP (a larger profile)")
         share = {x: r.mean("inter-rtt", "bbr3", "second_share", base_rtt_ms=x, buffer_bdp=q) for x in xs}
         ratio = [r.pooled("inter-rtt", "bbr3", "goodput_ratio", base_rtt_ms=x, buffer_bdp=q)[0] for x in xs]
         rho = float(stats.spearmanr(xs, ratio).statistic)
@@ -219,6 +221,8 @@ def f28(r: Results) -> tuple[str, bool]:
 
 def f29(r: Results) -> tuple[str, bool]:
     cells = _inter(r, "bbr3")
+    if not {0.2, 1.0} <= {q for _, q in cells}:
+        raise Missing("needs buffers of 0.2 and 1 BDP (a larger profile)")
     mean = {q: float(np.mean([v for (_, own), v in cells.items() if own == q])) for q in (0.2, 1.0)}
     return f"mean R {listed({f'{q:g} BDP': v for q, v in mean.items()})}", mean[0.2] > mean[1.0]
 
