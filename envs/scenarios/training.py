@@ -109,7 +109,7 @@ _ROUTES = (
 
 TRAIN_ORBITS = PathDistribution(
     name="train-orbits",
-    description="paths over satellites of Starlink's first shell, under an access network as measured; crowds",
+    description="paths over satellites of Starlink's first shell, under an access network as measured; rain, crowds",
     duration_s=60,
     rate_mbps=Span(low=25, high=300, log=True),
     base_rtt_ms=Span(low=10, high=250),
@@ -118,6 +118,11 @@ TRAIN_ORBITS = PathDistribution(
     mean_gap_s=10,
     paths=PathPool(paths=_ROUTES, duration_s=60),
     access=AccessOverlay(long_interruption_probability=0.05, edge_burst_probability=0.2, noise_step_s=1.0),
+    weather=Weather(
+        attenuation=Fades(per_h=1, speedup=Span(low=5, high=20, log=True)),
+        clear_sky_db=Span(low=8, high=14),
+        loop_ms=Span(low=20, high=50),
+    ),
     ack_path=AckPath(rate_ratio=Span(low=2, high=20, log=True), loss=Span(low=0, high=0)),
     hotspots=Hotspots(),
 )

@@ -223,6 +223,48 @@ def test_train_geo_has_bursty_loss_stalls_and_the_viasat_queue():
     assert max(o.duration_ms for o in stalls) <= 1575
 
 
+def test_train_orbits_follows_paths_under_an_access_network():
+    found = draws("train-orbits", 60)
+    links = [s.links[0] for s in found]
+    assert all(link.interpolate_delay and link.jitter is not None and link.gate_ms == 1.33 for link in links)
+    rtts = [s.base_rtt_ms() for s in found]
+    assert 20 < min(rtts) < 60
+    assert 100 < max(rtts) < 250
+    assert {o.mode for link in links for o in link.outages} == {"hold", "drop"}
+    for scenario, link in zip(found, links, strict=True):
+        packets = link.queue.limit_bytes / 1514
+        assert packets >= 9.9
+        assert all(0 < h.at_s < scenario.duration_s for h in link.handovers)
+    told = [len(link.handovers) for link in links]
+    assert min(told) < max(told) <= 4
+
+
+@pytest.mark.parametrize("name", ["train-orbits", "train-geo"])
+def test_a_disturbance_depends_on_its_number_alone(name):
+    one, other = (scenarios.distribution(name).changed() for _ in range(2))
+    one.disturbance(3)
+    for i in (5, 3):
+        a, b = one.disturbance(i), other.disturbance(i)
+        assert (a.outages, a.handovers, a.forward.jitter) == (b.outages, b.handovers, b.forward.jitter)
+        assert a.delay_ms_at_start() == b.delay_ms_at_start()
+    assert one.disturbance(3).delay_ms_at_start() != one.disturbance(5).delay_ms_at_start()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("one_bottleneck_probability", "0.5", "one_bottleneck_probability: 0.5 .*1, with paths"),
+        ("slots", "{}", "slots: 'a table' .*left out"),
+        ("paths.size", "0", r"paths.size: 0 .*\[1, 100000\]"),
+        ("access.interruption_ms", "[5, -1]", "access.interruption_ms.high: -1"),
+        ("weather.attenuation.kind", '"snow"', "weather.attenuation.kind: unknown name 'snow'"),
+    ],
+)
+def test_a_wrong_field_of_a_disturbance_is_named(key, value, says):
+    with pytest.raises(OrbitccError, match=says):
+        scenarios.load("train-orbits", {key: value})
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
