@@ -156,7 +156,7 @@ impl World {
         let link = &mut self.links[number];
         if link.departs_at() > now {
             let id = link.arrive();
-            self.rekey_link(number);
+            self.schedule.set(number, link.next_event());
             return self.forward(id);
         }
         let (id, outcome) = link.depart(now, &mut self.pool);

@@ -7,15 +7,16 @@ use crate::time::Nanos;
 
 /// Up to this many sources a linear scan beats the tournament tree.
 const SCAN_LIMIT: usize = 8;
+const GROUP: usize = 4;
 /// Bits of a tournament's keys that number the source, and the time that stands for "never": some 26 days.
 const SOURCE_BITS: u32 = 13;
 const NEVER: u64 = u64::MAX >> SOURCE_BITS;
 
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    /// In the order of their numbers. Branches, which are often foreseen, let the processor begin with an event before
-    /// its time is known for certain; minima without branches took longer.
-    Scan(Vec<Source>),
+    /// In the order of their numbers, padded to whole groups with "never". Branches, which are often foreseen, let the
+    /// processor begin with an event before its time is known for certain; minima without branches took longer.
+    Scan(Vec<[Source; GROUP]>),
     /// Node i is the lesser of nodes 2 i and 2 i + 1, the root is 1, the second half are the sources. A key is a time and,
     /// below it, the source's number.
     Tournament(Vec<u64>),
@@ -34,7 +35,8 @@ impl Schedule {
 
     pub fn new(sources: usize) -> Schedule {
         if sources <= SCAN_LIMIT {
-            Schedule::Scan((0..sources).map(|number| Source { at: Nanos::MAX, number }).collect())
+            let group = |first| std::array::from_fn(|i| Source { at: Nanos::MAX, number: first + i });
+            Schedule::Scan((0..sources).step_by(GROUP).map(group).collect())
         } else {
             Schedule::Tournament(vec![u64::MAX; 2 * sources.next_power_of_two()])
         }
@@ -43,7 +45,7 @@ impl Schedule {
     #[inline]
     pub fn set(&mut self, source: usize, at: Nanos) {
         match self {
-            Schedule::Scan(sources) => sources[source].at = at,
+            Schedule::Scan(groups) => groups[source / GROUP][source % GROUP].at = at,
             Schedule::Tournament(nodes) => {
                 let key = at.0.min(NEVER) << SOURCE_BITS | source as u64;
                 let leaf = nodes.len() / 2 + source;
@@ -58,7 +60,7 @@ impl Schedule {
     #[inline]
     pub fn bring_forward(&mut self, source: usize, at: Nanos) {
         let known = match self {
-            Schedule::Scan(sources) => sources[source].at.0,
+            Schedule::Scan(groups) => groups[source / GROUP][source % GROUP].at.0,
             Schedule::Tournament(nodes) => nodes[nodes.len() / 2 + source] >> SOURCE_BITS,
         };
         if at.0 < known {
@@ -70,11 +72,13 @@ impl Schedule {
     #[inline]
     pub fn next(&self) -> (Nanos, usize) {
         match self {
-            Schedule::Scan(sources) => {
-                let mut first = sources[0];
-                for source in &sources[1..] {
-                    if source.at < first.at {
-                        first = *source;
+            Schedule::Scan(groups) => {
+                let mut first = groups[0][0];
+                for group in groups {
+                    for source in group {
+                        if source.at < first.at {
+                            first = *source;
+                        }
                     }
                 }
                 (first.at, first.number)

@@ -219,6 +219,7 @@ impl World {
         *path.iter().min_by_key(|l| self.links[**l as usize].rate()).expect("a path has links") as usize
     }
 
+    #[inline(always)]
     pub(crate) fn rekey_flow(&mut self, flow: usize) {
         let f = &self.flows[flow];
         self.schedule.set(self.links.len() + flow, f.host.next_arrival().min(f.next_timer()));

@@ -103,12 +103,16 @@ impl Sender {
         }
         let lost = self.conn.lost - prior_lost;
         let mut rate = self.rate_sample(delivered, work.newest);
-        rate.acked = delivered;
-        rate.lost = lost;
-        rate.rtt_us = rtt_us;
-        rate.prior_in_flight = prior_in_flight;
         self.conn.in_flight = self.in_flight();
-        self.adjust_window(&rate, &work);
+        if self.owns_window {
+            rate.acked = delivered;
+            rate.lost = lost;
+            rate.rtt_us = rtt_us;
+            rate.prior_in_flight = prior_in_flight;
+            self.cc.control(&mut self.conn, &rate);
+        } else {
+            self.adjust_window(delivered, lost, &work);
+        }
         let prior_nxt = self.conn.snd_nxt;
         match send {
             Send::Lost => self.transmit(out),
@@ -329,7 +333,7 @@ impl Sender {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn rate_sample(&mut self, delivered: u32, newest: Option<(Nanos, u32)>) -> RateSample {
         if self.conn.app_limited != 0 && self.conn.delivered > self.conn.app_limited {
             self.conn.app_limited = 0;
@@ -400,18 +404,15 @@ impl Sender {
         ca_rtt
     }
 
-    /// Growth, reduction, or the controller's own rule.
-    fn adjust_window(&mut self, rate: &RateSample, work: &AckWork) {
-        if self.owns_window {
-            self.cc.control(&mut self.conn, rate);
-            return;
-        }
+    /// Growth or reduction, of controllers that leave reductions to TCP.
+    #[inline]
+    fn adjust_window(&mut self, acked: u32, lost: u32, work: &AckWork) {
         if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
             let safe = match self.profile.safe_ack {
-                SafeAck::Progress => work.una_advanced && rate.lost == 0,
+                SafeAck::Progress => work.una_advanced && lost == 0,
                 SafeAck::RetransmissionArrived => work.retrans_acked && !work.lost_retrans,
             };
-            self.reduce_window(rate.acked, safe);
+            self.reduce_window(acked, safe);
         } else {
             let progress = if self.reordering > super::sender::REORDERING_DEFAULT {
                 work.una_advanced || work.data_sacked
@@ -420,7 +421,7 @@ impl Sender {
             };
             if progress {
                 self.cwnd_stamp = self.conn.jiffies;
-                self.cc.cong_avoid(&mut self.conn, rate.acked);
+                self.cc.cong_avoid(&mut self.conn, acked);
             }
         }
     }

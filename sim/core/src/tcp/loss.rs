@@ -302,10 +302,7 @@ impl Sender {
                 }
             }
         }
-        if self.probe_ticks.0 != us {
-            self.probe_ticks = (us, self.tick.covering(us));
-        }
-        let mut ticks = self.probe_ticks.1;
+        let mut ticks = self.probe_ticks.of(us);
         if advancing {
             ticks = ticks.min(self.rtt.rto_ticks());
         }

@@ -404,14 +404,17 @@ impl Receiver {
 
     #[inline(always)]
     fn decide(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
-        let unacked = self.rcv_nxt - self.last_acked;
-        let window = self.right_edge - u64::from(self.last_acked) * self.mss;
-        if unacked > 1 && self.quick == 0 && !self.ack_now && self.free_window() < window {
-            // Too little room before the application has read: it acknowledges when it has.
-            self.unread = 0;
-        }
-        if unacked > 1 || self.quick > 0 || self.ack_now {
+        if self.quick > 0 || self.ack_now {
             return self.acknowledge(now, flow, out);
+        }
+        if self.rcv_nxt - self.last_acked > 1 {
+            let mut free = self.free_window();
+            if free < self.right_edge - u64::from(self.last_acked) * self.mss {
+                // Too little room before the application has read: it acknowledges when it has.
+                self.unread = 0;
+                free = self.free_window();
+            }
+            return self.offer_window(now, free, flow, out);
         }
         if self.out_of_order.is_empty() {
             return self.delay(now);
@@ -442,7 +445,15 @@ impl Receiver {
         self.delayed_at = self.delayed_at.min(at);
     }
 
+    #[inline(never)]
     fn acknowledge(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+        let free = self.free_window();
+        self.offer_window(now, free, flow, out);
+    }
+
+    /// Acknowledge what has arrived, with a window of `free` bytes unless more has been offered.
+    #[inline(always)]
+    fn offer_window(&mut self, now: Nanos, free: u64, flow: u32, out: &mut Pool) {
         self.quick = self.quick.saturating_sub(1);
         self.ack_now = false;
         self.delayed_at = Nanos::MAX;
@@ -452,7 +463,7 @@ impl Receiver {
         self.last_acked = self.rcv_nxt;
         let stream = self.stream_bytes();
         let offered = self.right_edge - stream;
-        self.right_edge = stream + self.free_window().max(self.whole_units(offered));
+        self.right_edge = stream + free.max(self.whole_units(offered));
         let packet = out.send();
         *packet = Packet {
             ts: timestamp(now),
@@ -520,6 +531,9 @@ impl Receiver {
 
     /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
     fn grow_window(&mut self) {
+        if self.rcv_ssthresh >= self.window_clamp {
+            return;
+        }
         let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
         if room > 0 {
             self.rcv_ssthresh += room.min(2 * self.advertised_mss);

@@ -13,11 +13,14 @@ const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
     us: u64,
+    /// The same in nanoseconds.
+    ns: u64,
 }
 
 impl Tick {
     pub fn new(hz: u32) -> Tick {
-        Tick { us: 1_000_000 / u64::from(hz) }
+        let us = 1_000_000 / u64::from(hz);
+        Tick { us, ns: us * 1_000 }
     }
 
     pub fn micros(self) -> u64 {
@@ -35,7 +38,7 @@ impl Tick {
 
     /// Ticks passed by `now`.
     pub fn count(self, now: Nanos) -> u64 {
-        now.0 / (self.us * 1_000)
+        now.0 / self.ns
     }
 
     /// When a timer set in tick `count` for `ticks` more fires. The kernel's timer wheel never fires early: it rounds
@@ -49,7 +52,7 @@ impl Tick {
             _ => 12,
         };
         let expires = (((count + ticks) >> shift) + 1) << shift;
-        Nanos(expires * self.us * 1_000)
+        Nanos(expires * self.ns)
     }
 }
 
@@ -70,12 +73,37 @@ impl TickClock {
     /// Ticks passed by `now`, which never goes back.
     #[inline]
     pub fn at(&mut self, now: Nanos) -> u64 {
-        let length = Nanos(self.tick.us * 1_000);
+        let length = Nanos(self.tick.ns);
         if now - self.since >= length {
             self.count = self.tick.count(now);
             self.since = Nanos(self.count * length.0);
         }
         self.count
+    }
+}
+
+/// Whole ticks that cover times which change little: divides once per tick.
+#[derive(Clone, Copy, Debug)]
+pub struct CoveringTicks {
+    tick: Tick,
+    ticks: u64,
+    /// The largest time, in microseconds, that fewer ticks cover.
+    above: u64,
+}
+
+impl CoveringTicks {
+    pub fn new(tick: Tick) -> CoveringTicks {
+        CoveringTicks { tick, ticks: 1, above: 0 }
+    }
+
+    /// Whole ticks covering `us` > 0, rounded up.
+    #[inline]
+    pub fn of(&mut self, us: u64) -> u64 {
+        if us <= self.above || us - self.above > self.tick.us {
+            self.ticks = self.tick.covering(us);
+            self.above = (self.ticks - 1) * self.tick.us;
+        }
+        self.ticks
     }
 }
 

@@ -9,7 +9,7 @@ use super::intervals::Intervals;
 use super::loss::Rack;
 use super::profile::{Profile, TimerMargin};
 use super::recovery::Prr;
-use super::rtt::{MinFilter, RttEstimator, Tick, TickClock};
+use super::rtt::{CoveringTicks, MinFilter, RttEstimator, Tick, TickClock};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 use super::timestamp;
 use super::transmit::QUEUED_AHEAD;
@@ -109,8 +109,7 @@ pub struct Sender {
     pub(super) ticks: TickClock,
     /// The least wait of the probe and reordering timers.
     pub(super) margin_us: u64,
-    /// Ticks covering the tail probe's microseconds: divided once per change.
-    pub(super) probe_ticks: (u64, u64),
+    pub(super) probe_ticks: CoveringTicks,
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
     /// Is a packet waiting for its departure?
@@ -189,7 +188,7 @@ impl Sender {
                 TimerMargin::Micros(us) => us,
                 TimerMargin::Ticks(ticks) => ticks * tick.micros(),
             },
-            probe_ticks: (0, 0),
+            probe_ticks: CoveringTicks::new(tick),
             timer: Timer::Off,
             timer_at: Nanos::MAX,
             pace_gap: (0, 0, 0),

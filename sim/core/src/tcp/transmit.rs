@@ -254,6 +254,7 @@ impl Sender {
     }
 
     /// Congestion window validation (RFC 2861, Linux): remember whether the window was used.
+    #[inline]
     pub(super) fn validate_window(&mut self, limited: bool) {
         let out = self.packets_out();
         let more_out = out > self.conn.max_packets_out;
