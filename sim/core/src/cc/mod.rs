@@ -73,12 +73,12 @@ pub struct RateSample {
     pub prior_in_flight: u32,
     pub app_limited: bool,
     /// Segments found lost since the newest delivered segment was sent, and segments in flight then, itself included.
-    /// Only for controllers that watch packets.
+    /// Only for controllers that watch losses.
     pub lost_since: u32,
     pub flight_then: u32,
 }
 
-/// One transmission of a segment, told to controllers that watch packets.
+/// One transmission of a segment, told to controllers that watch packets or losses.
 #[derive(Clone, Copy, Debug)]
 pub struct Transmission {
     pub seq: u32,
@@ -304,9 +304,15 @@ pub trait Controller: Send + Sync {
     /// Fires once per ACK, last, if [`Controller::owns_window`].
     fn control(&mut self, _conn: &mut Conn, _rate: &RateSample) {}
 
-    /// Controllers that follow single packets return true; the four callbacks below fire only then.
+    /// Controllers that follow single packets return true; the two callbacks below fire only then.
     fn watches_packets(&self) -> bool {
         false
+    }
+
+    /// Controllers that follow single losses return true, or all that watch packets; [`Controller::on_packet_lost`]
+    /// and [`Controller::on_packet_spared`] fire only then.
+    fn watches_losses(&self) -> bool {
+        self.watches_packets()
     }
 
     /// A segment was sent or sent again.

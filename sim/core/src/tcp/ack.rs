@@ -355,7 +355,7 @@ impl Sender {
             app_limited: prior.has(APP_LIMITED),
             ..RateSample::default()
         };
-        if self.watches_packets {
+        if self.watches_losses {
             let flight = self.board.flight(seq);
             sample.flight_then = flight.in_flight;
             sample.lost_since = self.conn.lost - flight.lost;

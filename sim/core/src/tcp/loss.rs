@@ -218,7 +218,7 @@ impl Sender {
         self.conn.lost += 1;
         self.counters.lost += 1;
         self.retransmit_hint = self.retransmit_hint.min(seq);
-        if self.watches_packets {
+        if self.watches_losses {
             self.conn.in_flight = self.in_flight();
             let packet = self.transmission(seq);
             self.cc.on_packet_lost(&mut self.conn, &packet);
@@ -280,6 +280,7 @@ impl Sender {
     }
 
     /// Arm the tail loss probe: 2 srtt after the last transmission, never later than the timeout.
+    #[inline(always)]
     pub(super) fn schedule_tail_probe(&mut self, advancing: bool) -> bool {
         if self.packets_out() == 0 || !matches!(self.conn.state, CaState::Open | CaState::Cwr) {
             return false;

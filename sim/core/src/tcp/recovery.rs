@@ -326,7 +326,7 @@ impl Sender {
     fn undo_reduction(&mut self, unmark: bool) {
         if unmark {
             for seq in self.conn.snd_una..self.conn.snd_nxt {
-                if self.watches_packets {
+                if self.watches_losses {
                     let packet = self.transmission(seq);
                     if packet.was_lost {
                         self.cc.on_packet_spared(&mut self.conn, &packet);

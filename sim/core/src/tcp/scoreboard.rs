@@ -35,7 +35,7 @@ impl Segment {
     }
 }
 
-/// What controllers that watch packets want to know besides of a segment's last transmission.
+/// What controllers that watch losses want to know besides of a segment's last transmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
     /// Segments in flight when it was sent, itself included, and segments lost until then.

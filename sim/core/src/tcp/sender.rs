@@ -63,6 +63,7 @@ pub struct Sender {
     pub(super) owns_window: bool,
     pub(super) paces: bool,
     pub(super) watches_packets: bool,
+    pub(super) watches_losses: bool,
     pub(super) board: Scoreboard,
     pub(super) sacked: Intervals,
     /// Segments the application has written, as a segment number.
@@ -136,7 +137,7 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
-        let cc_watches = cc.watches_packets();
+        let watches_losses = cc.watches_losses();
         let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
         let mss = u64::from(tcp.mss);
         let buffer_use = mss + profile.send_buffer_overhead;
@@ -148,12 +149,13 @@ impl Sender {
             conn: Conn::new(tcp),
             owns_window: cc.owns_window(),
             paces: cc.paces(),
-            watches_packets: cc_watches,
+            watches_packets: cc.watches_packets(),
+            watches_losses,
             buffered_window: 0,
             buffer_budget: u64::from(cc.send_buffer_windows()) * segment_budget(mss + OPTIONS, HEADER_ROOM),
             buffer_use,
             cc,
-            board: Scoreboard::new(cc_watches),
+            board: Scoreboard::new(watches_losses),
             sacked: Intervals::default(),
             write_seq: 0,
             last_segment: None,

@@ -125,17 +125,18 @@ impl Sender {
             delivered: self.conn.delivered,
             flags: flags | if self.conn.app_limited != 0 { APP_LIMITED } else { 0 },
         };
-        if self.watches_packets {
-            self.watch_sent(seq);
+        if self.watches_losses {
+            self.note_flight(seq);
         }
     }
 
-    #[inline(never)]
-    fn watch_sent(&mut self, seq: u32) {
+    fn note_flight(&mut self, seq: u32) {
         self.conn.in_flight = self.in_flight() + 1;
         self.board.set_flight(seq, Flight { in_flight: self.conn.in_flight, lost: self.conn.lost });
-        let packet = self.transmission(seq);
-        self.cc.on_packet_sent(&mut self.conn, &packet);
+        if self.watches_packets {
+            let packet = self.transmission(seq);
+            self.cc.on_packet_sent(&mut self.conn, &packet);
+        }
     }
 
     /// The last transmission of segment `seq`.
@@ -254,7 +255,7 @@ impl Sender {
     }
 
     /// Congestion window validation (RFC 2861, Linux): remember whether the window was used.
-    #[inline]
+    #[inline(always)]
     pub(super) fn validate_window(&mut self, limited: bool) {
         let out = self.packets_out();
         let more_out = out > self.conn.max_packets_out;

@@ -409,7 +409,7 @@ impl Controller for Bbr3 {
         }
     }
 
-    fn watches_packets(&self) -> bool {
+    fn watches_losses(&self) -> bool {
         true
     }
 
