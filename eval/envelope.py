@@ -56,7 +56,7 @@ def conditions(scenarios: Iterable[Scenario]) -> dict[str, Range]:
                 values["rate_mbps"].append(rate)
                 values["buffer_bdp"] += [size / (rate * rtt * 125) for size in buffers if rtt > 0]
         for link in scenario.links:
-            values["loss"] += [_loss_rate(loss) for _, loss in points_of(link.loss)]
+            values["loss"] += [loss_rate(loss) for _, loss in points_of(link.loss)]
     return {name: (min(v), max(v)) for name, v in values.items() if v}
 
 
@@ -73,7 +73,7 @@ def _times(link: Link) -> Iterable[float]:
         yield from (t for t, _ in points_of(schedule))
 
 
-def _loss_rate(loss: float | Bernoulli | GilbertElliott) -> float:
+def loss_rate(loss: float | Bernoulli | GilbertElliott) -> float:
     """The long-run share of lost packets."""
     if isinstance(loss, Bernoulli):
         return loss.p

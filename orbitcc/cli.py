@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, demo, eval_, list_, path, reproduce, run, train
+from orbitcc.commands import bench, demo, eval_, list_, path, reproduce, run, scenario, train
 
 app = typer.Typer(
     name="orbitcc",
@@ -21,6 +21,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("list")(list_.list_names)
+app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train")(train.train)
 app.command("eval")(eval_.evaluate)

@@ -99,7 +99,7 @@ def prepare(source: str, flows: list[str], agents: list[str], changes: list[str]
 
     given = [Flow.parse(text) for text in flows]
     given += [Flow(controller=ControllerSpec(name="agent", params={"path": path})) for path in agents]
-    loaded = scenarios.load(source, _settings(changes))
+    loaded = scenarios.load(source, settings(changes))
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
     if isinstance(loaded, ScenarioDistribution):
@@ -134,7 +134,7 @@ def _as_drawn(drawn: Scenario, given: list[Any]) -> Scenario:
     return drawn.with_flows(flows)
 
 
-def _settings(changes: list[str]) -> dict[str, str]:
+def settings(changes: list[str]) -> dict[str, str]:
     from orbitcc.envs.errors import OrbitccError
 
     settings = {}

@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
+from tests.commands.shell import orbitcc
 
 SD_NY = ["--from", "San Diego", "--to", "New York"]
 
@@ -18,14 +17,6 @@ def path(*args):
     done = CliRunner().invoke(app, ["path", *args], catch_exceptions=False)
     assert done.exit_code == 0
     return done.stdout
-
-
-def orbitcc(*args, **kwargs):
-    """The command as the shell sees it."""
-    return subprocess.run(
-        [sys.executable, "-m", "orbitcc.cli", "path", *args],
-        capture_output=True, text=True, timeout=120, check=False, **kwargs,
-    )  # fmt: skip
 
 
 def test_the_figures_are_those_of_the_path():
@@ -112,7 +103,7 @@ def test_a_shell_of_ones_own():
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_code_2(args, says, tmp_path):
-    done = orbitcc(*args, cwd=tmp_path)
+    done = orbitcc("path", *args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1

@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +7,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs import scenarios
 from orbitcc.envs.simulate import Recording
+from tests.commands.shell import orbitcc
 
 FLOW_KEYS = [
     "name", "controller", "goodput_mbps", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation", "sent_packets",
@@ -21,13 +20,6 @@ def run(*args):
     done = CliRunner().invoke(app, ["run", *args], catch_exceptions=False)
     assert done.exit_code == 0
     return done.stdout
-
-
-def orbitcc(*args, **kwargs):
-    """The command as the shell sees it."""
-    return subprocess.run(
-        [sys.executable, "-m", "orbitcc.cli", *args], capture_output=True, text=True, timeout=120, check=False, **kwargs
-    )
 
 
 def test_json_has_the_figures_of_each_flow_and_link():

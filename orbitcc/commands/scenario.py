@@ -1,0 +1,196 @@
+"""`orbitcc scenario`: the library of scenarios: what there is, what is in one, as a file, as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orbitcc.commands.list_ import list_names
+
+if TYPE_CHECKING:
+    from orbitcc.envs.scenario import Scenario
+
+app = typer.Typer(help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True)
+
+Name = Annotated[
+    str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc scenario list`) or a TOML file.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE: a parameter of a named scenario, or a field, e.g. links.0.rate_mbps=50."),
+]
+Seed = Annotated[int | None, typer.Option(help="Which world of a distribution; else the seed of the noise.")]
+
+
+@app.command("list")
+def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
+    """Show the scenarios and distributions that can be named, with their parameters."""
+    list_names("scenarios", as_json)
+
+
+@app.command()
+def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
+    """Print what a scenario is made of; of a named one also its parameters, with what is allowed."""
+    from rich.console import Console
+
+    from orbitcc.envs.scenarios import SCENARIOS
+
+    loaded, console = load(scenario, changes, seed), Console()
+    if scenario in SCENARIOS:
+        console.print(f"[bold]{scenario}[/bold]: {SCENARIOS[scenario].description}", highlight=False)
+        console.print(_parameters(scenario))
+    console.print(
+        f"[bold]{loaded.name}[/bold] · {loaded.duration_s:g} s · seed {loaded.seed} · {len(loaded.links)} links · "
+        f"{len(loaded.flows)} flows",
+        highlight=False,
+    )
+    console.print(_links(loaded))
+    console.print(_flows(loaded))
+
+
+@app.command()
+def export(
+    scenario: Name,
+    out: Annotated[Path, typer.Option(help="Write the scenario to this TOML file.")],
+    changes: Changes = None,
+    seed: Seed = None,
+) -> None:
+    """Write a scenario, as it will be run, to a file that `orbitcc run` takes; every field is spelt out."""
+    print(f"scenario: {load(scenario, changes, seed).save(out)}")
+
+
+@app.command()
+def plot(
+    scenario: Name,
+    out: Annotated[Path, typer.Option(help="Write the picture to this .png, .pdf or .svg file.")],
+    changes: Changes = None,
+    seed: Seed = None,
+) -> None:
+    """Draw what a scenario does over time: rate, base RTT, loss, interruptions, and who sends when."""
+    from orbitcc.envs.files import atomic_write_bytes, check_place
+    from orbitcc.eval import figures
+    from orbitcc.eval.scenario_figure import draw_scenario
+    from orbitcc.eval.style import LIGHT
+
+    file_format = figures.check_name(out)
+    check_place(out)
+    drawn = draw_scenario(load(scenario, changes, seed), LIGHT)
+    print(f"picture: {atomic_write_bytes(out, figures.render(drawn, file_format))}")
+
+
+def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
+    import numpy as np
+
+    from orbitcc.commands.run import settings
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.scenario import Scenario
+
+    if seed is not None and not 0 <= seed <= 2**53:
+        raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
+    loaded = scenarios.load(name, settings(changes or []))
+    if not isinstance(loaded, Scenario):
+        return loaded.sample(np.random.default_rng(1 if seed is None else seed))
+    return loaded if seed is None else loaded.with_seed(seed)
+
+
+class _Nothing:
+    """No parameter takes this: its refusal says what is allowed."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+def allowed(name: str, parameter: str) -> str:
+    """What a parameter of a named scenario takes, in words."""
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.errors import OrbitccError
+
+    try:
+        scenarios.get(name, **{parameter: _Nothing()})
+    except OrbitccError as error:
+        return error.allowed
+    return ""
+
+
+def _parameters(name: str) -> Any:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from orbitcc.envs import scenarios
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
+    for head in ("parameter", "default", "allowed"):
+        table.add_column(head, overflow="fold")
+    for key, default in scenarios.SCENARIOS[name].params.items():
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        table.add_row(f"[cyan]{key}[/cyan]", escape(shown), escape(allowed(name, key)))
+    return table
+
+
+def _links(scenario: Scenario) -> Any:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
+    for head in ("link", "rate, Mbit/s", "delay, ms", "loss", "queue", "outages", "handovers"):
+        table.add_column(head, overflow="fold")
+    for link in scenario.links:
+        for way, label in ((link, link.name), (link.backward(), "  back")):
+            extras = [f"+ {way.jitter.kind} jitter of {way.jitter.mean_ms:g}"] if way.jitter is not None else []
+            extras += [f"+ gate of {way.gate_ms:g}"] if way.gate_ms else []
+            table.add_row(
+                escape(label),
+                _schedule(way.rate_mbps),
+                " ".join([_schedule(way.delay_ms), *extras]),
+                _schedule(way.loss),
+                _queue(way.queue),
+                str(len(link.outages)) if way is link else "",
+                str(len(link.path_changes())) if way is link else "",
+            )
+    return table
+
+
+def _flows(scenario: Scenario) -> Any:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
+    for head in ("flow", "controller", "path", "from, s", "to, s", "traffic", "base RTT at its start, ms"):
+        table.add_column(head, overflow="fold")
+    for i, flow in enumerate(scenario.flows):
+        names = [scenario.links[p].name for p in scenario.path_of(i, flow.start_s)]
+        table.add_row(
+            escape(flow.name),
+            escape(str(flow.controller)),
+            escape(" → ".join(names) + (f" (+ {len(flow.reroutes)} reroutes)" if flow.reroutes else "")),
+            f"{flow.start_s:g}",
+            f"{flow.stop_s if flow.stop_s is not None else scenario.duration_s:g}",
+            flow.traffic.kind,
+            f"{scenario.base_rtt_ms(i, flow.start_s):.1f}",
+        )
+    return table
+
+
+def _schedule(value: Any) -> str:
+    """One value, or the range of a schedule."""
+    from orbitcc.envs.model import points_of
+
+    points = [v for _, v in points_of(value)]
+    if not points:
+        return "unlimited"
+    if not all(isinstance(v, int | float) for v in points):
+        return ", ".join(dict.fromkeys(v.kind if hasattr(v, "kind") else f"{v:g}" for v in points))
+    low, high = min(points), max(points)
+    return f"{low:.4g}" if len(points) == 1 else f"{low:.4g} to {high:.4g} in {len(points)} points"
+
+
+def _queue(queue: Any) -> str:
+    limit = getattr(queue, "limit_bytes", None)
+    size = f"{queue.limit_packets} packets" if limit is None else f"{limit / 1e3:.4g} kB"
+    return f"{queue.kind.replace('_', ' ')}, {size}"
