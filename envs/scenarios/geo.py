@@ -104,7 +104,7 @@ def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Sce
 
     def build(
         run: Annotated[int, number(1, 2**31, whole=True)] = 1,
-        rtt: Literal["sine_ar1", "gate", "fixed"] = "sine_ar1",
+        rtt: Literal["gate", "sine_ar1", "fixed"] = "gate",
         stalls: bool = True,
         loss: Literal["none", "exact", "text", "winds"] = "exact",
         loss_as: Literal["outages", "packets"] = "outages",
@@ -157,12 +157,12 @@ def _fixed(value: float) -> Span:
 
 _PARTS = """
 
-    run: which draw of outages, stalls and rates. rtt: a delay that swings (fitted to probes and to the end of slow
-    start), frames of 50 ms on the return channel (fitted to probes only), or 597 ms. loss: 0.02, 0.05 or 0.7 % of the
-    probes, as outages (200 ms for a probe lost alone) or packets; residual_loss: of packets besides (calibrated).
-    rate_mean, rate_sd: of the plan's rate, wandering (calibrated). weather: as in geo-rain. start_delay_ms: of the
-    return path for the first 25 s (calibrated). application_offset_s: what a download spends before its first byte is
-    sent (calibrated).
+    run: which draw of outages, stalls and rates. rtt: frames of 50 ms on the return channel (a mechanism, fitted to
+    probes), a delay that swings (fitted to probes and to how early HyStart ends slow start), or 597 ms. loss: 0.02,
+    0.05 or 0.7 % of the probes, as outages (200 ms for a probe lost alone) or packets; residual_loss: of packets
+    besides (calibrated). rate_mean, rate_sd: of the plan's rate, wandering (calibrated). weather: as in geo-rain.
+    start_delay_ms: of the return path for the first 25 s (calibrated). application_offset_s: what a download spends
+    before its first byte is sent (calibrated).
 """
 
 geo_viasat_2020 = _viasat(

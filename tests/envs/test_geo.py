@@ -7,7 +7,7 @@ import pytest
 
 from orbitcc.envs import scenarios
 from orbitcc.envs.impairments.effects import impaired
-from orbitcc.envs.impairments.geo import LEAST_RTT_MS, GeoImpairments
+from orbitcc.envs.impairments.geo import LEAST_RTT_MS, SWING, GeoImpairments
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.links import Direction, Link
 from orbitcc.envs.model import points_of
@@ -118,9 +118,10 @@ def test_each_part_of_a_profile_is_switched_by_itself(name):
     assert len(satellite(loss="winds").outages) > 5 * len(drops)
     assert satellite(loss_as="packets").loss == pytest.approx(1.41e-4 + 5e-6)
     assert full.loss == 5e-6
-    assert satellite(rtt="gate").reverse.gate_ms == 50
+    assert (full.reverse.gate_ms, full.reverse.jitter) == (50, None)
+    swinging = satellite(rtt="sine_ar1").reverse
+    assert (swinging.gate_ms, swinging.jitter) == (0, SWING)
     assert min(rate for _, rate in satellite(weather="fades").rate_mbps) < 0.7 * 120
-    assert satellite(rtt="gate").reverse.jitter is None
     bare = {"rtt": "fixed", "stalls": False, "loss": "none", "residual_loss": 0, "rate_sd": 0, "start_delay_ms": 0}
     ideal = scenarios.get("geo-ideal").links[0]
     assert satellite(**bare, rate_mean=1) == ideal
@@ -149,7 +150,7 @@ def download_s(mbytes, **params):
 @pytest.mark.slow
 def test_hystart_ends_slow_start_early_where_the_rtt_swings_and_not_by_frames():
     # Published: 9, 16, 22 s with HyStart and 6, 8, 11 s without, for 1, 5, 30 MB.
-    on, off = (download_s((1, 5, 30), controller=f"cubic:hystart={h}") for h in ("both", "off"))
+    on, off = (download_s((1, 5, 30), rtt="sine_ar1", controller=f"cubic:hystart={h}") for h in ("both", "off"))
     assert on == pytest.approx([9, 16, 22], rel=0.2)
     assert off == pytest.approx([6, 8, 11], rel=0.2)
     # Acknowledgements that come by frames clock the data into step with the frames: the RTT stays the same.
