@@ -28,6 +28,12 @@ impl<T: Copy + Default> Ring<T> {
         self.head == self.tail
     }
 
+    /// Would another entry take more memory?
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.len() == self.slots.len()
+    }
+
     /// The entry taken out next.
     #[inline]
     pub fn front(&self) -> Option<&T> {
@@ -42,7 +48,7 @@ impl<T: Copy + Default> Ring<T> {
     /// Always inlined: an entry handed over in memory would be copied in one wide load over its fresh narrow stores.
     #[inline(always)]
     pub fn push_back(&mut self, entry: T) {
-        if self.len() == self.slots.len() {
+        if self.is_full() {
             self.grow();
         }
         let mask = self.slots.len() - 1;

@@ -315,17 +315,37 @@ impl Link {
     /// Does the drop-tail queue take a packet of `size` bytes?
     #[inline(always)]
     fn admit(&mut self, now: Nanos, size: u32) -> bool {
+        // Packets that have left by now may still be counted: where even so there is room, and the backlog no record,
+        // they need not be taken off yet.
+        let most = self.certain_bytes + self.waiting_bytes;
+        if most + u64::from(size) <= self.backlog_max
+            && !self.certain.is_full()
+            && let Discipline::DropTail(rule) = &self.discipline
+            && rule.has_room(most, self.packets(), u64::from(size))
+        {
+            return true;
+        }
+        self.admit_exactly(now, size)
+    }
+
+    #[inline(never)]
+    fn admit_exactly(&mut self, now: Nanos, size: u32) -> bool {
         let backlog = self.backlog_bytes(now);
+        let packets = self.packets();
         let Discipline::DropTail(rule) = &mut self.discipline else {
             return false;
         };
-        let packets = (self.queue.len() + self.certain.len()) as u64;
         if !rule.admits(backlog, packets, u64::from(size)) {
             self.counters.dropped += 1;
             return false;
         }
         self.backlog_max = self.backlog_max.max(backlog + u64::from(size));
         true
+    }
+
+    /// Packets waiting or in service, as far as those that left are taken off.
+    fn packets(&self) -> u64 {
+        (self.queue.len() + self.certain.len()) as u64
     }
 
     /// Into a managed queue.

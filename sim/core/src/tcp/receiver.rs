@@ -7,7 +7,7 @@ use crate::time::Nanos;
 
 use super::intervals::Intervals;
 use super::profile::{Autotuning, Profile};
-use super::rtt::{RttEstimator, Tick, TickClock};
+use super::rtt::{RttEstimator, Tick};
 use super::timestamp;
 
 /// Buffer memory one full segment occupies when each arrives in a buffer of its own.
@@ -68,7 +68,6 @@ pub struct Receiver {
     /// The MSS it advertised: timestamps take 12 bytes of it.
     advertised_mss: u64,
     tick: Tick,
-    ticks: TickClock,
     ack_bytes: u16,
     profile: &'static Profile,
     moderate: bool,
@@ -157,7 +156,6 @@ impl Receiver {
             advertised_mss,
             profile,
             tick,
-            ticks: TickClock::new(tick),
             ack_bytes: tcp.ack_bytes as u16,
             moderate: tcp.moderate_rcvbuf,
             rmem_max: tcp.rmem[2],
@@ -227,9 +225,8 @@ impl Receiver {
     /// A data segment arrives; one ACK goes out at most, two when a waiting one cannot wait longer.
     pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         let seq = segment.seq;
-        if seq <= self.last_acked {
-            self.ts_recent = self.ts_recent.max(segment.ts);
-        }
+        let echoed = if seq <= self.last_acked { segment.ts } else { Nanos::ZERO };
+        self.ts_recent = self.ts_recent.max(echoed);
         let in_order = seq == self.rcv_nxt;
         if !in_order && (seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some()) {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
@@ -440,7 +437,7 @@ impl Receiver {
 
     fn delay(&mut self, now: Nanos) {
         let ticks = self.ato.min(self.delay_bound);
-        let at = self.tick.deadline(self.ticks.at(now), ticks);
+        let at = self.tick.deadline(self.tick.count(now), ticks);
         // An ACK already waiting keeps its earlier time.
         self.delayed_at = self.delayed_at.min(at);
     }

@@ -13,14 +13,20 @@ const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
     us: u64,
-    /// The same in nanoseconds.
+    /// The same in nanoseconds, and its reciprocal: 2^(64 + `shift`) / `ns`, rounded up.
     ns: u64,
+    reciprocal: u64,
+    shift: u32,
 }
 
 impl Tick {
     pub fn new(hz: u32) -> Tick {
         let us = 1_000_000 / u64::from(hz);
-        Tick { us, ns: us * 1_000 }
+        let ns = us * 1_000;
+        // Not a power of two, hence less than 2^64.
+        let shift = ns.ilog2();
+        let reciprocal = ((1u128 << (64 + shift)) / u128::from(ns) + 1) as u64;
+        Tick { us, ns, reciprocal, shift }
     }
 
     pub fn micros(self) -> u64 {
@@ -36,9 +42,10 @@ impl Tick {
         }
     }
 
-    /// Ticks passed by `now`.
+    /// Ticks passed by `now`. Asked for at every turn, hence multiplied by a reciprocal, which is exact below 2^63 ns.
+    #[inline]
     pub fn count(self, now: Nanos) -> u64 {
-        now.0 / self.ns
+        (((u128::from(now.0) * u128::from(self.reciprocal)) >> 64) as u64) >> self.shift
     }
 
     /// When a timer set in tick `count` for `ticks` more fires. The kernel's timer wheel never fires early: it rounds
@@ -53,32 +60,6 @@ impl Tick {
         };
         let expires = (((count + ticks) >> shift) + 1) << shift;
         Nanos(expires * self.ns)
-    }
-}
-
-/// Counts ticks as time goes on; divides once per tick.
-#[derive(Clone, Copy, Debug)]
-pub struct TickClock {
-    tick: Tick,
-    count: u64,
-    /// Start of the present tick.
-    since: Nanos,
-}
-
-impl TickClock {
-    pub fn new(tick: Tick) -> TickClock {
-        TickClock { tick, count: 0, since: Nanos::ZERO }
-    }
-
-    /// Ticks passed by `now`, which never goes back.
-    #[inline]
-    pub fn at(&mut self, now: Nanos) -> u64 {
-        let length = Nanos(self.tick.ns);
-        if now - self.since >= length {
-            self.count = self.tick.count(now);
-            self.since = Nanos(self.count * length.0);
-        }
-        self.count
     }
 }
 
@@ -282,6 +263,18 @@ mod tests {
         assert_eq!(tick.deadline(100, 250), Nanos::from_millis(352));
         assert_eq!(tick.deadline(100, 1_800), Nanos::from_millis(1_920));
         assert_eq!(Tick::new(100).deadline(3, 25), Nanos::from_millis(290));
+    }
+
+    #[test]
+    fn ticks_are_counted_exactly() {
+        for hz in [1, 100, 250, 300, 1_000, 1_000_000] {
+            let tick = Tick::new(hz);
+            for k in [0, 1, 7, 1_000, 123_456_789, (1 << 56) / tick.ns] {
+                let start = k * tick.ns;
+                let counts = [start.saturating_sub(1), start, start + tick.ns - 1].map(|ns| tick.count(Nanos(ns)));
+                assert_eq!(counts, [k.saturating_sub(1), k, k], "{hz} Hz");
+            }
+        }
     }
 
     #[test]

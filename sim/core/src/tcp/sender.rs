@@ -9,7 +9,7 @@ use super::intervals::Intervals;
 use super::loss::Rack;
 use super::profile::{Profile, TimerMargin};
 use super::recovery::Prr;
-use super::rtt::{CoveringTicks, MinFilter, RttEstimator, Tick, TickClock};
+use super::rtt::{CoveringTicks, MinFilter, RttEstimator, Tick};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 use super::timestamp;
 use super::transmit::QUEUED_AHEAD;
@@ -107,7 +107,6 @@ pub struct Sender {
     pub rtt: RttEstimator,
     pub(super) min_rtt: MinFilter,
     pub(super) tick: Tick,
-    pub(super) ticks: TickClock,
     /// The least wait of the probe and reordering timers.
     pub(super) margin_us: u64,
     pub(super) probe_ticks: CoveringTicks,
@@ -185,7 +184,6 @@ impl Sender {
             rtt: RttEstimator::new(tcp.hz),
             min_rtt: MinFilter::min_rtt(),
             tick,
-            ticks: TickClock::new(Tick::new(tcp.hz)),
             margin_us: match profile.timer_margin {
                 TimerMargin::Micros(us) => us,
                 TimerMargin::Ticks(ticks) => ticks * tick.micros(),
@@ -370,10 +368,11 @@ impl Sender {
         }
     }
 
-    /// Every entry point tells the time first; a tick is divided out once.
+    /// Every entry point tells the time first.
+    #[inline]
     pub(super) fn set_now(&mut self, now: Nanos) {
         self.conn.now = now;
-        self.conn.jiffies = self.ticks.at(now);
+        self.conn.jiffies = self.tick.count(now);
     }
 }
 

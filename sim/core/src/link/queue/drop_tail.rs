@@ -22,15 +22,24 @@ pub enum DropTail {
 }
 
 impl DropTail {
+    /// Is there room for a packet of `size` bytes for certain, and for every smaller backlog, too?
+    #[inline]
+    pub fn has_room(&self, backlog: u64, packets: u64, size: u64) -> bool {
+        match self {
+            DropTail::Bytes { limit } => backlog + size <= *limit,
+            DropTail::Packets { limit } => packets < *limit,
+            DropTail::Viasat { limit, threshold, .. } => backlog <= *threshold && backlog + size <= *limit,
+        }
+    }
+
     /// May a packet of `size` bytes join `packets` packets of `backlog` bytes?
     #[inline]
     pub fn admits(&mut self, backlog: u64, packets: u64, size: u64) -> bool {
         match self {
-            DropTail::Bytes { limit } => backlog + size <= *limit,
-            DropTail::Packets { limit } => packets < *limit,
-            DropTail::Viasat { limit, threshold, drop_probability, random } => {
-                backlog + size <= *limit && !(backlog > *threshold && random.uniform() < *drop_probability)
+            DropTail::Viasat { limit, threshold, drop_probability, random } if backlog > *threshold => {
+                backlog + size <= *limit && random.uniform() >= *drop_probability
             }
+            _ => self.has_room(backlog, packets, size),
         }
     }
 }

@@ -274,6 +274,9 @@ impl Bbr3 {
     }
 
     fn check_drain(&mut self, conn: &mut Conn) {
+        if !matches!(self.mode, Mode::Startup | Mode::Drain) {
+            return;
+        }
         let target = self.inflight(conn, self.max_bw(), UNIT);
         if self.mode == Mode::Startup && self.full_bw_reached {
             self.mode = Mode::Drain;
