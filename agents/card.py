@@ -69,6 +69,7 @@ class Card(_Model):
     observation: Observation
     action: Action
     interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
+    interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0

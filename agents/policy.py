@@ -65,6 +65,7 @@ def build(card: Card, tensors: Tensors) -> _sim.Policy:
         observation=card.observation.preset,
         action=card.action.preset,
         interval_ns=round(card.interval_ms * 1e6),
+        interval_rtts=card.interval_rtts,
         mean=tensors["normaliser.mean"] if card.normaliser else None,
         std=tensors["normaliser.std"] if card.normaliser else None,
         clip=card.clip,

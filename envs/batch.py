@@ -37,10 +37,15 @@ class Batch:
         threads: int = 1,
         policies: Mapping[str, _sim.Policy] | None = None,
     ) -> None:
+        if preset.interval_rtts > 0 and slots > 1:
+            raise OrbitccError(
+                "interval_rtts", preset.interval_rtts, "0 with several agents per world: set interval_ms"
+            )
         self._preset = preset
         self._settings: dict[str, Any] = {
             "slots": slots,
             "interval_ns": preset.interval_ns,
+            "interval_rtts": preset.interval_rtts,
             "observation": preset.native("observation"),
             "action": preset.native("action"),
             "reward": preset.native("reward"),
@@ -70,17 +75,17 @@ class Batch:
     def slots(self) -> int:
         return self._worlds.slots
 
-    def reset(self, index: int, spec: str) -> None:
-        """Replace world `index` by a fresh one at the first decision of its first agent.
+    def reset(self, index: int, spec: str, agents: int = 1) -> None:
+        """Replace world `index` by a fresh one at the first moment when this many agents decide.
 
         The other worlds stand still. :meth:`observe` must follow before the arrays are read.
 
         Raises:
-            OrbitccError: no agent ever becomes active in this world.
+            OrbitccError: there are never so many agents in this world.
         """
         self._worlds.reset(index, spec)
         self._worlds.observe(self._native_obs, self.reward, self.status)
-        if (self.status[index] & ACTIVE).any():
+        if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
             return
         # A step would move every world, so a world whose agents start late grows up alone and is then moved in.
         if self._nursery is None:
@@ -89,9 +94,10 @@ class Batch:
         nursery.reset(0, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         nursery.observe(obs, reward, status)
-        while not (status & ACTIVE).any():
+        while np.count_nonzero(status == ACTIVE) < agents:
             if nursery.finished()[0]:
-                raise OrbitccError("scenario", "no agent ever starts", "an external flow that starts before the end")
+                what = "no agent ever starts" if agents == 1 else f"never {agents} agents at a time"
+                raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
             nursery.step(self._no_action[:1], obs, reward, status)
         self._worlds.restore(index, nursery.save(0))
 
@@ -133,6 +139,10 @@ class Batch:
     def now_s(self) -> NDArray[np.float64]:
         """Simulated time of each world in seconds, f64[N]."""
         return self._worlds.now_ns().astype(np.float64) * 1e-9
+
+    def flow_of(self, index: int, slot: int) -> int | None:
+        """The flow in a slot now, by its place in the network; None if the world has fewer agents."""
+        return self._worlds.flow_of(index, slot)
 
     def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Flow and link totals of one world so far."""

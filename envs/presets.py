@@ -2,37 +2,14 @@
 
 A piece is either the name of a native one (computed by the simulator, also in evaluation, so that a policy never meets
 two definitions of its input) or a Python object of this module that works on the raw statistics of whole batches.
-
-Preset ``astraea`` (Liao et al., EuroSys 2024; decision interval 30 ms)
-
-Observation: 10 features of the last 5 intervals, oldest first, zeros before the first five; float32[50].
-
-| index mod 10 | feature              | formula                                      | min | max |
-|--------------|----------------------|----------------------------------------------|-----|-----|
-| 0            | throughput ratio     | mean delivery rate / its running maximum     | 0   | 1   |
-| 1            | latency ratio        | mean RTT / minimum RTT (lifetime)            | 0   | 2   |
-| 2            | smoothed latency     | srtt / minimum RTT                           | 0   | 2   |
-| 3            | window ratio         | 0.8 x cwnd / BDP                             | 0   | 2   |
-| 4            | maximum throughput   | running maximum, in units of 80 Mbit/s       | 0   | 10  |
-| 5            | minimum RTT          | in units of 500 ms                           | 0   | 4   |
-| 6            | loss ratio           | lost bytes per second / maximum throughput   | 0   | 2   |
-| 7            | in-flight ratio      | packets out / cwnd                           | 0   | 2   |
-| 8            | pacing ratio         | pacing rate / maximum throughput             | 0   | 2   |
-| 9            | retransmission ratio | retransmissions in flight / cwnd             | 0   | 2   |
-
-Values beyond the bounds are clipped. :func:`describe` prints every index.
-
-Action: one number a in [-1, 1]; cwnd grows to ceil(cwnd (1 + 0.025 a)) for a >= 0 and shrinks to
-floor(cwnd / (1 - 0.025 a)) for a < 0; packets are paced at cwnd / srtt.
-
-Reward, shared by all flows of a world and within about +-0.1: 0.1 x utilisation - 0.02 x excess delay - loss
-- 0.02 x unfairness - 0.01 x instability. It uses the true capacity and base RTT, which only the simulator knows.
+docs/presets.md describes every native piece; :func:`describe` prints what each number of an observation is.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +18,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.files import read_toml
 
 Stats = NDArray[np.float64]
 """Raw statistics of a batch of flows, f64[n, len(STATS_FIELDS)]."""
@@ -90,13 +68,19 @@ class Reward:
 
 @dataclass(frozen=True)
 class Preset:
-    """Observation, action and reward pieces and the decision interval they were made for."""
+    """Observation, action and reward pieces and the decision interval they were made for.
+
+    interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (1 ms to 10 s), and `interval_ms`
+    until there is one. Agents of one world decide together, so this is for worlds with a single agent, and for native
+    policies.
+    """
 
     name: str
     observation: str | Observation = "astraea"
     action: str | Action = "astraea"
     reward: str | Reward = "astraea"
     interval_ms: float = 30.0
+    interval_rtts: float = 0.0
     description: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +90,24 @@ class Preset:
                 raise UnknownNameError(kind, piece, _sim.PRESETS[kind])
         if not (isinstance(self.interval_ms, int | float) and 0.1 <= self.interval_ms <= 10_000):
             raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
+        if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
+            raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
+
+    @staticmethod
+    def from_file(path: str) -> "Preset":
+        """A preset from a TOML file with the names of its pieces; what it leaves out is astraea's.
+
+        Raises:
+            OrbitccError: the file cannot be read, or a field or the name of a piece is unknown.
+        """
+        data = read_toml(path)
+        known = [f.name for f in fields(Preset)]
+        for key, value in data.items():
+            if key not in known:
+                raise UnknownNameError(key, key, known)
+            if not key.startswith("interval_") and not isinstance(value, str):
+                raise OrbitccError(key, value, "text")
+        return Preset(**{"name": Path(path).stem, **data})
 
     @property
     def interval_ns(self) -> int:
@@ -129,9 +131,25 @@ class Preset:
         return spaces.Box(-1.0, 1.0, (dim,), np.float32)
 
 
+_LEO = "Astraea with the minimum RTT of the last 10 s"
+
 PRESETS: dict[str, Preset] = {
-    "astraea": Preset("astraea", description="Astraea's local state, cwnd steps of 2.5 % and global reward; 30 ms"),
-    "astraea-20ms": Preset("astraea-20ms", interval_ms=20.0, description="the same at 20 ms, as run by the LEO study"),
+    made.name: made
+    for made in (
+        Preset("astraea", description="Astraea's local state, cwnd steps of 2.5 % and global reward; 30 ms"),
+        Preset("astraea-20ms", interval_ms=20.0, description="the same at 20 ms, as run by the LEO study"),
+        Preset("astraea-leo", observation="astraea-leo", description=f"{_LEO}; 30 ms"),
+        Preset(
+            "astraea-leo-noisy",
+            observation="astraea-leo-noisy",
+            description=f"{_LEO}, and handovers as reported half a second ahead, with SaTCP's error; 30 ms",
+        ),
+        Preset(
+            "astraea-leo-oracle", observation="astraea-leo-oracle", description=f"{_LEO}, and the true handovers; 30 ms"
+        ),
+        Preset("orca", "orca", "orca", "orca", 20.0, description="Cubic, whose window the agent scales; 20 ms"),
+        Preset("aurora", "aurora", "aurora", "aurora", 30.0, 0.5, description="a sending rate moved every half RTT"),
+    )
 }
 
 
@@ -143,19 +161,25 @@ def preset(
     reward: str | Reward | None = None,
     interval_ms: float | None = None,
 ) -> Preset:
-    """The named preset, with any of its pieces replaced.
+    """The preset of this name or TOML file, with any of its pieces replaced; `interval_ms` fixes the interval.
 
     Raises:
         OrbitccError: the preset or a piece is unknown, or the interval is outside 0.1 ms to 10 s.
     """
-    if isinstance(name, str) and name not in PRESETS:
+    if isinstance(name, Preset):
+        base = name
+    elif name in PRESETS:
+        base = PRESETS[name]
+    elif name.endswith(".toml"):
+        base = Preset.from_file(name)
+    else:
         raise UnknownNameError("preset", name, PRESETS)
-    base = PRESETS[name] if isinstance(name, str) else name
     pieces: dict[str, Any] = {
         "observation": observation,
         "action": action,
         "reward": reward,
         "interval_ms": interval_ms,
+        "interval_rtts": None if interval_ms is None else 0.0,
     }
     changes = {key: value for key, value in pieces.items() if value is not None}
     return replace(base, **changes) if changes else base
@@ -180,12 +204,17 @@ def observation_hash(name: str) -> str:
 
 
 def describe(name: str) -> str:
-    """The documentation table of a native observation: index, meaning, minimum, maximum, unit."""
+    """The documentation table of a native observation: index, meaning, minimum, maximum, unit.
+
+    Observations are features of the last intervals, oldest first: with `n` features, the row `i` holds for every index
+    `i + k n`. Before the first interval everything is 0, and values beyond the bounds are clipped.
+    """
     if name not in _sim.PRESETS["observation"]:
         raise UnknownNameError("observation", name, _sim.PRESETS["observation"])
     spec = _sim.PRESETS["observation"][name]
-    rows = ["| index | meaning | min | max | unit |", "|---|---|---|---|---|"]
-    columns = (spec["labels"], spec["low"], spec["high"], spec["units"])
+    n = spec["features"]
+    rows = [f"| index mod {n} | meaning | min | max | unit |", "|---|---|---|---|---|"]
+    columns = (spec["labels"][:n], spec["low"][:n], spec["high"][:n], spec["units"][:n])
     for index, (label, low, high, unit) in enumerate(zip(*columns, strict=True)):
         rows.append(f"| {index} | {label} | {low:g} | {high:g} | {unit} |")
     return "\n".join(rows)

@@ -53,7 +53,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
     | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
 
-    `orbitcc.envs.presets.describe("astraea")` prints all 50 rows.
+    The tables above are of the preset `astraea`; docs/presets.md has all presets, `orbitcc.envs.presets.describe(NAME)`
+    prints the table of an observation.
 
     ## Rewards
 
@@ -81,7 +82,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
-      often; names, or Python pieces of `orbitcc.envs.presets`.
+      often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.presets`.
     * `background`: the controller of external flows beyond the first.
 
     `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario

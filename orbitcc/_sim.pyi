@@ -24,8 +24,9 @@ CONTROLLERS: Mapping[str, Mapping[str, Any]]
 """Native controllers: name -> parameter name -> default value."""
 
 PRESETS: Mapping[str, Mapping[str, Any]]
-"""Native observation / action / reward pieces: `{"observation": {name: {"dim": 50, "low": [...], "high": [...],
-"labels": [...], "units": [...]}}, "action": {name: {"dim": 1}}, "reward": {name: {}}}`."""
+"""Native observation / action / reward pieces: `{"observation": {name: {"dim": 50, "features": 10, "history": 5,
+"low": [...], "high": [...], "labels": [...], "units": [...]}}, "action": {name: {"dim": 1, "meaning": "..."}},
+"reward": {name: {"low": -0.1, "high": 0.1}}}`."""
 
 class Policy:
     """A feed-forward network acting natively.
@@ -44,6 +45,7 @@ class Policy:
         observation: str,
         action: str,
         interval_ns: int,
+        interval_rtts: float = 0.0,
         mean: NDArray[np.float32] | None = None,
         std: NDArray[np.float32] | None = None,
         clip: float = 10.0,
@@ -93,8 +95,9 @@ class WorldState:
 class Worlds:
     """N independent worlds stepped together by a thread pool, GIL released.
 
-    Each world advances by `interval_ns` per step on its own grid (t = k x interval). Slot s of a world is its s-th
-    flow with the controller `external`, in the order of the spec; worlds with fewer such flows leave slots idle.
+    Each world advances by `interval_ns` per step on its own grid (t = k x interval); with `interval_rtts` > 0 and a
+    single slot, by so many RTTs. Slot s of a world is its s-th flow with the controller `external`, in the order of the
+    spec; worlds with fewer such flows leave slots idle. A flow that `follows` another has its slot after it.
     Arrays are caller-owned, C-contiguous and written in place; a wrong shape or dtype raises ValueError.
     """
 
@@ -104,6 +107,7 @@ class Worlds:
         *,
         slots: int,
         interval_ns: int,
+        interval_rtts: float = 0.0,
         observation: str = "astraea",
         action: str = "astraea",
         reward: str = "astraea",
@@ -139,6 +143,9 @@ class Worlds:
 
     def global_state(self, out: NDArray[np.float32]) -> None:
         """Write the critic's global state, [N, 12] (Astraea, section 4 of the paper's tables)."""
+
+    def flow_of(self, index: int, slot: int) -> int | None:
+        """The flow in a slot now, by its place in the spec."""
 
     def set_cwnd(self, index: int, slot: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
         """For custom action pieces: set the window (and, if > 0, the pacing rate) of one slot directly."""

@@ -36,6 +36,7 @@ fn network(controller: &str, flows: usize, hops: usize, rate_mbps: u64, rtt_ms: 
         uplink_delay: Nanos::ZERO,
         controller: ControllerSpec { name: controller.into(), params: Default::default() },
         traffic: TrafficSpec::Bulk,
+        follows: None,
     };
     NetworkSpec {
         seed: 1,

@@ -3,7 +3,6 @@
 use crate::cc::{SSTHRESH_INFINITE, Signal};
 use crate::flow::Life;
 use crate::link::Offer;
-use crate::observe::astraea;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
 use crate::spec::{SsthreshCache, TrafficSpec};
@@ -125,9 +124,9 @@ impl World {
             flow.sender.transmit(&mut self.pool);
         }
         if let Some(agent) = &mut flow.agent
-            && let Some(policy) = &agent.policy
+            && agent.policy.is_some()
         {
-            agent.next_decision = next_on_grid(now, policy.interval);
+            agent.next_decision = next_on_grid(now, agent.interval.fixed);
             self.next_decision = self.next_decision.min(agent.next_decision);
         }
         self.dispatch_data(i);
@@ -398,9 +397,8 @@ impl World {
             };
             if agent.next_decision == now {
                 let mut action = [0.0];
-                policy.act(flow.history.observation(), &mut action);
-                agent.action = action[0];
-                agent.next_decision = now + policy.interval;
+                policy.act(agent.observer.observation(), &mut action);
+                agent.next_decision = now + agent.interval.after(&flow.stats);
                 acting.push((i, action[0]));
             }
             next = next.min(agent.next_decision);
@@ -411,10 +409,13 @@ impl World {
         }
     }
 
-    /// Move flow `i`'s window by a preset action in [-1, 1].
+    /// Perform an agent's action in [-1, 1] on its flow `i`.
     pub fn apply_action(&mut self, i: usize, action: f32) {
-        let cwnd = astraea::act(self.flows[i].sender.conn.cwnd, f64::from(action));
-        self.set_window(i, cwnd, None);
+        let flow = &self.flows[i];
+        if let Some(agent) = &flow.agent {
+            let (cwnd, pacing) = agent.action.apply(&flow.sender.conn, action);
+            self.set_window(i, cwnd, pacing);
+        }
     }
 
     /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).

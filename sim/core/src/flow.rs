@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::cc::{self, Subscription};
 use crate::observe::astraea::History;
 use crate::observe::handovers::Handovers;
+use crate::observe::pieces::{Action, Interval, Observer, Preset};
 use crate::observe::policy::Policy;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
@@ -85,9 +86,33 @@ pub struct Object {
 pub struct Agent {
     /// Acts natively; otherwise the world's owner acts.
     pub policy: Option<Arc<Policy>>,
+    pub action: &'static Action,
+    pub observer: Observer,
+    pub interval: Interval,
     pub next_decision: Nanos,
-    /// Latest action, for recordings.
-    pub action: f32,
+}
+
+impl Agent {
+    /// Driven from outside.
+    pub fn external(preset: &Preset) -> Agent {
+        Agent {
+            policy: None,
+            action: preset.action,
+            observer: Observer::new(preset.observation),
+            interval: preset.interval,
+            next_decision: Nanos::MAX,
+        }
+    }
+
+    pub fn native(policy: Arc<Policy>) -> Agent {
+        Agent {
+            action: policy.action,
+            observer: Observer::new(policy.observation),
+            interval: policy.interval,
+            next_decision: Nanos::MAX,
+            policy: Some(policy),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -116,6 +141,8 @@ pub struct Flow {
     pub handovers: Handovers,
     pub host: HostPipe,
     pub agent: Option<Agent>,
+    /// The flow whose slot in a batch it takes over.
+    pub follows: Option<usize>,
     pub meter: Meter,
     pub history: History,
     pub stats: IntervalStats,
@@ -143,13 +170,17 @@ fn directions(path: &[usize]) -> (Vec<u32>, Vec<u32>) {
 }
 
 impl Flow {
-    pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, policy: Option<Arc<Policy>>) -> Flow {
+    pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, agent: Option<Agent>) -> Flow {
         let tcp = &cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
         let datagram = spec.controller.name == "udp";
         let controller = if datagram {
             Box::new(cc::reno::Reno) as Box<dyn cc::Controller>
         } else {
-            cc::build(&spec.controller, tcp).expect("validated")
+            let mut chosen = spec.controller.clone();
+            if let Some(agent) = &agent {
+                chosen.params.insert("over".into(), agent.action.over.into());
+            }
+            cc::build(&chosen, tcp).expect("validated")
         };
         let subscription = controller.subscription();
         let probe_interval = match subscription {
@@ -159,12 +190,10 @@ impl Flow {
         let receiver = Receiver::new(tcp);
         let mut sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
         sender.conn.random = Stream::new(network.seed, Purpose::Controller, index as u64);
-        let late = Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter);
-        let agent = matches!(spec.controller.name.as_str(), "external" | "policy").then_some(Agent {
-            policy,
-            next_decision: Nanos::MAX,
-            action: 0.0,
-        });
+        let late = match spec.follows {
+            Some(_) => Nanos::ZERO,
+            None => Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter),
+        };
         let (forward, backward) = directions(&spec.path);
         let object_bytes = match spec.traffic {
             TrafficSpec::Bytes { bytes } => Some(bytes),
@@ -203,6 +232,7 @@ impl Flow {
             },
             handovers: Handovers::default(),
             agent,
+            follows: spec.follows,
             meter: Meter::new(Nanos::ZERO),
             history: History::default(),
             stats: IntervalStats::default(),
@@ -237,6 +267,15 @@ impl Flow {
         let next = self.reroutes.pop_front().expect("a change of path has a path");
         (self.forward, self.backward) = (next.forward, next.backward);
         (self.sender.route, self.receiver.route) = (next.data_route, next.ack_route);
+    }
+
+    /// An interval has ended.
+    pub(crate) fn observe(&mut self, stats: IntervalStats) {
+        self.history.push(&stats);
+        if let Some(agent) = &mut self.agent {
+            agent.observer.push(&stats);
+        }
+        self.stats = stats;
     }
 
     pub fn is_external(&self) -> bool {

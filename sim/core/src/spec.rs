@@ -394,6 +394,9 @@ pub struct FlowSpec {
     pub controller: ControllerSpec,
     #[serde(default)]
     pub traffic: TrafficSpec,
+    /// An earlier flow driven from outside: this one takes its slot in a batch, and starts, without jitter, when it leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<usize>,
 }
 
 impl FlowSpec {
@@ -543,6 +546,14 @@ impl NetworkSpec {
                 return fail(format!("flows[{i}].reroutes[{k}]"), at.0, "times must increase from above 0");
             }
             before = *at;
+        }
+        if let Some(before) = flow.follows {
+            let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);
+            let once = self.flows.iter().filter(|f| f.follows == Some(before)).count() == 1;
+            if before >= i || !once || flow.controller.name != "external" || !relieves(&self.flows[before]) {
+                let allowed = "an earlier flow, followed once, that stops when this one starts; both external";
+                return fail(format!("flows[{i}].follows"), before, allowed);
+            }
         }
         if flow.stop.is_some_and(|stop| stop <= flow.start) {
             return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cc::Signal;
-use crate::flow::{Flow, Life};
+use crate::flow::{Agent, Flow, Life};
 use crate::link::Link;
 use crate::observe::astraea::Member;
 use crate::observe::handovers::Handovers;
+use crate::observe::pieces::Preset;
 use crate::observe::policy::Policy;
 use crate::pool::{PacketId, Pool};
 use crate::recorder::Recorder;
@@ -65,6 +66,16 @@ pub struct World {
 impl World {
     /// Build a network. `record_interval` > 0 keeps time series.
     pub fn new(spec: &NetworkSpec, policies: &Policies, record_interval: Nanos) -> Result<World, SpecError> {
+        World::with_agents(spec, policies, record_interval, &Preset::astraea(Nanos::from_millis(30)))
+    }
+
+    /// The same, with flows that are driven from outside by this preset.
+    pub fn with_agents(
+        spec: &NetworkSpec,
+        policies: &Policies,
+        record_interval: Nanos,
+        preset: &Preset,
+    ) -> Result<World, SpecError> {
         spec.validate()?;
         let mut links = Vec::with_capacity(2 * spec.links.len());
         for (i, link) in spec.links.iter().enumerate() {
@@ -79,7 +90,7 @@ impl World {
         }
         let mut flows = Vec::with_capacity(spec.flows.len());
         for (i, flow) in spec.flows.iter().enumerate() {
-            let policy = if flow.controller.name == "policy" {
+            let agent = if flow.controller.name == "policy" {
                 let key = flow.controller.params.get("policy").and_then(|v| v.as_str()).unwrap_or("");
                 let Some(policy) = policies.get(key) else {
                     let known: Vec<_> = policies.keys().map(String::as_str).collect();
@@ -88,11 +99,11 @@ impl World {
                         known.join(", ")
                     )));
                 };
-                Some(policy.clone())
+                Some(Agent::native(policy.clone()))
             } else {
-                None
+                (flow.controller.name == "external").then(|| Agent::external(preset))
             };
-            flows.push(Flow::new(flow, i, spec, policy));
+            flows.push(Flow::new(flow, i, spec, agent));
         }
         let subscriptions: Vec<_> = flows.iter().map(|f| f.subscription).collect();
         let changes = signals::path_changes(spec);
@@ -264,8 +275,7 @@ impl World {
             stats.flows_active = active as f64;
             flow.handovers.fill(&mut stats, now);
             stats.fair_share_bps = stats.capacity_bps / sharing as f64;
-            flow.history.push(&stats);
-            flow.stats = stats;
+            flow.observe(stats);
         }
     }
 

@@ -6,7 +6,9 @@
 use rayon::prelude::*;
 
 use crate::flow::{Flow, Life};
-use crate::observe::astraea::{self, OBSERVATION_DIM, STATE_DIM};
+use crate::observe::astraea::{self, STATE_DIM};
+use crate::observe::pieces::{Interval, Payment, Preset};
+use crate::observe::policy::ACTION_DIM;
 use crate::observe::stats::STATS_FIELDS;
 use crate::spec::{NetworkSpec, SpecError};
 use crate::time::Nanos;
@@ -21,47 +23,83 @@ pub const STATUS_TERMINATED: u8 = 2;
 /// It left, or the world's time is up: this observation is its last.
 pub const STATUS_TRUNCATED: u8 = 4;
 
-pub const ACTION_DIM: usize = 1;
+/// The connections of one slot, each starting when the one before leaves.
+#[derive(Clone)]
+struct Slot {
+    flows: Vec<usize>,
+    current: usize,
+}
+
+impl Slot {
+    fn flow(&self) -> usize {
+        self.flows[self.current]
+    }
+}
 
 /// One world of a batch with its agents' slots.
 #[derive(Clone)]
 pub struct Member {
     pub world: World,
-    /// Flow of each slot.
-    agents: Vec<usize>,
+    slots: Vec<Slot>,
     previous: Nanos,
-    reward: f32,
+    payment: Payment,
+    /// The reward of all flows, if they share one.
+    shared: f32,
 }
 
 impl Member {
-    fn new(spec: &NetworkSpec, slots: usize, interval: Nanos, policies: &Policies) -> Result<Member, SpecError> {
-        let world = World::new(spec, policies, Nanos::ZERO)?;
-        let agents: Vec<usize> = (0..world.flows().len()).filter(|i| world.flows()[*i].is_external()).collect();
-        if agents.len() > slots {
-            return Err(SpecError(format!("flows: {} external flows for {slots} slots", agents.len())));
+    fn new(spec: &NetworkSpec, slots: usize, preset: &Preset, policies: &Policies) -> Result<Member, SpecError> {
+        let world = World::with_agents(spec, policies, Nanos::ZERO, preset)?;
+        let mut chains: Vec<Slot> = Vec::new();
+        for (i, flow) in world.flows().iter().enumerate().filter(|(_, flow)| flow.is_external()) {
+            match chains.iter_mut().find(|chain| flow.follows.is_some() && chain.flows.last().copied() == flow.follows)
+            {
+                Some(chain) => chain.flows.push(i),
+                None => chains.push(Slot { flows: vec![i], current: 0 }),
+            }
         }
-        let mut member = Member { world, agents, previous: Nanos::ZERO, reward: 0.0 };
-        member.advance(interval);
+        if chains.len() > slots {
+            return Err(SpecError(format!("flows: {} external flows for {slots} slots", chains.len())));
+        }
+        let payment = preset.reward.payment;
+        let mut member = Member { world, slots: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
+        member.advance(preset.interval);
         Ok(member)
     }
 
-    fn advance(&mut self, interval: Nanos) {
+    fn advance(&mut self, interval: Interval) {
         if self.world.is_finished() {
             return;
         }
+        for slot in &mut self.slots {
+            // The end of a flow is told once, then the slot is its successor's.
+            let flow = &self.world.flows()[slot.flow()];
+            if flow.ended_at.is_some() && slot.current + 1 < slot.flows.len() {
+                slot.current += 1;
+            }
+        }
+        let step = match self.slots.first() {
+            Some(slot) if self.status(slot.flow()) == STATUS_ACTIVE => {
+                interval.after(&self.world.flows()[slot.flow()].stats)
+            }
+            _ => interval.fixed,
+        };
         self.previous = self.world.now();
-        self.world.run_until(self.previous + interval);
+        self.world.run_until(self.previous + step);
         let previous = self.previous;
         self.world.close_intervals(|f: &Flow| {
             f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at.is_none_or(|t| t > previous)
         });
-        self.reward = astraea::reward(&self.world.members(), self.world.utilisation()) as f32;
+        if let Payment::Shared(reward) = self.payment {
+            self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
+        }
     }
 
     fn apply(&mut self, actions: &[f32]) {
-        for (slot, &flow) in self.agents.iter().enumerate() {
+        for (slot, action) in actions.iter().enumerate().take(self.slots.len()) {
+            let flow = self.slots[slot].flow();
             if self.status(flow) == STATUS_ACTIVE {
-                self.world.apply_action(flow, actions[slot].clamp(-1.0, 1.0));
+                self.world.apply_action(flow, action.clamp(-1.0, 1.0));
             }
         }
     }
@@ -83,12 +121,17 @@ impl Member {
         obs.fill(0.0);
         reward.fill(0.0);
         status.fill(STATUS_IDLE);
-        for (slot, &flow) in self.agents.iter().enumerate() {
+        let width = obs.len() / status.len();
+        for (slot, flow) in self.slots.iter().map(Slot::flow).enumerate() {
             status[slot] = self.status(flow);
-            if status[slot] != STATUS_IDLE {
-                let row = self.world.flows()[flow].history.observation();
-                obs[slot * OBSERVATION_DIM..(slot + 1) * OBSERVATION_DIM].copy_from_slice(row);
-                reward[slot] = self.reward;
+            if let Some(agent) = &self.world.flows()[flow].agent
+                && status[slot] != STATUS_IDLE
+            {
+                obs[slot * width..(slot + 1) * width].copy_from_slice(agent.observer.observation());
+                reward[slot] = match self.payment {
+                    Payment::Shared(_) => self.shared,
+                    Payment::Own(reward) => reward(&self.world.flows()[flow].stats) as f32,
+                };
             }
         }
     }
@@ -97,7 +140,7 @@ impl Member {
 pub struct Worlds {
     members: Vec<Member>,
     slots: usize,
-    interval: Nanos,
+    preset: Preset,
     policies: Policies,
     threads: usize,
     pool: Option<(u32, rayon::ThreadPool)>,
@@ -108,18 +151,20 @@ impl Worlds {
     pub fn new(
         specs: &[NetworkSpec],
         slots: usize,
-        interval: Nanos,
+        preset: Preset,
         threads: usize,
         policies: Policies,
     ) -> Result<Worlds, SpecError> {
-        if specs.is_empty() || slots == 0 || interval == Nanos::ZERO {
+        if specs.is_empty() || slots == 0 || preset.interval.fixed == Nanos::ZERO {
             return Err(SpecError("specs, slots and interval_ns must not be empty or zero".into()));
+        }
+        if preset.interval.rtts > 0.0 && slots > 1 {
+            return Err(SpecError(format!("interval_rtts = {}: one agent per world only", preset.interval.rtts)));
         }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if threads == 0 { cores } else { threads }.min(specs.len());
-        let members =
-            specs.iter().map(|s| Member::new(s, slots, interval, &policies)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Worlds { members, slots, interval, policies, threads, pool: None })
+        let members = specs.iter().map(|s| Member::new(s, slots, &preset, &policies)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Worlds { members, slots, preset, policies, threads, pool: None })
     }
 
     pub fn len(&self) -> usize {
@@ -147,30 +192,30 @@ impl Worlds {
     }
 
     pub fn reset(&mut self, index: usize, spec: &NetworkSpec) -> Result<(), SpecError> {
-        self.members[index] = Member::new(spec, self.slots, self.interval, &self.policies)?;
+        self.members[index] = Member::new(spec, self.slots, &self.preset, &self.policies)?;
         Ok(())
     }
 
-    /// The flow in a slot, if the world has that many agents.
+    pub fn observation_dim(&self) -> usize {
+        self.preset.observation.dim()
+    }
+
+    /// The flow in a slot now, if the world has that many agents.
     pub fn flow_of(&self, index: usize, slot: usize) -> Option<usize> {
-        self.members[index].agents.get(slot).copied()
+        self.members[index].slots.get(slot).map(Slot::flow)
     }
 
     /// Write obs [N, S, D], reward [N, S] and status [N, S].
     pub fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
-        let s = self.slots;
-        for (((member, o), r), st) in self
-            .members
-            .iter()
-            .zip(obs.chunks_mut(s * OBSERVATION_DIM))
-            .zip(reward.chunks_mut(s))
-            .zip(status.chunks_mut(s))
+        let (s, width) = (self.slots, self.observation_dim());
+        for (((member, o), r), st) in
+            self.members.iter().zip(obs.chunks_mut(s * width)).zip(reward.chunks_mut(s)).zip(status.chunks_mut(s))
         {
             member.observe(o, r, st);
         }
     }
 
-    /// Apply actions [N, S, 1], advance every unfinished world by one interval and write the outcome.
+    /// Apply actions [N, S, A], advance every unfinished world by one interval and write the outcome.
     /// A NaN for an active slot is refused before anything moves.
     pub fn step(
         &mut self,
@@ -179,15 +224,15 @@ impl Worlds {
         reward: &mut [f32],
         status: &mut [u8],
     ) -> Result<(), SpecError> {
-        let s = self.slots;
-        for (w, (member, row)) in self.members.iter().zip(actions.chunks(s)).enumerate() {
-            for (slot, &flow) in member.agents.iter().enumerate() {
+        let (s, width) = (self.slots, self.observation_dim());
+        for (w, (member, row)) in self.members.iter().zip(actions.chunks(s * ACTION_DIM)).enumerate() {
+            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
                 if row[slot].is_nan() && member.status(flow) == STATUS_ACTIVE {
                     return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number in [-1, 1]")));
                 }
             }
         }
-        let interval = self.interval;
+        let interval = self.preset.interval;
         let one = |member: &mut Member, a: &[f32], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
             if !member.world.is_finished() {
                 member.apply(a);
@@ -199,8 +244,8 @@ impl Worlds {
             for ((((member, a), o), r), st) in self
                 .members
                 .iter_mut()
-                .zip(actions.chunks(s))
-                .zip(obs.chunks_mut(s * OBSERVATION_DIM))
+                .zip(actions.chunks(s * ACTION_DIM))
+                .zip(obs.chunks_mut(s * width))
                 .zip(reward.chunks_mut(s))
                 .zip(status.chunks_mut(s))
             {
@@ -223,8 +268,8 @@ impl Worlds {
         pool.install(|| {
             members
                 .par_iter_mut()
-                .zip(actions.par_chunks(s))
-                .zip(obs.par_chunks_mut(s * OBSERVATION_DIM))
+                .zip(actions.par_chunks(s * ACTION_DIM))
+                .zip(obs.par_chunks_mut(s * width))
                 .zip(reward.par_chunks_mut(s))
                 .zip(status.par_chunks_mut(s))
                 .for_each(|((((member, a), o), r), st)| one(member, a, o, r, st));
@@ -237,7 +282,7 @@ impl Worlds {
         out.fill(0.0);
         let width = STATS_FIELDS.len();
         for (member, rows) in self.members.iter().zip(out.chunks_mut(self.slots * width)) {
-            for (slot, &flow) in member.agents.iter().enumerate() {
+            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
                 if member.status(flow) != STATUS_IDLE {
                     let row = member.world.flows()[flow].stats.to_array();
                     rows[slot * width..(slot + 1) * width].copy_from_slice(&row);

@@ -2,6 +2,7 @@
 
 mod common;
 
+use orbitcc_core::observe::pieces::Preset;
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
@@ -212,6 +213,7 @@ fn network() -> impl Strategy<Value = NetworkSpec> {
                     uplink_delay: Nanos(uplink * 5_000_000),
                     controller: ControllerSpec { name, params: Default::default() },
                     traffic,
+                    follows: None,
                 })
                 .collect(),
         })
@@ -261,7 +263,7 @@ fn fixed(n: u64) -> Vec<NetworkSpec> {
 /// Step a batch with actions that depend on the world's number only; hashes of all worlds.
 fn hashes(specs: &[NetworkSpec], threads: usize) -> Vec<u64> {
     let n = specs.len();
-    let mut worlds = Worlds::new(specs, 20, Nanos::from_millis(30), threads, Policies::new()).unwrap();
+    let mut worlds = Worlds::new(specs, 20, Preset::astraea(Nanos::from_millis(30)), threads, Policies::new()).unwrap();
     let (mut obs, mut reward) = (vec![0.0; n * 20 * 50], vec![0.0; n * 20]);
     let mut status = vec![0; n * 20];
     for step in 0..160u32 {

@@ -44,6 +44,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             uplink_delay: Nanos::ZERO,
             controller: ControllerSpec { name: "cubic".into(), params: Default::default() },
             traffic,
+            follows: None,
         }],
     }
 }

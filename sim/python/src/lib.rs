@@ -6,10 +6,11 @@ mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
-use orbitcc_core::observe::astraea::{FEATURE_TABLE, FEATURES, HISTORY, OBSERVATION_DIM};
+use orbitcc_core::observe::pieces::{ACTIONS, OBSERVATIONS, REWARDS};
+use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::stats::STATS_FIELDS;
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
-use orbitcc_core::worlds::{ACTION_DIM, STATUS_ACTIVE, STATUS_IDLE, STATUS_TERMINATED, STATUS_TRUNCATED};
+use orbitcc_core::worlds::{STATUS_ACTIVE, STATUS_IDLE, STATUS_TERMINATED, STATUS_TRUNCATED};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -47,26 +48,34 @@ fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 }
 
 fn presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let observation = PyDict::new(py);
-    observation.set_item("dim", OBSERVATION_DIM)?;
-    observation.set_item("features", FEATURES)?;
-    observation.set_item("history", HISTORY)?;
-    let stacked = |pick: fn(&(&'static str, f32, f32)) -> f32| -> Vec<f32> {
-        (0..HISTORY).flat_map(|_| FEATURE_TABLE.iter().map(pick)).collect()
-    };
-    // Before the first interval the rows are zero, which every range admits.
-    observation.set_item("low", stacked(|f| f.1.min(0.0)))?;
-    observation.set_item("high", stacked(|f| f.2))?;
-    let labels: Vec<&str> = (0..HISTORY).flat_map(|_| FEATURE_TABLE.iter().map(|f| f.0)).collect();
-    observation.set_item("labels", labels)?;
-    observation.set_item("units", vec!["1"; OBSERVATION_DIM])?;
-    let action = PyDict::new(py);
-    action.set_item("dim", ACTION_DIM)?;
     let table = PyDict::new(py);
-    for (kind, piece) in [("observation", observation), ("action", action), ("reward", PyDict::new(py))] {
-        let named = PyDict::new(py);
-        named.set_item("astraea", piece)?;
-        table.set_item(kind, named)?;
+    let (observations, actions, rewards) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
+    for piece in OBSERVATIONS {
+        let entry = PyDict::new(py);
+        entry.set_item("dim", piece.dim())?;
+        entry.set_item("features", piece.features.len())?;
+        entry.set_item("history", piece.history)?;
+        // Before the first interval the rows are zero, which every range admits.
+        entry.set_item("low", piece.labels().map(|f| f.low.min(0.0)).collect::<Vec<_>>())?;
+        entry.set_item("high", piece.labels().map(|f| f.high).collect::<Vec<_>>())?;
+        entry.set_item("labels", piece.labels().map(|f| f.meaning).collect::<Vec<_>>())?;
+        entry.set_item("units", piece.labels().map(|f| f.unit).collect::<Vec<_>>())?;
+        observations.set_item(piece.name, entry)?;
+    }
+    for piece in ACTIONS {
+        let entry = PyDict::new(py);
+        entry.set_item("dim", ACTION_DIM)?;
+        entry.set_item("meaning", piece.meaning)?;
+        actions.set_item(piece.name, entry)?;
+    }
+    for piece in REWARDS {
+        let entry = PyDict::new(py);
+        entry.set_item("low", piece.low)?;
+        entry.set_item("high", piece.high)?;
+        rewards.set_item(piece.name, entry)?;
+    }
+    for (kind, pieces) in [("observation", observations), ("action", actions), ("reward", rewards)] {
+        table.set_item(kind, pieces)?;
     }
     Ok(table)
 }

@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
-use orbitcc_core::observe::astraea::OBSERVATION_DIM;
-use orbitcc_core::observe::policy::{Activation, Layer, LayerNorm, Policy as Network, Squash};
+use orbitcc_core::observe::pieces::{self, Interval};
+use orbitcc_core::observe::policy::{ACTION_DIM, Activation, Layer, LayerNorm, Policy as Network, Squash};
 use orbitcc_core::time::Nanos;
-use orbitcc_core::worlds::ACTION_DIM;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
@@ -73,26 +72,34 @@ fn read_layer(i: usize, layer: &Bound<'_, PyAny>) -> PyResult<Layer> {
     })
 }
 
+/// Checked: a positive length, and how many RTTs (0: none).
+pub fn interval(interval_ns: u64, rtts: f64) -> PyResult<Interval> {
+    if interval_ns == 0 {
+        return Err(value_error("interval_ns = 0: must be positive"));
+    }
+    if !(0.0..=100.0).contains(&rtts) {
+        return Err(value_error(format!("interval_rtts = {rtts}: must be a number in 0 .. 100")));
+    }
+    Ok(Interval { fixed: Nanos(interval_ns), rtts })
+}
+
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (layers, *, observation, action, interval_ns, mean=None, std=None, clip=10.0, squash="clip"))]
+    #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, mean=None, std=None, clip=10.0,
+        squash="clip"))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layers: Vec<Bound<'_, PyAny>>,
         observation: &str,
         action: &str,
         interval_ns: u64,
+        interval_rtts: f64,
         mean: Option<Bound<'_, PyAny>>,
         std: Option<Bound<'_, PyAny>>,
         clip: f32,
         squash: &str,
     ) -> PyResult<Policy> {
-        one_of("observation", observation, &[("astraea", ())])?;
-        one_of("action", action, &[("astraea", ())])?;
-        if interval_ns == 0 {
-            return Err(value_error("interval_ns = 0: must be positive"));
-        }
         let normaliser = match (mean, std) {
             (Some(mean), Some(std)) => Some((vector(&mean, "mean")?, vector(&std, "std")?)),
             (None, None) => None,
@@ -103,17 +110,20 @@ impl Policy {
             normaliser,
             clip,
             squash: one_of("squash", squash, &[("clip", Squash::Clip), ("tanh", Squash::Tanh)])?,
-            interval: Nanos(interval_ns),
+            observation: pieces::observation(observation).map_err(value_error)?,
+            action: pieces::action(action).map_err(value_error)?,
+            interval: interval(interval_ns, interval_rtts)?,
         };
-        network.validate(OBSERVATION_DIM, ACTION_DIM).map_err(value_error)?;
+        network.validate().map_err(value_error)?;
         Ok(Policy { inner: Arc::new(network) })
     }
 
     fn act<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let rows = obs.shape()[0];
-        let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, OBSERVATION_DIM])?.to_vec();
+        let width = self.inner.observation.dim();
+        let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, width])?.to_vec();
         let mut actions = vec![0.0; rows * ACTION_DIM];
-        for (row, action) in flat.chunks(OBSERVATION_DIM).zip(actions.chunks_mut(ACTION_DIM)) {
+        for (row, action) in flat.chunks(width).zip(actions.chunks_mut(ACTION_DIM)) {
             self.inner.act(row, action);
         }
         actions.into_pyarray(py).reshape([rows, ACTION_DIM])

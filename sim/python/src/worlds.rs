@@ -1,8 +1,9 @@
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
-use orbitcc_core::observe::astraea::{OBSERVATION_DIM, STATE_DIM};
+use orbitcc_core::observe::astraea::STATE_DIM;
+use orbitcc_core::observe::pieces::{self, Preset};
+use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::stats::STATS_FIELDS;
-use orbitcc_core::time::Nanos;
-use orbitcc_core::worlds::{ACTION_DIM, Member, Worlds as Batch};
+use orbitcc_core::worlds::{Member, Worlds as Batch};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -31,30 +32,30 @@ impl Worlds {
     }
 }
 
-fn preset(field: &str, value: &str) -> PyResult<()> {
-    if value == "astraea" { Ok(()) } else { Err(value_error(format!("{field} = {value:?}: must be one of astraea"))) }
-}
-
 #[pymethods]
 impl Worlds {
     #[new]
-    #[pyo3(signature = (specs, *, slots, interval_ns, observation="astraea", action="astraea", reward="astraea",
-        threads=0, policies=None))]
+    #[pyo3(signature = (specs, *, slots, interval_ns, interval_rtts=0.0, observation="astraea", action="astraea",
+        reward="astraea", threads=0, policies=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         specs: Vec<String>,
         slots: usize,
         interval_ns: u64,
+        interval_rtts: f64,
         observation: &str,
         action: &str,
         reward: &str,
         threads: usize,
         policies: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Worlds> {
-        preset("observation", observation)?;
-        preset("action", action)?;
-        preset("reward", reward)?;
+        let preset = Preset {
+            observation: pieces::observation(observation).map_err(value_error)?,
+            action: pieces::action(action).map_err(value_error)?,
+            reward: pieces::reward(reward).map_err(value_error)?,
+            interval: crate::policy::interval(interval_ns, interval_rtts)?,
+        };
         let policies = convert::policies(policies.as_ref())?;
         let batch = py
             .detach(|| {
@@ -62,7 +63,7 @@ impl Worlds {
                     .iter()
                     .map(|s| orbitcc_core::spec::NetworkSpec::from_json(s))
                     .collect::<Result<Vec<_>, _>>()?;
-                Batch::new(&specs, slots, Nanos(interval_ns), threads, policies)
+                Batch::new(&specs, slots, preset, threads, policies)
             })
             .map_err(convert::spec_error)?;
         Ok(Worlds { batch })
@@ -80,7 +81,7 @@ impl Worlds {
 
     #[getter]
     fn observation_dim(&self) -> usize {
-        OBSERVATION_DIM
+        self.batch.observation_dim()
     }
 
     #[getter]
@@ -101,9 +102,9 @@ impl Worlds {
         mut reward: PyReadwriteArrayDyn<'_, f32>,
         mut status: PyReadwriteArrayDyn<'_, u8>,
     ) -> PyResult<()> {
-        let (n, s) = (self.batch.len(), self.batch.slots());
+        let (n, s, width) = (self.batch.len(), self.batch.slots(), self.batch.observation_dim());
         self.batch.observe(
-            writable(&mut obs, "obs", &[n, s, OBSERVATION_DIM])?,
+            writable(&mut obs, "obs", &[n, s, width])?,
             writable(&mut reward, "reward", &[n, s])?,
             writable(&mut status, "status", &[n, s])?,
         );
@@ -118,9 +119,9 @@ impl Worlds {
         mut reward: PyReadwriteArrayDyn<'_, f32>,
         mut status: PyReadwriteArrayDyn<'_, u8>,
     ) -> PyResult<()> {
-        let (n, s) = (self.batch.len(), self.batch.slots());
+        let (n, s, width) = (self.batch.len(), self.batch.slots(), self.batch.observation_dim());
         let actions = readonly(&actions, "actions", &[n, s, ACTION_DIM])?;
-        let obs = writable(&mut obs, "obs", &[n, s, OBSERVATION_DIM])?;
+        let obs = writable(&mut obs, "obs", &[n, s, width])?;
         let reward = writable(&mut reward, "reward", &[n, s])?;
         let status = writable(&mut status, "status", &[n, s])?;
         let batch = &mut self.batch;
@@ -136,6 +137,10 @@ impl Worlds {
     fn global_state(&self, mut out: PyReadwriteArrayDyn<'_, f32>) -> PyResult<()> {
         self.batch.global_state(writable(&mut out, "out", &[self.batch.len(), STATE_DIM])?);
         Ok(())
+    }
+
+    fn flow_of(&self, index: usize, slot: usize) -> PyResult<Option<usize>> {
+        Ok(self.batch.flow_of(self.index(index)?, slot))
     }
 
     #[pyo3(signature = (index, slot, cwnd_packets, pacing_bps=0.0))]

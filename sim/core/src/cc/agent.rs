@@ -2,11 +2,14 @@
 //!
 //! As in Astraea's kernel module: no slow start, no reaction to loss of its own (the window stands through recovery
 //! and timeouts until the agent moves it), packets paced at one window per smoothed RTT (Liao et al., EuroSys 2024).
+//! Or, as in Orca, over Cubic, which reacts to every ACK and loss and goes on from the window the agent sets (Abbasloo
+//! et al., SIGCOMM 2020).
 
-use super::{Conn, Controller, Params, RateSample};
+use super::cubic::Cubic;
+use super::{CaState, Conn, Controller, Event, Params, RateSample};
 
-pub const PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10")];
-pub const POLICY_PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10"), ("policy", "null")];
+pub const PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10"), ("over", "\"none\"")];
+pub const POLICY_PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10"), ("over", "\"none\""), ("policy", "null")];
 
 /// Smallest window an agent may set, segments (Astraea's option handler).
 pub const CWND_MIN: u32 = 4;
@@ -17,7 +20,10 @@ const MTU: u64 = 1500;
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let initial = params.number("initial_cwnd", 10.0, f64::from(CWND_MIN), 1e6)?;
-    Ok(Box::new(AgentWindow { initial: initial as u32, pacing: None }))
+    Ok(match params.text("over", "none", &["none", "cubic"])? {
+        "cubic" => Box::new(AgentOverCubic { cubic: Cubic::linux(params.kernel), found_capacity: false }),
+        _ => Box::new(AgentWindow { initial: initial as u32, pacing: None }),
+    })
 }
 
 #[derive(Clone, Debug)]
@@ -84,4 +90,76 @@ impl Controller for AgentWindow {
 fn window_rate(conn: &Conn) -> u64 {
     let window = u64::from(conn.cwnd.max(conn.packets_out()));
     if conn.srtt8_us == 0 { 0 } else { MTU * window * 8_000_000 / u64::from(conn.srtt8_us) }
+}
+
+/// Cubic, whose window an agent scales from time to time.
+#[derive(Clone, Debug)]
+pub struct AgentOverCubic {
+    cubic: Cubic,
+    /// The first slow start is over; until then the agent is not heard.
+    found_capacity: bool,
+}
+
+impl Controller for AgentOverCubic {
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn init(&mut self, conn: &mut Conn) {
+        self.cubic.init(conn);
+    }
+
+    fn on_delivered(&mut self, conn: &mut Conn, delivered: u32, rtt_us: Option<u32>) {
+        self.cubic.on_delivered(conn, delivered, rtt_us);
+    }
+
+    fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
+        self.cubic.cong_avoid(conn, acked);
+    }
+
+    fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
+        self.cubic.ssthresh(conn)
+    }
+
+    fn on_state(&mut self, conn: &mut Conn, new: CaState) {
+        self.cubic.on_state(conn, new);
+    }
+
+    fn on_event(&mut self, conn: &mut Conn, event: Event) {
+        self.cubic.on_event(conn, event);
+    }
+
+    fn set_window(&mut self, conn: &mut Conn, cwnd: u32, _pacing: Option<u64>) -> bool {
+        self.found_capacity |= !conn.in_slow_start();
+        // TCP sets the window itself while it recovers.
+        let heard = self.found_capacity && matches!(conn.state, CaState::Open | CaState::Disorder);
+        if heard && cwnd != conn.cwnd {
+            conn.cwnd = cwnd.clamp(CWND_MIN, CWND_MAX);
+            // A smaller window is no reason for slow start: the agent made it.
+            conn.ssthresh = conn.ssthresh.min(conn.cwnd);
+            self.cubic.resume();
+        }
+        heard
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::conn;
+    use super::*;
+
+    #[test]
+    fn an_agent_over_cubic_is_heard_after_slow_start_and_outside_of_recoveries() {
+        let mut agent = AgentOverCubic { cubic: Cubic::linux(crate::spec::Kernel::V6), found_capacity: false };
+        let mut c = conn(50, 100);
+        assert!(!agent.set_window(&mut c, 200, None));
+        c.ssthresh = 50;
+        assert!(agent.set_window(&mut c, 25, None));
+        assert_eq!((c.cwnd, c.ssthresh), (25, 25), "not back to slow start");
+        c.ssthresh = 40;
+        assert!(agent.set_window(&mut c, 0, None), "once heard, always heard");
+        assert_eq!(c.cwnd, CWND_MIN);
+        c.state = CaState::Recovery;
+        assert!(!agent.set_window(&mut c, 100, None));
+    }
 }

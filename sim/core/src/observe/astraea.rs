@@ -5,31 +5,42 @@
 
 use crate::cc::agent::CWND_MIN;
 
+use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio};
 use super::stats::IntervalStats;
 
-pub const FEATURES: usize = 10;
-pub const HISTORY: usize = 5;
-pub const OBSERVATION_DIM: usize = FEATURES * HISTORY;
+pub(super) const HISTORY: usize = 5;
 pub const STATE_DIM: usize = 12;
 
-/// (name, low, high) of each feature; the bounds are enforced.
-pub const FEATURE_TABLE: [(&str, f32, f32); FEATURES] = [
-    ("throughput / max throughput", 0.0, 1.0),
-    ("mean RTT / min RTT", 0.0, 2.0),
-    ("smoothed RTT / min RTT", 0.0, 2.0),
-    ("0.8 x window / BDP", 0.0, 2.0),
-    ("max throughput / 10 MB/s", 0.0, 10.0),
-    ("min RTT / 0.5 s", 0.0, 4.0),
-    ("loss rate / max throughput", 0.0, 2.0),
-    ("packets out / window", 0.0, 2.0),
-    ("pacing rate / max throughput", 0.0, 2.0),
-    ("retransmissions out / window", 0.0, 2.0),
+pub(super) const FEATURES: [Feature; 10] = [
+    ratio("throughput / max throughput", 0.0, 1.0),
+    ratio("mean RTT / min RTT", 0.0, 2.0),
+    ratio("smoothed RTT / min RTT", 0.0, 2.0),
+    ratio("0.8 x window / BDP", 0.0, 2.0),
+    ratio("max throughput / 10 MB/s", 0.0, 10.0),
+    ratio("min RTT / 0.5 s", 0.0, 4.0),
+    ratio("loss rate / max throughput", 0.0, 2.0),
+    ratio("packets out / window", 0.0, 2.0),
+    ratio("pacing rate / max throughput", 0.0, 2.0),
+    ratio("retransmissions out / window", 0.0, 2.0),
 ];
+
+pub static OBSERVATION: Observation =
+    Observation { name: "astraea", features: &FEATURES, history: HISTORY, fill: |stats, _, out| features(stats, out) };
+
+pub static ACTION: Action = Action {
+    name: "astraea",
+    meaning: "a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a))",
+    over: "none",
+    apply: |conn, action| (act(conn.cwnd, action), None),
+};
+
+pub static REWARD: Reward =
+    Reward { name: "astraea", low: -REWARD_BOUND, high: REWARD_BOUND, payment: Payment::Shared(reward) };
 
 /// Bytes per packet in the window feature.
 const PACKET_BYTES: f64 = 1460.0;
 
-pub fn features(s: &IntervalStats) -> [f32; FEATURES] {
+pub(super) fn features(s: &IntervalStats, out: &mut [f64]) {
     let throughput = s.delivery_rate_bps / 8.0;
     let max = s.max_delivery_rate_bps / 8.0;
     let min_rtt = s.min_rtt_s;
@@ -45,7 +56,7 @@ pub fn features(s: &IntervalStats) -> [f32; FEATURES] {
     };
     let window = if min_rtt > 0.0 { over_max(s.cwnd_packets * PACKET_BYTES * 8.0 / min_rtt / 10.0) } else { 0.0 };
     let cwnd = s.cwnd_packets.max(1.0);
-    let raw = [
+    out.copy_from_slice(&[
         if max <= 0.0 {
             0.0
         } else if throughput <= 0.0 {
@@ -62,40 +73,21 @@ pub fn features(s: &IntervalStats) -> [f32; FEATURES] {
         s.packets_out / cwnd,
         over_max(s.pacing_rate_bps / 8.0),
         s.retrans_out / cwnd,
-    ];
-    let mut out = [0.0; FEATURES];
-    for (o, (x, (_, low, high))) in out.iter_mut().zip(raw.into_iter().zip(FEATURE_TABLE)) {
-        *o = (x as f32).clamp(low, high);
-    }
-    out
+    ]);
 }
 
-/// The stacked observation of one flow.
-#[derive(Clone, Debug)]
+/// Recent throughputs of one flow, for the fairness and stability terms: bytes per second, newest last.
+#[derive(Clone, Debug, Default)]
 pub struct History {
-    rows: [[f32; FEATURES]; HISTORY],
-    /// Recent throughputs for the fairness and stability terms, bytes per second, newest last.
     throughputs: [f64; HISTORY],
     filled: usize,
 }
 
-impl Default for History {
-    fn default() -> Self {
-        History { rows: [[0.0; FEATURES]; HISTORY], throughputs: [0.0; HISTORY], filled: 0 }
-    }
-}
-
 impl History {
     pub fn push(&mut self, stats: &IntervalStats) {
-        self.rows.rotate_left(1);
-        self.rows[HISTORY - 1] = features(stats);
         self.throughputs.rotate_left(1);
         self.throughputs[HISTORY - 1] = stats.delivery_rate_bps / 8.0;
         self.filled = (self.filled + 1).min(HISTORY);
-    }
-
-    pub fn observation(&self) -> &[f32] {
-        self.rows.as_flattened()
     }
 
     fn recent(&self) -> &[f64] {
@@ -136,7 +128,7 @@ pub fn act(cwnd: u32, action: f64) -> u32 {
 const WEIGHTS: [f64; 5] = [0.1, 0.02, 1.0, 0.02, 0.01];
 /// Queueing below 15 % of the base RTT is free.
 const FREE_INFLATION: f64 = 1.15;
-pub const REWARD_BOUND: f64 = 0.1;
+const REWARD_BOUND: f64 = 0.1;
 
 /// One flow's part in the global reward.
 pub struct Member<'a> {
@@ -229,6 +221,7 @@ pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::Observer;
     use super::*;
 
     fn steady(goodput_share: f64) -> IntervalStats {
@@ -250,9 +243,15 @@ mod tests {
         }
     }
 
+    fn clipped(stats: &IntervalStats) -> Vec<f32> {
+        let mut observer = Observer::new(&OBSERVATION);
+        observer.push(stats);
+        observer.observation()[(HISTORY - 1) * FEATURES.len()..].to_vec()
+    }
+
     #[test]
     fn features_follow_their_formulas() {
-        let f = features(&steady(0.9));
+        let f = clipped(&steady(0.9));
         let expected = [0.9, 1.1, 1.08, 0.8 * 400.0 * 1460.0 / 625_000.0, 1.25, 0.1, 0.0, 0.975, 0.9, 0.0];
         for (got, want) in f.iter().zip(expected) {
             assert!((got - want as f32).abs() < 1e-5, "{f:?}");
@@ -263,12 +262,11 @@ mod tests {
     fn special_cases_are_finite() {
         let mut s = steady(0.0);
         s.rtt_mean_s = f64::NAN;
-        let f = features(&s);
+        let f = clipped(&s);
         assert_eq!((f[0], f[1]), (0.5, 2.0));
         s.max_delivery_rate_bps = 0.0;
         s.min_rtt_s = 0.0;
-        assert!(features(&s).iter().all(|x| x.is_finite()));
-        assert_eq!(features(&s)[..4], [0.0; 4]);
+        assert_eq!(clipped(&s)[..4], [0.0; 4]);
     }
 
     #[test]

@@ -3,6 +3,11 @@
 //! Sums run over eight fixed lanes and transcendental functions come from `libm`, so that results are the same on
 //! every machine, thread count and batch position.
 
+use super::pieces::{Action, Interval, Observation};
+
+/// Numbers in an action.
+pub const ACTION_DIM: usize = 1;
+
 /// Slope of the leaky ReLU below zero.
 const LEAK: f32 = 0.2;
 const LANES: usize = 8;
@@ -39,19 +44,22 @@ pub struct Layer {
     pub activation: Activation,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Policy {
     pub layers: Vec<Layer>,
     /// Observation normaliser: (x - mean) / std, clipped.
     pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
     pub clip: f32,
     pub squash: Squash,
-    pub interval: crate::time::Nanos,
+    pub observation: &'static Observation,
+    pub action: &'static Action,
+    pub interval: Interval,
 }
 
 impl Policy {
     /// Check shapes; the error names the layer.
-    pub fn validate(&self, observation_dim: usize, action_dim: usize) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), String> {
+        let observation_dim = self.observation.dim();
         let mut width = observation_dim;
         if self.layers.is_empty() {
             return Err("layers: at least one".into());
@@ -76,8 +84,8 @@ impl Policy {
             }
             width = outputs;
         }
-        if width != action_dim {
-            return Err(format!("layers: the last has {width} outputs, the action has {action_dim}"));
+        if width != ACTION_DIM {
+            return Err(format!("layers: the last has {width} outputs, the action has {ACTION_DIM}"));
         }
         if let Some((mean, std)) = &self.normaliser
             && (mean.len() != observation_dim || std.len() != observation_dim || std.iter().any(|s| *s <= 0.0))
@@ -152,12 +160,17 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::astraea;
+    use super::super::pieces::{Feature, ratio};
     use super::*;
     use crate::time::Nanos;
 
+    const FEATURES: [Feature; 2] = [ratio("one", -10.0, 10.0), ratio("two", -10.0, 10.0)];
+    static PAIR: Observation = Observation { name: "pair", features: &FEATURES, history: 1, fill: |_, _, _| {} };
+
     #[test]
     fn a_hand_computed_network() {
-        let policy = Policy {
+        let mut policy = Policy {
             layers: vec![
                 Layer {
                     inputs: 2,
@@ -177,13 +190,16 @@ mod tests {
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,
             squash: Squash::Clip,
-            interval: Nanos::from_millis(30),
+            observation: &PAIR,
+            action: &astraea::ACTION,
+            interval: Interval::fixed(Nanos::from_millis(30)),
         };
-        policy.validate(2, 1).unwrap();
+        policy.validate().unwrap();
         let mut action = [0.0];
         // x = ((3 - 1) / 2, -1) = (1, -1); hidden = (-1 -> -0.2, -0.5 -> -0.1); out = -0.02 - 0.1 + 0.05.
         policy.act(&[3.0, -1.0], &mut action);
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
-        assert!(policy.validate(3, 1).unwrap_err().contains("layers[0]"));
+        policy.layers[0].inputs = 3;
+        assert!(policy.validate().unwrap_err().contains("layers[0]"));
     }
 }

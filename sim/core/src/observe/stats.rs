@@ -4,8 +4,8 @@ use crate::tcp::sender::{Sender, SenderCounters};
 use crate::time::Nanos;
 
 /// Statistics of one flow over one decision interval. All fields are f64, in the units of their names; the last
-/// group is known to the simulator only. `TCP_INFO` of a stock kernel can supply all but the mean of the RTT samples,
-/// the mean of the delivery-rate samples (it has the latest of each) and the oracle group.
+/// group is known to the simulator only. `TCP_INFO` of a stock kernel can supply all but the mean, minimum and rise of
+/// the RTT samples, the mean of the delivery-rate samples (it has the latest of each) and the oracle group.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct IntervalStats {
@@ -21,8 +21,14 @@ pub struct IntervalStats {
     pub max_delivery_rate_bps: f64,
     /// Payload sent, retransmissions included.
     pub send_rate_bps: f64,
+    /// Payload acknowledged.
+    pub acked_rate_bps: f64,
     /// NaN without a sample.
     pub rtt_mean_s: f64,
+    /// Smallest sample of the interval; NaN without one.
+    pub rtt_min_s: f64,
+    /// How much the RTT rises from the first half of the interval's samples to the second, by least squares.
+    pub rtt_rise_s: f64,
     pub srtt_s: f64,
     /// Since the flow started.
     pub min_rtt_s: f64,
@@ -62,7 +68,7 @@ pub struct IntervalStats {
 }
 
 /// Names of the fields of [`IntervalStats`], in order.
-pub const STATS_FIELDS: [&str; 36] = [
+pub const STATS_FIELDS: [&str; 39] = [
     "time_s",
     "interval_s",
     "active",
@@ -70,7 +76,10 @@ pub const STATS_FIELDS: [&str; 36] = [
     "delivery_rate_bps",
     "max_delivery_rate_bps",
     "send_rate_bps",
+    "acked_rate_bps",
     "rtt_mean_s",
+    "rtt_min_s",
+    "rtt_rise_s",
     "srtt_s",
     "min_rtt_s",
     "rtt_samples",
@@ -102,7 +111,12 @@ pub const STATS_FIELDS: [&str; 36] = [
 ];
 
 impl IntervalStats {
-    pub fn to_array(&self) -> [f64; 36] {
+    /// The mean RTT of the interval, or the smoothed RTT when there was no sample; 0 before any.
+    pub fn latest_rtt_s(&self) -> f64 {
+        if self.rtt_mean_s.is_nan() { self.srtt_s } else { self.rtt_mean_s }
+    }
+
+    pub fn to_array(&self) -> [f64; 39] {
         [
             self.time_s,
             self.interval_s,
@@ -111,7 +125,10 @@ impl IntervalStats {
             self.delivery_rate_bps,
             self.max_delivery_rate_bps,
             self.send_rate_bps,
+            self.acked_rate_bps,
             self.rtt_mean_s,
+            self.rtt_min_s,
+            self.rtt_rise_s,
             self.srtt_s,
             self.min_rtt_s,
             self.rtt_samples,
@@ -151,6 +168,9 @@ pub struct Meter {
     counters: SenderCounters,
     received_bytes: u64,
     rtt_sum_us: u64,
+    /// Sum of the samples times their place, counted from 0.
+    rtt_placed_us: u64,
+    rtt_least_us: u32,
     rtt_samples: u32,
     rate_sum: f64,
     rate_samples: u32,
@@ -165,6 +185,8 @@ impl Meter {
             counters: SenderCounters::default(),
             received_bytes: 0,
             rtt_sum_us: 0,
+            rtt_placed_us: 0,
+            rtt_least_us: u32::MAX,
             rtt_samples: 0,
             rate_sum: 0.0,
             rate_samples: 0,
@@ -177,8 +199,9 @@ impl Meter {
     pub fn on_ack(&mut self, rtt_us: Option<u32>, rate: Option<f64>) {
         if let Some(us) = rtt_us {
             self.rtt_sum_us += u64::from(us);
+            self.rtt_placed_us += u64::from(self.rtt_samples) * u64::from(us);
+            self.rtt_least_us = self.rtt_least_us.min(us);
             self.rtt_samples += 1;
-            self.min_rtt_us = self.min_rtt_us.min(us);
         }
         if let Some(rate) = rate {
             self.rate_sum += rate;
@@ -190,6 +213,16 @@ impl Meter {
         self.since
     }
 
+    /// Half the number of samples times the slope of the line through them.
+    fn rtt_rise_us(&self) -> f64 {
+        let n = f64::from(self.rtt_samples);
+        if self.rtt_samples < 2 {
+            return 0.0;
+        }
+        let covariance = self.rtt_placed_us as f64 - (n - 1.0) / 2.0 * self.rtt_sum_us as f64;
+        6.0 * covariance / (n * n - 1.0)
+    }
+
     /// Close the interval at `now`; the oracle fields are left to the caller.
     pub fn take(&mut self, now: Nanos, sender: &Sender, received_bytes: u64) -> IntervalStats {
         let span = now.saturating_sub(self.since).secs_f64();
@@ -198,6 +231,7 @@ impl Meter {
         let mss = f64::from(sender.conn.mss);
         let rate = if self.rate_samples > 0 { self.rate_sum / f64::from(self.rate_samples) } else { 0.0 };
         self.max_rate = self.max_rate.max(rate);
+        self.min_rtt_us = self.min_rtt_us.min(self.rtt_least_us);
         // Before the first sample of its own the flow knows the handshake's.
         let min_rtt = if self.min_rtt_us == u32::MAX { sender.min_rtt_us() } else { self.min_rtt_us };
         let lost = (c.lost - p.lost) as f64;
@@ -209,11 +243,14 @@ impl Meter {
             delivery_rate_bps: rate * 8.0,
             max_delivery_rate_bps: self.max_rate * 8.0,
             send_rate_bps: (c.sent - p.sent) as f64 * mss * 8.0 * per_s,
+            acked_rate_bps: (c.acked_bytes - p.acked_bytes) as f64 * 8.0 * per_s,
             rtt_mean_s: if self.rtt_samples > 0 {
                 self.rtt_sum_us as f64 * 1e-6 / f64::from(self.rtt_samples)
             } else {
                 f64::NAN
             },
+            rtt_min_s: if self.rtt_samples > 0 { f64::from(self.rtt_least_us) * 1e-6 } else { f64::NAN },
+            rtt_rise_s: self.rtt_rise_us() * 1e-6,
             srtt_s: f64::from(sender.conn.srtt8_us) / 8e6,
             min_rtt_s: f64::from(min_rtt) * 1e-6,
             rtt_samples: f64::from(self.rtt_samples),
@@ -238,11 +275,36 @@ impl Meter {
             counters: *c,
             received_bytes,
             rtt_sum_us: 0,
+            rtt_placed_us: 0,
+            rtt_least_us: u32::MAX,
             rtt_samples: 0,
             rate_sum: 0.0,
             rate_samples: 0,
             ..*self
         };
         stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rise(samples_us: &[u32]) -> f64 {
+        let mut meter = Meter::new(Nanos::ZERO);
+        samples_us.iter().for_each(|us| meter.on_ack(Some(*us), None));
+        meter.rtt_rise_us()
+    }
+
+    #[test]
+    fn the_rise_of_a_ramp_is_that_of_its_halves() {
+        assert_eq!(rise(&[]), 0.0);
+        assert_eq!(rise(&[50_000]), 0.0);
+        assert_eq!(rise(&[50_000, 51_000]), 1_000.0);
+        assert_eq!(rise(&[50_000; 100]), 0.0);
+        let ramp: Vec<u32> = (0..100).map(|k| 50_000 + 10 * k).collect();
+        assert!((rise(&ramp) - 500.0).abs() < 1e-6, "{}", rise(&ramp));
+        let fall: Vec<u32> = ramp.into_iter().rev().collect();
+        assert!((rise(&fall) + 500.0).abs() < 1e-6);
     }
 }

@@ -74,6 +74,7 @@ pub fn flow(text: &str) -> FlowSpec {
         uplink_delay: Nanos::ZERO,
         controller: controller(text),
         traffic: TrafficSpec::default(),
+        follows: None,
     }
 }
 

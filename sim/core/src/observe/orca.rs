@@ -1,0 +1,123 @@
+//! Orca's observation, action and reward (Abbasloo, Yen, Chao: "Classic Meets Modern: a Pragmatic Learning-Based
+//! Congestion Control for the Internet", SIGCOMM 2020, and its released code): Cubic acts with every ACK, the agent
+//! multiplies its window every 20 ms. Rates inside the features are bytes per second.
+
+use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio};
+use super::stats::IntervalStats;
+
+const FEATURES: [Feature; 7] = [
+    ratio("throughput / max throughput", 0.0, 1.0),
+    ratio("pacing rate / max throughput", 0.0, 10.0),
+    ratio("5 x loss rate / max throughput", 0.0, 10.0),
+    ratio("RTT samples / window", 0.0, 10.0),
+    Feature { meaning: "time since the last decision", low: 0.0, high: 10.0, unit: "s" },
+    ratio("min RTT / smoothed RTT", 0.0, 1.0),
+    ratio("delay metric", 0.0, 1.0),
+];
+
+pub static OBSERVATION: Observation =
+    Observation { name: "orca", features: &FEATURES, history: 10, fill: |stats, _, out| features(stats, out) };
+
+pub static ACTION: Action = Action {
+    name: "orca",
+    meaning: "Cubic's window times 4^a; ignored until Cubic has left its first slow start",
+    over: "cubic",
+    apply: |conn, action| (scaled(conn.cwnd, action), None),
+};
+
+/// Unbounded below in the paper; here an interval that loses all it sends is as bad as it gets.
+pub static REWARD: Reward = Reward { name: "orca", low: -1.0, high: 1.0, payment: Payment::Own(reward) };
+
+/// What losses cost, of throughput.
+const LOSS_WEIGHT: f64 = 5.0;
+/// Queueing below 25 % of the minimum RTT is free.
+const FREE_INFLATION: f64 = 1.25;
+/// Bytes per packet in the pacing rate of an unpaced flow.
+const PACKET_BYTES: f64 = 1460.0;
+
+fn over_max(bps: f64, stats: &IntervalStats) -> f64 {
+    if stats.max_delivery_rate_bps > 0.0 { bps / stats.max_delivery_rate_bps } else { 0.0 }
+}
+
+fn loss_bps(stats: &IntervalStats) -> f64 {
+    if stats.interval_s > 0.0 { 8.0 * stats.lost_bytes / stats.interval_s } else { 0.0 }
+}
+
+/// 1 with a queue that is short enough, then falling with the smoothed RTT.
+fn delay_metric(stats: &IntervalStats) -> f64 {
+    let free = FREE_INFLATION * stats.min_rtt_s;
+    if stats.srtt_s > free { free / stats.srtt_s } else { 1.0 }
+}
+
+/// Linux keeps a pacing rate of connections it does not pace, too: two windows per smoothed RTT early in slow start, 1.2
+/// later.
+fn pacing_bps(stats: &IntervalStats) -> f64 {
+    if stats.pacing_rate_bps > 0.0 || stats.srtt_s <= 0.0 {
+        return stats.pacing_rate_bps;
+    }
+    let windows = if stats.cwnd_packets < stats.ssthresh_packets / 2.0 { 2.0 } else { 1.2 };
+    windows * stats.cwnd_packets * PACKET_BYTES * 8.0 / stats.srtt_s
+}
+
+fn features(stats: &IntervalStats, out: &mut [f64]) {
+    out.copy_from_slice(&[
+        over_max(stats.delivery_rate_bps, stats),
+        over_max(pacing_bps(stats), stats),
+        over_max(LOSS_WEIGHT * loss_bps(stats), stats),
+        stats.rtt_samples / stats.cwnd_packets.max(1.0),
+        stats.interval_s,
+        if stats.srtt_s > 0.0 { stats.min_rtt_s / stats.srtt_s } else { 0.0 },
+        delay_metric(stats),
+    ]);
+}
+
+/// Whole segments; 0 leaves the window to Cubic.
+fn scaled(cwnd: u32, action: f64) -> u32 {
+    libm::round(f64::from(cwnd) * libm::pow(4.0, action)) as u32
+}
+
+fn reward(stats: &IntervalStats) -> f64 {
+    (over_max(stats.delivery_rate_bps - LOSS_WEIGHT * loss_bps(stats), stats) * delay_metric(stats)).clamp(-1.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats() -> IntervalStats {
+        IntervalStats {
+            interval_s: 0.02,
+            delivery_rate_bps: 40e6,
+            max_delivery_rate_bps: 80e6,
+            rtt_samples: 50.0,
+            cwnd_packets: 200.0,
+            ssthresh_packets: 100.0,
+            srtt_s: 0.05,
+            min_rtt_s: 0.02,
+            lost_bytes: 2_500.0,
+            ..IntervalStats::default()
+        }
+    }
+
+    #[test]
+    fn features_follow_their_formulas() {
+        let mut out = [0.0; 7];
+        features(&stats(), &mut out);
+        let pacing = 1.2 * 200.0 * 1460.0 * 8.0 / 0.05 / 80e6;
+        let expected = [0.5, pacing, 5.0 * 1e6 / 80e6, 0.25, 0.02, 0.4, 0.5];
+        for (got, want) in out.iter().zip(expected) {
+            assert!((got - want).abs() < 1e-9, "{out:?}");
+        }
+    }
+
+    #[test]
+    fn reward_is_throughput_less_five_times_losses_discounted_by_delay() {
+        let got = reward(&stats());
+        assert!((got - (40.0 - 5.0) / 80.0 * 0.5).abs() < 1e-9, "{got}");
+    }
+
+    #[test]
+    fn actions_scale_by_powers_of_four() {
+        assert_eq!([-1.0, -0.5, 0.0, 0.5, 1.0].map(|a| scaled(100, a)), [25, 50, 100, 200, 400]);
+    }
+}
