@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -69,13 +70,15 @@ def run_suite(
     profile: str = "quick",
     runs: int | None = None,
     workers: int | None = None,
+    ray: str | None = None,
     resume: bool = False,
     quiet: bool = False,
     command: str = "",
 ) -> Campaign:
     """Run what is missing and compile the table; returns the campaign with a row for every run asked for.
 
-    runs: overrides the profile's number of runs per contender. workers: processes, default all cores.
+    runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
+    of a Ray cluster that takes the runs instead ("local": one of this machine alone).
     Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
     """
     if not contenders:
@@ -104,7 +107,7 @@ def run_suite(
         finished = {store.key_of(row): row for row in known if row["version"] == campaign.version}
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
-            for row in _results(missing, workers or os.cpu_count() or 1):
+            for row in _over_ray(missing, ray) if ray else _results(missing, workers or os.cpu_count() or 1):
                 store.append(file, row)
                 finished[store.key_of(row)] = row
                 progress.advance()
@@ -119,6 +122,37 @@ def _key(task: Task) -> store.Key:
 
 def _series_kept(task: Task) -> bool:
     return task.series is None or task.series.exists()
+
+
+def _over_ray(tasks: Sequence[Task], address: str) -> Iterator[Row]:
+    """The same over a Ray cluster, through Ray's own pool; runs whose series are kept stay on this machine."""
+    # Before Ray is imported: it would write a token into the home folder, and report its use.
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        from ray.util.multiprocessing import Pool
+    except ImportError:
+        raise OrbitccError("ray", address, "the learners installed: pip install 'orbitcc[train]'") from None
+    _check_reachable(address)
+    ray.init(address=address, log_to_driver=False)
+    try:
+        yield from map(execute, [task for task in tasks if task.series is not None])
+        with Pool() as pool:
+            yield from pool.imap_unordered(execute, [task for task in tasks if task.series is None])
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for minutes."""
+    if address in ("local", "auto"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise OrbitccError("ray", address, f"HOST:PORT of a running Ray cluster, auto or local ({error})") from None
 
 
 def _results(tasks: Sequence[Task], workers: int) -> Iterator[Row]:

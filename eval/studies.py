@@ -115,6 +115,7 @@ def run_study(
     out_dir: str | os.PathLike[str],
     profile: str,
     workers: int | None = None,
+    ray: str | None = None,
     resume: bool = False,
     command: str = "",
     done: Callable[[Campaign], object] = lambda _: None,
@@ -129,6 +130,7 @@ def run_study(
             out_dir=Path(out_dir) / name,
             profile=profile,
             workers=workers,
+            ray=ray,
             resume=resume,
             command=command,
         )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, demo, eval_, list_, path, reproduce, run, scenario, train
+from orbitcc.commands import bench, compare, demo, eval_, list_, path, reproduce, run, scenario, train
 
 app = typer.Typer(
     name="orbitcc",
@@ -26,6 +26,7 @@ app.command("path")(path.path)
 app.command("train")(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("reproduce")(reproduce.reproduce)
+app.command("compare")(compare.compare)
 app.command("bench")(bench.bench)
 
 

@@ -29,6 +29,7 @@ def evaluate(
     profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "quick",
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread the runs over.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
@@ -51,6 +52,7 @@ def evaluate(
             profile=profile,
             runs=runs,
             workers=workers,
+            ray=ray,
             resume=resume,
             command=provenance.command_line(),
         )
