@@ -38,12 +38,15 @@ class Contender:
     def take(self, scenario: Scenario, chosen: Callable[[Flow], bool]) -> Scenario:
         """The scenario with the chosen flows driven by this contender and named after it."""
         spec = ControllerSpec(name=self.controller, params=dict(self.params))
-        several = len(scenario.flows) > 1
+        others = {flow.name for flow in scenario.flows if not chosen(flow)}
+
+        def name(position: int) -> str:
+            own = f"{self.label}-{position}" if len(scenario.flows) > 1 else self.label
+            return f"{own}-judged" if own in others else own  # Cubic beside Cubic
+
         return scenario.with_flows(
             [
-                flow.changed(controller=spec, name=f"{self.label}-{i}" if several else self.label)
-                if chosen(flow)
-                else flow
+                flow.changed(controller=spec, name=name(i)) if chosen(flow) else flow
                 for i, flow in enumerate(scenario.flows)
             ]
         )

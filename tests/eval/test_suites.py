@@ -74,3 +74,46 @@ def test_a_repeated_contender_is_refused():
 def test_an_unknown_agent_is_refused():
     with pytest.raises(OrbitccError):
         contenders.line_up([], ["no-such-policy"])
+
+
+@pytest.mark.parametrize("name", suites.names())
+def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
+    """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
+    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.runner import Task, execute
+
+    suite = suites.get(name)
+    line_up = contenders.line_up(["cubic"], [])
+    case = suite.case(suite.points("quick")[0], 1)
+    row = execute(Task(suite, case, line_up[0], "test", None))
+    assert row["point"] == dict(case.point)
+    known = {key for key, value in row["metrics"].items() if value is not None}
+    assert {metric.key for metric in suite.metrics} <= known
+    campaign = Campaign(suite, line_up, "quick", 1, tmp_path, "test")
+    campaign.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
+    for figure in suite.figures(campaign):
+        if figure.slug not in ("ecdf",):
+            from orbitcc.eval.style import THEMES
+
+            assert figure.draw(THEMES["dark"]).get_axes()
+
+
+@pytest.mark.parametrize("name", suites.names())
+def test_cases_differ_and_come_again(name):
+    suite = suites.get(name)
+    cases = suite.cases("quick", 2)
+    keys = [(case.digest, case.seed) for case in cases]
+    assert len(set(keys)) == len(keys)
+    assert keys == [(case.digest, case.seed) for case in suite.cases("quick", 2)]
+
+
+def test_the_hystart_suite_takes_cubic_only():
+    suite = suites.get("hystart")
+    with pytest.raises(OrbitccError, match="cubic"):
+        suite.enter(suite.case({"hystart": "both"}, 1), contenders.from_controller("bbr"))
+
+
+def test_beside_cubic_only_one_flow_is_the_contender():
+    suite = suites.get("cubic-friendliness")
+    scenario = suite.enter(suite.case({"base_rtt_ms": 40, "buffer_bdp": 1.0}, 1), contenders.from_controller("bbr3"))
+    assert [flow.controller.name for flow in scenario.flows] == ["bbr3", "cubic"]

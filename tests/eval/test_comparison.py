@@ -1,0 +1,43 @@
+"""`orbitcc compare`: paired by case, the better direction known, folders checked."""
+
+import json
+import shutil
+
+import pytest
+
+from orbitcc.envs.errors import FileError
+from orbitcc.eval.comparison import differences
+
+
+@pytest.fixture
+def other(campaign, tmp_path):
+    """The same campaign, where every run of cubic has 5 points more goodput and a last line is torn."""
+    folder = tmp_path / "other"
+    shutil.copytree(campaign.out_dir, folder)
+    lines = []
+    for line in (folder / "runs.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row["contender"] == "cubic":
+            row["metrics"]["goodput_over_optimal"] += 0.05
+        lines.append(json.dumps(row))
+    (folder / "runs.jsonl").write_text("\n".join(lines) + '\n{"suite": "resp')
+    return folder
+
+
+def test_differences_are_those_of_the_runs(campaign, other):
+    found = {(d.contender, d.metric.key): d for d in differences(campaign.out_dir, other)}
+    assert found["cubic", "goodput_over_optimal"].change.median == pytest.approx(0.05)
+    assert found["reno", "goodput_over_optimal"].change.median == 0
+    assert found["cubic", "goodput_over_optimal"].verdict == "too few runs"
+    assert len(found) == 6
+
+
+def test_a_folder_of_a_study_is_all_its_suites(campaign, other):
+    assert len(differences(campaign.out_dir, other.parent)) == 6
+
+
+def test_folders_without_common_runs_are_refused(campaign, tmp_path):
+    with pytest.raises(FileError, match="the folder of a campaign"):
+        differences(campaign.out_dir, tmp_path)
+    with pytest.raises(FileError, match="the folder of a campaign"):
+        differences(tmp_path / "nowhere", campaign.out_dir)

@@ -1,0 +1,133 @@
+"""Findings: every one has a claim and a check, and a check tells holds from fails from undecidable."""
+
+import json
+
+import numpy as np
+import pytest
+
+from orbitcc.eval import contenders, studies, suites
+from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.findings import Results, geo, leo
+from orbitcc.eval.findings.base import t_test
+from orbitcc.eval.statistics import pooled
+
+LEO_KEYS = {f"F{n:02d}" for n in range(1, 46)} | {"F04a", "F16a"}
+ASTRAEA = {"F04a", "F11", "F15", "F16a", "F17", "F18", "F26", "F32", "F35", "F39", "F44"}
+
+
+def campaign(suite, values, *, profile="full", controllers=studies.LEO_LINE_UP):
+    """A campaign whose rows hold what `values(contender, point)` gives."""
+    chosen = suites.get(suite)
+    line_up = contenders.line_up(controllers, [])
+    rows = [
+        {
+            "suite": suite,
+            "scenario": str(point),
+            "point": dict(point),
+            "seed": seed,
+            "contender": c.key,
+            "metrics": values(c.controller, point),
+        }
+        for seed in (1, 2, 3)
+        for point in chosen.points(profile)
+        for c in line_up
+    ]
+    return Campaign(chosen, line_up, profile, 3, None, "test", rows=rows)
+
+
+def judged(key, *campaigns):
+    (finding,) = (f for f in (*leo.FINDINGS, *geo.FINDINGS) if f.key == key)
+    return finding.judge(Results({c.suite.name: c for c in campaigns}))
+
+
+def test_every_finding_has_a_claim_a_criterion_and_a_check():
+    assert {f.key for f in leo.FINDINGS} == LEO_KEYS
+    assert set(leo.CHECKS) == LEO_KEYS
+    assert {f.key for f in geo.FINDINGS} == set(geo.CHECKS)
+    for finding in (*leo.FINDINGS, *geo.FINDINGS):
+        assert finding.claim, finding.key
+        assert finding.source, finding.key
+        assert finding.expected, finding.key
+
+
+@pytest.mark.parametrize("findings", [leo.FINDINGS, geo.FINDINGS])
+def test_without_runs_every_finding_is_undecidable_and_says_why(findings):
+    for finding in findings:
+        outcome = finding.judge(Results({}))
+        assert outcome.verdict == "undecidable", finding.key
+        assert outcome.reason.startswith("needs "), finding.key
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_findings_about_astraea_ask_for_it():
+    everything = {name: campaign(name, lambda who, point: dict.fromkeys(MEASURED, 1.0)) for name in studies.LEO_SUITES}
+    reasons = {f.key: f.judge(Results(everything)).reason for f in leo.FINDINGS}
+    assert {key for key, reason in reasons.items() if reason == "needs a trained Astraea"} == ASTRAEA
+
+
+MEASURED = (
+    "goodput_share", "delay_inflation", "retransmission_rate", "goodput_ratio", "goodput_ratio_sd", "seconds",
+    "second_share", "long_ratio", "long_ratio_sd", "goodput_over_optimal", "regain_s", "regain_150_s", "restart_bdp",
+    "delay_ratio", "u_at_least_rtt", "u_above_twice_least_rtt",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("bent_pipe", "verdict"), [(0.7, "holds"), (0.9, "fails")])
+def test_cubic_on_the_bent_pipe(bent_pipe, verdict):
+    single = campaign("leoem-single", lambda who, p: {"goodput_share": bent_pipe if p["path"] == "sd-ny-bp" else 0.95})
+    outcome = judged("F01", single)
+    assert outcome.verdict == verdict
+    assert f"{bent_pipe:.2f}" in outcome.measured
+
+
+@pytest.mark.parametrize(
+    ("slope", "share", "verdict"), [(-0.002, 0.8, "holds"), (0.002, 0.8, "fails"), (-0.002, 0.4, "fails")]
+)
+def test_bbr3_and_the_rtt_of_the_joining_flow(slope, share, verdict):
+    def values(_, point):
+        ratio = 0.5 + slope * point["base_rtt_ms"]
+        return {"goodput_ratio": ratio, "goodput_ratio_sd": 0.1, "seconds": 100.0, "second_share": share}
+
+    assert judged("F28", campaign("inter-rtt", values)).verdict == verdict
+    few = campaign("inter-rtt", values, profile="quick")
+    assert judged("F28", few).verdict == "undecidable"
+
+
+def test_ratios_are_pooled_over_seconds():
+    a, b = np.array([0.2, 0.4, 0.6]), np.array([0.9])
+    mean, sd = pooled([a.mean(), b.mean()], [a.std(), b.std()], [3, 1])
+    everything = np.concatenate((a, b))
+    assert (mean, sd) == pytest.approx((everything.mean(), everything.std()))
+
+
+def test_the_t_test_is_the_papers():
+    # Cubic 123.3 +- 17.0 against BBR 112.9 +- 12.2 Mbit/s, 80 runs each: t(158) = 4.44, d = 0.7
+    def sample(mean, sd):
+        x = np.linspace(-1, 1, 80)
+        return mean + sd * x / x.std(ddof=1)
+
+    t, p, d = t_test(sample(123.3, 17.0), sample(112.9, 12.2))
+    assert t == pytest.approx(4.44, abs=0.02)
+    assert p < 1e-4
+    assert d == pytest.approx(0.70, abs=0.01)
+
+
+def test_a_small_study_is_run_judged_and_reported(tmp_path):
+    study = studies.Study(
+        "small", "A small study", "nobody", {"rate-step": ("bbr3", "reno")},
+        [f for f in leo.FINDINGS if f.key in ("F20", "F21")], [studies.Score("Regain", "rate-step", "regain_s")],
+    )  # fmt: skip
+    from orbitcc.eval.report import write_report
+    from orbitcc.eval.report.study import write_study_report
+
+    campaigns = studies.run_study(study, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
+    outcomes = studies.judge(study, campaigns)
+    assert [o.verdict for _, o in outcomes] == ["holds", "undecidable"]
+    rows = json.loads(studies.write_findings(outcomes, tmp_path).read_text())
+    assert rows[0]["finding"] == "F20"
+    page = write_study_report(study, campaigns, outcomes, tmp_path, "orbitcc reproduce small").read_text()
+    assert page.count("data:image/png") == 2
+    assert "https:" not in page
+    assert "http:" not in page
+    again = studies.run_study(study, [], out_dir=tmp_path, profile="quick", workers=1, resume=True)
+    assert again["rate-step"].rows == campaigns["rate-step"].rows
