@@ -14,6 +14,7 @@ from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.findings import Finding, Outcome
+from orbitcc.eval.report import leaders
 from orbitcc.eval.studies import Study, scorecard
 from orbitcc.eval.style import THEMES, ThemeName
 
@@ -62,23 +63,30 @@ def _scorecard(study: Study, campaigns: Mapping[str, Campaign]) -> str:
         for score in study.scores
     )
     card = scorecard(study, campaigns)
-    best = [
-        (max if column[0][0].better == "higher" else min)(value for _, value in column)
-        for column in zip(*card.values(), strict=True)
+    first = [
+        leaders(campaigns[score.suite], metric)
+        for score, (metric, _) in zip(study.scores, next(iter(card.values())), strict=True)
     ]
     rows = []
     for label, cells in card.items():
         columns = "".join(
             f'<td data-value="{value!r}" data-title="{html.escape(score.title)}"><span class="value">'
-            f"{html.escape(metric.format(value))}</span>{'<span class=rank>best</span>' if value == top else ''}</td>"
-            for score, (metric, value), top in zip(study.scores, cells, best, strict=True)
+            f"{html.escape(metric.format(value))}</span>{_rank(label, top)}</td>"
+            for score, (metric, value), top in zip(study.scores, cells, first, strict=True)
         )
         rows.append(f"<tr><th scope=row>{html.escape(label)}</th>{columns}</tr>")
     body = "\n".join(rows)
     return (
-        f"<table class=sortable><thead><tr><th scope=col>contender</th>{head}</tr></thead>\n"
-        f"<tbody>\n{body}\n</tbody></table>"
+        f"<div class=card><table class=sortable><thead><tr><th scope=col>contender</th>{head}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _rank(label: str, first: Sequence[str]) -> str:
+    """Who is best, alone or among those whom the runs do not tell apart."""
+    if label not in first:
+        return ""
+    return f"<span class=rank>{'best' if len(first) == 1 else 'tied best'}</span>"
 
 
 def _findings(judged: Sequence[tuple[Finding, Outcome]]) -> str:

@@ -1,0 +1,62 @@
+"""The reports in a real browser: no errors, and a table that sorts. `.ci/run` installs Chromium where it can."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from orbitcc.eval import studies
+from orbitcc.eval.findings import leo
+from orbitcc.eval.report import write_report
+from orbitcc.eval.report.study import write_study_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; .ci/run installs it on Debian as root")
+
+SORT = """<script>
+const head = document.querySelectorAll("table.sortable th[scope=col]")[1];
+const column = () => [...document.querySelectorAll("table.sortable tbody")][0].rows;
+head.click();
+const up = [...column()].map((row) => row.cells[1].dataset.value).join(" ");
+head.click();
+const down = [...column()].map((row) => row.cells[1].dataset.value).join(" ");
+document.title = `up ${up} down ${down}`;
+</script>"""
+
+
+def opened(page, tmp_path):
+    """The DOM after loading, and what the console said."""
+    done = subprocess.run(
+        [
+            CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+            "--enable-logging=stderr", "--virtual-time-budget=3000", "--dump-dom", page.as_uri(),
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_a_suites_report_opens_without_errors(campaign, tmp_path):
+    dom, console = opened(write_report(campaign), tmp_path)
+    assert console == []
+    assert "<h1>Responsiveness on a LEO path</h1>" in dom
+
+
+def test_a_studys_tables_sort(tmp_path):
+    study = studies.Study(
+        "small", "A small study", "nobody", {"rate-step": ("bbr3", "reno", "cubic")},
+        [f for f in leo.FINDINGS if f.key == "F20"], [studies.Score("Regain", "rate-step", "regain_s")],
+    )  # fmt: skip
+    campaigns = studies.run_study(study, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
+    page = write_study_report(study, campaigns, studies.judge(study, campaigns), tmp_path, "orbitcc reproduce small")
+    clicked = tmp_path / "clicked.html"
+    clicked.write_text(page.read_text().replace("</body>", SORT + "</body>"))
+    dom, console = opened(clicked, tmp_path)
+    assert console == []
+    title = re.search(r"<title>up (.*) down (.*)</title>", dom)
+    up, down = ([float(x) for x in part.split()] for part in title.groups())
+    assert len(up) == 3
+    assert up == sorted(up)
+    assert down == sorted(down, reverse=True)
