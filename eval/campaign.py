@@ -200,6 +200,7 @@ def write_plan(campaign: Campaign, versions: Mapping[str, str]) -> None:
     """campaign.json: what was asked for."""
     plan = {
         "suite": campaign.suite.name,
+        "settings": campaign.suite.settings,
         "profile": campaign.profile,
         "runs": campaign.runs,
         "contenders": [

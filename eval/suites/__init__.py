@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
-from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
@@ -12,7 +13,7 @@ from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLos
 from orbitcc.eval.suites.sharing import CrossPath, CubicFriendliness, Efficiency, InterRtt, IntraRtt, ParkingLot
 from orbitcc.eval.suites.transients import DelayJump, HardHandover, RateStep
 
-SUITES: dict[str, Callable[[], Suite]] = {
+SUITES: dict[str, type[Suite]] = {
     suite.name: suite
     for suite in (
         LeoemSingle,
@@ -41,11 +42,21 @@ def names() -> list[str]:
     return list(SUITES)
 
 
-def get(name: str) -> Suite:
-    """The suite of that name. Raises UnknownNameError naming the nearest one."""
+def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
+    """The suite of that name; settings: parameters of its scenarios that are to be others than the suite's.
+
+    Raises UnknownNameError naming the nearest suite or parameter, OrbitccError for a value that is not allowed.
+    """
     if name not in SUITES:
         raise UnknownNameError("suite", name, names())
-    return SUITES[name]()
+    suite = SUITES[name](settings)
+    varied = {factor for profile in suite.profiles for point in suite.points(profile) for factor in point}
+    for key in suite.settings:
+        if key in varied:
+            raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not vary itself")
+    if suite.settings:
+        suite.case(suite.points("quick")[0], 1)
+    return suite
 
 
 __all__ = ["SUITES", "Case", "Figure", "Metric", "Point", "Suite", "get", "names"]

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from orbitcc.envs import scenarios
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.scenario import Scenario
 from orbitcc.eval.contenders import Contender
@@ -76,7 +77,10 @@ class Figure:
 
 
 class Suite(ABC):
-    """An experiment that any controller or policy can be put through."""
+    """An experiment that any controller or policy can be put through.
+
+    settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -87,6 +91,15 @@ class Suite(ABC):
     """Profile -> number of runs per contender at each point of the grid."""
     max_runs: ClassVar[int]
     record_interval_s: ClassVar[float] = 1.0
+    scenario: ClassVar[str]
+    """The named scenario it runs."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        self.settings = dict(settings or {})
+
+    def build(self, **params: Any) -> Scenario:
+        """Its scenario with these parameters and the suite's settings, which go first."""
+        return scenarios.get(self.scenario, **{**params, **self.settings})
 
     def points(self, profile: str) -> Sequence[Point]:
         """The grid of conditions; by default there is only one."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs import scenarios
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import ControllerSpec
 from orbitcc.envs.scenario import Scenario
@@ -44,6 +43,7 @@ class GeoDownload(Suite):
     """Claypool et al.: 80 downloads of 1 GB per algorithm."""
 
     name = "geo-download"
+    scenario = "geo-viasat-2020"
     title = "Downloads over a GEO link"
     description = (
         "A download of 1 GB over the model of a Viasat link of July 2020 (144 Mbit/s at most, 564 ms at least, a "
@@ -104,7 +104,7 @@ class GeoDownload(Suite):
     record_interval_s = 0.1
 
     def case(self, point: Point, seed: int) -> Case:
-        scenario = scenarios.get("geo-viasat-2020", rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=TIMEOUT_S)
+        scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=TIMEOUT_S)
         return Case(seed, _downloads(scenario), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
@@ -138,6 +138,7 @@ class Hystart(Suite):
     """Peters et al.: Cubic's slow start with HyStart on, off, and by one of its conditions; competing pairs."""
 
     name = "hystart"
+    scenario = "geo-viasat-2021"
     title = "HyStart over a GEO link"
     description = (
         "Downloads of 1 GB over the model of a Viasat link of May 2021 (120 Mbit/s on average) with HyStart on, off, "
@@ -183,8 +184,7 @@ class Hystart(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         modes = str(point["hystart"]).split("+")
-        scenario = scenarios.get(
-            "geo-viasat-2021",
+        scenario = self.build(
             rtt="sine_ar1",
             run=FIRST_RUN + seed,
             flows=len(modes),
@@ -253,6 +253,7 @@ class Buffers(Suite):
     """Peters et al.: socket buffers that a GEO path needs."""
 
     name = "buffers"
+    scenario = "geo-viasat-2021"
     title = "Socket buffers over a GEO link"
     description = (
         "A flow over the model of a Viasat link of May 2021 with each of four settings of tcp_rmem (A default, B first "
@@ -282,7 +283,7 @@ class Buffers(Suite):
         ]
 
     def case(self, point: Point, seed: int) -> Case:
-        scenario = scenarios.get("geo-viasat-2021", rtt="sine_ar1", run=FIRST_RUN + seed)
+        scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed)
         sim: Any = scenario.sim.changed(
             rmem_bytes=RMEM_BYTES[str(point["rmem"])],
             wmem_bytes=WMEM_BYTES[str(point["wmem"])],

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from orbitcc.envs import scenarios
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
@@ -23,6 +22,7 @@ RATE_MBPS = 100.0
 
 
 class _Leoem(Suite):
+    scenario = "leoem"
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
     flows: ClassVar[int]
@@ -31,7 +31,7 @@ class _Leoem(Suite):
         return [{"path": path} for path in (QUICK_PATHS if profile == "quick" else PATHS)]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("leoem", path=point["path"], run=seed, flows=self.flows), point)
+        return Case(seed, self.build(path=point["path"], run=seed, flows=self.flows), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == 1 and case.point["path"] == "sd-ny-bp"

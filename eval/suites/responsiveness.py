@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs import scenarios
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 
@@ -27,6 +26,7 @@ class Responsiveness(Suite):
     """Mazilu et al. 2026, section V-A: 50 random schedules of 300 s, the same for every contender."""
 
     name = "responsiveness"
+    scenario = "leo-responsiveness"
     title = "Responsiveness on a LEO path"
     description = (
         "One flow runs for 300 s over a path that is reconfigured every 15 s: a new bandwidth (50–100 Mbit/s), a new "
@@ -70,7 +70,7 @@ class Responsiveness(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         """A schedule in the order of the study's repository; the noise is seeded with the run's number."""
-        return Case(seed, scenarios.get("leo-responsiveness", run=seed, loss=self.loss), point)
+        return Case(seed, self.build(run=seed, loss=self.loss), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == SHOWCASE_RUN

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs import scenarios
 from orbitcc.envs.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
@@ -48,6 +47,7 @@ class InterRtt(_Sharing):
     """Section V-B a: a flow of another base RTT joins one of 20 ms."""
 
     name = "inter-rtt"
+    scenario = "inter-rtt"
     title = "Two flows of different RTT"
     description = (
         "A flow of 20 ms base RTT has a link of 100 Mbit/s; after 50 s another one of 20–200 ms joins. Buffers of 0.2, "
@@ -61,7 +61,7 @@ class InterRtt(_Sharing):
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("inter-rtt", run=seed, **point), point)
+        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
@@ -85,6 +85,7 @@ class IntraRtt(_Sharing):
     """Section V-B b: a flow of the same base RTT joins, on a link with interruptions."""
 
     name = "intra-rtt"
+    scenario = "intra-rtt"
     title = "Two flows of one RTT"
     description = (
         "Two flows of the same base RTT of 20–200 ms, the second 50 s later, on 100 Mbit/s with a buffer of one "
@@ -97,7 +98,7 @@ class IntraRtt(_Sharing):
         return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("intra-rtt", run=seed, **point), point)
+        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
@@ -118,6 +119,7 @@ class ParkingLot(_Sharing):
     """Section V-B c: a long flow over all bottlenecks, a cross flow on each."""
 
     name = "parking-lot"
+    scenario = "parking-lot"
     title = "A long flow over several bottlenecks"
     description = (
         "A chain of 3 or 6 bottlenecks of 100 Mbit/s: a cross flow on each from the start, a long flow over all "
@@ -140,7 +142,7 @@ class ParkingLot(_Sharing):
         return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("parking-lot", run=seed, **point), point)
+        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0 + 1e-6)
@@ -182,6 +184,7 @@ class Efficiency(_Sharing):
     """Section V-C: 5, 10 and 20 flows on a deep buffer."""
 
     name = "efficiency"
+    scenario = "efficiency"
     title = "Many flows on a deep buffer"
     description = (
         "5, 10 or 20 flows start evenly over 100 s and stay for 150 s on 100 Mbit/s, 50 ms, with a buffer of 5 "
@@ -206,7 +209,7 @@ class Efficiency(_Sharing):
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("efficiency", run=seed, **point), point)
+        return Case(seed, self.build(run=seed, **point), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == 1 and case.point["flows"] == 5
@@ -244,6 +247,7 @@ class CubicFriendliness(_Sharing):
     """A contender beside Cubic (the study's repository)."""
 
     name = "cubic-friendliness"
+    scenario = "cubic-friendliness"
     title = "Beside Cubic"
     description = (
         "A contender's flow joins a Cubic flow of the same base RTT after 50 s on 100 Mbit/s; buffers of 0.2, 1 and 4 "
@@ -268,7 +272,7 @@ class CubicFriendliness(_Sharing):
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("cubic-friendliness", run=seed, **point), point)
+        return Case(seed, self.build(run=seed, **point), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
@@ -302,6 +306,7 @@ class CrossPath(_Sharing):
     """Two flows are rerouted onto the bottleneck of two others (the study's repository)."""
 
     name = "cross-path"
+    scenario = "double-dumbbell"
     title = "Rerouted onto another bottleneck"
     description = (
         "Two pairs of flows have a bottleneck of 100 Mbit/s each; then the second pair is rerouted through the first "
@@ -325,7 +330,7 @@ class CrossPath(_Sharing):
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for rtt in (20, 40) for q in buffers]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("double-dumbbell", **point).with_seed(seed), point)
+        return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == 1 and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}

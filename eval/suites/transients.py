@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs import scenarios
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE, flow_figures
@@ -26,6 +25,7 @@ class HardHandover(Suite):
     """Every 5 s the path is gone for a while."""
 
     name = "hard-handover"
+    scenario = "hard-handover"
     title = "Interruptions of one length"
     description = (
         "A flow runs for 100 s at 100 Mbit/s, 50 ms, one bandwidth-delay product of buffer; every 5 s the hop before "
@@ -51,7 +51,7 @@ class HardHandover(Suite):
         return [{"interruption_ms": ms} for ms in lengths]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("hard-handover", **point).with_seed(seed), point)
+        return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == 1 and case.point["interruption_ms"] == 120
@@ -94,6 +94,7 @@ class RateStep(Suite):
     """The rate doubles, the RTT stays: what F20 of the study is about."""
 
     name = "rate-step"
+    scenario = "dumbbell"
     title = "A step of the bandwidth"
     description = (
         "A flow runs for 50 s at 50 ms, one bandwidth-delay product of buffer; after 20 s 50 Mbit/s become 100."
@@ -105,7 +106,7 @@ class RateStep(Suite):
     record_interval_s = 0.1
 
     def case(self, point: Point, seed: int) -> Case:
-        scenario = scenarios.get("dumbbell", duration_s=50.0).override("links.0.rate_mbps", [[0, 50], [STEP_AT_S, 100]])
+        scenario = self.build(duration_s=50.0).override("links.0.rate_mbps", [[0, 50], [STEP_AT_S, 100]])
         return Case(seed, scenario.with_seed(seed), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
@@ -120,6 +121,7 @@ class DelayJump(Suite):
     """The base RTT becomes longer at once."""
 
     name = "delay-jump"
+    scenario = "delay-jump"
     title = "A jump of the base RTT"
     description = (
         "A flow runs for 50 s at 100 Mbit/s; after 20 s its base RTT of 10–100 ms becomes 1.5 to 4 times as long. The "
@@ -151,7 +153,7 @@ class DelayJump(Suite):
         return [{"base_rtt_ms": rtt, "factor": factor} for factor in factors for rtt in rtts]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, scenarios.get("delay-jump", **point).with_seed(seed), point)
+        return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
         return case.seed == 1 and case.point == {"base_rtt_ms": 20, "factor": 3}

@@ -30,16 +30,22 @@ def evaluate(
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
     ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread the runs over.")] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE: another value of a parameter of the suite's scenario, e.g. rtt=paper."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
+    from orbitcc.commands.run import settings
     from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.flows import parse_value
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
-    chosen = suites.get(suite)
+    chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
         raise OrbitccError("--resume", "without --out", "--resume with the --out folder to continue")
     line_up = contenders.line_up(controller or ([] if agent else DEFAULT_CONTROLLERS), agent or [])

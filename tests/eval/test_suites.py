@@ -117,3 +117,15 @@ def test_beside_cubic_only_one_flow_is_the_contender():
     suite = suites.get("cubic-friendliness")
     scenario = suite.enter(suite.case({"base_rtt_ms": 40, "buffer_bdp": 1.0}, 1), contenders.from_controller("bbr3"))
     assert [flow.controller.name for flow in scenario.flows] == ["bbr3", "cubic"]
+
+
+def test_the_alternatives_of_a_source_are_settings():
+    paper = suites.get("responsiveness", {"rtt": "paper"}).case({}, 2)
+    assert paper.digest != suites.get("responsiveness").case({}, 2).digest
+    assert min(paper.scenario.base_rtt_ms(0, 15 * k + 7) for k in range(20)) >= 10
+    with pytest.raises(OrbitccError, match="unknown name 'rttt'"):
+        suites.get("responsiveness", {"rttt": "paper"})
+    with pytest.raises(OrbitccError, match="rtt: 'papr' is not allowed"):
+        suites.get("responsiveness", {"rtt": "papr"})
+    with pytest.raises(OrbitccError, match="does not vary itself"):
+        suites.get("inter-rtt", {"base_rtt_ms": 20})
