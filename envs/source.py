@@ -53,11 +53,14 @@ class EpisodeSource:
             return self.mark_agents(self.scenario.with_seed(number))
         return self.mark_agents(self.scenario.sample(rng))
 
-    def mark_agents(self, scenario: Scenario) -> Scenario:
-        """The same scenario with the controller ``external`` on its agents, and on no other flow."""
+    def mark_agents(self, scenario: Scenario, at_most: int | None = None) -> Scenario:
+        """The same scenario with the controller ``external`` on its agents, and on no other flow.
+
+        at_most: agents; None: `max_agents` of the source.
+        """
         names = [flow.controller.name for flow in scenario.flows]
         candidates = [i for i, name in enumerate(names) if name == EXTERNAL.name] or list(range(len(names)))
-        agents = set(candidates[: self._max_agents])
+        agents = set(candidates[: self._max_agents if at_most is None else at_most])
         flows = []
         for index, flow in enumerate(scenario.flows):
             if index in agents:

@@ -52,13 +52,8 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     ) -> None:
         if render_mode is not None:
             raise OrbitccError("render_mode", render_mode, "None")
-        if not (isinstance(num_envs, int) and num_envs >= 1):
-            raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
-        if not (isinstance(threads, int) and threads >= 0):
-            raise OrbitccError("threads", threads, "a whole number: 1 or more, or 0 for one per core")
-        if autoreset_mode not in _MODES and autoreset_mode not in [mode.value for mode in _MODES]:
-            raise OrbitccError("autoreset_mode", autoreset_mode, f"one of {', '.join(m.value for m in _MODES)}")
-        self._mode = AutoresetMode(autoreset_mode)
+        check_counts(num_envs, threads)
+        self._mode = autoreset_of(autoreset_mode)
         self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         source = EpisodeSource(scenario, max_agents=1, background=background)
@@ -152,6 +147,21 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         for index in np.flatnonzero(ended):
             final[index] = self._episodes.batch.obs[index, 0].copy()
         return {"final_obs": final, "_final_obs": ended.copy()}
+
+
+def check_counts(num_envs: int, threads: int) -> None:
+    """OrbitccError unless there is an environment and a number of threads, or 0."""
+    if not (isinstance(num_envs, int) and num_envs >= 1):
+        raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
+    if not (isinstance(threads, int) and threads >= 0):
+        raise OrbitccError("threads", threads, "a whole number: 1 or more, or 0 for one per core")
+
+
+def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
+    """The mode by itself or by its value; OrbitccError for those that are not supported."""
+    if mode not in _MODES and mode not in [known.value for known in _MODES]:
+        raise OrbitccError("autoreset_mode", mode, f"one of {', '.join(known.value for known in _MODES)}")
+    return AutoresetMode(mode)
 
 
 _preset = preset  # the constructor's argument of the same name hides the function

@@ -1,0 +1,122 @@
+"""Every agent of N worlds at once, as arrays: the parallel environment for learners that take whole batches."""
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from numpy.typing import NDArray
+
+from orbitcc.envs.batch import ACTIVE, TERMINATED, TRUNCATED
+from orbitcc.envs.episodes import Episodes
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.slots import GLOBAL_STATE
+from orbitcc.envs.source import EpisodeSource
+from orbitcc.envs.vector import check_counts
+
+Step = tuple[
+    NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[np.bool_]]
+]
+
+
+class BatchedParallelEnv:
+    """N worlds of :class:`orbitcc.envs.parallel.ParallelCongestionEnv`, stepped together by native threads.
+
+    N worlds, S slots (the most agents a world may have), D numbers in an observation, A in an action. World i of a
+    batch reset with `seed` is, bit for bit, the parallel environment reset with `seed + i`. Slots of agents that are
+    not there hold zeros. A world that is over is drawn anew within the step (same-step autoreset): the arrays of that
+    step are the ends of its last episode, `infos` tells who acts in the new one, and :attr:`obs` is what they see.
+
+    Args:
+        num_worlds: N.
+        threads: of the native pool; 0 = one per core.
+        other arguments: as in the parallel environment.
+    """
+
+    def __init__(
+        self,
+        num_worlds: int,
+        scenario: str | Scenario | ScenarioDistribution,
+        *,
+        preset: str | Preset = "astraea",
+        observation: str | Observation | None = None,
+        action: str | Action | None = None,
+        reward: str | Reward | None = None,
+        interval_ms: float | None = None,
+        max_agents: int | None = None,
+        background: str = "cubic",
+        threads: int = 0,
+    ) -> None:
+        check_counts(num_worlds, threads)
+        pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
+        source = EpisodeSource(scenario, max_agents=max_agents, background=background)
+        self._episodes = Episodes(source, pieces, num_worlds, threads)
+        self.num_worlds, self.slots = num_worlds, source.slots
+        self.single_observation_space = self._episodes.observation_space
+        self.single_action_space = self._episodes.action_space
+        self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
+        self._state = np.zeros((num_worlds, GLOBAL_STATE), np.float32)
+        self._rngs: list[np.random.Generator | None] = [None] * num_worlds
+
+    @property
+    def obs(self) -> NDArray[np.float32]:
+        """What those who act on the next step see, float32[N, S, D]; the next step writes over it."""
+        return self._episodes.batch.obs
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Who acts on the next step, bool[N, S]."""
+        return self._episodes.batch.status == ACTIVE
+
+    def reset(self, seed: int | None = None) -> tuple[NDArray[np.float32], dict[str, NDArray[np.bool_]]]:
+        """Draw all worlds anew: observations float32[N, S, D], and `active` bool[N, S]."""
+        for index in range(self.num_worlds):
+            self._begin(index, None if seed is None else seed + index)
+        self._episodes.batch.observe()
+        return self.obs.copy(), {"active": self.active}
+
+    def step(self, actions: NDArray[np.float32]) -> Step:
+        """Advance every world one interval.
+
+        Args:
+            actions: float32[N, S, A], heeded where `active`.
+
+        Returns:
+            Observations float32[N, S, D] and rewards float32[N, S] at the end of the interval; who terminated and who
+            was truncated in it, bool[N, S], for whom these observations are the last; and `infos`: `active` bool[N, S],
+            who acts next, and `renewed` bool[N], the worlds that were drawn anew.
+        """
+        batch = self._episodes.batch
+        values = np.asarray(actions, np.float32)
+        expected = (self.num_worlds, self.slots, *self.single_action_space.shape)
+        if values.shape != expected:
+            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {expected}")
+        acted = self.active
+        batch.step(values)
+        obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))
+        terminated, truncated = (batch.status & TERMINATED) != 0, (batch.status & TRUNCATED) != 0
+        renewed = batch.finished()
+        if renewed.any():
+            for index in np.flatnonzero(renewed):
+                self._begin(int(index))
+            batch.observe()
+        return obs, rewards, terminated, truncated, {"active": self.active, "renewed": renewed}
+
+    def state(self) -> NDArray[np.float32]:
+        """The global state of each world, float32[N, 12], for centralised critics."""
+        self._episodes.batch.global_state(self._state)
+        return self._state.copy()
+
+    def scenario(self, index: int) -> Scenario:
+        """The scenario of the running episode of world `index`."""
+        return self._episodes.scenario(index)
+
+    def _begin(self, index: int, seed: int | None = None) -> None:
+        rng = self._rngs[index]
+        if seed is not None or rng is None:
+            rng, _ = seeding.np_random(seed)
+            self._rngs[index] = rng
+        self._episodes.begin(index, rng, seed)
+
+
+_preset = preset  # the constructor's argument of the same name hides the function

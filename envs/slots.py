@@ -1,0 +1,305 @@
+"""Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
+
+import json
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from orbitcc.envs.batch import TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.episodes import FINAL_INFO
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.envs.vector import autoreset_of, check_counts
+
+GLOBAL_STATE = 12
+SHORTEST_LIFE_S = 2.0
+"""No connection of a slot lives for less."""
+LIFETIME_SHARE = (0.25, 1.0)
+"""Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
+
+
+class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+    """Slot per flow: sub-environment i is one place for a flow in one of several worlds.
+
+    A world lends as many slots as it has learning flows, so their number varies from world to world; with a
+    distribution it is drawn for each world once and kept, and scenarios are dealt to the worlds they fit. The last
+    world lends what is still needed; its other flows run `background`.
+
+    A slot is never idle. A flow that leaves is truncated and replaced at once by a new connection on the same path,
+    with a lifetime drawn from :data:`LIFETIME_SHARE`; before a flow that comes late there is another one. When the time
+    of a world is up all its slots are truncated and it is drawn anew. Episodes begin when all flows of a world have
+    been observed for part of an interval.
+
+    Observation, action and reward are those of :class:`orbitcc.envs.single.CongestionEnv`. In a slot's reset step of
+    next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
+    its observation is all zeros, and it first heeds the action after the next.
+
+    Args:
+        num_envs: slots of all worlds together.
+        scenario: as in the single environment. Learning flows must not end by themselves (traffic `bytes`).
+        max_agents: learning flows per world at most; further ones run `background`.
+        stagger: cut the first episode of each world at a random moment, so that they do not end together.
+        autoreset_mode, threads, and the preset's pieces: as in the vector environment.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        scenario: str | Scenario | ScenarioDistribution,
+        *,
+        preset: str | Preset = "astraea",
+        observation: str | Observation | None = None,
+        action: str | Action | None = None,
+        reward: str | Reward | None = None,
+        interval_ms: float | None = None,
+        max_agents: int | None = None,
+        background: str = "cubic",
+        stagger: bool = False,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        threads: int = 0,
+    ) -> None:
+        check_counts(num_envs, threads)
+        self._mode = autoreset_of(autoreset_mode)
+        self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
+        self.preset = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
+        self._dealer = _Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
+        self._flows, lent = self._dealer.sizes(num_envs)
+        self._sizes = [*self._flows[:-1], lent]
+        self._stagger, self._threads = stagger, threads
+        self._batch: Batch | None = None
+        self._rng: np.random.Generator | None = None
+        self._scenarios: list[Scenario | None] = [None] * len(self._sizes)
+        self.num_envs = num_envs
+        self.worlds = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        """World of each slot, int[num_envs]."""
+        self._slots = np.concatenate([np.arange(size) for size in self._sizes])
+        seen = self.preset.observation_space()
+        self.single_observation_space = seen
+        self._nothing_seen = np.clip(np.float32(0), seen.low, seen.high)
+        self.single_action_space = self.preset.action_space()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
+        self._over = np.zeros(num_envs, np.bool_)
+
+    @property
+    def num_worlds(self) -> int:
+        return len(self._sizes)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Draw all worlds anew. They share one generator; of a list of seeds the first counts."""
+        if options:
+            raise OrbitccError("options", sorted(options), "nothing: slots of a world cannot be reset by themselves")
+        first = seed[0] if isinstance(seed, list) else seed
+        if first is not None or self._rng is None:
+            self._rng, _ = seeding.np_random(first)
+            self._dealer.forget()
+        for world in range(self.num_worlds):
+            self._begin(world, None if first is None else first + world, cut=self._stagger)
+        self._running.observe()
+        self._over[:] = False
+        return self._obs(), {}
+
+    def step(
+        self, actions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        values = np.asarray(actions, np.float32)
+        if values.shape != self.action_space.shape:
+            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        batch, renewed = self._running, self._over
+        over = batch.finished()
+        self._actions[self.worlds, self._slots] = values
+        batch.step(self._actions)
+        if over.any():  # next-step mode: this step is the reset of worlds whose time was up in the last one
+            self._renew(over)
+        status = np.where(renewed, 0, batch.status[self.worlds, self._slots])
+        rewards = np.where(renewed, 0.0, batch.reward[self.worlds, self._slots]).astype(np.float64)
+        terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
+        ended = terminated | truncated
+        infos = self._totals(ended)
+        obs = self._obs()
+        if self._mode is AutoresetMode.SAME_STEP:
+            if ended.any():
+                final = np.full(self.num_envs, None, dtype=object)
+                for i in np.flatnonzero(ended):
+                    final[i] = obs[i].copy()
+                infos = {"final_info": infos, "_final_info": ended, "final_obs": final, "_final_obs": ended.copy()}
+                over = batch.finished()
+                if over.any():
+                    self._renew(over)
+                    obs = self._obs()
+                obs[ended & ~over[self.worlds]] = self._nothing_seen
+        else:
+            self._over = ended
+        return obs, rewards, terminated, truncated, infos
+
+    def state(self) -> NDArray[np.float32]:
+        """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
+
+        See :meth:`orbitcc.envs.parallel.ParallelCongestionEnv.state`.
+        """
+        self._running.global_state(self._state)
+        return self._state[self.worlds]
+
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw statistics of every slot's flow over the last interval, f64[num_envs, len(STATS_FIELDS)]."""
+        return self._running.statistics()[self.worlds, self._slots]
+
+    def scenario(self, world: int) -> Scenario:
+        """The scenario world number `world` was made from; new connections are not in it."""
+        scenario = self._scenarios[world]
+        if scenario is None:
+            raise OrbitccError("step", "called before reset()", "reset() first")
+        return scenario
+
+    @property
+    def _running(self) -> Batch:
+        if self._batch is None:
+            raise OrbitccError("step", "called before reset()", "reset() first")
+        return self._batch
+
+    def _obs(self) -> NDArray[np.float32]:
+        return self._running.obs[self.worlds, self._slots]
+
+    def _renew(self, over: NDArray[np.bool_]) -> None:
+        for world in np.flatnonzero(over):
+            self._begin(int(world))
+        self._running.observe()
+
+    def _begin(self, world: int, seed: int | None = None, *, cut: bool = False) -> None:
+        assert self._rng is not None
+        size = self._sizes[world]
+        scenario = self._dealer.deal(self._flows[world], self._rng, seed)
+        if size < self._flows[world]:
+            scenario = self._dealer.source.mark_agents(scenario, size)
+        network = never_idle(scenario.compile(), self.preset.interval_ns, self._rng, cut=cut)
+        if self._batch is None:
+            slots = max(self._sizes)
+            self._batch = Batch(
+                [network] * self.num_worlds,
+                slots=slots,
+                preset=self.preset,
+                threads=self._threads,
+                policies=scenario.policies(),
+            )
+            self._actions = np.zeros((self.num_worlds, slots, *self._batch.action_space.shape), np.float32)
+            self._state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
+        self._batch.reset(world, network, agents=size)
+        self._scenarios[world] = scenario
+
+    def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        if not ended.any():
+            return {}
+        infos: dict[str, Any] = {}
+        for key in FINAL_INFO:
+            infos[key], infos[f"_{key}"] = np.zeros(self.num_envs), ended.copy()
+        for world in np.unique(self.worlds[ended]):
+            totals, _ = self._running.totals(int(world))
+            for i in np.flatnonzero(ended & (self.worlds == world)):
+                flow = self._running.flow_of(int(world), int(self._slots[i]))
+                assert flow is not None
+                for key in FINAL_INFO:
+                    infos[key][i] = float(totals[flow][key])
+        return infos
+
+
+class _Dealer:
+    """Deals scenarios by their number of agents; what fits no hand now waits, so that nothing drawn is wasted."""
+
+    def __init__(self, source: EpisodeSource) -> None:
+        self.source = source
+        self._waiting: dict[int, deque[Scenario]] = defaultdict(lambda: deque(maxlen=64))
+
+    def sizes(self, slots: int) -> tuple[list[int], int]:
+        """How many learning flows each world has, and how many of them the last world lends.
+
+        A function of the source and `slots` alone.
+        """
+        rng = np.random.default_rng(0)
+        sizes: list[int] = []
+        while sum(sizes) < slots:
+            sizes.append(len(agent_flows(self.source.draw(rng))))
+        return sizes, slots - sum(sizes[:-1])
+
+    def forget(self) -> None:
+        self._waiting.clear()
+
+    def deal(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
+        """The next scenario with `size` agents."""
+        if isinstance(self.source.scenario, Scenario):
+            return self.source.draw(rng, seed)
+        if self._waiting[size]:
+            return self._waiting[size].popleft()
+        for _ in range(10_000):
+            scenario = self.source.draw(rng)
+            agents = len(agent_flows(scenario))
+            if agents == size:
+                return scenario
+            self._waiting[agents].append(scenario)
+        raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
+
+
+def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
+    """A compiled network in which flows that follow each other take every learning flow's slot from start to end.
+
+    Changes of flow fall on the grid of decisions.
+
+    Args:
+        network: JSON text, as `Scenario.compile` makes it.
+        interval_ns: of decisions.
+        rng: draws lifetimes.
+        cut: end the world at a random moment.
+
+    Raises:
+        OrbitccError: a learning flow sends an object, so that nobody knows when it ends.
+    """
+    data = json.loads(network)
+    flows = data["flows"]
+    shortest = max(round(SHORTEST_LIFE_S * 1e9), 3 * interval_ns)
+    if cut and data["duration"] > shortest:
+        data["duration"] = int(rng.integers(shortest, data["duration"]))
+    end = data["duration"]
+
+    def on_grid(at: float) -> int:  # not before `at`
+        return int(-(-at // interval_ns)) * interval_ns
+
+    for index in range(len(flows)):
+        flow = flows[index]
+        if flow["controller"]["name"] != "external":
+            continue
+        if flow.get("traffic", {}).get("kind") == "bytes":
+            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")
+        changes: list[int] = []  # from one connection to the next
+        for at in (flow.get("start", 0), flow.get("stop")):
+            if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:
+                changes.append(on_grid(at))
+        if flow.get("stop") is not None and changes:
+            while end - changes[-1] >= 2 * shortest:
+                life = rng.uniform(*LIFETIME_SHARE) * (end - changes[-1])
+                change = on_grid(changes[-1] + max(life, shortest))
+                if change > end - shortest:
+                    break
+                changes.append(change)
+        starts, stops = [0, *changes], [*changes, None]
+        place = index
+        for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            piece = {**flow, "start": start, "stop": stop, "name": f"{flow['name']}.{k}" if k else flow["name"]}
+            if k == 0:
+                flows[index] = piece
+            else:
+                flows.append({**piece, "follows": place})
+                place = len(flows) - 1
+    return json.dumps(data)
+
+
+_preset = preset  # the constructor's argument of the same name hides the function

@@ -1,0 +1,55 @@
+"""The batched parallel environment is N parallel ones, bit for bit."""
+
+import numpy as np
+import pytest
+
+from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.parallel import ParallelCongestionEnv
+from orbitcc.envs.scenarios import distribution
+
+N = 3
+
+
+def short():
+    return distribution("train-leo").changed(duration_s=3.0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int) -> None:
+    batched = BatchedParallelEnv(N, short(), threads=threads)
+    obs, infos = batched.reset(seed=7)
+    worlds = [ParallelCongestionEnv(short()) for _ in range(N)]
+    for i, world in enumerate(worlds):
+        world.reset(seed=7 + i)
+    rng = np.random.default_rng(0)
+    renewals = 0
+    for _ in range(250):
+        actions = rng.uniform(-1, 1, (N, batched.slots, 1)).astype(np.float32)
+        assert np.array_equal(batched.state(), np.stack([world.state() for world in worlds]))
+        acting = [[f"flow-{s}" for s in np.flatnonzero(infos["active"][i])] for i in range(N)]
+        assert [world.agents for world in worlds] == acting
+        obs, rewards, terminated, truncated, infos = batched.step(actions)
+        for i, world in enumerate(worlds):
+            theirs, paid, done, cut, _ = world.step({a: actions[i, int(a[5:])] for a in world.agents})
+            for agent, row in theirs.items():
+                slot = int(agent[5:])
+                assert np.array_equal(obs[i, slot], row)
+                assert rewards[i, slot] == np.float32(paid[agent])
+                assert (bool(terminated[i, slot]), bool(truncated[i, slot])) == (done[agent], cut[agent])
+            assert bool(infos["renewed"][i]) == (not world.agents)
+            if not world.agents:
+                renewals += 1
+                fresh, _ = world.reset()
+                for agent, row in fresh.items():
+                    assert np.array_equal(batched.obs[i, int(agent[5:])], row)
+    assert renewals >= 2 * N
+
+
+def test_bad_use_names_the_field() -> None:
+    env = BatchedParallelEnv(2, short())
+    with pytest.raises(OrbitccError, match="reset"):
+        env.step(np.zeros((2, env.slots, 1), np.float32))
+    env.reset(seed=1)
+    with pytest.raises(OrbitccError, match="shape"):
+        env.step(np.zeros((2, 1), np.float32))
