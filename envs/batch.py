@@ -11,6 +11,8 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward
 
 IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
+GLOBAL_STATE = 12
+"""Width of the critic's global state."""
 TERMINATED, TRUNCATED = _sim.STATUS_TERMINATED, _sim.STATUS_TRUNCATED
 
 

@@ -5,12 +5,11 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
-from orbitcc.envs.batch import ACTIVE, TERMINATED, TRUNCATED
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.slots import GLOBAL_STATE
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import check_counts
 

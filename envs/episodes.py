@@ -1,6 +1,7 @@
 """N running episodes drawn from one source: the engine room shared by the single, vector and parallel environments."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,21 @@ class Episodes:
         """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
         row = self.batch.statistics()[index, slot]
         return {name: float(row[column]) for name, column in STATS.items()}
+
+    def clone(self) -> Self:
+        """An exact copy of all running episodes, on worlds of its own; they continue identically."""
+        twin = copy.copy(self)
+        if self._batch is not None:
+            for index, scenario in enumerate(self._scenarios):
+                if scenario is not None:
+                    twin.begin(index, np.random.default_rng(0), scenario=scenario)
+                    twin.batch.restore(index, self._batch.save(index))
+            twin.batch.observe()
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The configuration: running worlds are not pickled."""
+        return {**self.__dict__, "_batch": None, "_scenarios": [None] * self._n}
 
     def active(self, index: int) -> NDArray[np.bool_]:
         """Slots of world `index` that act on the next step, bool[S]."""

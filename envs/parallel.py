@@ -1,7 +1,8 @@
 """Every agent of a world at once: the PettingZoo environment, and the core of the multi-agent adapters."""
 
+import copy
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -9,15 +10,13 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
-from orbitcc.envs.batch import TERMINATED, TRUNCATED
+from orbitcc import _sim
+from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
-
-GLOBAL_STATE = 12
-"""Width of :meth:`ParallelCongestionEnv.state`."""
 
 
 class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
@@ -133,6 +132,24 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
                 obs[agent], rewards[agent], infos[agent] = self._obs(agent), 0.0, {}
                 terminated[agent] = truncated[agent] = False
         return obs, rewards, terminated, truncated, infos
+
+    def save(self) -> tuple[Scenario, _sim.WorldState]:
+        """An exact copy of the running episode, for search and counterfactuals."""
+        return self._episodes.save(0)
+
+    def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> dict[str, NDArray[np.float32]]:
+        """Go back to a saved moment: who acts then, and what they see. The episode continues identically."""
+        self._episodes.restore(0, saved)
+        self.agents = self._present()
+        return {agent: self._obs(agent) for agent in self.agents}
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._episodes = self._episodes.clone()
+        twin._actions, twin._state = self._actions.copy(), self._state.copy()
+        twin.agents, twin.np_random = list(self.agents), copy.deepcopy(self.np_random)
+        return twin
 
     def state(self) -> NDArray[np.float32]:
         """The global state for centralised critics, float32[12]."""

@@ -1,6 +1,7 @@
 """One agent, one flow: the gymnasium environment."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -145,6 +146,13 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def save(self) -> tuple[Scenario, _sim.WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
         return self._episodes.save(0)
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._episodes = self._episodes.clone()
+        twin._np_random = copy.deepcopy(self._np_random)
+        return twin
 
     def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
         """Go back to a saved moment and return its observation; the episode continues identically."""

@@ -1,7 +1,7 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
 import json
-from collections import defaultdict, deque
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from orbitcc.envs.batch import TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
@@ -19,7 +19,6 @@ from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
 from orbitcc.envs.vector import autoreset_of, check_counts
 
-GLOBAL_STATE = 12
 SHORTEST_LIFE_S = 2.0
 """No connection of a slot lives for less."""
 LIFETIME_SHARE = (0.25, 1.0)
@@ -162,6 +161,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             raise OrbitccError("step", "called before reset()", "reset() first")
         return scenario
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The configuration: running worlds are not pickled."""
+        return {**self.__dict__, "_batch": None, "_scenarios": [None] * self.num_worlds}
+
     @property
     def _running(self) -> Batch:
         if self._batch is None:
@@ -218,7 +221,7 @@ class _Dealer:
 
     def __init__(self, source: EpisodeSource) -> None:
         self.source = source
-        self._waiting: dict[int, deque[Scenario]] = defaultdict(lambda: deque(maxlen=64))
+        self._waiting: dict[int, deque[Scenario]] = {}
 
     def sizes(self, slots: int) -> tuple[list[int], int]:
         """How many learning flows each world has, and how many of them the last world lends.
@@ -238,14 +241,14 @@ class _Dealer:
         """The next scenario with `size` agents."""
         if isinstance(self.source.scenario, Scenario):
             return self.source.draw(rng, seed)
-        if self._waiting[size]:
+        if self._waiting.get(size):
             return self._waiting[size].popleft()
         for _ in range(10_000):
             scenario = self.source.draw(rng)
             agents = len(agent_flows(scenario))
             if agents == size:
                 return scenario
-            self._waiting[agents].append(scenario)
+            self._waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
         raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
 
 

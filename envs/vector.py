@@ -1,6 +1,7 @@
 """N single-agent environments stepped natively: the vector form behind the same ids."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 from gymnasium.utils import seeding
@@ -8,7 +9,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from orbitcc.envs.batch import TERMINATED, TRUNCATED
+from orbitcc import _sim
+from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
@@ -122,6 +124,29 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of environment `index`."""
         return self._episodes.scenario(index)
+
+    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+        """An exact copy of the running episode of environment `index`."""
+        return self._episodes.save(index)
+
+    def restore(self, index: int, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
+        """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
+        self._episodes.restore(index, saved)
+        self._over[index] = False
+        return self._episodes.batch.obs[:, 0].copy()
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._episodes = self._episodes.clone()
+        twin._rngs, twin._over = copy.deepcopy(self._rngs), self._over.copy()
+        return twin
+
+    def state(self) -> NDArray[np.float32]:
+        """The global state of each world, float32[N, 12], for centralised critics."""
+        state = np.zeros((self.num_envs, GLOBAL_STATE), np.float32)
+        self._episodes.batch.global_state(state)
+        return state
 
     def _begin(self, index: int, seed: int | None = None, scenario: Scenario | None = None) -> None:
         rng = self._rngs[index]

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-KINDS = ("scenarios", "controllers", "suites", "recipes", "checkpoints")
+KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "checkpoints")
 
 
 def list_names(
     what: Annotated[str | None, typer.Argument(metavar=f"[{'|'.join(KINDS)}]", help="One kind; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show the scenarios, controllers, suites, recipes and checkpoints that can be named."""
+    """Show the scenarios, environments, presets, controllers, suites, recipes and checkpoints that can be named."""
     from orbitcc.envs.errors import UnknownNameError
 
     if what is not None and what not in KINDS:
@@ -37,6 +37,16 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         return plain + [
             {"name": d.name, "description": d.description, "distribution": True} for d in DISTRIBUTIONS.values()
         ]
+    if kind == "envs":
+        from orbitcc.envs.registration import IDS
+        from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+
+        described = {**SCENARIOS, **DISTRIBUTIONS}
+        return [{"name": name, "description": described[scenario].description} for name, scenario in IDS.items()]
+    if kind == "presets":
+        from orbitcc.envs.presets import PRESETS
+
+        return [{"name": p.name, "description": p.description} for p in PRESETS.values()]
     if kind == "controllers":
         from orbitcc.envs import controllers
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs.errors import OrbitccError
 
-KINDS = ["scenarios", "controllers", "suites", "recipes", "checkpoints"]
+KINDS = ["scenarios", "envs", "presets", "controllers", "suites", "recipes", "checkpoints"]
 
 
 def listed(*args):
@@ -20,6 +20,8 @@ def test_everything_that_has_a_name_is_listed():
     assert list(found) == KINDS
     names = {kind: {entry["name"] for entry in entries} for kind, entries in found.items()}
     assert {"dumbbell", "leo-responsiveness", "geo-ideal", "parking-lot", "train-mixed"} <= names["scenarios"]
+    assert {"orbitcc/Dumbbell-v0", "orbitcc/TrainMixed-v0"} <= names["envs"]
+    assert {"astraea", "orca", "aurora"} <= names["presets"]
     assert {"reno", "cubic"} <= names["controllers"]
     assert "responsiveness" in names["suites"]
     assert all(entry["description"] for entries in found.values() for entry in entries)

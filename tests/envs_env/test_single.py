@@ -142,7 +142,7 @@ def test_bad_arguments_name_the_field(arguments, message: str) -> None:
 
 
 def test_unknown_keyword_is_refused() -> None:
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(OrbitccError, match="colour"):
         gym.make("orbitcc/Dumbbell-v0", colour="red")
 
 

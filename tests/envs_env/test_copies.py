@@ -1,0 +1,148 @@
+"""Worlds that are saved, cloned, pickled, and stepped in other processes."""
+
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+
+from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.parallel import ParallelCongestionEnv
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import distribution, get
+from orbitcc.envs.single import CongestionEnv
+from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.envs.vector import VectorCongestionEnv
+
+ACTIONS = np.random.default_rng(0).uniform(-1, 1, (300, 3, 1)).astype(np.float32)
+
+
+def world():
+    return distribution("train-leo").changed(duration_s=4.0)
+
+
+def trajectory(env, steps=range(100, 200)) -> list:
+    return [np.concatenate([np.ravel(part) for part in env.step(ACTIONS[k])[:4]]) for k in steps]
+
+
+def lone(env, steps=range(100, 200)) -> list:
+    found = []
+    for k in steps:
+        obs, reward, terminated, truncated, _ = env.step(ACTIONS[k, 0])
+        found.append([*obs, reward])
+        if terminated or truncated:
+            found.append(env.reset()[0])
+    return found
+
+
+def test_a_clone_of_the_single_environment_continues_identically() -> None:
+    env = CongestionEnv(world())
+    env.reset(seed=3)
+    lone(env, range(20))
+    twin = env.clone()
+    ours, theirs = lone(env), lone(twin)
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_clone_of_the_vector_environment_continues_identically_over_episode_ends() -> None:
+    env = VectorCongestionEnv(3, world())
+    env.reset(seed=3)
+    trajectory(env, range(100))
+    twin = env.clone()
+    assert np.array_equal(trajectory(env), trajectory(twin))
+
+
+def test_a_saved_episode_can_be_put_into_another_place_of_the_batch() -> None:
+    env = VectorCongestionEnv(2, get("dumbbell").with_flows([Flow(controller="external")]))
+    env.reset(seed=1)
+    for _ in range(50):
+        env.step(np.ones((2, 1), np.float32))
+    obs = env.restore(1, env.save(0))
+    assert np.array_equal(obs[0], obs[1])
+    for _ in range(50):
+        obs, *_ = env.step(np.ones((2, 1), np.float32))
+        assert np.array_equal(obs[0], obs[1])
+
+
+def test_the_parallel_environment_goes_back_to_a_saved_moment() -> None:
+    scenario = get("dumbbell", duration_s=6).with_flows(
+        [Flow(controller="external"), Flow(controller="external", start_s=3)]
+    )
+    env = ParallelCongestionEnv(scenario)
+    env.reset(seed=1)
+    act = lambda: env.step({agent: np.ones(1, np.float32) for agent in env.agents})  # noqa: E731
+    for _ in range(20):
+        act()
+    saved, twin = env.save(), env.clone()
+    first = [act()[0] for _ in range(150)]
+    assert len(env.agents) == 2
+    env.restore(saved)
+    assert env.agents == twin.agents == ["flow-0"]
+    again = [act()[0] for _ in range(150)]
+    for one, other in zip(first, again, strict=True):
+        assert {a: o.tolist() for a, o in one.items()} == {a: o.tolist() for a, o in other.items()}
+
+
+MADE = {
+    "single": lambda: CongestionEnv(world(), preset="astraea-leo", interval_ms=20),
+    "vector": lambda: VectorCongestionEnv(3, world(), preset="orca", threads=2),
+    "parallel": lambda: ParallelCongestionEnv(world(), max_agents=2),
+    "slots": lambda: FlowVectorEnv(6, world(), autoreset_mode="SameStep"),
+    "batched": lambda: BatchedParallelEnv(2, world(), preset="astraea-20ms"),
+}
+
+
+def first_numbers(env) -> np.ndarray:
+    first = env.reset(seed=5)[0]
+    return np.concatenate(list(first.values())) if isinstance(first, dict) else first
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_pickling_carries_the_configuration(kind: str) -> None:
+    env = MADE[kind]()
+    expected = first_numbers(env)  # a running environment is pickled without its worlds
+    twin = pickle.loads(pickle.dumps(env))
+    assert np.array_equal(first_numbers(twin), expected)
+
+
+def _sample(env, queue) -> None:
+    env.reset(seed=9)
+    queue.put([env.step(ACTIONS[k])[0] for k in range(30)])
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_other_processes_step_the_same_environment(method: str) -> None:
+    env = VectorCongestionEnv(3, world(), threads=2)
+    env.reset(seed=9)
+    expected = [env.step(ACTIONS[k])[0] for k in range(30)]  # its threads exist before the fork
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=_sample, args=(env, queue))
+    process.start()
+    try:
+        found = queue.get(timeout=120)
+    finally:
+        process.join(30)
+    assert process.exitcode == 0
+    assert np.array_equal(found, expected)
+
+
+def test_ray_workers_step_the_same_environment(monkeypatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ray = pytest.importorskip("ray")
+    env = CongestionEnv(get("dumbbell", duration_s=3).with_flows([Flow(controller="external")]))
+    env.reset(seed=9)
+    expected = [env.step(ACTIONS[k, 0])[0] for k in range(30)]
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+
+        @ray.remote
+        def work(remote_env):
+            remote_env.reset(seed=9)
+            return [remote_env.step(ACTIONS[k, 0])[0] for k in range(30)]
+
+        assert np.array_equal(ray.get(work.remote(env), timeout=120), expected)
+    finally:
+        ray.shutdown()
