@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from orbitcc.envs import controllers
@@ -20,14 +22,16 @@ from orbitcc.envs.links import (
     FqCodel,
     GammaJitter,
     GilbertElliott,
+    Handover,
     Jitter,
     Link,
+    Loss,
     Outage,
     Pie,
     Queue,
     Viasat,
 )
-from orbitcc.envs.model import Points, mean_over, points_of, value_at
+from orbitcc.envs.model import Kept, Points, mean_over, points_of, value_at
 
 if TYPE_CHECKING:
     from orbitcc.envs.scenario import Scenario
@@ -55,12 +59,12 @@ def compile_scenario(scenario: Scenario) -> str:
 
 class _Compiler:
     """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
-    once: worlds are compiled between the episodes of training."""
+    once, and what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self._paths: dict[Any, list[int]] = {}
-        self._shared: dict[int, Any] = {}
+        self._shared: dict[tuple[int, Callable[[Any], Any]], Any] = {}
 
     def network(self) -> dict[str, Any]:
         scenario, sim = self.scenario, self.scenario.sim
@@ -89,7 +93,11 @@ class _Compiler:
 
     def _once(self, part: Any, compiled: Callable[[Any], Any]) -> Any:
         """What `part` of the scenario compiles to."""
-        key = id(part)
+        if type(part) is Kept:
+            if part.compiled is None:
+                part.compiled = compiled(part)
+            return part.compiled
+        key = id(part), compiled
         if key not in self._shared:
             self._shared[key] = compiled(part)
         return self._shared[key]
@@ -109,12 +117,15 @@ class _Compiler:
 
     def _base_rtts_ms(self) -> Iterator[float]:
         """Of every flow when it starts (`Scenario.base_rtt_ms`)."""
-        ways: dict[Any, list[tuple[float | Points, bool, int]]] = {}
+        ways: dict[Any, tuple[float, list[tuple[float | Points, bool, int]]]] = {}
         for flow in self.scenario.flows:
             if flow.path not in ways:
-                ways[flow.path] = self._delays_along(self._path(flow))
-            total = flow.uplink_delay_ms
-            for delay_ms, interpolate, times in ways[flow.path]:
+                delays = self._delays_along(self._path(flow))
+                fixed = sum(times * d for d, _, times in delays if not isinstance(d, tuple))
+                ways[flow.path] = fixed, [d for d in delays if isinstance(d[0], tuple)]
+            total, moving = ways[flow.path]
+            total += flow.uplink_delay_ms
+            for delay_ms, interpolate, times in moving:
                 total += times * value_at(delay_ms, flow.start_s, interpolate=interpolate)
             yield total
 
@@ -144,20 +155,19 @@ class _Compiler:
         if link.outages:
             compiled["outages"] = self._once(link.outages, _outages)
         if link.handovers is not None:
-            compiled["handovers"] = [{"at": ns(h.at_s), "duration": _ns_of_ms(h.duration_ms)} for h in link.handovers]
+            compiled["handovers"] = self._once(link.handovers, _handovers)
         return compiled
 
     def _direction(self, way: Direction) -> dict[str, Any]:
-        loss = points_of(way.loss)
         compiled: dict[str, Any] = {
-            "rate": [(round(t * NS_PER_S), round(v * BPS_PER_MBPS)) for t, v in points_of(way.rate_mbps)],
-            "delay": {"interpolate": way.interpolate_delay, "points": self._once(way.delay_ms, _delays)},
+            "rate": _schedule(way.rate_mbps),
+            "delay": {"interpolate": way.interpolate_delay, "points": self._once(way.delay_ms, _schedule)},
             "loss_at": way.loss_at,
             "queue": _queue(way.queue),
             "ordering": way.ordering,
         }
-        if any(v != 0.0 for _, v in loss):
-            compiled["loss"] = [(ns(t), _loss(v)) for t, v in loss]
+        if way.loss != 0.0 and (losses := self._once(way.loss, _losses)):
+            compiled["loss"] = losses
         if way.jitter is not None:
             compiled["jitter"] = _jitter(way.jitter)
         if way.gate_ms:
@@ -204,8 +214,27 @@ def _outages(outages: tuple[Outage, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _delays(delay_ms: float | Points) -> list[tuple[int, int]]:
-    return [(round(t * NS_PER_S), round(v * NS_PER_MS)) for t, v in points_of(delay_ms)]
+def _handovers(handovers: tuple[Handover, ...]) -> list[dict[str, int]]:
+    return [{"at": round(h.at_s * NS_PER_S), "duration": round(h.duration_ms * NS_PER_MS)} for h in handovers]
+
+
+def _losses(loss: Loss | Points) -> list[tuple[int, dict[str, Any]]]:
+    """Nothing where nothing is lost."""
+    points = points_of(loss)
+    return [(round(t * NS_PER_S), _loss(v)) for t, v in points] if any(v != 0.0 for _, v in points) else []
+
+
+def _schedule(value: float | Points | None) -> list[tuple[int, int]]:
+    """Rates or delays: Mbit/s and ms are both a million native units."""
+    if type(value) is Kept and value.arrays is not None:
+        t_s, values = value.arrays
+        return list(zip(_whole(t_s * NS_PER_S), _whole(values * 1e6), strict=True))
+    return [(round(t * NS_PER_S), round(v * 1e6)) for t, v in points_of(value)]
+
+
+def _whole(values: NDArray[np.float64]) -> list[int]:
+    whole: list[int] = np.rint(values).astype(np.int64).tolist()
+    return whole
 
 
 def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:

@@ -5,8 +5,10 @@ Quantities are checked by `number` and `schedule`, so that every message gives t
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -16,6 +18,16 @@ from orbitcc.envs.errors import MissingError, OrbitccError, UnknownNameError
 
 Points = tuple[tuple[float, Any], ...]
 """A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
+
+
+class Kept(tuple[Any, ...]):
+    """A part of scenarios (a schedule, outages) that many of them share: keeps what it compiles to.
+
+    arrays: of a schedule made from arrays, its times [K] and values [K].
+    """
+
+    compiled: Any = None
+    arrays: Any = None
 
 
 class Model(BaseModel):
@@ -47,11 +59,9 @@ class Model(BaseModel):
 
         Some ten times faster than `model_construct`, which matters where scenarios are drawn between episodes.
         """
-        made = cls.__new__(cls)
-        contents = made.__dict__
+        made = _new(cls)
         defaults, fields = _template(cls)
-        contents.update(defaults)
-        contents.update(values)
+        _set_contents(made, {**defaults, **values})
         _set_fields_set(made, fields)
         _set_extra(made, None)
         _set_private(made, None)
@@ -79,6 +89,8 @@ def _template(cls: type[Model]) -> tuple[dict[str, Any], set[str]]:
 
 
 # The slots pydantic keeps beside a model's fields, written past its own __setattr__.
+_new = object.__new__
+_set_contents = BaseModel.__dict__["__dict__"].__set__
 _set_fields_set = BaseModel.__dict__["__pydantic_fields_set__"].__set__
 _set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
 _set_private = BaseModel.__dict__["__pydantic_private__"].__set__
@@ -196,21 +208,31 @@ def value_at(value: Any, t_s: float, *, interpolate: bool = False) -> Any:
     """A scheduled value at t_s: the last one set, or on the line to the next one with `interpolate`."""
     if not isinstance(value, tuple):
         return value
-    now = value[0]
-    for after in value[1:]:
-        if after[0] > t_s:
-            if interpolate:
-                return now[1] + (after[1] - now[1]) * (t_s - now[0]) / (after[0] - now[0])
-            break
-        now = after
+    if t_s <= 0:
+        return value[0][1]
+    following = bisect.bisect_right(value, t_s, key=_time)
+    now = value[following - 1]
+    if interpolate and following < len(value):
+        after = value[following]
+        return now[1] + (after[1] - now[1]) * (t_s - now[0]) / (after[0] - now[0])
     return now[1]
+
+
+_time = operator.itemgetter(0)
 
 
 def mean_over(value: Any, duration_s: float) -> float:
     """The time mean of a stepwise schedule over [0, duration_s]."""
-    points = [(t, v) for t, v in points_of(value) if t < duration_s]
-    ends = [t for t, _ in points[1:]] + [duration_s]
-    return sum(v * (end - t) for (t, v), end in zip(points, ends, strict=True)) / duration_s
+    if not isinstance(value, tuple):
+        return float(value)
+    total = 0.0
+    before, now = value[0]
+    for t, following in value[1:]:
+        if t >= duration_s:
+            break
+        total += now * (t - before)
+        before, now = t, following
+    return (total + now * (duration_s - before)) / duration_s
 
 
 def tagged(kinds: Mapping[str, type[Model]], shorthand: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:

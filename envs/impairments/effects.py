@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from orbitcc.envs.links import (
     Loss,
     Outage,
 )
-from orbitcc.envs.model import points_of
+from orbitcc.envs.model import Kept, Points, points_of
 from orbitcc.envs.orbits.trace import PathTrace
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ GAP_S = 1e-6
 """Between an outage and the next one that would have begun before its end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Way:
     """In one direction. None: nothing of the kind.
 
@@ -48,11 +48,16 @@ class Way:
     gate_ms: float = 0.0
     gate_phase_ms: float = 0.0
 
+    @functools.cached_property
+    def loss_alone(self) -> Any:
+        """`Direction.loss` where there is no other."""
+        return _loss(0.0, self)
+
 
 UNTOUCHED = Way()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Effect:
     """On a link. outages: in any order; handovers: in order, None for none to tell of."""
 
@@ -65,12 +70,25 @@ class Effect:
         """Added to the RTT at time 0."""
         return sum(float(w.delay_ms.values[0]) for w in (self.forward, self.reverse) if w.delay_ms is not None)
 
+    @functools.cached_property
+    def outages_alone(self) -> tuple[Outage, ...]:
+        """`Link.outages` where there are no others."""
+        return merged(self.outages)
+
+    @functools.cached_property
+    def handovers_alone(self) -> tuple[Handover, ...]:
+        """`Link.handovers` where there are no others."""
+        return _all_handovers(self.handovers)
+
 
 def along(trace: PathTrace) -> Effect:
     """The delays, outages and handovers of a path, for a link without any of its own."""
+    there = Series(trace.t_s, trace.forward_ms, lines=True)
+    same = np.array_equal(trace.forward_ms, trace.reverse_ms)
+    back = there if same else Series(trace.t_s, trace.reverse_ms, lines=True)
     return Effect(
-        forward=Way(delay_ms=Series(trace.t_s, trace.forward_ms, lines=True)),
-        reverse=Way(delay_ms=Series(trace.t_s, trace.reverse_ms, lines=True)),
+        forward=Way(delay_ms=there),
+        reverse=Way(delay_ms=back),
         outages=trace.outages(),
         handovers=trace.handovers(),
     )
@@ -84,9 +102,13 @@ def joined(effects: Sequence[Effect]) -> Effect:
     """
     if len(effects) == 1:
         return effects[0]
+    forward = _joined_way([e.forward for e in effects], "forward")
+    reverse = _joined_way([e.reverse for e in effects], "reverse")
+    if all(e.forward.delay_ms is e.reverse.delay_ms for e in effects):
+        reverse = replace(reverse, delay_ms=forward.delay_ms)  # kept, compiled and looked up once
     return Effect(
-        _joined_way([e.forward for e in effects], "forward"),
-        _joined_way([e.reverse for e in effects], "reverse"),
+        forward,
+        reverse,
         merged(o for e in effects for o in e.outages),
         _all_handovers(h for e in effects for h in e.handovers),
     )
@@ -129,9 +151,10 @@ def impaired(link: Link, effects: Sequence[Effect]) -> Link:
     unlimited rate.
     """
     effect, back = joined(effects), link.backward()
+    own = link.path_changes()
     changes = {
-        "outages": merged((*link.outages, *effect.outages)),
-        "handovers": _all_handovers((*link.path_changes(), *effect.handovers)),
+        "outages": merged((*link.outages, *effect.outages)) if link.outages else effect.outages_alone,
+        "handovers": _all_handovers((*own, *effect.handovers)) if own else effect.handovers_alone,
         "reverse": Direction.trusted(**{**back.__dict__, **_changes(back, effect.reverse, "reverse")}),
     }
     return Link.trusted(**{**link.__dict__, **_changes(link, effect.forward, "forward"), **changes})
@@ -150,13 +173,13 @@ def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
             outage = outage.model_copy(update={"at_s": start, "duration_ms": 1e3 * (stop - start)})
         found.append(outage)
         end = stop
-    return tuple(found)
+    return Kept(found)
 
 
 def _all_handovers(handovers: Iterable[Handover]) -> tuple[Handover, ...]:
     """In order; of two at once the later named."""
     by_time = {h.at_s: h for h in handovers}
-    return tuple(by_time[t] for t in sorted(by_time))
+    return Kept(by_time[t] for t in sorted(by_time))
 
 
 def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
@@ -165,14 +188,14 @@ def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
     if effect.rate is not None:
         if way.rate_mbps is None:
             raise OrbitccError(f"{name}.rate_mbps", None, "a rate, for impairments take a share of it")
-        rate = Series.of(way.rate_mbps) * effect.rate
-        found["rate_mbps"] = Series(rate.t_s, np.maximum(rate.values, MIN_RATE_MBPS)).points()
+        found["rate_mbps"] = (Series.of(way.rate_mbps) * effect.rate).at_least(MIN_RATE_MBPS).points()
     if effect.delay_ms is not None:
-        delay = Series.of(way.delay_ms, way.interpolate_delay) + effect.delay_ms
-        found["delay_ms"] = Series(delay.t_s, np.maximum(delay.values, 0.0)).points()
-        found["interpolate_delay"] = delay.lines
+        delay = effect.delay_ms
+        if way.delay_ms != 0.0:
+            delay = Series.of(way.delay_ms, way.interpolate_delay) + delay
+        found["delay_ms"], found["interpolate_delay"] = delay.as_delay, delay.lines
     if effect.loss is not None or effect.bursts is not None:
-        found["loss"] = _loss(way, effect, name)
+        found["loss"] = _loss(way.loss, effect, name) if way.loss != 0.0 else effect.loss_alone
     if effect.jitter is not None:
         found["jitter"] = _only([j for j in (way.jitter, effect.jitter) if j is not None], repr, f"{name}.jitter")
     if effect.gate_ms:
@@ -181,9 +204,10 @@ def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
     return found
 
 
-def _loss(way: Direction, effect: Way, name: str) -> Any:
+def _loss(loss: Loss | Points, effect: Way, name: str = "") -> Any:
+    """`loss` of a direction with that of the effect."""
     apart = Series.of(0.0) if effect.loss is None else effect.loss
-    own = points_of(way.loss)
+    own = points_of(loss)
     if effect.bursts is not None and any(isinstance(v, GilbertElliott) for _, v in own):
         raise OrbitccError(f"{name}.loss", repr(effect.bursts), "one loss in bursts at most")
     if len(own) == 1:
@@ -193,11 +217,11 @@ def _loss(way: Direction, effect: Way, name: str) -> Any:
         values = apart.at(times).tolist()
     points = []
     for t, p in zip(times, values, strict=True):
-        loss: Loss = next(v for at, v in reversed(own) if at <= t)
+        now: Loss = next(v for at, v in reversed(own) if at <= t)
         if effect.bursts is not None:
-            loss = also(effect.bursts, loss.p if isinstance(loss, Bernoulli) else loss)  # type: ignore[arg-type]
-        points.append((t, also(loss, p)))
-    return points[0][1] if len(points) == 1 else tuple(points)
+            now = also(effect.bursts, now.p if isinstance(now, Bernoulli) else now)  # type: ignore[arg-type]
+        points.append((t, also(now, p)))
+    return points[0][1] if len(points) == 1 else Kept(points)
 
 
 def also(loss: Loss, p: float) -> Loss:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orbitcc.envs.model import Points, points_of
+from orbitcc.envs.model import Kept, points_of
 
 Array = NDArray[np.float64]
 
@@ -17,7 +18,7 @@ JUMP_S = 1e-6
 """Where a quantity that otherwise moves in lines jumps, it has two points this far apart."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Series:
     """t_s [K]: times from 0 on, increasing; values [K]: from each of them to the next, or with `lines` at each of them.
 
@@ -31,6 +32,8 @@ class Series:
     @staticmethod
     def of(value: Any, lines: bool = False) -> Series:
         """A field of a link: one value, or a schedule."""
+        if isinstance(value, float):
+            return Series(_START, np.array([value]), lines)
         t, v = zip(*points_of(value), strict=True)
         return Series(np.array(t, dtype=np.float64), np.array(v, dtype=np.float64), lines)
 
@@ -64,12 +67,25 @@ class Series:
         t = np.column_stack((self.t_s[1:] - JUMP_S, self.t_s[1:])).ravel()
         return Series(np.append(self.t_s[:1], t), np.repeat(self.values, 2)[:-1], lines=True)
 
+    def at_least(self, low: float) -> Series:
+        """With `low` in place of lower values."""
+        return Series(self.t_s, np.maximum(self.values, low), self.lines)
+
+    @functools.cached_property
+    def as_delay(self) -> Any:
+        """`Direction.delay_ms`, never negative."""
+        return self.at_least(0.0).points()
+
     def points(self) -> Any:
         """As a field of a link: one value, or a schedule."""
         if self.values.size == 1:
             return float(self.values[0])
-        points: Points = tuple(zip(self.t_s.tolist(), self.values.tolist(), strict=True))
+        points = Kept(zip(self.t_s.tolist(), self.values.tolist(), strict=True))
+        points.arrays = self.t_s, self.values
         return points
+
+
+_START = np.zeros(1)
 
 
 def _times(one: Series, other: Series) -> Array:
