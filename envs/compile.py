@@ -59,7 +59,7 @@ def compile_scenario(scenario: Scenario) -> str:
 
 class _Compiler:
     """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
-    once, and what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
+    once, what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import multiprocessing
 import resource
@@ -167,25 +168,50 @@ def _step_overhead(results: list[Result]) -> Result:
     return Result("env step beyond its packets", _median(measure), "µs", 1.0, 0.3)
 
 
-def _replacement(_results: list[Result]) -> Result:
-    """Draw a world from the training mixture, compile it, put it in place of a finished one."""
+def _replacement(_results: list[Result], pooled: bool = False) -> Result:
+    """Draw a world from a training distribution, compile it, put it in place of a finished one."""
     import numpy as np
 
     from orbitcc import _sim
     from orbitcc.envs import scenarios
+    from orbitcc.envs.distribution import PathDistribution
 
-    mixture, rng = scenarios.distribution("train-mixed"), np.random.default_rng(1)
+    drawn, rng = scenarios.distribution("train-orbits" if pooled else "train-mixed"), np.random.default_rng(1)
+    if isinstance(drawn, PathDistribution):
+        drawn = drawn.changed(pool_size=256)
+        for _ in range(2000):  # until each of them has been used
+            drawn.sample(rng).compile()
     worlds = _sim.Worlds(
-        [mixture.sample(rng).compile()], slots=mixture.max_agents, interval_ns=INTERVAL_MS * 1_000_000, threads=1
+        [drawn.sample(rng).compile()], slots=drawn.max_agents, interval_ns=INTERVAL_MS * 1_000_000, threads=1
     )
 
     def measure() -> float:
         began = time.process_time_ns()
         for _ in range(200):
-            worlds.reset(0, mixture.sample(rng).compile())
+            worlds.reset(0, drawn.sample(rng).compile())
         return (time.process_time_ns() - began) / 200 / 1e3
 
-    return Result("new world: draw, compile, reset", _median(measure), "µs", 200)
+    what = "new world, path from the pool" if pooled else "new world"
+    return Result(f"{what}: draw, compile, reset", _median(measure), "µs", 200)
+
+
+def _fresh_path(_results: list[Result]) -> Result:
+    """300 s over Starlink's first shell of 1,584 satellites, a new one each time; the slowest of the modes."""
+    from orbitcc.envs.orbits.routing import PathSpec, find_path
+
+    def median_ms(spec: PathSpec) -> float:
+        seeds = itertools.count()
+
+        def measure() -> float:
+            began = time.process_time_ns()
+            find_path(spec, 300.0, next(seeds))
+            return (time.process_time_ns() - began) / 1e6
+
+        return _median(measure)
+
+    specs = [PathSpec.build({"source": "San Diego", "target": "New York", "mode": m}) for m in ("isl", "bp", "bp1")]
+    value = max(median_ms(spec) for spec in specs)
+    return Result("new path of 300 s over 1,584 satellites", value, "ms", 50)
 
 
 def _memory(_results: list[Result]) -> Result:
@@ -275,6 +301,8 @@ ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     _step_overhead,
     _env_steps,
     _replacement,
+    functools.partial(_replacement, pooled=True),
+    _fresh_path,
     _memory,
 )
 

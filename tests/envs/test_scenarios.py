@@ -159,7 +159,9 @@ def draws(name, count=200, seed=1):
 @pytest.mark.parametrize("name", scenarios.DISTRIBUTIONS)
 def test_every_draw_is_a_valid_scenario(name):
     for scenario in draws(name, 60):
-        assert Scenario.from_toml(scenario.to_toml()) == scenario
+        read = Scenario.from_toml(scenario.to_toml())
+        assert read == scenario
+        assert read.compile() == scenario.compile()  # what pooled parts keep is what they compile to afresh
 
 
 @pytest.mark.parametrize("name", scenarios.DISTRIBUTIONS)

@@ -3,6 +3,8 @@
 //! Scenario files are validated and compiled to this form outside the core; the checks here guard the simulator
 //! itself and name the offending field.
 
+use std::fmt::Arguments;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cc;
@@ -466,10 +468,9 @@ fn fail<T>(field: impl std::fmt::Display, value: impl std::fmt::Display, allowed
 }
 
 impl NetworkSpec {
+    /// Reads the text; whether it can be simulated is checked where a world is built from it.
     pub fn from_json(text: &str) -> Result<NetworkSpec, SpecError> {
-        let spec: NetworkSpec = serde_json::from_str(text).map_err(|e| SpecError(format!("network: {e}")))?;
-        spec.validate()?;
-        Ok(spec)
+        serde_json::from_str(text).map_err(|e| SpecError(format!("network: {e}")))
     }
 
     pub fn validate(&self) -> Result<(), SpecError> {
@@ -504,8 +505,8 @@ impl NetworkSpec {
         }
         for (i, link) in self.links.iter().enumerate() {
             let wire = u64::from(tcp.mss + tcp.header_bytes);
-            link.forward.validate(&format!("links[{i}].forward"), wire)?;
-            link.reverse.validate(&format!("links[{i}].reverse"), u64::from(tcp.ack_bytes))?;
+            link.forward.validate(format_args!("links[{i}].forward"), wire)?;
+            link.reverse.validate(format_args!("links[{i}].reverse"), u64::from(tcp.ack_bytes))?;
             let mut end = Nanos::ZERO;
             for (k, outage) in link.outages.iter().enumerate() {
                 if outage.at < end {
@@ -612,70 +613,74 @@ impl NetworkSpec {
     }
 }
 
-fn increasing<T>(points: &[(Nanos, T)], field: &str) -> Result<(), SpecError> {
+fn increasing<T>(points: &[(Nanos, T)], field: Arguments) -> Result<(), SpecError> {
     if points.first().is_some_and(|p| p.0 != Nanos::ZERO) {
-        return fail(format!("{field}[0]"), points[0].0.0, "a schedule starts at time 0");
+        return fail(format_args!("{field}[0]"), points[0].0.0, "a schedule starts at time 0");
     }
     match points.windows(2).position(|w| w[1].0 <= w[0].0) {
-        Some(k) => fail(format!("{field}[{}]", k + 1), points[k + 1].0.0, "times must increase"),
+        Some(k) => fail(format_args!("{field}[{}]", k + 1), points[k + 1].0.0, "times must increase"),
         None => Ok(()),
     }
 }
 
-fn probability(p: f64, field: String) -> Result<(), SpecError> {
+fn probability(p: f64, field: Arguments) -> Result<(), SpecError> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { fail(field, p, "a probability lies in 0 .. 1") }
 }
 
-fn codel(target: Nanos, interval: Nanos, field: &str) -> Result<(), SpecError> {
+fn codel(target: Nanos, interval: Nanos, field: Arguments) -> Result<(), SpecError> {
     if target > interval || !(1_000..=100_000_000_000).contains(&interval.0) {
-        return fail(format!("{field}.queue.interval"), interval.0, "must lie in 1 us .. 100 s, not below target");
+        return fail(format_args!("{field}.queue.interval"), interval.0, "must lie in 1 us .. 100 s, not below target");
     }
     Ok(())
 }
 
 impl DirectionSpec {
-    fn validate(&self, field: &str, packet: u64) -> Result<(), SpecError> {
-        increasing(&self.rate, &format!("{field}.rate"))?;
-        increasing(&self.delay.points, &format!("{field}.delay.points"))?;
-        increasing(&self.loss, &format!("{field}.loss"))?;
+    fn validate(&self, field: Arguments, packet: u64) -> Result<(), SpecError> {
+        increasing(&self.rate, format_args!("{field}.rate"))?;
+        increasing(&self.delay.points, format_args!("{field}.delay.points"))?;
+        increasing(&self.loss, format_args!("{field}.loss"))?;
         if let Some((_, rate)) = self.rate.iter().find(|(_, r)| r.0 > 100_000_000_000_000) {
-            return fail(format!("{field}.rate"), rate.0, "at most 1e14 bit/s (an empty schedule is unlimited)");
+            return fail(format_args!("{field}.rate"), rate.0, "at most 1e14 bit/s (an empty schedule is unlimited)");
         }
         if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
-            return fail(format!("{field}.delay"), delay.0, "at most 1000 s");
+            return fail(format_args!("{field}.delay"), delay.0, "at most 1000 s");
         }
         if let Some(jitter) = &self.jitter {
             let (mean, tau) = match *jitter {
                 JitterSpec::Gamma { mean, shape, tau } => {
                     if !(1..=16).contains(&shape) {
-                        return fail(format!("{field}.jitter.shape"), shape, "must lie in 1 .. 16");
+                        return fail(format_args!("{field}.jitter.shape"), shape, "must lie in 1 .. 16");
                     }
                     (mean, tau)
                 }
                 JitterSpec::SineAr1 { mean, sine_period, ar_tau, .. } => (mean, ar_tau.min(sine_period)),
             };
             if mean.0 > Nanos::from_secs(100).0 {
-                return fail(format!("{field}.jitter.mean"), mean.0, "at most 100 s");
+                return fail(format_args!("{field}.jitter.mean"), mean.0, "at most 100 s");
             }
             if tau.0 < 100_000 {
-                return fail(format!("{field}.jitter.tau"), tau.0, "times must be at least 0.1 ms");
+                return fail(format_args!("{field}.jitter.tau"), tau.0, "times must be at least 0.1 ms");
             }
         }
         if let Some(gate) = &self.gate
             && !(1..=100_000_000_000).contains(&gate.period.0)
         {
-            return fail(format!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
+            return fail(format_args!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
         }
         for (k, (_, loss)) in self.loss.iter().enumerate() {
             match *loss {
                 LossSpec::None => {}
-                LossSpec::Bernoulli { p } => probability(p, format!("{field}.loss[{k}].p"))?,
+                LossSpec::Bernoulli { p } => probability(p, format_args!("{field}.loss[{k}].p"))?,
                 LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {
-                    probability(good_loss, format!("{field}.loss[{k}].good_loss"))?;
-                    probability(bad_loss, format!("{field}.loss[{k}].bad_loss"))?;
+                    probability(good_loss, format_args!("{field}.loss[{k}].good_loss"))?;
+                    probability(bad_loss, format_args!("{field}.loss[{k}].bad_loss"))?;
                     for (name, rate) in [("to_bad_per_s", to_bad_per_s), ("to_good_per_s", to_good_per_s)] {
                         if !(0.0..=1e6).contains(&rate) {
-                            return fail(format!("{field}.loss[{k}].{name}"), rate, "a rate lies in 0 .. 1e6 per s");
+                            return fail(
+                                format_args!("{field}.loss[{k}].{name}"),
+                                rate,
+                                "a rate lies in 0 .. 1e6 per s",
+                            );
                         }
                     }
                 }
@@ -685,7 +690,7 @@ impl DirectionSpec {
             QueueSpec::DropTailBytes { limit } => limit,
             QueueSpec::DropTailPackets { limit } => limit.saturating_mul(packet),
             QueueSpec::Viasat { limit, drop_probability, .. } => {
-                probability(drop_probability, format!("{field}.queue.drop_probability"))?;
+                probability(drop_probability, format_args!("{field}.queue.drop_probability"))?;
                 limit
             }
             QueueSpec::Codel(CodelSpec { limit, target, interval }) => {
@@ -698,40 +703,44 @@ impl DirectionSpec {
                     [("flows", queue.flows), ("quantum", queue.quantum), ("drop_batch", queue.drop_batch)]
                 {
                     if !(1..=1 << 20).contains(&value) {
-                        return fail(format!("{field}.queue.{name}"), value, "must lie in 1 .. 2^20");
+                        return fail(format_args!("{field}.queue.{name}"), value, "must lie in 1 .. 2^20");
                     }
                 }
                 if queue.memory_limit < 4096 {
-                    return fail(format!("{field}.queue.memory_limit"), queue.memory_limit, "at least 4096 bytes");
+                    return fail(format_args!("{field}.queue.memory_limit"), queue.memory_limit, "at least 4096 bytes");
                 }
                 queue.limit.saturating_mul(packet)
             }
             QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta }) => {
                 for (name, time) in [("target", target), ("update", update)] {
                     if !(1_000..=10_000_000_000).contains(&time.0) {
-                        return fail(format!("{field}.queue.{name}"), time.0, "must lie in 1 us .. 10 s");
+                        return fail(format_args!("{field}.queue.{name}"), time.0, "must lie in 1 us .. 10 s");
                     }
                 }
                 for (name, gain) in [("alpha", alpha), ("beta", beta)] {
                     if gain > 32 {
-                        return fail(format!("{field}.queue.{name}"), gain, "must lie in 0 .. 32 (sixteenths)");
+                        return fail(format_args!("{field}.queue.{name}"), gain, "must lie in 0 .. 32 (sixteenths)");
                     }
                 }
                 limit.saturating_mul(packet)
             }
             QueueSpec::Red(RedSpec { limit, min, max, max_probability, weight_log2, packet, .. }) => {
-                probability(max_probability, format!("{field}.queue.max_probability"))?;
+                probability(max_probability, format_args!("{field}.queue.max_probability"))?;
                 if min >= max || max > limit {
-                    return fail(format!("{field}.queue.max"), max, "must lie above min and not above limit");
+                    return fail(format_args!("{field}.queue.max"), max, "must lie above min and not above limit");
                 }
                 if !(1..32).contains(&weight_log2) || packet == 0 {
-                    return fail(format!("{field}.queue.weight_log2"), weight_log2, "1 .. 31, with a positive packet");
+                    return fail(
+                        format_args!("{field}.queue.weight_log2"),
+                        weight_log2,
+                        "1 .. 31, with a positive packet",
+                    );
                 }
                 limit
             }
         };
         if limit < packet {
-            return fail(format!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
+            return fail(format_args!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
         }
         Ok(())
     }
