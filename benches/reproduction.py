@@ -1,15 +1,22 @@
-"""Writes the tables of docs/reproduction.md from campaigns: `python -m benches.reproduction LEO_OUT GEO_OUT`."""
+"""Writes findings and scorecard into the documents: `python -m benches.reproduction LEO_OUT GEO_OUT`."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval import studies
+from orbitcc.eval.report import leaders
 
-DOC = Path(__file__).parents[1] / "docs" / "reproduction.md"
+ROOT = Path(__file__).parents[1]
+PICTURES = {
+    "leo-inter-rtt": "inter-rtt/figures/goodput-ratio.png",
+    "leo-efficiency": "efficiency/figures/ellipses.png",
+}
+"""Of the LEO study, shown in the README."""
 
 
 def table(folder: Path) -> str:
@@ -28,12 +35,45 @@ def table(folder: Path) -> str:
     )
 
 
-def main(leo: str, geo: str) -> None:
-    text = DOC.read_text(encoding="utf-8")
-    for name, folder in (("leo", leo), ("geo", geo)):
+def card(study: studies.Study, folder: Path) -> str:
+    """The scorecard of a study as a Markdown table; what is best, or tied with it, is bold."""
+    campaigns = studies.load_study(study, folder)
+    scores = studies.scorecard(study, campaigns)
+    metrics = [metric for metric, _ in next(iter(scores.values()))]
+    first = [leaders(campaigns[s.suite], m) for s, m in zip(study.scores, metrics, strict=True)]
+    lines = [
+        "| | "
+        + " | ".join(
+            f"{s.title} {'↑' if m.better == 'higher' else '↓'}" for s, m in zip(study.scores, metrics, strict=True)
+        )
+        + " |",
+        "|---" * (1 + len(study.scores)) + "|",
+    ]
+    for label, cells in scores.items():
+        shown = [
+            f"**{m.format(value)}**" if label in best else m.format(value)
+            for (m, value), best in zip(cells, first, strict=True)
+        ]
+        lines.append(f"| {label} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def replace(document: Path, parts: Mapping[str, str]) -> None:
+    """Put each text between its marks."""
+    text = document.read_text(encoding="utf-8")
+    for name, content in parts.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        text = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{table(Path(folder))}\n{end}", text, flags=re.DOTALL)  # noqa: B023
-    atomic_write_text(DOC, text)
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{content}\n{end}{after}"
+    atomic_write_text(document, text)
+
+
+def main(leo: str, geo: str) -> None:
+    replace(ROOT / "docs" / "reproduction.md", {"leo": table(Path(leo)), "geo": table(Path(geo))})
+    replace(ROOT / "README.md", {"scorecard": card(studies.get("leo"), Path(leo))})
+    for name, picture in PICTURES.items():
+        (ROOT / "docs" / "images" / f"{name}.png").write_bytes((Path(leo) / picture).read_bytes())
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orbitcc.envs.errors import UnknownNameError
-from orbitcc.envs.files import atomic_write_text
+from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.campaign import Campaign, read_rows
 from orbitcc.eval.findings import Finding, Outcome, Results
 from orbitcc.eval.findings import geo as geo_findings
 from orbitcc.eval.findings import leo as leo_findings
@@ -135,6 +135,21 @@ def run_study(
             command=command,
         )
         done(campaigns[name])
+    return campaigns
+
+
+def load_study(study: Study, out_dir: str | os.PathLike[str]) -> dict[str, Campaign]:
+    """The campaigns that `run_study` left in a folder, without agents. Raises FileError where one is missing."""
+    campaigns = {}
+    for name, line_up in study.suites.items():
+        folder = Path(out_dir) / name
+        plan = json.loads(read_text(folder / "campaign.json"))
+        version = plan["versions"]["orbitcc"]
+        rows = [r for r in read_rows((folder / "runs.jsonl").read_bytes(), folder) if r["version"] == version]
+        entered = contenders.line_up(line_up, [])
+        campaigns[name] = Campaign(
+            suites.get(name), entered, plan["profile"], plan["runs"], folder, version, plan["command"], rows
+        )
     return campaigns
 
 

@@ -1,0 +1,41 @@
+"""`orbitcc reproduce` and `orbitcc compare` from the shell."""
+
+import json
+
+import pytest
+
+from tests.commands.shell import orbitcc
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("reproduce", "leos"), "study: unknown name 'leos'; did you mean 'leo'?"),
+        (("reproduce", "geo", "--profile", "huge"), "profile: unknown name 'huge'"),
+        (("reproduce", "geo", "--resume"), "--resume: 'without --out'"),
+        (("compare", "/nowhere", "/nowhere"), "run: '/nowhere' is not allowed"),
+        (("eval", "responsiveness", "--set", "rtt=papr"), "rtt: 'papr' is not allowed"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, said):
+    done = orbitcc(*arguments)
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith(f"error: {said}"), done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
+    out = str(tmp_path / "geo")
+    done = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    findings = {row["finding"]: row for row in json.loads(done.stdout)}
+    # What does not depend on the number of runs.
+    for key in ("H01", "H02", "H03", "H08", "H09", "B01", "B02", "B03", "B05", "B06", "G16", "G19"):
+        assert findings[key]["verdict"] == "holds", findings[key]
+    assert {row["verdict"] for row in findings.values()} <= {"holds", "fails"}
+    assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
+    again = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
+    assert json.loads(again.stdout) == list(findings.values())
+    same = json.loads(orbitcc("compare", out, out, "--json").stdout)
+    assert {row["difference"] for row in same} == {0.0}
