@@ -91,7 +91,7 @@ class PathDistribution(ScenarioDistribution):
     rate_mbps: Annotated[Span, span(0.1, MAX_RATE_MBPS, "Mbit/s")]
     base_rtt_ms: Annotated[Span, span(0.1, MAX_DELAY_MS, "ms")]
     buffer_bdp: Annotated[Span, span(0.001, 1e3)]
-    min_buffer_packets: Annotated[int, number(1, 1e6, whole=True)] = 10
+    min_buffer_packets: Annotated[int, number(1, 1e6, "packets", whole=True)] = 10
     viasat_probability: Annotated[float, _probability] = Field(
         default=0.0, description="share of worlds with the Viasat queue: drops from 1 s, full at 2 s of the rate"
     )

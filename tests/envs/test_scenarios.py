@@ -130,6 +130,18 @@ def test_wrong_parameters_are_named():
         scenarios.get("parking-lot", duration_s=20)
 
 
+@pytest.mark.parametrize("name", scenarios.SCENARIOS)
+@pytest.mark.parametrize("wrong", [float("nan"), "no such thing", [["list"]]], ids=["nan", "text", "list"])
+def test_every_parameter_is_named_where_it_is_wrong(name, wrong):
+    for parameter in scenarios.SCENARIOS[name].params:
+        with pytest.raises(OrbitccError) as refused:
+            scenarios.get(name, **{parameter: wrong})
+        about = "file" if parameter == "bandwidth_file" and isinstance(wrong, str) else parameter
+        assert refused.value.field.split(".")[0] == about
+        assert refused.value.allowed
+        assert "\n" not in str(refused.value)
+
+
 def test_load_takes_parameters_and_fields():
     scenario = scenarios.load("dumbbell", {"duration_s": "5", "links.0.loss": "0.1"})
     assert (scenario.duration_s, scenario.links[0].loss) == (5.0, 0.1)

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import orbitcc  # noqa: F401
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenario import Flow
-from orbitcc.envs.scenarios import distribution, get
+from orbitcc.envs.scenarios import DISTRIBUTIONS, distribution, get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.vector import VectorCongestionEnv
 
@@ -45,6 +45,21 @@ def test_batch_equals_single_environments_over_several_episodes(mode: AutoresetM
         assert same_info(ours[4], theirs[4])
         ends += int((ours[2] | ours[3]).sum())
     assert ends >= 2 * N
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_equal_seeds_give_equal_episodes(name: str) -> None:
+    def episodes(seed: int) -> list[np.ndarray]:
+        env = VectorCongestionEnv(2, name, threads=1 + seed % 2)
+        seen = [env.reset(seed=seed)[0]]
+        for k in range(70):
+            obs, rewards, *_ = env.step(np.full((2, 1), np.sin(k), dtype=np.float32))
+            seen += [obs, rewards, env.statistics().copy()]
+        return seen
+
+    one, again, other = (episodes(seed) for seed in (7, 7, 8))
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, again, strict=True))
+    assert not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(one, other, strict=True))
 
 
 def test_make_vec_uses_the_native_batch_behind_the_same_id() -> None:

@@ -8,8 +8,10 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot
+from orbitcc.envs.presets import STATS
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import simulate
+from orbitcc.envs.vector import VectorCongestionEnv
 
 
 def goodput(scenario):
@@ -42,6 +44,24 @@ def test_handovers_at_the_ends_interrupt_a_leo_path():
     held = scenarios.get("leo-path", mode="bp", policy="random", run=2, interruption="hold").links[0]
     assert {(o.mode, o.flush) for o in held.outages} == {("hold", "none")}
     assert scenarios.get("leo-path", run=2, interruption="none").links[0].outages == ()
+
+
+def test_recordings_and_statistics_know_the_handovers_of_a_path():
+    scenario = scenarios.get("leoem", path="sd-ny-isl", duration_s=70, controller="external")
+    times = [h.at_s for h in scenario.links[2].handovers]
+    assert times == [48, 64]
+    got = simulate(scenario.with_controller("cubic"), record_interval_s=1.0)
+    counted = got.flows["handovers"][:, 0]
+    assert {float(t): int(n) for t, n in zip(got.t_s, counted, strict=True) if n} == dict.fromkeys(times, 1)
+    env = VectorCongestionEnv(1, scenario)
+    env.reset(seed=1)
+    step_s = 0.03
+    for k in range(1, int(66 / step_s)):
+        env.step(np.zeros((1, 1), dtype=np.float32))
+        ahead, since = (env.statistics()[0, STATS[f"handover_{what}_s"]] for what in ("in", "since"))
+        now = round((k + 1) * step_s, 9)  # an interval has passed when an environment starts
+        assert ahead == pytest.approx(min((t - now for t in times if t > now), default=np.inf))
+        assert since == pytest.approx(min((now - t for t in times if t <= now), default=np.inf), abs=1e-9)
 
 
 def test_runs_of_a_leo_path_differ_and_repeat():
