@@ -1,4 +1,4 @@
-"""The pictures of access network, GEO link, weather and crowds in docs/links.md.
+"""The pictures of access network, GEO link, weather, crowds and micro-benchmarks in docs/links.md.
 
 `python -m benches.impairments [NAME ...]`, from the top of the repository.
 """
@@ -31,6 +31,7 @@ from orbitcc.envs.ranges import Span
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval.run_figure import draw_run
+from orbitcc.eval.scenario_figure import draw_scenario
 from orbitcc.eval.style import LIGHT, Theme, mix
 
 FOLDER = Path("docs/images/links")
@@ -299,6 +300,17 @@ def crowds(theme: Theme) -> Figure:
     return figure
 
 
+# -- micro-benchmarks ----------------------------------------------------------------------------------------------
+
+
+def reconfigurations(theme: Theme) -> Figure:
+    return draw_scenario(scenarios.get("leo-responsiveness", loss=True), theme)
+
+
+def crossing(theme: Theme) -> Figure:
+    return draw_run(simulate(scenarios.get("double-dumbbell"), record_interval_s=1.0), theme)
+
+
 PICTURES: Mapping[str, Callable[[Theme], Figure]] = {
     "geo-probes": geo_probes,
     "geo-hystart": geo_hystart,
@@ -307,6 +319,8 @@ PICTURES: Mapping[str, Callable[[Theme], Figure]] = {
     "access-run": access_run,
     "rain": rain,
     "crowds": crowds,
+    "reconfigurations": reconfigurations,
+    "crossing": crossing,
 }
 
 

@@ -26,10 +26,14 @@ def draw_scenario(scenario: Scenario, theme: Theme) -> Figure:
     lossy = [link for link in scenario.links if any(loss_rate(v) > 0 for _, v in points_of(link.loss))]
     panels = 2 + bool(rated) + bool(lossy)
     with mpl.rc_context(theme.rc()):
-        figure = Figure(figsize=(10, 1.0 + 1.75 * panels))
+        figure = Figure(figsize=(10, 1.4 + 1.75 * panels))
         axes = list(np.atleast_1d(figure.subplots(panels, 1, sharex=True)))
         height = figure.get_figheight()
-        figure.subplots_adjust(left=0.07, right=0.975, top=1 - 0.42 / height, bottom=0.5 / height, hspace=0.32)
+        left = max(0.07, 0.02 + 0.0065 * max(len(flow.name) for flow in scenario.flows))  # room for the flows' names
+        figure.subplots_adjust(left=left, right=0.975, top=1 - 0.82 / height, bottom=0.5 / height, hspace=0.32)
+        about = f"seed {scenario.seed} · {scenario.duration_s:g} s"
+        figure.text(0.012, 1 - 0.3 / height, scenario.name, fontsize=13, weight="bold", va="center")
+        figure.text(0.975, 1 - 0.3 / height, about, ha="right", va="center", color=theme.muted)
         if rated:
             _draw_rates(axes.pop(0), scenario, rated, theme)
         _draw_rtts(axes.pop(0), scenario, theme)
