@@ -14,31 +14,12 @@ if TYPE_CHECKING:
 
 
 # Written out, so that `import orbitcc` does not import the library of scenarios; a test compares.
-_SCENARIOS = (  # fmt: skip
-    "dumbbell",
-    "leo-responsiveness",
-    "leo-path",
-    "leoem",
-    "path-trace",
-    "leo-access",
-    "geo-ideal",
-    "geo-viasat-2020",
-    "geo-viasat-2021",
-    "geo-rain",
-    "inter-rtt",
-    "intra-rtt",
-    "parking-lot",
-    "efficiency",
-    "double-dumbbell",
-    "cubic-friendliness",
-    "hard-handover",
-    "delay-jump",
-    "train-astraea",
-    "train-leo",
-    "train-geo",
-    "train-orbits",
+_SCENARIOS = (
+    "dumbbell", "leo-responsiveness", "leo-path", "leoem", "path-trace", "leo-access", "geo-ideal", "geo-viasat-2020",
+    "geo-viasat-2021", "geo-rain", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "double-dumbbell",
+    "cubic-friendliness", "hard-handover", "delay-jump", "train-astraea", "train-leo", "train-geo", "train-orbits",
     "train-mixed",
-)
+)  # fmt: skip
 
 
 def env_id(scenario: str) -> str:

@@ -45,6 +45,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         num_envs: slots of all worlds together.
         scenario: as in the single environment. Learning flows must not end by themselves (traffic `bytes`).
         max_agents: learning flows per world at most; further ones run `background`.
+        reward_scale: a factor on every reward (the rewards of `astraea` are small).
         stagger: cut the first episode of each world at a random moment, so that they do not end together.
         autoreset_mode, threads, and the preset's pieces: as in the vector environment.
     """
@@ -62,6 +63,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: int | None = None,
         background: str = "cubic",
         stagger: bool = False,
+        reward_scale: float = 1.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int = 0,
     ) -> None:
@@ -72,7 +74,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._dealer = _Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
         self._flows, lent = self._dealer.sizes(num_envs)
         self._sizes = [*self._flows[:-1], lent]
-        self._stagger, self._threads = stagger, threads
+        self._stagger, self._threads, self._reward_scale = stagger, threads, float(reward_scale)
         self._batch: Batch | None = None
         self._rng: np.random.Generator | None = None
         self._scenarios: list[Scenario | None] = [None] * len(self._sizes)
@@ -122,7 +124,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if over.any():  # next-step mode: this step is the reset of worlds whose time was up in the last one
             self._renew(over)
         status = np.where(renewed, 0, batch.status[self.worlds, self._slots])
-        rewards = np.where(renewed, 0.0, batch.reward[self.worlds, self._slots]).astype(np.float64)
+        rewards = np.where(renewed, 0.0, self._reward_scale * batch.reward[self.worlds, self._slots].astype(np.float64))
         terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
         ended = terminated | truncated
         infos = self._totals(ended)

@@ -1,9 +1,9 @@
 """Scores on held-out worlds: the same worlds at every evaluation, for policies and for classical controllers.
 
-Scores: `reward` per decision, over all of them; and means over worlds of `utilisation` of the busiest link;
-`queue_delay_ms`, smoothed RTT above the unloaded RTT, mean over flows; `jain`, Jain's index over the goodput of seconds
-in which two flows or more were present throughout (worlds without such seconds do not count); `loss`, lost of sent
-packets.
+Scores: `reward` per decision and `action_spread`, the standard deviation of the actions, over all of them; and means
+over worlds of `utilisation` of the busiest link; `queue_delay_ms`, smoothed RTT above the unloaded RTT, mean over
+flows; `jain`, Jain's index over the goodput of seconds in which two flows or more were present throughout (worlds
+without such seconds do not count); `loss`, lost of sent packets.
 """
 
 import json
@@ -39,6 +39,10 @@ class HeldOut:
 
     def reward(self, act: Act) -> float:
         """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
+        return self.play(act)["reward"]
+
+    def play(self, act: Act) -> Scores:
+        """`reward` and `action_spread` of `act`; near 0 spread means that it always does the same."""
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
             slots=self._slots,
@@ -48,15 +52,18 @@ class HeldOut:
         )
         batch.observe()
         actions = np.zeros((*batch.status.shape, *batch.action_space.shape), np.float32)
-        total, decisions = 0.0, 0
+        total, decisions, first, second = 0.0, 0, 0.0, 0.0
         while not batch.finished().all():
             active = batch.status == ACTIVE
             if active.any():
-                actions[active] = act(batch.obs[active])
+                actions[active] = acted = act(batch.obs[active])
+                first += float(acted.sum(dtype=np.float64))
+                second += float((acted.astype(np.float64) ** 2).sum())
             batch.step(actions)
             total += float(batch.reward[active].sum(dtype=np.float64))
             decisions += int(active.sum())
-        return total / max(1, decisions)
+        n = max(1, decisions)
+        return {"reward": total / n, "action_spread": float(np.sqrt(max(second / n - (first / n) ** 2, 0.0)))}
 
     def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Scores:
         """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
@@ -81,7 +88,7 @@ class HeldOut:
     def score(self, policy: _sim.Policy) -> Scores:
         """Everything about a policy: its reward, and its native runs."""
         return {
-            "reward": self.reward(policy.act),
+            **self.play(policy.act),
             **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}),
         }
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from orbitcc.agents.runs import METRICS, MetricsFile, RunFolder
 
-SCORES = ("reward", "utilisation", "queue_delay_ms", "jain", "loss")
+SCORES = ("reward", "action_spread", "utilisation", "queue_delay_ms", "jain", "loss")
 """Tags `heldout/...`, the same whoever trains; `train/reward` is the mean per decision while exploring."""
 
 

@@ -26,8 +26,13 @@ class Network(Model):
 
 
 class Ppo(Model):
-    """Proximal policy optimisation (Schulman et al., 2017)."""
+    """Proximal policy optimisation (Schulman et al., 2017).
 
+    `worlds`, `env_runners` and `give_up_...` are RLlib's, which samples whole worlds: there `batch` and `lr_decay`
+    count steps of worlds. Stable-Baselines3 samples `slots` flows, and they count agent steps.
+    """
+
+    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     batch: Annotated[int, number(1, 1e9, "steps of worlds", whole=True)] = 4_096
@@ -48,6 +53,23 @@ class Ppo(Model):
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 
+class Sac(Model):
+    """Soft actor-critic (Haarnoja et al., 2018) on `slots` flows side by side."""
+
+    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+    batch: Annotated[int, _steps] = 4_096
+    minibatch: Annotated[int, _steps] = 256
+    update_every: Annotated[float, number(0, 1e6, "agent steps", above=True)] = 16
+    buffer: Annotated[int, _steps] = 200_000
+    learning_starts: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 10_000
+    lr: Annotated[float, _rate] = 3e-4
+    gamma: Annotated[float, _fraction] = 0.98
+    tau: Annotated[float, _rate] = 0.005
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 10.0
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+
+
 class Evaluation(Model):
     """Held-out worlds, the same at every evaluation."""
 
@@ -61,13 +83,19 @@ class Recipe(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    algorithm: Literal["rllib-ppo"]
+    algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac"]
     scenario: str
     preset: str = "astraea"
     agent_steps: Annotated[int, _steps]
     network: Network = Network()
     ppo: Ppo = Ppo()
+    sac: Sac = Sac()
     evaluation: Evaluation = Evaluation()
+
+    @property
+    def settings(self) -> Ppo | Sac:
+        """Those of the recipe's own algorithm."""
+        return self.ppo if self.algorithm.endswith("ppo") else self.sac
 
 
 def names() -> list[str]:
@@ -117,4 +145,4 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     node[last] = value
 
 
-__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "check_names", "load", "names"]
+__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "Sac", "check_names", "load", "names"]

@@ -1,184 +1,64 @@
-"""Shared-policy PPO with RLlib (new API stack).
+"""Shared-policy PPO and SAC with RLlib (new API stack).
 
-All agents of all worlds feed one network. RLlib samples and learns; this file configures it, watches it, scores it on
-held-out worlds and exports it. `env_runners = 0` keeps everything in one process, which is the fastest on a few cores;
-more of them spread over a Ray cluster.
+All agents of all worlds feed one network. PPO takes worlds as multi-agent environments, SAC a slot per flow. RLlib
+samples and learns; this file configures it and exports what it learned. `env_runners = 0` keeps everything in one
+process, which is the fastest on a few cores; more of them spread over a Ray cluster.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
-import signal
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from types import FrameType
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Action, Card, Layer, Observation, Training
-from orbitcc.agents.envelope import envelope
-from orbitcc.agents.folders import replace_folder, scratch
-from orbitcc.agents.policy import build
-from orbitcc.agents.runs import RunFolder, versions
-from orbitcc.envs import scenarios
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.presets import observation_hash, preset
-from orbitcc.training.heldout import HeldOut, Scores
-from orbitcc.training.logbook import Display, Logbook
+from orbitcc.agents.policy import Tensors
+from orbitcc.envs.presets import preset
 from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
-_PROGRESS = "progress.json"
+SLOTS = "orbitcc-slot-per-flow"
 
 
-@dataclass
-class Progress:
-    """Where a run stands; saved with the learner's state."""
+class RLlibLearner:
+    """An RLlib algorithm behind :class:`orbitcc.training.loop.Learner`."""
 
-    agent_steps: int = 0
-    seconds: float = 0.0
-    best_reward: float = -float("inf")
-    restarts: int = 0
-    evaluated_at: int = -1
-    scores: Scores = field(default_factory=dict)
+    def __init__(self, recipe: Recipe, seed: int) -> None:
+        self.recipe = recipe
+        self._ppo = recipe.algorithm == "rllib-ppo"
+        self.squash: Literal["tanh", "clip"] = "clip" if self._ppo else "tanh"
+        self._module = MODULE if self._ppo else "default_policy"
+        self.algorithm = _start(recipe, seed)
 
+    def iterate(self) -> dict[str, float]:
+        return _figures(self.algorithm.train(), self._module, self.recipe.settings.reward_scale)
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run came to."""
+    def tensors(self) -> Tensors:
+        return export(self.algorithm.get_module(self._module), self.recipe)
 
-    run: RunFolder
-    agent_steps: int
-    finished: bool
-    best_reward: float
-    scores: Scores
+    def save(self, folder: Path) -> None:
+        self.algorithm.save_to_path(str((folder / "rllib").resolve()))
 
+    def load(self, folder: Path) -> None:
+        self.algorithm.restore_from_path(str((folder / "rllib").resolve()))
 
-def train(recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: str) -> Outcome:
-    """Train until `recipe.agent_steps`, or until interrupted (Ctrl-C or SIGTERM), which saves and returns.
+    def stop(self) -> None:
+        import ray
 
-    Raises:
-        OrbitccError: the run folder's state cannot be read.
-    """
-    progress = _read_progress(run) if resume else Progress()
-    heldout = HeldOut(recipe.scenario, recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
-    with _Interrupt() as interrupt, Display(recipe.agent_steps, recipe.name) as display:
-        display.say(f"run folder {run.path}")
-        algorithm = _start(recipe, seed + 100_003 * progress.restarts)
-        logbook = Logbook(run, progress.agent_steps if resume else None)
-        try:
-            if resume:
-                algorithm.restore_from_path(str((run.state / "rllib").resolve()))
-            loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, algorithm)
-            scores = loop.run(interrupt)
-        finally:
-            logbook.close()
-            algorithm.stop()
-            _shutdown()
-    finished = progress.agent_steps >= recipe.agent_steps
-    return Outcome(run, progress.agent_steps, finished, progress.best_reward, scores)
-
-
-@dataclass
-class _Loop:
-    recipe: Recipe
-    seed: int
-    run_folder: RunFolder
-    command: str
-    progress: Progress
-    heldout: HeldOut
-    logbook: Logbook
-    display: Display
-    algorithm: Any
-
-    def run(self, interrupt: _Interrupt) -> Scores:
-        """Iterations of sampling and learning, with an evaluation and a save every so often and at the end."""
-        progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
-        while not interrupt.requested:
-            if progress.evaluated_at < 0 or progress.agent_steps - progress.evaluated_at >= every:
-                self._evaluate_and_save()
-            if progress.agent_steps >= target:
-                break
-            began = time.monotonic()
-            figures = _figures(self.algorithm.train(), self.recipe.ppo.reward_scale)
-            progress.seconds += time.monotonic() - began
-            progress.agent_steps += int(figures.pop("agent_steps"))
-            self.logbook.write(progress.agent_steps, figures)
-            self.display.update(
-                progress.agent_steps,
-                f"reward {figures['train/reward']:.4f}, held-out {progress.scores['reward']:.4f}, "
-                f"{figures['train/agent_steps_per_s']:,.0f} steps/s",
-            )
-        if progress.evaluated_at != progress.agent_steps:
-            self._evaluate_and_save()
-        if interrupt.requested:
-            self.display.say("interrupted; saved: continue with --resume")
-        return progress.scores
-
-    def _evaluate_and_save(self) -> None:
-        tensors = export(self.algorithm.get_module(MODULE), self.recipe)
-        card = self._card()
-        scores = self.heldout.score(build(card, tensors))
-        self.progress.scores, self.progress.evaluated_at = scores, self.progress.agent_steps
-        self.logbook.write(self.progress.agent_steps, {f"heldout/{key}": value for key, value in scores.items()})
-        card = card.model_copy(update={"scores": {"heldout": _rounded(scores)}})
-        if scores["reward"] > self.progress.best_reward:
-            self.progress.best_reward = scores["reward"]
-            checkpoint.save(self.run_folder.best, card, tensors)
-        checkpoint.save(self.run_folder.last, card, tensors)
-        self._save_state()
-
-    def _save_state(self) -> None:
-        fresh = scratch(self.run_folder.state)
-        try:
-            self.algorithm.save_to_path(str((fresh / "rllib").resolve()))
-            (fresh / _PROGRESS).write_text(json.dumps(asdict(self.progress)), encoding="utf-8")
-            replace_folder(fresh, self.run_folder.state)
-        except OSError as error:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise FileError("out", str(self.run_folder.path), f"a writable folder ({error.strerror})") from None
-
-    def _card(self) -> Card:
-        pieces = preset(self.recipe.preset)
-        observation, action = str(pieces.observation), str(pieces.action)
-        widths = [*self.recipe.network.hidden, pieces.action_space().shape[0]]
-        activations = [self.recipe.network.activation] * len(self.recipe.network.hidden) + ["linear"]
-        interval_hours = pieces.interval_ms / 3.6e6
-        return Card(
-            name=self.recipe.name,
-            description=self.recipe.description,
-            observation=Observation(
-                preset=observation, dim=pieces.observation_space().shape[0], hash=observation_hash(observation)
-            ),
-            action=Action(preset=action, dim=widths[-1]),
-            interval_ms=pieces.interval_ms,
-            layers=tuple(
-                Layer.model_validate({"units": units, "activation": activation})
-                for units, activation in zip(widths, activations, strict=True)
-            ),
-            envelope=envelope(scenarios.load(self.recipe.scenario)),
-            training=Training(
-                recipe=self.recipe.name,
-                command=self.command,
-                seed=self.seed,
-                revision=str(self.run_folder.config()["revision"]),  # the sources may move on while it trains
-                agent_steps=self.progress.agent_steps,
-                simulated_hours=round(self.progress.agent_steps * interval_hours, 3),
-                wall_minutes=round(self.progress.seconds / 60, 2),
-                versions=versions(),
-            ),
-        )
+        self.algorithm.stop()
+        ray.shutdown()
 
 
 def config(recipe: Recipe, seed: int) -> Any:
-    """The RLlib `PPOConfig` of a recipe."""
+    """The RLlib configuration of a recipe."""
+    return ppo_config(recipe, seed) if recipe.algorithm == "rllib-ppo" else sac_config(recipe, seed)
+
+
+def ppo_config(recipe: Recipe, seed: int) -> Any:
+    """The RLlib `PPOConfig` of a recipe: all agents of all worlds, as multi-agent environments."""
     from ray.rllib.algorithms.ppo import PPOConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -227,11 +107,68 @@ def config(recipe: Recipe, seed: int) -> Any:
     )
 
 
+def sac_config(recipe: Recipe, seed: int) -> Any:
+    """The RLlib `SACConfig` of a recipe: a slot per flow, stepped natively."""
+    from ray.rllib.algorithms.sac import SACConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    from ray.tune import register_env
+
+    register_env(SLOTS, _slots)
+    sac = recipe.sac
+    arguments = {
+        "scenario": recipe.scenario,
+        "preset": recipe.preset,
+        "reward_scale": sac.reward_scale,
+        "stagger": True,
+    }
+    return (
+        SACConfig()
+        .environment(SLOTS, env_config=arguments, disable_env_checking=True)
+        .env_runners(
+            num_env_runners=sac.env_runners,
+            num_envs_per_env_runner=sac.slots,
+            gym_env_vectorize_mode="vector_entry_point",
+            rollout_fragment_length=1,
+        )
+        .learners(num_learners=0)
+        .rl_module(
+            model_config=DefaultModelConfig(
+                fcnet_hiddens=list(recipe.network.hidden),
+                fcnet_activation=recipe.network.activation,
+                head_fcnet_hiddens=[],
+            )
+        )
+        .training(
+            gamma=sac.gamma,
+            tau=sac.tau,
+            actor_lr=sac.lr,
+            critic_lr=sac.lr,
+            alpha_lr=sac.lr,
+            lr=None,
+            train_batch_size_per_learner=sac.minibatch,
+            training_intensity=sac.minibatch / sac.update_every,
+            num_steps_sampled_before_learning_starts=sac.learning_starts,
+            replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": sac.buffer},
+            grad_clip=sac.grad_clip,
+        )
+        .reporting(min_sample_timesteps_per_iteration=sac.batch, min_time_s_per_iteration=0)
+        .callbacks(on_sample_end=_log_rewards)
+        .debugging(seed=seed, log_level="ERROR")
+    )
+
+
+def _slots(context: Any) -> Any:
+    from orbitcc.envs.slots import FlowVectorEnv
+
+    return FlowVectorEnv(**context)
+
+
 def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
     actions = preset(recipe.preset).action_space().shape[0]
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
-    sources = [f"encoder.actor_encoder.net.mlp.{2 * i}" for i in range(len(recipe.network.hidden))] + ["pi.net.mlp.0"]
+    encoder = "encoder.actor_encoder" if recipe.algorithm == "rllib-ppo" else "pi_encoder"
+    sources = [f"{encoder}.net.mlp.{2 * i}" for i in range(len(recipe.network.hidden))] + ["pi.net.mlp.0"]
     tensors = {}
     for index, source in enumerate(sources):
         weight, bias = state[f"{source}.weight"], state[f"{source}.bias"]
@@ -254,13 +191,16 @@ def _start(recipe: Recipe, seed: int) -> Any:
     torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")  # set: the cluster to scale out on
-        local = {} if address else {"num_cpus": recipe.ppo.env_runners + 1, "include_dashboard": False}
+        local = {} if address else {"num_cpus": recipe.settings.env_runners + 1, "include_dashboard": False}
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after init, which sets it
     algorithm = config(recipe, seed).build_algo()
-    log_std = math.log(recipe.ppo.exploration_std)
-    algorithm.learner_group.foreach_learner(lambda learner: _set_log_std(learner.module[MODULE], log_std))
-    algorithm.env_runner_group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
+    if recipe.algorithm == "rllib-ppo":
+        log_std = math.log(recipe.ppo.exploration_std)
+        algorithm.learner_group.foreach_learner(lambda learner: _set_log_std(learner.module[MODULE], log_std))
+        algorithm.env_runner_group.sync_weights(
+            from_worker_or_learner_group=algorithm.learner_group, inference_only=True
+        )
     return algorithm
 
 
@@ -273,12 +213,6 @@ def _set_log_std(module: Any, value: float) -> None:
         bias[len(bias) // 2 :] = value
 
 
-def _shutdown() -> None:
-    import ray
-
-    ray.shutdown()
-
-
 def _everyone_shares(agent: str, *rest: Any, **more: Any) -> str:
     return MODULE
 
@@ -289,52 +223,23 @@ def _log_rewards(*, samples: list[Any], metrics_logger: Any, **_: Any) -> None:
     metrics_logger.log_value("decisions", sum(episode.agent_steps() for episode in samples), reduce="sum")
 
 
-def _figures(result: dict[str, Any], reward_scale: float) -> dict[str, float]:
-    sampled, learned = result["env_runners"], result["learners"][MODULE]
+_LEARNED = {
+    "policy_loss": "policy_loss",
+    "value_loss": "vf_loss",
+    "value_explained": "vf_explained_var",
+    "entropy": "entropy",
+    "kl": "mean_kl_loss",
+    "critic_loss": "qf_loss",
+    "alpha": "alpha_value",
+}
+"""Our tags of figures that learners report, and RLlib's names."""
+
+
+def _figures(result: dict[str, Any], module: str, reward_scale: float) -> dict[str, float]:
+    sampled, learned = result["env_runners"], result.get("learners", {}).get(module, {})
     decisions = max(1.0, float(sampled["decisions"]))
     return {
         "agent_steps": decisions,
         "train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale),
-        "train/agent_steps_per_s": decisions / float(result["time_this_iter_s"]),
-        "learner/policy_loss": float(learned["policy_loss"]),
-        "learner/value_loss": float(learned["vf_loss"]),
-        "learner/value_explained": float(learned["vf_explained_var"]),
-        "learner/entropy": float(learned["entropy"]),
-        "learner/kl": float(learned["mean_kl_loss"]),
+        **{f"learner/{tag}": float(np.mean(learned[name])) for tag, name in _LEARNED.items() if name in learned},
     }
-
-
-def _rounded(scores: Scores) -> dict[str, float | None]:
-    return {key: round(value, 6) if np.isfinite(value) else None for key, value in scores.items()}
-
-
-def _read_progress(run: RunFolder) -> Progress:
-    path = run.state / _PROGRESS
-    try:
-        progress = Progress(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
-    progress.restarts += 1
-    return progress
-
-
-class _Interrupt:
-    """The first Ctrl-C or SIGTERM asks for an orderly end, the second Ctrl-C forces one."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
-
-    def __enter__(self) -> _Interrupt:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True

@@ -32,7 +32,7 @@ def train(
         run = RunFolder.latest(out, plan.name, seed)
         stored = run.config()
         plan, command = recipes.Recipe.build(stored["recipe"]), stored["command"]
-    learner = _learner()
+    learner = _learner(plan)
     if not resume:
         run = RunFolder.create(
             out,
@@ -68,20 +68,24 @@ def train(
         raise typer.Exit(130)
 
 
-def _learner() -> Any:
-    """The training module; a clear error where the learners are not installed."""
+def _learner(recipe: Any) -> Any:
+    """The module that trains; a clear error where the recipe's learner is not installed."""
     from orbitcc.envs.errors import OrbitccError
 
     try:
-        import ray.rllib  # noqa: F401
         import torch  # noqa: F401
+
+        if recipe.algorithm.startswith("sb3"):
+            import stable_baselines3  # noqa: F401
+        else:
+            import ray.rllib  # noqa: F401
     except ImportError as error:
         raise OrbitccError(
             "train", str(error), "an installation with the extra: pip install 'orbitcc[train]'"
         ) from None
-    from orbitcc.training import rllib
+    from orbitcc.training import loop
 
-    return rllib
+    return loop
 
 
 def _command(recipe: str, changes: list[str], seed: int) -> str:

@@ -1,8 +1,11 @@
 """The examples run."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -12,6 +15,7 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look themselves up
     spec.loader.exec_module(module)
     return module
 
@@ -29,3 +33,12 @@ def test_many_agents_all_get_something() -> None:
 def test_the_python_controller_shares_a_link_with_reno() -> None:
     """1448/1514 of the rate is there for both; a fair share is 0.48 of it."""
     assert 0.35 < load("aimd_controller").main(rival="reno", duration_s=60) < 0.65
+
+
+@pytest.mark.slow
+def test_ppo_on_slots_learns() -> None:
+    """A quarter of a million decisions are enough to earn more than at the start."""
+    pytest.importorskip("torch")
+    example = load("ppo_slots")
+    history = example.train(example.Args(total_steps=250_000))
+    assert sum(history[-2:]) / 2 > history[0] + 0.003

@@ -111,3 +111,34 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
     with torch.no_grad():
         means = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"][:, :1].numpy()
     assert np.allclose(policy.act(obs), np.clip(means, -1, 1), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() -> None:
+    import torch
+
+    from orbitcc import _sim
+    from orbitcc.envs.slots import FlowVectorEnv
+    from orbitcc.training import recipe, rllib
+
+    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.slots=6"])
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    runner = SingleAgentEnvRunner(config=rllib.config(plan, seed=1))
+    assert isinstance(runner.env.unwrapped, FlowVectorEnv)
+    episodes = runner.sample(num_timesteps=60, random_actions=True)
+    assert sum(len(episode) for episode in episodes) >= 60
+    module = runner.module
+    tensors = rllib.export(module, plan)
+    layers = [
+        {"weight": tensors[f"layers.{i}.weight"], "bias": tensors[f"layers.{i}.bias"], "norm": None, "activation": a}
+        for i, a in enumerate(["relu", "relu", "linear"])
+    ]
+    policy = _sim.Policy(layers, observation="astraea-leo", action="astraea", interval_ns=30_000_000, squash="tanh")
+    obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
+    with torch.no_grad():
+        # RLlib's own deterministic action forgets the tanh that its samples go through
+        expected = torch.tanh(module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"][:, :1])
+    expected = expected.numpy()
+    assert expected.std() > 1e-4
+    assert np.allclose(policy.act(obs), expected, atol=1e-5)

@@ -1,0 +1,86 @@
+"""PPO and SAC through Stable-Baselines3: exported policies act as the learner does, runs are resumed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.runs import RunFolder
+from orbitcc.training import loop, recipe
+
+SMALL = (
+    "scenario=train-leo",
+    "agent_steps=2000",
+    "evaluation.every=1000",
+    "evaluation.worlds=1",
+    "ppo.slots=8",
+    "ppo.batch=512",
+    "ppo.minibatch=256",
+    "ppo.epochs=2",
+    "sac.slots=8",
+    "sac.batch=512",
+    "sac.learning_starts=300",
+    "sac.buffer=2000",
+)
+
+
+@pytest.mark.parametrize("name", ["sb3-ppo-leo", "sb3-sac-leo"])
+def test_the_exported_policy_acts_as_the_learner_does(name: str) -> None:
+    import torch
+
+    from orbitcc.training.sb3 import SB3Learner
+
+    learner = SB3Learner(recipe.load(name, SMALL), seed=1)
+    for value in learner.model.policy.parameters():  # away from the small weights of the start
+        with torch.no_grad():
+            value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
+    obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
+    expected, _ = learner.model.predict(obs, deterministic=True)
+    policy = _policy(learner, name)
+    assert expected.std() > 0.01
+    assert np.allclose(policy.act(obs), expected, atol=1e-5)
+
+
+def _policy(learner, name: str):
+    from orbitcc import _sim
+
+    tensors = learner.tensors()
+    plan = recipe.load(name)
+    count = len(plan.network.hidden)
+    layers = [
+        {
+            "weight": tensors[f"layers.{i}.weight"],
+            "bias": tensors[f"layers.{i}.bias"],
+            "norm": None,
+            "activation": plan.network.activation if i < count else "linear",
+        }
+        for i in range(count + 1)
+    ]
+    return _sim.Policy(
+        layers, observation="astraea-leo", action="astraea", interval_ns=30_000_000, squash=learner.squash
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sb3-ppo-leo", "sb3-sac-leo"])
+def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
+    plan = recipe.load(name, SMALL)
+    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    first = loop.train(plan, 1, run, resume=False, command="test")
+    assert first.finished
+    longer = recipe.load(name, [*SMALL, f"agent_steps={first.agent_steps + 500}"])
+    second = loop.train(longer, 1, run, resume=True, command="test")
+    assert second.agent_steps > first.agent_steps
+    assert json.loads((run.state / "progress.json").read_text())["restarts"] == 1
+    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()[1:]]
+    steps = [int(row[0]) for row in rows]
+    assert steps == sorted(steps)
+    assert {"train/reward", "heldout/reward", "heldout/action_spread", "learner/policy_loss"} <= {r[1] for r in rows}
+    for folder in (run.best, run.last):
+        loaded = checkpoint.load(folder)
+        assert loaded.card.observation.preset == "astraea-leo"
+        assert loaded.card.squash == ("clip" if "ppo" in name else "tanh")
