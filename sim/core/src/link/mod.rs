@@ -261,11 +261,7 @@ impl Link {
                 if !self.admit(now, size) {
                     return Offer::Gone;
                 }
-                self.certain.push_back((done, size));
-                self.certain_bytes += u64::from(size);
-                self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-                self.busy_until = done;
-                return self.propagate(now, done, id, size);
+                return self.depart_at(now, done, id, size);
             }
         }
         self.wait(now, id, size, pool)
@@ -390,12 +386,42 @@ impl Link {
         self.integrate_waiting(now);
         self.waiting_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
-        if !self.queue.is_empty() {
-            self.serve(now);
-        } else if let Discipline::Managed(_) = self.discipline {
+        let outcome = self.propagate(now, now, entry.id, entry.size);
+        self.busy_until = now;
+        if let Discipline::Managed(_) = self.discipline
+            && self.queue.is_empty()
+        {
             self.serve_managed(now, pool);
+        } else {
+            self.commit_departures(now, pool);
         }
-        (entry.id, self.propagate(now, now, entry.id, entry.size))
+        (entry.id, outcome)
+    }
+
+    /// The server turns to what waits: departures that are certain now need no event, up to the first that is not.
+    fn commit_departures(&mut self, now: Nanos, pool: &mut Pool) {
+        let certain_before = self.change_after(now);
+        while let Some(&Entry { id, size, .. }) = self.queue.front() {
+            let done = self.busy_until + self.service_time(size);
+            if done >= certain_before || done == now {
+                return self.serve(self.busy_until);
+            }
+            self.queue.pop_front();
+            self.waiting_bytes -= u64::from(size);
+            if self.depart_at(now, done, id, size) == Offer::Gone {
+                pool.release(id);
+            }
+        }
+    }
+
+    /// A departure that is certain.
+    #[inline(always)]
+    fn depart_at(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32) -> Offer {
+        self.certain.push_back((done, size));
+        self.certain_bytes += u64::from(size);
+        self.backlog_integral += u128::from((done - now).0) * u128::from(size);
+        self.busy_until = done;
+        self.propagate(now, done, id, size)
     }
 
     /// The head of the pipe arrives.
