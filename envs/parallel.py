@@ -15,6 +15,7 @@ from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.render import FPS, MODES, Picture, check_mode
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
@@ -51,10 +52,16 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: as in the single environment.
+    * `render_mode`: as in the single environment.
     * `max_agents`: at most so many agents; further external flows get the controller `background`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "name": "orbitcc_parallel_v0", "is_parallelizable": True}
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": list(MODES),
+        "render_fps": FPS,
+        "name": "orbitcc_parallel_v0",
+        "is_parallelizable": True,
+    }
 
     def __init__(
         self,
@@ -67,10 +74,13 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         interval_ms: float | None = None,
         max_agents: int | None = None,
         background: str = "cubic",
+        render_mode: str | None = None,
     ) -> None:
+        check_mode(render_mode)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1)
-        self.render_mode = None
+        self.render_mode = render_mode
+        self._picture = Picture(render_mode) if render_mode is not None else None
         self.possible_agents = [f"flow-{slot}" for slot in range(self._episodes.source.slots)]
         self.agents: list[str] = []
         self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
@@ -97,6 +107,9 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
         self._episodes.batch.observe()
         self.agents = self._present()
+        if self._picture is not None:
+            self._picture.clear()
+            self._show(self._picture)
         return {agent: self._obs(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
 
     def step(
@@ -113,6 +126,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         batch = self._episodes.batch
         self._fill(actions)
         batch.step(self._actions)
+        if self._picture is not None:
+            self._show(self._picture)
         acted = self.agents
         obs = {agent: self._obs(agent) for agent in acted}
         rewards = {agent: float(batch.reward[0, self._slot[agent]]) for agent in acted}
@@ -133,6 +148,22 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
                 terminated[agent] = truncated[agent] = False
         return obs, rewards, terminated, truncated, infos
 
+    def render(self) -> Any:
+        """As in the single environment, of the bottleneck of the first agent that is there."""
+        if self._picture is None or self.render_mode == "human":
+            return None
+        self._episodes.scenario(0)  # an error before the first reset
+        return self._picture.draw()
+
+    def close(self) -> None:
+        if self._picture is not None:
+            self._picture.close()
+
+    def _show(self, picture: Picture) -> None:
+        picture.add(self._episodes.batch)
+        if self.render_mode == "human":
+            picture.draw()
+
     def save(self) -> tuple[Scenario, _sim.WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
         return self._episodes.save(0)
@@ -147,6 +178,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         """An environment of its own at the same moment; both continue identically."""
         twin = copy.copy(self)
         twin._episodes = self._episodes.clone()
+        twin._picture = Picture(self.render_mode) if self.render_mode is not None else None
         twin._actions, twin._state = self._actions.copy(), self._state.copy()
         twin.agents, twin.np_random = list(self.agents), copy.deepcopy(self.np_random)
         return twin

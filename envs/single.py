@@ -12,6 +12,7 @@ from orbitcc.envs.batch import TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.render import FPS, MODES, Picture, check_mode
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
@@ -85,6 +86,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
       often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.presets`.
     * `background`: the controller of external flows beyond the first.
+    * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
+      capacity, queue, smoothed and base RTT, handovers.
 
     `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
     `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
@@ -94,7 +97,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     * v0: initial version
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": list(MODES), "render_fps": FPS}  # noqa: RUF012
 
     def __init__(
         self,
@@ -106,10 +109,11 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         reward: str | Reward | None = None,
         interval_ms: float | None = None,
         background: str = "cubic",
-        render_mode: None = None,
+        render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None:
-            raise OrbitccError("render_mode", render_mode, "None")
+        check_mode(render_mode)
+        self.render_mode = render_mode
+        self._picture = Picture(render_mode) if render_mode is not None else None
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1)
         self.observation_space = self._episodes.observation_space
@@ -123,6 +127,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
         self._episodes.batch.observe()
         self._over = False
+        if self._picture is not None:
+            self._picture.clear()
+            self._show(self._picture)
         return self._episodes.batch.obs[0, 0].copy(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -137,7 +144,25 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
         self._over = terminated or truncated
         info: dict[str, Any] = self._episodes.final_info(0, 0) if self._over else {}
+        if self._picture is not None:
+            self._show(self._picture)
         return batch.obs[0, 0].copy(), float(batch.reward[0, 0]), terminated, truncated, info
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
+        if self._picture is None or self.render_mode == "human":
+            return None
+        self._episodes.scenario(0)  # an error before the first reset
+        return self._picture.draw()
+
+    def close(self) -> None:
+        if self._picture is not None:
+            self._picture.close()
+
+    def _show(self, picture: Picture) -> None:
+        picture.add(self._episodes.batch)
+        if self.render_mode == "human":
+            picture.draw()
 
     def statistics(self) -> dict[str, float]:
         """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
@@ -152,6 +177,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         twin = copy.copy(self)
         twin._episodes = self._episodes.clone()
         twin._np_random = copy.deepcopy(self._np_random)
+        twin._picture = Picture(self.render_mode) if self.render_mode is not None else None
         return twin
 
     def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
