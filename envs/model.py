@@ -10,11 +10,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from orbitcc.envs.errors import MissingError, OrbitccError, UnknownNameError
+
+T = TypeVar("T", bound="Model")
 
 Points = tuple[tuple[float, Any], ...]
 """A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
@@ -59,13 +61,11 @@ class Model(BaseModel):
 
         Some ten times faster than `model_construct`, which matters where scenarios are drawn between episodes.
         """
-        made = _new(cls)
-        defaults, fields = _template(cls)
-        _set_contents(made, {**defaults, **values})
-        _set_fields_set(made, fields)
-        _set_extra(made, None)
-        _set_private(made, None)
-        return made
+        return _made(cls, {**_template(cls)[0], **values})
+
+    def with_trusted(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with these fields replaced, without any check."""
+        return _made(type(self), {**self.__dict__, **changes})
 
     @classmethod
     def build(cls, data: Any) -> Self:
@@ -86,6 +86,15 @@ def _template(cls: type[Model]) -> tuple[dict[str, Any], set[str]]:
     fields = cls.model_fields
     defaults = {name: f.get_default(call_default_factory=True) for name, f in fields.items() if not f.is_required()}
     return defaults, set(fields)
+
+
+def _made(cls: type[T], contents: dict[str, Any]) -> T:
+    made = _new(cls)
+    _set_contents(made, contents)
+    _set_fields_set(made, _template(cls)[1])
+    _set_extra(made, None)
+    _set_private(made, None)
+    return made
 
 
 # The slots pydantic keeps beside a model's fields, written past its own __setattr__.

@@ -155,9 +155,9 @@ def impaired(link: Link, effects: Sequence[Effect]) -> Link:
     changes = {
         "outages": merged((*link.outages, *effect.outages)) if link.outages else effect.outages_alone,
         "handovers": _all_handovers((*own, *effect.handovers)) if own else effect.handovers_alone,
-        "reverse": Direction.trusted(**{**back.__dict__, **_changes(back, effect.reverse, "reverse")}),
+        "reverse": back.with_trusted(_changes(back, effect.reverse, "reverse")),
     }
-    return Link.trusted(**{**link.__dict__, **_changes(link, effect.forward, "forward"), **changes})
+    return link.with_trusted(_changes(link, effect.forward, "forward") | changes)
 
 
 def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
@@ -188,7 +188,8 @@ def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
     if effect.rate is not None:
         if way.rate_mbps is None:
             raise OrbitccError(f"{name}.rate_mbps", None, "a rate, for impairments take a share of it")
-        found["rate_mbps"] = (Series.of(way.rate_mbps) * effect.rate).at_least(MIN_RATE_MBPS).points()
+        rate = way.rate_mbps if isinstance(way.rate_mbps, float) else Series.of(way.rate_mbps)
+        found["rate_mbps"] = (effect.rate * rate).at_least(MIN_RATE_MBPS).points()
     if effect.delay_ms is not None:
         delay = effect.delay_ms
         if way.delay_ms != 0.0:

@@ -42,8 +42,10 @@ class Series:
             return np.interp(np.asarray(t_s), self.t_s, self.values)
         return self.values[np.searchsorted(self.t_s, t_s, side="right") - 1]
 
-    def __mul__(self, other: Series) -> Series:
-        """The product of two series of steps."""
+    def __mul__(self, other: Series | float) -> Series:
+        """The product of two series of steps, or with a number."""
+        if isinstance(other, float):
+            return Series(self.t_s, self.values * other, self.lines)
         if self.t_s.size == 1 or other.t_s.size == 1:
             longer = self if other.t_s.size == 1 else other
             return Series(longer.t_s, self.values * other.values)
