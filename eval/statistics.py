@@ -66,7 +66,7 @@ def pooled(means: Sequence[float], deviations: Sequence[float], counts: Sequence
     if n.sum() == 0:
         return float("nan"), float("nan")
     mean = float((n * m).sum() / n.sum())
-    return mean, float(np.sqrt((n * (s**2 + m**2)).sum() / n.sum() - mean**2))
+    return mean, float(np.sqrt((n * (s**2 + (m - mean) ** 2)).sum() / n.sum()))
 
 
 Verdict = Literal["better", "worse", "tied", "too few runs"]

@@ -85,8 +85,13 @@ class Results:
 
     def values(self, suite: str, who: str, metric: str, **factors: Any) -> np.ndarray:
         """The metric of every run at the points with these factors."""
-        found = self.campaign(suite).by_case(self.contender(suite, who), metric, **factors)
-        values = np.array([v for v in found.values() if v == v])
+        return self.together(suite, who, (metric,), **factors)[0]
+
+    def together(self, suite: str, who: str, metrics: Sequence[str], **factors: Any) -> np.ndarray:
+        """Several metrics of every run that has all of them: `[metrics, runs]`."""
+        campaign, contender = self.campaign(suite), self.contender(suite, who)
+        values = np.array([list(campaign.by_case(contender, metric, **factors).values()) for metric in metrics])
+        values = values[:, ~np.isnan(values).any(axis=0)]
         if not values.size:
             where = ", ".join(f"{k} = {v}" for k, v in factors.items())
             raise Missing(f"needs runs of {suite}{' at ' + where if where else ''} (a larger profile)")
@@ -100,8 +105,8 @@ class Results:
 
     def pooled(self, suite: str, who: str, metric: str, **factors: Any) -> tuple[float, float]:
         """Mean and standard deviation over the seconds of all runs."""
-        own = [self.values(suite, who, key, **factors).tolist() for key in (metric, f"{metric}_sd", "seconds")]
-        return pooled(own[0], own[1], own[2])
+        means, deviations, seconds = self.together(suite, who, (metric, f"{metric}_sd", "seconds"), **factors).tolist()
+        return pooled(means, deviations, seconds)
 
     def levels(self, suite: str, factor: str, **factors: Any) -> list[Any]:
         """The values of a factor among the points with these other factors."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Figure, Metric
 
@@ -44,9 +46,9 @@ def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: 
     """How the first two flows share a link in a window.
 
     goodput_ratio, its standard deviation over seconds and their number allow runs to be pooled; second_share is what
-    the second flow has of both.
+    the second flow has of both, goodput_cv how much a flow's seconds differ (standard deviation over mean, of both).
     """
-    inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
+    inside = metrics.window(recording.t_s, start_s, end_s)
     first, second = (recording.flows["goodput_mbps"][inside, i] for i in (0, 1))
     ratios = metrics.goodput_ratios(first, second)
     total = float(first.mean() + second.mean())
@@ -57,6 +59,7 @@ def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: 
         "second_share": float(second.mean()) / total if total > 0 else float("nan"),
         "goodput_share": total / rate_mbps,
         "jain": metrics.jain([first.mean(), second.mean()]),
+        "goodput_cv": float(np.mean([own.std() / own.mean() if own.any() else np.nan for own in (first, second)])),
     }
 
 

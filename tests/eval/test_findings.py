@@ -68,7 +68,7 @@ def test_findings_about_astraea_ask_for_it():
 MEASURED = (
     "goodput_share", "delay_inflation", "retransmission_rate", "goodput_ratio", "goodput_ratio_sd", "seconds",
     "second_share", "long_ratio", "long_ratio_sd", "goodput_over_optimal", "regain_s", "regain_150_s", "restart_bdp",
-    "delay_ratio", "u_at_least_rtt", "u_above_twice_least_rtt",
+    "delay_ratio", "goodput_cv", "u_at_least_rtt", "u_above_twice_least_rtt",
 )  # fmt: skip
 
 
@@ -91,6 +91,37 @@ def test_bbr3_and_the_rtt_of_the_joining_flow(slope, share, verdict):
     assert judged("F28", campaign("inter-rtt", values)).verdict == verdict
     few = campaign("inter-rtt", values, profile="quick")
     assert judged("F28", few).verdict == "undecidable"
+
+
+def test_loss_based_schemes_are_held_against_bbr3_alone():
+    rate = {"cubic": 0.02, "satcp": 0.03, "bbr3": 0.01, "vivace": 0.05, "leocc": 0.05}
+    assert judged("F04", campaign("leoem-single", lambda who, _: {"retransmission_rate": rate[who]})).verdict == "holds"
+    rate["bbr3"] = 0.025
+    assert judged("F04", campaign("leoem-single", lambda who, _: {"retransmission_rate": rate[who]})).verdict == "fails"
+
+
+def test_criteria_take_medians_over_runs():
+    single = campaign("leoem-single", lambda who, p: {"goodput_share": 0.8 if p["path"] == "sd-ny-bp" else 0.95})
+    for row in single.rows:
+        if row["seed"] == 3:
+            row["metrics"] = {"goodput_share": 1.3}
+    assert judged("F01", single).measured == "G sd-ny-bp 0.80, sd-sha-isl 0.95"
+
+
+def test_cells_of_equal_rtt_count_too():
+    def values(who, point):
+        ratio = 0.5 if point["base_rtt_ms"] == 20 and who == "leocc" else 0.1 if who == "leocc" else 0.2
+        return {"goodput_ratio": ratio, "goodput_ratio_sd": 0.1, "seconds": 99.0}
+
+    assert judged("F30", campaign("inter-rtt", values)).measured == "LeoCC lower in 90 % of cells"
+
+
+def test_a_run_without_any_goodput_is_left_out():
+    fair = campaign("leoem-fairness", lambda *_: {"goodput_ratio": 0.9, "goodput_ratio_sd": 0.1, "seconds": 99.0})
+    for row in fair.rows:
+        if row["seed"] == 2:
+            row["metrics"] = {"goodput_ratio": None, "goodput_ratio_sd": None, "seconds": 0.0}
+    assert judged("F14", fair).measured == "R 0.90"
 
 
 def test_ratios_are_pooled_over_seconds():
