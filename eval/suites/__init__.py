@@ -10,7 +10,15 @@ from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLoss
-from orbitcc.eval.suites.sharing import CrossPath, CubicFriendliness, Efficiency, InterRtt, IntraRtt, ParkingLot
+from orbitcc.eval.suites.sharing import (
+    CrossPath,
+    CubicCrowd,
+    CubicFriendliness,
+    Efficiency,
+    InterRtt,
+    IntraRtt,
+    ParkingLot,
+)
 from orbitcc.eval.suites.transients import DelayJump, HardHandover, RateStep
 
 SUITES: dict[str, type[Suite]] = {
@@ -28,6 +36,7 @@ SUITES: dict[str, type[Suite]] = {
         DelayJump,
         RateStep,
         CubicFriendliness,
+        CubicCrowd,
         CrossPath,
         GeoDownload,
         Hystart,
@@ -35,6 +44,10 @@ SUITES: dict[str, type[Suite]] = {
     )
 }
 """Name -> factory, in the order of the papers."""
+
+
+DRAWN = ("run", "controller")
+"""What no setting may fix: every run would be the same, or the contenders would not be who enters."""
 
 
 def names() -> list[str]:
@@ -52,7 +65,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.points(profile) for factor in point}
     for key in suite.settings:
-        if key in varied:
+        if key in varied or key in DRAWN:
             raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not vary itself")
     if suite.settings:
         suite.case(suite.points("quick")[0], 1)

@@ -101,7 +101,9 @@ class IntraRtt(_Sharing):
         return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
-        return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
+        inside = metrics.window(recording.t_s, 100.0, 200.0)
+        delay = float(np.nanmean(recording.flows["srtt_ms"][inside])) / recording.scenario.base_rtt_ms(0)
+        return {**ratio_values(recording, 100.0, 200.0, RATE_MBPS), "delay_ratio": delay}
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
         from orbitcc.eval import grid_figures
@@ -145,7 +147,7 @@ class ParkingLot(_Sharing):
         return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
-        inside = metrics.window(recording.t_s, 100.0, 200.0 + 1e-6)
+        inside = metrics.window(recording.t_s, 100.0, 200.0)
         goodput = recording.flows["goodput_mbps"][inside]
         best = goodput[:, 1:].max(axis=1)
         ratios = goodput[best > 0, 0] / best[best > 0]
@@ -215,7 +217,7 @@ class Efficiency(_Sharing):
         return case.seed == 1 and case.point["flows"] == 5
 
     def measure(self, recording: Recording) -> dict[str, float]:
-        inside = metrics.window(recording.t_s, 100.0, 150.0 + 1e-6)
+        inside = metrics.window(recording.t_s, 100.0, 150.0)
         series = {name: values[inside] for name, values in recording.flows.items()}
         base_ms = recording.scenario.base_rtt_ms(0)
         resent = float(series["retransmitted_packets"].sum())
@@ -224,7 +226,7 @@ class Efficiency(_Sharing):
             "delay_ratio": float(np.nanmean(series["srtt_ms"])) / base_ms,
             "goodput_share": float(goodputs.sum()) / RATE_MBPS,
             "retransmission_rate": metrics.retransmission_rate(resent, float(series["sent_packets"].sum())),
-            "retransmitted_mbps": metrics.retransmitted_mbps(resent, 50.0),
+            "retransmitted_mbps": metrics.retransmitted_mbps(resent, float(inside.sum())),
             "jain": metrics.jain(goodputs),
         }
 
@@ -300,6 +302,66 @@ class CubicFriendliness(_Sharing):
             ),
         )
         return [curves, *flow_figures(campaign, "The contender, and Cubic.")]
+
+
+class CubicCrowd(_Sharing):
+    """A contender beside 2 to 20 Cubic flows (the study's repository)."""
+
+    name = "cubic-crowd"
+    scenario = "cubic-friendliness"
+    title = "Beside many Cubic flows"
+    description = (
+        "A contender's flow and 2 to 20 Cubic flows that join at random within 50 s, on 100 Mbit/s, 30 ms, one "
+        "bandwidth-delay product of buffer; seconds 100–200 count."
+    )
+    source = "Test `friendly` of the repository behind the LEO study, with 3 to 21 flows."
+    metrics = (
+        Metric(
+            key="own_over_fair",
+            title="Own share / fair share",
+            unit="",
+            better="higher",
+            ideal=1.0,
+            decimals=2,
+            definition="goodput of the contender over the mean goodput of all flows; 1 is fair, more is at the expense "
+            "of the others",
+        ),
+        SHARE,
+    )
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"flows": n} for n in {"quick": (3,), "reduced": (3, 9, 15, 21)}.get(profile, range(3, 22, 2))]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.build(**{"base_rtt_ms": 30, "run": seed, **point}), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == 1 and case.point["flows"] == 3
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        return contender.take(case.scenario, lambda flow: flow.name == "controller")
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        inside = metrics.window(recording.t_s, 100.0, 200.0)
+        goodputs = recording.flows["goodput_mbps"][inside].mean(axis=0)
+        return {
+            "own_over_fair": float(goodputs[0] / goodputs.mean()) if goodputs.any() else float("nan"),
+            "goodput_share": float(goodputs.sum()) / RATE_MBPS,
+            "jain": metrics.jain(goodputs),
+        }
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        from orbitcc.eval import grid_figures
+
+        curves = Figure(
+            "own-over-fair",
+            "The contender's share against the number of flows",
+            "Mean over the runs, bars from the least to the most; 1 is fair, above it the contender takes more.",
+            lambda theme: grid_figures.draw_curves(
+                campaign, self.metrics[0], "flows", "flows, all but one Cubic", theme, marks=lambda _: {"fair": 1.0}
+            ),
+        )
+        return [curves, *flow_figures(campaign, "The contender, and two Cubic flows.")]
 
 
 class CrossPath(_Sharing):

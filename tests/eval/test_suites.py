@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval import contenders, suites
+from orbitcc.eval.suites.common import ratio_values
 
 
 def test_suites_are_listed_by_name():
@@ -117,6 +118,32 @@ def test_beside_cubic_only_one_flow_is_the_contender():
     suite = suites.get("cubic-friendliness")
     scenario = suite.enter(suite.case({"base_rtt_ms": 40, "buffer_bdp": 1.0}, 1), contenders.from_controller("bbr3"))
     assert [flow.controller.name for flow in scenario.flows] == ["bbr3", "cubic"]
+
+
+@pytest.mark.parametrize("flows", [3, 9])
+def test_in_a_crowd_one_flow_is_the_contender(flows):
+    suite = suites.get("cubic-crowd")
+    case = suite.case({"flows": flows}, 1)
+    controllers = [flow.controller.name for flow in suite.enter(case, contenders.from_controller("bbr3")).flows]
+    assert controllers == ["bbr3"] + ["cubic"] * (flows - 1)
+    assert case.scenario.base_rtt_ms(0) == 30
+
+
+def test_scored_windows_leave_out_their_edges():
+    t = np.arange(1.0, 201.0)
+    goodput = np.ones((200, 2))
+    goodput[99] = goodput[199] = (100.0, 0.0)  # the samples at 100 and at 200 s
+    values = ratio_values(Recording(None, t, {"goodput_mbps": goodput}, {}, [], []), 100.0, 200.0, 100.0)
+    assert values["seconds"] == 99
+    assert values["goodput_ratio"] == 1.0
+    assert values["second_share"] == 0.5
+    assert values["goodput_cv"] == 0.0
+
+
+@pytest.mark.parametrize("setting", [{"run": 3}, {"controller": "cubic"}])
+def test_what_makes_runs_differ_is_no_setting(setting):
+    with pytest.raises(OrbitccError, match="does not vary itself"):
+        suites.get("responsiveness", setting)
 
 
 def test_the_alternatives_of_a_source_are_settings():
