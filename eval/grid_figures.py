@@ -29,10 +29,13 @@ def levels(campaign: Campaign, factor: str) -> list[Any]:
 
 
 def draw_map(campaign: Campaign, metric: Metric, factor: str, theme: Theme) -> Figure:
-    """Contenders against the values of a factor; the better, the fuller the colour."""
+    """Contenders against the values of a factor; the better, the fuller the colour.
+
+    Where runs keep the spread over their seconds, the mean over all seconds, else the median over runs.
+    """
     columns, labels = levels(campaign, factor), campaign.labels
     values = np.array(
-        [[_median(campaign.values(metric.key, **{factor: c})[label]) for c in columns] for label in labels]
+        [[_cell(campaign, label, metric, {factor: c}) for c in columns] for label in labels], dtype=np.float64
     )
     scale = 100.0 if metric.percent else 1.0
     with mpl.rc_context(theme.rc()):
@@ -182,16 +185,25 @@ def _own(value: float) -> float | int:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def _median(values: list[float]) -> float:
-    return float(np.nanmedian(values)) if values and not np.all(np.isnan(values)) else float("nan")
+def _cell(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> float:
+    """The mean over the seconds of all runs where runs keep their spread, else the median over runs."""
+    if _over_seconds(campaign, label, metric, where):
+        return _point(campaign, label, metric, where)[0]
+    known = [v for v in campaign.values(metric.key, **where)[label] if v == v]
+    return float(np.median(known)) if known else float("nan")
+
+
+def _over_seconds(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> bool:
+    """Do runs keep the metric's spread over their seconds?"""
+    return any(sd == sd for sd in campaign.values(f"{metric.key}_sd", **where)[label])
 
 
 def _point(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> tuple[float, float, float]:
     """Mean, and the ends of its bar."""
     means = campaign.values(metric.key, **where)[label]
-    seconds = campaign.values("seconds", **where)[label]
-    if seconds and not np.isnan(seconds).any():
-        mean, sd = pooled(means, campaign.values(f"{metric.key}_sd", **where)[label], seconds)
+    if _over_seconds(campaign, label, metric, where):
+        deviations, seconds = (campaign.values(key, **where)[label] for key in (f"{metric.key}_sd", "seconds"))
+        mean, sd = pooled(means, deviations, seconds)
         return mean, max(mean - sd, 0.0), mean + sd
     known = [m for m in means if m == m]
     if not known:
