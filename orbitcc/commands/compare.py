@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbitcc.commands.eval_ import finite
+
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
 
@@ -34,11 +36,11 @@ def _as_dict(d: Difference) -> dict[str, Any]:
         "suite": d.suite,
         "contender": d.contender,
         "metric": d.metric.key,
-        "a": d.a.median,
-        "b": d.b.median,
-        "difference": d.change.median,
-        "low": None if d.change.low != d.change.low else d.change.low,
-        "high": None if d.change.high != d.change.high else d.change.high,
+        "a": finite(d.a.median),
+        "b": finite(d.b.median),
+        "difference": finite(d.change.median),
+        "low": finite(d.change.low),
+        "high": finite(d.change.high),
         "runs": d.change.n,
         "verdict": d.verdict,
     }
@@ -65,7 +67,7 @@ def _print(found: list[Difference]) -> None:
             m.title,
             m.format(d.a.median),
             m.format(d.b.median),
-            f"{scale * d.change.median:+.{m.decimals}f}{interval}",
+            f"{scale * d.change.median:+.{m.decimals}f}{interval}" if d.change.n else "–",
             f"[{COLOURS[d.verdict]}]{d.verdict}[/]",
         )
     Console().print(table)

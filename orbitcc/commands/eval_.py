@@ -106,7 +106,7 @@ def as_dict(campaign: Campaign, report: Path) -> dict[str, Any]:
                 "controller": contender.controller,
                 "params": dict(contender.params),
                 **{
-                    key: {"median": _finite(e.median), "low": _finite(e.low), "high": _finite(e.high), "runs": e.n}
+                    key: {"median": finite(e.median), "low": finite(e.low), "high": finite(e.high), "runs": e.n}
                     for key, e in estimates[contender.label].items()
                 },
             }
@@ -149,5 +149,6 @@ def print_table(campaign: Campaign) -> None:
     Console().print(table)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """For JSON, which knows no NaN."""
     return None if value != value else value

@@ -41,3 +41,23 @@ def test_folders_without_common_runs_are_refused(campaign, tmp_path):
         differences(campaign.out_dir, tmp_path)
     with pytest.raises(FileError, match="the folder of a campaign"):
         differences(tmp_path / "nowhere", campaign.out_dir)
+
+
+def test_a_metric_without_a_value_is_null_in_json(campaign, other):
+    from typer.testing import CliRunner
+
+    from orbitcc.cli import app
+
+    for folder in (campaign.out_dir, other):
+        lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines() if line.endswith("}")]
+        for row in lines:
+            row["metrics"]["retransmission_rate"] = None
+        (other.parent / f"{folder.name}-null").mkdir()
+        text = "".join(json.dumps(row) + "\n" for row in lines)
+        (other.parent / f"{folder.name}-null" / "runs.jsonl").write_text(text)
+    folders = [str(other.parent / f"{folder.name}-null") for folder in (campaign.out_dir, other)]
+    result = CliRunner().invoke(app, ["compare", *folders, "--json"])
+    found = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    (rate,) = (d for d in found if d["contender"] == "cubic" and d["metric"] == "retransmission_rate")
+    assert (rate["a"], rate["difference"], rate["runs"]) == (None, None, 0)
+    assert "nan" not in CliRunner().invoke(app, ["compare", *folders]).stdout
