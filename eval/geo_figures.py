@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from orbitcc.eval.grid_figures import levels
 
 if TYPE_CHECKING:
+    from orbitcc.envs.simulate import Recording
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.style import Theme
+    from orbitcc.eval.style import Line, Theme
 
 TITLES = {
     "steady_mbps": "Throughput, Mbit/s",
@@ -22,17 +23,21 @@ TITLES = {
     "start_up_mbps": "Throughput, Mbit/s",
     "start_up_rtt_ms": "RTT, ms",
     "start_up_power": "Power, Mbit",
+    "p10_mbps": "10th percentile, Mbit/s",
+    "p50_mbps": "Median, Mbit/s",
+    "p90_mbps": "90th percentile, Mbit/s",
+    "retransmission_rate": "Retransmitted, %",
 }
 
 
 def draw_boxes(campaign: Campaign, columns: Sequence[str], theme: Theme) -> Figure:
     """A panel per column, a box per contender over its runs."""
     with mpl.rc_context(theme.rc()):
-        figure = Figure(figsize=(3.6 * len(columns), 1.1 + 0.45 * len(campaign.labels)))
+        figure = Figure(figsize=(max(3.6 * len(columns), 6.0), 1.1 + 0.45 * len(campaign.labels)))
         axes = np.atleast_1d(figure.subplots(1, len(columns), sharey=True))
         for ax, column in zip(axes, columns, strict=True):
             for i, (label, values) in enumerate(campaign.values(column).items()):
-                known = [v for v in values if v == v]
+                known = [100 * v if column == "retransmission_rate" else v for v in values if v == v]
                 colour = theme.tone(campaign.lines[label].colour)
                 box = ax.boxplot(
                     known, positions=[-i], orientation="horizontal", widths=0.55, whis=(2.5, 97.5), patch_artist=True,
@@ -45,6 +50,51 @@ def draw_boxes(campaign: Campaign, columns: Sequence[str], theme: Theme) -> Figu
                 del box
             ax.set_title(TITLES[column])
         axes[0].set_yticks([-i for i in range(len(campaign.labels))], campaign.labels)
+        figure.tight_layout()
+    return figure
+
+
+def draw_stacks(recordings: Mapping[str, Recording], lines: Mapping[str, Line], theme: Theme) -> Figure:
+    """Throughput, RTT and retransmissions of the first flow over time, a column per contender, 1-s means."""
+    with mpl.rc_context(theme.rc()):
+        figure = Figure(figsize=(max(2.9 * len(recordings), 5.0), 5.2))
+        axes = figure.subplots(3, len(recordings), sharex=True, sharey="row", squeeze=False)
+        for column, (label, recording) in zip(axes.T, recordings.items(), strict=True):
+            end_s = recording.flow_totals[0]["finished_s"] or recording.scenario.duration_s
+            per = max(round(1.0 / float(recording.t_s[0])), 1)
+            whole = min(int(end_s), recording.t_s.shape[0] // per)
+            flow = {
+                name: recording.flows[name][: whole * per, 0].reshape(whole, per)
+                for name in ("delivery_mbps", "srtt_ms", "retransmitted_packets", "sent_packets")
+            }
+            sent = flow["sent_packets"].sum(axis=1)
+            resent = 100 * flow["retransmitted_packets"].sum(axis=1) / np.maximum(sent, 1)
+            rows = (flow["delivery_mbps"].mean(axis=1), flow["srtt_ms"][:, -1], resent)
+            for ax, values in zip(column, rows, strict=True):
+                ax.plot(np.arange(whole) + 0.5, values, color=theme.tone(lines[label].colour), linewidth=1.3)
+                ax.set_ylim(bottom=0)
+            column[0].set_title(label, fontsize=9.5)
+            column[-1].set_xlabel("seconds")
+        for ax, title in zip(axes[:, 0], ("throughput, Mbit/s", "RTT, ms", "retransmitted, %"), strict=True):
+            ax.set_ylabel(title)
+        figure.align_ylabels(axes[:, 0])
+        figure.tight_layout()
+    return figure
+
+
+def draw_rtts(campaign: Campaign, percentiles: Sequence[int], theme: Theme) -> Figure:
+    """Share of a run's steady RTTs at or below a value, a line per contender: percentiles, means over the runs."""
+    with mpl.rc_context(theme.rc()):
+        figure = Figure(figsize=(7.5, 4.2))
+        ax = figure.subplots()
+        for label in campaign.labels:
+            line = campaign.lines[label]
+            means = [float(np.mean(campaign.values(f"rtt_p{q}_ms")[label])) for q in percentiles]
+            ax.plot(means, percentiles, marker="o", color=theme.tone(line.colour), linestyle=line.dashes, label=label)
+        ax.set_xlabel("RTT, ms")
+        ax.set_ylabel("% of RTTs at or below")
+        ax.set_ylim(0, 100)
+        ax.legend(loc="lower right")
         figure.tight_layout()
     return figure
 

@@ -27,7 +27,8 @@ OBJECT_BYTES = 10**9
 """What the studies downloaded."""
 START_UP_BYTES = 50_000_000
 """Claypool et al.'s start-up."""
-MARKS_MB = (1, 5, 30, 50)
+MARKS_MB = (1, 5, 10, 20, 30, 50)
+RTT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TIMEOUT_S = 400.0
 FIRST_RUN = 1000
 """The links were calibrated on runs 1 to 60; what is reported comes from others."""
@@ -123,15 +124,36 @@ class GeoDownload(Suite):
             for slug, title, columns in (
                 ("steady", "Steady state", ("steady_mbps", "steady_rtt_ms", "steady_power")),
                 ("start-up", "Start-up", ("start_up_mbps", "start_up_rtt_ms", "start_up_power")),
+                (
+                    "steady-throughput",
+                    "Steady throughput, second by second: percentiles of a run, and its mean",
+                    ("p10_mbps", "p50_mbps", "p90_mbps", "steady_mbps"),
+                ),
+                ("steady-retransmissions", "Retransmissions in steady state", ("retransmission_rate",)),
             )
         ]
+        rtts = Figure(
+            "steady-rtt",
+            "Distribution of steady RTTs",
+            "What share of a run's RTTs is at most this; means over the runs of the 5th to the 95th percentile.",
+            partial(geo_figures.draw_rtts, campaign, RTT_PERCENTILES),
+        )
         times = Figure(
             "download-time",
             "Download time against the size of the object",
             "Mean over the runs, from the request to the last byte; bands hold 95 % of the runs.",
             partial(geo_figures.draw_download_times, campaign, MARKS_MB),
         )
-        return [*boxes, times, *flow_figures(campaign, "The first run.")]
+        shown = campaign.recordings()
+        stacks = [
+            Figure(
+                "stacks",
+                "One download of each, second by second",
+                "Throughput, smoothed RTT and retransmitted packets of the first run.",
+                partial(geo_figures.draw_stacks, shown, campaign.lines),
+            )
+        ]
+        return [*(stacks if shown else []), *boxes, rtts, times]
 
 
 class Hystart(Suite):
@@ -171,7 +193,8 @@ class Hystart(Suite):
             better="lower",
             ideal=0.0,
             decimals=1,
-            definition="until the mean goodput of 5 s is 90 % of that from 55 to 115 s or the end",
+            definition="until the mean goodput of 5 s is 90 % of that over the second half of the download (of its "
+            "first 115 s)",
         ),
     )
     profiles: ClassVar = {"quick": 1, "reduced": 5, "full": 10}
@@ -332,6 +355,7 @@ def download_values(recording: Recording) -> dict[str, float]:
     start_up = float(np.interp(START_UP_BYTES, received, t))
     steady, early = (t > half) & (t <= done_s + step), t <= start_up
     seconds = _by_second(flow["goodput_mbps"][steady])
+    resent = flow["retransmitted_packets"][steady]
     steady_mbps = total / 2 * 8e-6 / max(done_s - half, step)
     rtt_ms = {name: float(np.nanmean(flow["srtt_ms"][part])) for name, part in (("steady", steady), ("early", early))}
     start_up_mbps = START_UP_BYTES * 8e-6 / start_up
@@ -345,16 +369,17 @@ def download_values(recording: Recording) -> dict[str, float]:
         "start_up_power": start_up_mbps / rtt_ms["early"] * 1e3,
         "first_30_s_mbps": float(np.interp(30.0, t, received)) * 8e-6 / 30.0,
         "retransmission_rate": metrics.retransmission_rate(
-            float(flow["retransmitted_packets"][steady].sum()), float(flow["sent_packets"][steady].sum())
+            float(resent.sum()), float(flow["sent_packets"][steady].sum())
         ),
-        "resent_any": float(totals["retransmitted_packets"] > 0),
+        "resent_any": float(resent.any()),
         **{f"time_{mb}mb_s": float(np.interp(mb * 1e6, received, t)) for mb in MARKS_MB},
         "time_1gb_s": float(done_s),
         "steady_at_s": _steady_at_s(t, flow["goodput_mbps"], min(done_s, 115.0)),
         "peak_mbps": float(np.percentile(_by_second(flow["goodput_mbps"][t <= done_s]), 95)),
-        "p10_mbps": float(np.percentile(seconds, 10)) if seconds.size else float("nan"),
-        "p90_mbps": float(np.percentile(seconds, 90)) if seconds.size else float("nan"),
+        "at_100_mbps_s": _at_100_mbps_s(flow["goodput_mbps"], float(done_s)),
+        **{f"p{q}_mbps": float(np.percentile(seconds, q)) if seconds.size else float("nan") for q in (10, 50, 90)},
         "rtt_max_ms": whole_rtt,
+        **{f"rtt_p{q}_ms": float(np.nanpercentile(flow["rtt_ms"][steady], q)) for q in RTT_PERCENTILES},
         "slow_rtt_share": float(np.mean(flow["rtt_ms"][steady] >= 2000.0)),
     }
 
@@ -366,6 +391,12 @@ def _steady_at_s(t: Array, goodput: Array, end_s: float) -> float:
     means = np.convolve(goodput, np.ones(per) / per, mode="valid")
     enough = np.flatnonzero(means >= reference)
     return float(t[enough[0]] - t[0]) if enough.size else float(end_s)
+
+
+def _at_100_mbps_s(goodput: Array, end_s: float) -> float:
+    """When a second first has 100 Mbit/s."""
+    enough = np.flatnonzero(_by_second(goodput) >= 100.0)
+    return float(enough[0]) if enough.size else end_s
 
 
 def _by_second(values: Array) -> Array:

@@ -7,6 +7,7 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
+from orbitcc.eval.suites.geo import download_values
 
 
 def test_suites_are_listed_by_name():
@@ -106,6 +107,20 @@ def test_cases_differ_and_come_again(name):
     keys = [(case.digest, case.seed) for case in cases]
     assert len(set(keys)) == len(keys)
     assert keys == [(case.digest, case.seed) for case in suite.cases("quick", 2)]
+
+
+def test_a_download_counts_as_resent_by_its_steady_half():
+    t = np.arange(1, 1001) / 10
+    flow = dict.fromkeys(("srtt_ms", "rtt_ms"), np.full((1000, 1), 600.0))
+    flow |= {"goodput_mbps": np.full((1000, 1), 80.0), "sent_packets": np.full((1000, 1), 700.0)}
+    flow["goodput_mbps"][300:, 0] = 110.0
+    for at_s, expected in ((20.0, 0.0), (80.0, 1.0)):
+        resent = np.where(np.isclose(t, at_s), 3.0, 0.0)[:, None]
+        recording = Recording(None, t, {**flow, "retransmitted_packets": resent}, {}, [{"finished_s": None}], [])
+        values = download_values(recording)
+        assert values["resent_any"] == expected
+        assert values["at_100_mbps_s"] == 30.0
+        assert values["time_10mb_s"] == pytest.approx(1.0, abs=0.2)
 
 
 def test_the_hystart_suite_takes_cubic_only():
