@@ -131,6 +131,44 @@ def test_ratios_are_pooled_over_seconds():
     assert (mean, sd) == pytest.approx((everything.mean(), everything.std()))
 
 
+def geo_campaign(values, runs=80):
+    """Downloads: `values(controller, rank)` with rank from -1 to 1 over the runs."""
+    chosen, line_up = suites.get("geo-download"), contenders.line_up(studies.GEO_LINE_UP, [])
+    rows = [
+        {
+            "suite": "geo-download", "scenario": str(i), "point": {}, "seed": i, "contender": c.key,
+            "metrics": values(c.controller, 2 * i / (runs - 1) - 1),
+        }
+        for i in range(runs)
+        for c in line_up
+    ]  # fmt: skip
+    return Campaign(chosen, line_up, "full", runs, None, "test", rows=rows)
+
+
+def test_what_is_significant_asks_for_as_many_runs_as_were_published():
+    def steady(who, rank):
+        return {"steady_mbps": geo.PUBLISHED["steady_mbps"][who] + 25 * rank}
+
+    assert judged("G04", geo_campaign(steady)).verdict == "holds"
+    assert judged("G04", geo_campaign(steady, runs=10)).reason == "needs 80 downloads each (the full profile)"
+
+
+@pytest.mark.parametrize(("cubic", "verdict"), [(206.4, "holds"), (130.0, "fails")])
+def test_the_spread_of_steady_rtt_is_largest_for_cubic(cubic, verdict):
+    spread = {**geo.SPREAD["steady_rtt_ms"], "cubic": cubic}
+    downloads = geo_campaign(lambda who, rank: {"steady_rtt_ms": 800 + np.sqrt(3) * spread[who] * rank})
+    assert judged("G07", downloads).verdict == verdict
+
+
+@pytest.mark.parametrize(("bbr", "verdict"), [((9.0, 15.0), "holds"), ((7.0, 15.0), "fails"), ((9.0, 17.0), "fails")])
+def test_pcc_and_bbr_cross_between_10_and_30_mb(bbr, verdict):
+    times = {"vivace": (8.0, 16.0), "bbr": bbr}
+    downloads = geo_campaign(
+        lambda who, _: dict(zip(("time_10mb_s", "time_30mb_s"), times.get(who, (1.0, 2.0)), strict=True))
+    )
+    assert judged("G27", downloads).verdict == verdict
+
+
 def test_the_t_test_is_the_papers():
     # Cubic 123.3 +- 17.0 against BBR 112.9 +- 12.2 Mbit/s, 80 runs each: t(158) = 4.44, d = 0.7
     def sample(mean, sd):
