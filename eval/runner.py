@@ -6,6 +6,7 @@ the order they finish in. Finished runs are appended at once; a campaign that wa
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -89,6 +90,8 @@ def run_suite(
         raise OrbitccError("contenders", twice, "every controller and agent once")
     if workers is not None and workers < 1:
         raise OrbitccError("workers", workers, "1 or more")
+    if ray:
+        _check_ray(ray)
     count = suite.runs(profile, runs)
     campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
     cases = suite.cases(profile, count)
@@ -126,15 +129,14 @@ def _series_kept(task: Task) -> bool:
 
 def _over_ray(tasks: Sequence[Task], address: str) -> Iterator[Row]:
     """The same over a Ray cluster, through Ray's own pool; runs whose series are kept stay on this machine."""
+    if not tasks:
+        return
     # Before Ray is imported: it would write a token into the home folder, and report its use.
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        from ray.util.multiprocessing import Pool
-    except ImportError:
-        raise OrbitccError("ray", address, "the learners installed: pip install 'orbitcc[train]'") from None
-    _check_reachable(address)
+    import ray
+    from ray.util.multiprocessing import Pool
+
     ray.init(address=address, log_to_driver=False)
     try:
         yield from map(execute, [task for task in tasks if task.series is not None])
@@ -144,8 +146,10 @@ def _over_ray(tasks: Sequence[Task], address: str) -> Iterator[Row]:
         ray.shutdown()
 
 
-def _check_reachable(address: str) -> None:
-    """Ray itself would try for minutes."""
+def _check_ray(address: str) -> None:
+    """Is Ray installed, and does the cluster answer? Ray itself would try for minutes."""
+    if importlib.util.find_spec("ray") is None:
+        raise OrbitccError("ray", address, "the learners installed: pip install 'orbitcc[train]'")
     if address in ("local", "auto"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
