@@ -37,6 +37,8 @@ Key = tuple[str, str, str, int]
 CaseKey = tuple[str, int]
 """Scenario and seed."""
 
+RUNS = "runs.jsonl"
+
 KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "parameters", "version")
 
 
@@ -64,7 +66,7 @@ class Campaign:
 
     @property
     def jsonl(self) -> Path:
-        return self.out_dir / "runs.jsonl"
+        return self.out_dir / RUNS
 
     def points(self) -> list[Point]:
         """The points of the suite's grid."""
@@ -169,9 +171,11 @@ def opened(campaign: Campaign, resume: bool) -> Iterator[tuple[IO[bytes], list[R
     """The campaign's runs.jsonl, locked and ready to append to, and the rows it holds.
 
     Raises FileError if the folder cannot be written, belongs to another process, holds runs though `resume` was not
-    asked for, or holds another suite's.
+    asked for, holds another suite's, or a whole study.
     """
     path = campaign.jsonl
+    if any(campaign.out_dir.glob(f"*/{RUNS}")):
+        raise FileError("out", str(campaign.out_dir), "a folder of its own, not one that holds a study")
     try:
         campaign.out_dir.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")

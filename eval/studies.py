@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.errors import FileError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.campaign import Campaign, read_rows
+from orbitcc.eval.campaign import RUNS, Campaign, read_rows
 from orbitcc.eval.findings import Finding, Outcome, Results
 from orbitcc.eval.findings import geo as geo_findings
 from orbitcc.eval.findings import leo as leo_findings
@@ -120,14 +120,21 @@ def run_study(
     command: str = "",
     done: Callable[[Campaign], object] = lambda _: None,
 ) -> dict[str, Campaign]:
-    """Run every suite into a folder of its own below out_dir; `done` is told of each that is finished."""
+    """Run every suite into a folder of its own below out_dir; `done` is told of each that is finished.
+
+    Raises FileError for a folder that holds something else, OrbitccError for wrong arguments.
+    """
+    folder = Path(out_dir)
+    others = [name for name in ("", *suites.names()) if name not in study.suites and (folder / name / RUNS).exists()]
+    if others:
+        raise FileError("out", str(folder), f"a folder of the study {study.name} alone (there are other runs in it)")
     campaigns = {}
     for name, line_up in study.suites.items():
         entering = contenders.line_up(line_up, [] if name in AGENTS_STAY_OUT else agents)
         campaigns[name] = run_suite(
             suites.get(name),
             entering,
-            out_dir=Path(out_dir) / name,
+            out_dir=folder / name,
             profile=profile,
             workers=workers,
             ray=ray,
@@ -145,7 +152,7 @@ def load_study(study: Study, out_dir: str | os.PathLike[str]) -> dict[str, Campa
         folder = Path(out_dir) / name
         plan = json.loads(read_text(folder / "campaign.json"))
         version = plan["versions"]["orbitcc"]
-        rows = [r for r in read_rows((folder / "runs.jsonl").read_bytes(), folder) if r["version"] == version]
+        rows = [r for r in read_rows((folder / RUNS).read_bytes(), folder) if r["version"] == version]
         entered = contenders.line_up(line_up, [])
         campaigns[name] = Campaign(
             suites.get(name), entered, plan["profile"], plan["runs"], folder, version, plan["command"], rows

@@ -24,6 +24,24 @@ def test_wrong_arguments_are_one_line(arguments, said):
     assert done.stderr.count("\n") == 1
 
 
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    def refused(*arguments):
+        done = orbitcc(*arguments, "--out", str(tmp_path))
+        assert done.returncode == 2, done.stdout
+        assert done.stderr.startswith(f"error: out: '{tmp_path}' is not allowed"), done.stderr
+        assert done.stderr.count("\n") == 1
+
+    inner = tmp_path / "geo-download"
+    inner.mkdir()
+    (inner / "runs.jsonl").touch()
+    refused("reproduce", "leo", "--profile", "quick")
+    refused("eval", "rate-step")
+    assert [path.name for path in tmp_path.iterdir()] == ["geo-download"]
+    inner.rename(tmp_path / "whatever")
+    (tmp_path / "runs.jsonl").touch()
+    refused("reproduce", "geo", "--profile", "quick")
+
+
 @pytest.mark.slow
 def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     out = str(tmp_path / "geo")
@@ -33,7 +51,8 @@ def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     # What does not depend on the number of runs.
     for key in ("H01", "H02", "H03", "H08", "H09", "B01", "B02", "B03", "B05", "B06", "G16", "G19"):
         assert findings[key]["verdict"] == "holds", findings[key]
-    assert {row["verdict"] for row in findings.values()} <= {"holds", "fails"}
+    undecidable = {key for key, row in findings.items() if row["verdict"] == "undecidable"}
+    assert undecidable == {"G04", "G12"}  # too few runs for what is significant
     assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
     again = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
     assert json.loads(again.stdout) == list(findings.values())
