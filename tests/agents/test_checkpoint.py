@@ -11,7 +11,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import observation_hash
+from orbitcc.envs.presets import observation_hash, preset
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.simulate import simulate
@@ -197,3 +197,29 @@ def test_loading_a_policy_imports_neither_torch_nor_ray() -> None:
 
 def test_cards_are_plain_json(saved) -> None:
     assert json.loads((saved / "card.json").read_text())["schema_version"] == 1
+
+
+@pytest.mark.parametrize("name", ["orca", "aurora"])
+def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp_path) -> None:
+    pieces = preset(name)
+    (dim,) = pieces.observation_space().shape
+    weights = {
+        "layers.0.weight": np.zeros((8, dim), np.float32),
+        "layers.0.bias": np.ones(8, np.float32),
+        "layers.1.weight": np.full((1, 8), 0.01, np.float32),
+        "layers.1.bias": np.full(1, 0.3, np.float32),
+    }
+    folder = checkpoint.save(
+        tmp_path / name,
+        card(
+            observation=Observation(preset=name, dim=dim, hash=observation_hash(name)),
+            action=Action(preset=name, dim=1),
+            interval_ms=pieces.interval_ms,
+            interval_rtts=pieces.interval_rtts,
+        ),
+        weights,
+    )
+    assert checkpoint.read_card(folder).interval_rtts == (0.5 if name == "aurora" else 0)
+    flows = [Flow.parse(f"agent:path={folder}"), Flow.parse("cubic@2s")]
+    run = simulate(get("dumbbell", duration_s=10).with_flows(flows))
+    assert run.flow_totals[0]["goodput_mbps"] > 5
