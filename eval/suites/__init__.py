@@ -46,8 +46,8 @@ SUITES: dict[str, type[Suite]] = {
 """Name -> factory, in the order of the papers."""
 
 
-DRAWN = ("run", "controller")
-"""What no setting may fix: every run would be the same, or the contenders would not be who enters."""
+FIXED = ("run", "controller", "flows", "rate_mbps", "duration_s")
+"""What is no setting: runs differ by it, contenders stand there, or measurements and their windows rest on it."""
 
 
 def names() -> list[str]:
@@ -65,8 +65,8 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.points(profile) for factor in point}
     for key in suite.settings:
-        if key in varied or key in DRAWN:
-            raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not vary itself")
+        if key in varied or key in FIXED:
+            raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not set or vary itself")
     if suite.settings:
         suite.case(suite.points("quick")[0], 1)
     return suite

@@ -155,10 +155,20 @@ def test_scored_windows_leave_out_their_edges():
     assert values["goodput_cv"] == 0.0
 
 
-@pytest.mark.parametrize("setting", [{"run": 3}, {"controller": "cubic"}])
-def test_what_makes_runs_differ_is_no_setting(setting):
-    with pytest.raises(OrbitccError, match="does not vary itself"):
-        suites.get("responsiveness", setting)
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("responsiveness", {"run": 3}),
+        ("responsiveness", {"controller": "cubic"}),
+        ("inter-rtt", {"duration_s": 90}),
+        ("inter-rtt", {"rate_mbps": 50}),
+        ("leoem-fairness", {"flows": 1}),
+        ("inter-rtt", {"base_rtt_ms": 20}),
+    ],
+)
+def test_what_a_suite_rests_on_is_no_setting(name, setting):
+    with pytest.raises(OrbitccError, match="does not set or vary itself"):
+        suites.get(name, setting)
 
 
 def test_the_alternatives_of_a_source_are_settings():
@@ -169,5 +179,3 @@ def test_the_alternatives_of_a_source_are_settings():
         suites.get("responsiveness", {"rttt": "paper"})
     with pytest.raises(OrbitccError, match="rtt: 'papr' is not allowed"):
         suites.get("responsiveness", {"rtt": "papr"})
-    with pytest.raises(OrbitccError, match="does not vary itself"):
-        suites.get("inter-rtt", {"base_rtt_ms": 20})
