@@ -101,6 +101,7 @@ def draw_curves(
                 )  # fmt: skip
             if panels is not None:
                 ax.set_title(f"{panels.replace('_', ' ')} = {row:g}")
+            ax.set_xticks(x, [f"{v:g}" for v in x])
             ax.set_xlabel(xlabel)
             ax.set_ylim(bottom=0)
         axes[0].set_ylabel(f"{metric.title}{metric.unit if metric.unit.strip() != '×' else ''}")
@@ -109,8 +110,9 @@ def draw_curves(
             *axes[0].get_legend_handles_labels(), loc="upper left", ncols=min(len(campaign.labels), 7), handlelength=1.8
         )
         figure.subplots_adjust(
-            left=0.07 if len(rows) > 1 else 0.09, right=0.985, top=1 - 0.72 / height, bottom=0.5 / height, wspace=0.08
-        )
+            left=0.07 if len(rows) > 1 else 0.09, right=0.985, top=1 - (0.72 if panels else 0.45) / height,
+            bottom=0.5 / height, wspace=0.08,
+        )  # fmt: skip
     return figure
 
 

@@ -8,6 +8,7 @@ from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values
+from orbitcc.eval.suites.transients import regain_s
 
 
 def test_suites_are_listed_by_name():
@@ -107,6 +108,15 @@ def test_cases_differ_and_come_again(name):
     keys = [(case.digest, case.seed) for case in cases]
     assert len(set(keys)) == len(keys)
     assert keys == [(case.digest, case.seed) for case in suite.cases("quick", 2)]
+
+
+def test_regaining_a_link_means_to_keep_it_for_three_seconds():
+    t = np.arange(1, 501) / 10
+    goodput = np.where((t <= 20) | (t > 29.0), 95.0, 0.0)
+    assert regain_s(t, goodput, 20.0, 100.0) == pytest.approx(9.0)
+    dip = np.where((t > 30.0) & (t <= 31.0), 0.0, goodput)
+    assert regain_s(t, dip, 20.0, 100.0) == pytest.approx(11.0)
+    assert regain_s(t, np.zeros_like(t), 20.0, 100.0) == pytest.approx(30.0)
 
 
 def test_a_download_counts_as_resent_by_its_steady_half():
