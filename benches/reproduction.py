@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import studies
 from orbitcc.eval.report import leaders
@@ -59,12 +60,14 @@ def card(study: studies.Study, folder: Path) -> str:
 
 
 def replace(document: Path, parts: Mapping[str, str]) -> None:
-    """Put each text between its marks."""
+    """Put each text between its marks. Raises FileError where they are missing; the document stays as it is."""
     text = document.read_text(encoding="utf-8")
     for name, content in parts.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise FileError("document", str(document), f"a document with {begin} and, after it, {end}")
         text = f"{before}{begin}\n{content}\n{end}{after}"
     atomic_write_text(document, text)
 

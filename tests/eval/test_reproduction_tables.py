@@ -1,0 +1,22 @@
+"""The tables that a campaign writes into the documents."""
+
+import pytest
+
+from benches.reproduction import replace
+from orbitcc.envs.errors import FileError
+
+
+def test_only_what_stands_between_the_marks_is_replaced(tmp_path):
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- leo -->\nold\n<!-- /leo -->\nafter\n")
+    replace(document, {"leo": "new"})
+    assert document.read_text() == "before\n<!-- leo -->\nnew\n<!-- /leo -->\nafter\n"
+
+
+@pytest.mark.parametrize("text", ["no marks\n", "<!-- leo -->\nnever closed\n", "<!-- /leo --> <!-- leo -->\n"])
+def test_a_document_without_marks_stays_as_it_is(text, tmp_path):
+    document = tmp_path / "page.md"
+    document.write_text(text)
+    with pytest.raises(FileError, match="a document with <!-- leo -->"):
+        replace(document, {"leo": "new"})
+    assert document.read_text() == text
