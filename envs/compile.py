@@ -160,7 +160,7 @@ class _Compiler:
 
     def _direction(self, way: Direction) -> dict[str, Any]:
         compiled: dict[str, Any] = {
-            "rate": _schedule(way.rate_mbps),
+            "rate": self._once(way.rate_mbps, _schedule),
             "delay": {"interpolate": way.interpolate_delay, "points": self._once(way.delay_ms, _schedule)},
             "loss_at": way.loss_at,
             "queue": _queue(way.queue),

@@ -35,7 +35,7 @@ from orbitcc.envs.links import (
 )
 from orbitcc.envs.model import MAX_TIME_S, Model, number
 from orbitcc.envs.orbits.pool import PathPool
-from orbitcc.envs.ranges import Draws, Span, span
+from orbitcc.envs.ranges import Draws, Random, Span, span
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 EXTERNAL = ControllerSpec(name="external")
@@ -43,6 +43,8 @@ EXTERNAL = ControllerSpec(name="external")
 
 _DISTURBANCES = 0x0D15
 """Keeps the generators of disturbances apart from those of episodes."""
+
+_RETURN_QUEUE = DropTailPackets(limit_packets=1000)
 
 _share = span(0, 1)
 _probability = number(0, 1)
@@ -126,7 +128,8 @@ class PathDistribution(ScenarioDistribution):
     geo: GeoImpairments | None = Field(default=None, description="what disturbs the first bottleneck, a GEO link")
     pool_size: Annotated[int, number(1, 1e6, whole=True)] = Field(
         default=2048,
-        description="how many draws of these four there are: each is made when it is first used, then kept",
+        description="how many draws of these four there are (with paths, of rate and return path, too): each is made "
+        "when it is first used, then kept",
     )
     ack_path: AckPath | None = None
     hotspots: Hotspots | None = Field(default=None, description="one process for the path; each crowd is on one hop")
@@ -162,6 +165,31 @@ class PathDistribution(ScenarioDistribution):
     @functools.cached_property
     def _disturbances(self) -> dict[int, Effect]:
         return {}
+
+    @property
+    def is_pooled(self) -> bool:
+        """Is the bottleneck, but for its queue, a function of the number of its disturbance alone?"""
+        return self.paths is not None and self.loss is None and self.overtaking_probability == 0
+
+    def bottleneck(self, i: int) -> tuple[float, Link]:
+        """Rate in Mbit/s and link number i of a distribution that is pooled; its queue is for the caller to choose."""
+        if i not in self._bottlenecks:
+            rng = np.random.default_rng((_DISTURBANCES, i, 1))
+            rate = self.rate_mbps.draw(rng)
+            link = Link.trusted(name="hop-0", rate_mbps=rate, delay_ms=0.0, reverse=self.return_path(rate, rng))
+            self._bottlenecks[i] = rate, impaired(link, [self.disturbance(i)])
+        return self._bottlenecks[i]
+
+    @functools.cached_property
+    def _bottlenecks(self) -> dict[int, tuple[float, Link]]:
+        return {}
+
+    def return_path(self, rate: float, rng: Random) -> Direction:
+        """The way back of a bottleneck of this rate, without delay."""
+        ratio, loss = 1.0, 0.0
+        if self.ack_path is not None:
+            ratio, loss = self.ack_path.rate_ratio.draw(rng), self.ack_path.loss.draw(rng)
+        return Direction.trusted(rate_mbps=rate / ratio, loss=loss, queue=_RETURN_QUEUE)
 
     def _disturb(self, i: int) -> Effect:
         rng = np.random.default_rng((_DISTURBANCES, i))
@@ -203,9 +231,6 @@ class Mixture(ScenarioDistribution):
         return self.parts[int(at)].sample(rng)
 
 
-_RETURN_QUEUE = DropTailPackets(limit_packets=1000)
-
-
 class _Draw:
     """The drawing of one scenario. The order of the draws is part of a distribution: it decides what a seed gives."""
 
@@ -218,7 +243,12 @@ class _Draw:
         self.hops = dist.bottlenecks.draw_whole(self.rng) if several else 1
         self.ordering = "overtaking" if self.rng.random() < dist.overtaking_probability else "fifo"
         self.viasat = self.rng.random() < dist.viasat_probability
-        self.disturbance = dist.disturbance(self.rng.integers(0, dist.pool_size)) if dist.is_disturbed else None
+        self.disturbance = self.pooled = None
+        if dist.is_disturbed:
+            number = self.rng.integers(0, dist.pool_size)
+            self.disturbance = dist.disturbance(number)
+            if dist.is_pooled:
+                self.rate, self.pooled = dist.bottleneck(number)
         if dist.paths is not None:
             self.rtt = 0.0  # all of it comes from the path
         self.edges = self._slot_edges()
@@ -289,9 +319,11 @@ class _Draw:
         if self.crowds[hop]:
             udp = hotspots.traffic(self.crowds[hop], hop, rate, dist.duration_s)
             factor = hotspots.rate_factor(self.crowds[hop])
-        reverse: dict[str, Any] = {"rate_mbps": rate, "loss": 0.0}
-        if dist.ack_path is not None:
-            reverse = {"rate_mbps": rate / dist.ack_path.rate_ratio.draw(rng), "loss": dist.ack_path.loss.draw(rng)}
+        if self.pooled is not None:
+            changes: dict[str, Any] = {"queue": self._queue(rate)}
+            if factor is not None:
+                changes["rate_mbps"] = (Series.of(self.pooled.rate_mbps) * factor).points()
+            return self.pooled.with_trusted(changes), udp
         link = Link.trusted(
             name=f"hop-{hop}",
             rate_mbps=_scheduled(rates) if factor is None else (Series.of(_scheduled(rates)) * factor).points(),
@@ -300,12 +332,7 @@ class _Draw:
             queue=self._queue(rate),
             ordering=self.ordering,
             outages=self.outages,
-            reverse=Direction.trusted(
-                **reverse,
-                delay_ms=self.delay,
-                ordering=self.ordering,
-                queue=_RETURN_QUEUE,
-            ),
+            reverse=dist.return_path(rate, rng).with_trusted({"delay_ms": self.delay, "ordering": self.ordering}),
         )
         if hop == 0 and self.disturbance is not None:
             link = impaired(link, [self.disturbance])
