@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,6 +98,9 @@ STUDIES: dict[str, Study] = {
     )
 }
 
+REDUCED_AT_MOST = {"delay-jump": "reduced"}
+"""Suites beside a study's own experiments, of which its claims need only a part."""
+
 AGENTS_STAY_OUT = ("hystart", "buffers")
 """Suites about one controller."""
 
@@ -128,20 +132,24 @@ def run_study(
     others = [name for name in ("", *suites.names()) if name not in study.suites and (folder / name / RUNS).exists()]
     if others:
         raise FileError("out", str(folder), f"a folder of the study {study.name} alone (there are other runs in it)")
-    campaigns = {}
-    for name, line_up in study.suites.items():
-        entering = contenders.line_up(line_up, [] if name in AGENTS_STAY_OUT else agents)
-        campaigns[name] = run_suite(
-            suites.get(name),
-            entering,
-            out_dir=folder / name,
-            profile=profile,
-            workers=workers,
-            ray=ray,
-            resume=resume,
-            command=command,
-        )
-        done(campaigns[name])
+    campaigns, told = {}, []
+    # Pictures of a finished suite are drawn beside the runs of the next one.
+    with ThreadPoolExecutor(1) as teller:
+        for name, line_up in study.suites.items():
+            entering = contenders.line_up(line_up, [] if name in AGENTS_STAY_OUT else agents)
+            campaigns[name] = run_suite(
+                suites.get(name),
+                entering,
+                out_dir=folder / name,
+                profile=REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile,
+                workers=workers,
+                ray=ray,
+                resume=resume,
+                command=command,
+            )
+            told.append(teller.submit(done, campaigns[name]))
+    for report in told:
+        report.result()
     return campaigns
 
 
