@@ -10,6 +10,7 @@ import numpy as np
 
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
 
 if TYPE_CHECKING:
     from orbitcc.envs.simulate import Recording
@@ -44,25 +45,8 @@ class Responsiveness(Suite):
             definition="mean of the 1-s goodput samples (0 < t < 300 s) over the mean bandwidth of the run; headers "
             "count in the bandwidth, so 0.956 is the ceiling",
         ),
-        Metric(
-            key="delay_inflation",
-            title="Delay inflation",
-            unit="×",
-            better="lower",
-            ideal=1.0,
-            decimals=2,
-            definition="mean of smoothed RTT over the unloaded RTT of the same second, without the first and last 10 s",
-        ),
-        Metric(
-            key="retransmission_rate",
-            title="Retransmission rate",
-            unit=" %",
-            better="lower",
-            ideal=0.0,
-            percent=True,
-            decimals=2,
-            definition="retransmitted over sent packets",
-        ),
+        DELAY_INFLATION,
+        RETRANSMISSION_RATE,
     )
     profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
     max_runs = 50
