@@ -166,6 +166,8 @@ class _Compiler:
             "queue": _queue(way.queue),
             "ordering": way.ordering,
         }
+        if way.burst_bytes:
+            compiled["burst"] = way.burst_bytes
         if way.loss != 0.0 and (losses := self._once(way.loss, _losses)):
             compiled["loss"] = losses
         if way.jitter is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -251,6 +251,10 @@ class Direction(Model):
         float | Points | None,
         schedule(lambda v: checked_number(v, MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s"), optional=True),
     ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
+    burst_bytes: Annotated[int, number(0, MAX_BUFFER_BYTES, "bytes", whole=True)] = Field(
+        default=0,
+        description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
+    )
     delay_ms: Annotated[float | Points, schedule(lambda v: checked_number(v, 0, MAX_DELAY_MS, "ms"))] = Field(
         default=0.0, description="one-way propagation delay"
     )
@@ -275,6 +279,12 @@ class Direction(Model):
         "sent in frames (50 ms for Viasat's, fitted to Claypool et al.); 0: at any time",
     )
     gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
+
+    @model_validator(mode="after")
+    def _buckets_need_a_rate(self) -> Self:
+        if self.burst_bytes and self.rate_mbps is None:
+            raise OrbitccError("burst_bytes", self.burst_bytes, "0 without rate_mbps")
+        return self
 
 
 class Outage(Model):
@@ -303,7 +313,7 @@ class Handover(Model):
 class Link(Direction):
     """A link: its own fields are the forward (data) direction.
 
-    reverse: the direction of the acknowledgements; None: the same rate, delay, ordering and queue, no loss,
+    reverse: the direction of the acknowledgements; None: the same rate, burst, delay, ordering and queue, no loss,
         jitter or gate.
     handovers: None: its outages.
     """
@@ -345,6 +355,7 @@ class Link(Direction):
             return self.reverse
         return Direction.trusted(
             rate_mbps=self.rate_mbps,
+            burst_bytes=self.burst_bytes,
             delay_ms=self.delay_ms,
             interpolate_delay=self.interpolate_delay,
             ordering=self.ordering,

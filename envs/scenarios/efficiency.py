@@ -19,6 +19,7 @@ def efficiency(
     bdp_unit: study.BdpUnit = "mebi",
     interruption_every_s: study.Every = 15.0,
     on_outage: study.OnOutage = "drop",
+    shaper: study.Shaper = "exact",
     start_span_s: study.Start = 100.0,
     life_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 150.0,
     run: study.Run = 1,
@@ -36,7 +37,7 @@ def efficiency(
         name="efficiency",
         duration_s=duration_s,
         seed=run,
-        links=(study.bottleneck("bottleneck", rate_mbps, buffer, outages),),
+        links=(study.bottleneck("bottleneck", rate_mbps, buffer, outages, shaper),),
         flows=tuple(
             Flow(
                 controller=controller,

@@ -10,9 +10,11 @@ from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
 from orbitcc.envs.model import MAX_TIME_S, number
 from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC
 
 PERIOD_S = 15
+MEAN_RATE_MBPS = 75.0
 BUFFER_BYTES = 655_360
 """The study's buffer: 50 x 2^20 bit/s x 100 ms."""
 BDP_BYTES = 655_360
@@ -46,6 +48,7 @@ def leo_responsiveness(
     rtt: Literal["repo", "paper"] = "repo",
     loss: bool = False,
     buffer_bytes: Annotated[int, number(1514, 1e12, "bytes", whole=True)] = BUFFER_BYTES,
+    shaper: study.Shaper = "exact",
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
@@ -87,6 +90,7 @@ def leo_responsiveness(
             Link(
                 name="bottleneck",
                 rate_mbps=tuple(rates),
+                burst_bytes=study.burst_bytes(shaper, MEAN_RATE_MBPS),
                 queue=DropTailBytes(limit_bytes=buffer_bytes),
                 outages=tuple(outages),
                 handovers=(),  # they stand at the path

@@ -19,6 +19,7 @@ INTERRUPTION_MS = (45, 120)
 """How long a handover interrupts the path: whole milliseconds, uniform, both included (the LEO study)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
 """Of the hosts' own links and those between satellites, and of the first and the last hop (the study's LeoEM)."""
+LEOEM_BURST_BYTES = 15_000
 LEOEM_PACKET_BYTES = 1500
 """What the study's buffers count in."""
 
@@ -113,6 +114,7 @@ def leoem_path(
     run: Annotated[int, number(0, 2**53, whole=True)] = 1,
     interruption: Literal["study", "original", "none"] = "study",
     buffer_packets: Annotated[int | None, number(1, 1e9, "packets", whole=True, optional=True)] = None,
+    shaper: Literal["exact", "tbf"] = "exact",
     flows: Annotated[int, number(1, 100, whole=True)] = 1,
     gap_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 100.0,
     controller: ControllerChoice = CUBIC,
@@ -122,7 +124,7 @@ def leoem_path(
 
     interruption: how long a handover at either end takes that hop down: study, 45 to 120 ms; original, LeoEM's 3 (old +
     new delay). buffer_packets: of 1500 bytes, in front of every link; None: the study's for this path. The logs last
-    300 s, then they are repeated.
+    300 s, then they are repeated. shaper: exact servers, or LeoEM's token buckets of 15 kB.
 
     LeoEM has a link for every hop. Here they are collapsed to those where packets wait or are lost: each host's own
     (100 Mbit/s), the first hop (150), the links between, as one with the delay of the whole path (100), the last hop
@@ -133,6 +135,7 @@ def leoem_path(
     chosen = leoem.get(path)
     trace = chosen.trace.lasting(duration_s)
     queue = DropTailBytes(limit_bytes=LEOEM_PACKET_BYTES * (buffer_packets or chosen.buffer_packets))
+    burst = LEOEM_BURST_BYTES if shaper == "tbf" else 0
     hops = sum(chosen.nodes) / 2 - 1
     draw = random.Random(run)
     down: dict[str, list[Outage]] = {"src": [], "dst": [], "between": []}
@@ -150,7 +153,9 @@ def leoem_path(
     handovers = tuple(h.changed(duration_ms=longest_ms.get(h.at_s, 0.0)) for h in trace.handovers())
 
     def link(name: str, rate_mbps: float, outages: list[Outage]) -> Link:
-        return Link(name=name, rate_mbps=rate_mbps, queue=queue, outages=tuple(outages), handovers=())
+        return Link(
+            name=name, rate_mbps=rate_mbps, burst_bytes=burst, queue=queue, outages=tuple(outages), handovers=()
+        )
 
     uplinks = [link(f"uplink-{k}", LEOEM_RATE_MBPS, []) for k in range(flows)]
     path_link = trace.link("path", rate_mbps=LEOEM_RATE_MBPS, queue=queue)
@@ -163,7 +168,7 @@ def leoem_path(
         links=(
             *uplinks,
             link("first-hop", LEOEM_ACCESS_MBPS, down["src"]),
-            path_link.changed(outages=tuple(down["between"]), handovers=handovers),
+            path_link.changed(burst_bytes=burst, outages=tuple(down["between"]), handovers=handovers),
             link("last-hop", LEOEM_ACCESS_MBPS, down["dst"]),
         ),
         flows=tuple(

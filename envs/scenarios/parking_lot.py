@@ -26,6 +26,7 @@ def parking_lot(
     bdp_unit: study.BdpUnit = "mebi",
     interruption_every_s: study.Every = 15.0,
     on_outage: study.OnOutage = "drop",
+    shaper: study.Shaper = "exact",
     hotspots_per_min: Annotated[float, number(0, 60, "1/min")] = 0.0,
     run: study.Run = 1,
     controller: ControllerChoice = CUBIC,
@@ -43,7 +44,7 @@ def parking_lot(
     long_rtt = base_rtt_ms if long_rtt_ms is None else long_rtt_ms
     buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     outages = study.interruptions(run, interruption_every_s, duration_s, links=bottlenecks, on_outage=on_outage)
-    links = [study.bottleneck(f"hop-{i}", rate_mbps, buffer, outages[i]) for i in range(bottlenecks)]
+    links = [study.bottleneck(f"hop-{i}", rate_mbps, buffer, outages[i], shaper) for i in range(bottlenecks)]
     # As in the study the whole RTT is on each client's own uplink; acknowledgements return without delay or rate limit.
     flows = [Flow(name="long", controller=controller, start_s=long_start_s, uplink_delay_ms=long_rtt)]
     flows += [

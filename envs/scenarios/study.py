@@ -25,6 +25,9 @@ BdpUnit = Literal["mebi", "si"]
 """Whether a million is 2^20, as in the study's products of rate and delay, or 10^6."""
 OnOutage = Literal["drop", "hold"]
 """An interruption loses the queue and what arrives, as when an interface goes down; or both wait."""
+Shaper = Literal["exact", "tbf"]
+"""A server that knows no bursts; or a token bucket as in the study's later code, 10 x 2^20 / 250 bits for each Mbit/s:
+42 ms of the rate."""
 
 
 def buffer_bytes(rate_mbps: float, rtt_ms: float, buffer_bdp: float, unit: BdpUnit) -> int:
@@ -62,11 +65,19 @@ def outage(at_s: float, duration_ms: float, on_outage: OnOutage) -> Outage:
     return Outage(at_s=at_s, duration_ms=duration_ms, mode=on_outage, flush="queue" if on_outage == "drop" else "none")
 
 
-def bottleneck(name: str, rate_mbps: float, buffer: int, outages: Iterable[Outage] = ()) -> Link:
+def burst_bytes(shaper: Shaper, rate_mbps: float) -> int:
+    """Of a link's token bucket."""
+    return int(10 * rate_mbps * 2**20 / 250 / 8) if shaper == "tbf" else 0
+
+
+def bottleneck(
+    name: str, rate_mbps: float, buffer: int, outages: Iterable[Outage] = (), shaper: Shaper = "exact"
+) -> Link:
     """Without delay of its own; acknowledgements return free of rate and delay."""
     return Link(
         name=name,
         rate_mbps=rate_mbps,
+        burst_bytes=burst_bytes(shaper, rate_mbps),
         queue=DropTailBytes(limit_bytes=buffer),
         outages=tuple(outages),
         reverse=Direction(),

@@ -123,6 +123,8 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
             "links.0.queue.min_bytes: 3000 .*below max_bytes",
         ),
         ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
+        ("links.0.burst_bytes", 1.5, "links.0.burst_bytes: 1.5 .*whole number"),
+        ("links.0.reverse", {"burst_bytes": 9000}, "links.0.reverse.burst_bytes: 9000 .*0 without rate_mbps"),
         ("flows.0.reroutes", [{"at_s": 3, "path": ["nowhere"]}], "flows.0.reroutes.0.path.0: unknown name 'nowhere'"),
         ("flows.0.reroutes", [{"at_s": 3, "path": [0]}] * 2, "flows.0.reroutes.1.at_s: 3"),
         ("flows.0.traffic", {"kind": "objects", "sigma": 9}, "flows.0.traffic.sigma: 9"),
@@ -250,7 +252,9 @@ def everything():
                 queue=Viasat(),
                 ordering="overtaking",
                 outages=(Outage(at_s=15, duration_ms=80, flush="queue"),),
-                reverse=Direction(rate_mbps=10, loss=0.001, queue=FqCodel(flows=100), gate_ms=50, gate_phase_ms=3),
+                reverse=Direction(
+                    rate_mbps=10, burst_bytes=9000, loss=0.001, queue=FqCodel(flows=100), gate_ms=50, gate_phase_ms=3
+                ),
             ),
             Link(
                 name="second",

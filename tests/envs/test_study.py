@@ -96,3 +96,12 @@ def test_flows_that_cross_over_share_the_first_bottleneck():
     assert 90 < goodput[(t > 45) & (t <= 80)].sum(axis=1).mean() < 97
     assert second[(t > 45) & (t <= 80)].max() == 0
     assert goodput[(t > 100)].sum(axis=1).mean() > 185
+
+
+@pytest.mark.parametrize("name", ["inter-rtt", "intra-rtt", "parking-lot", "efficiency", "leo-responsiveness"])
+def test_the_bottleneck_may_have_the_studys_token_bucket(name):
+    def bursts(**params):
+        return {link.burst_bytes for link in scenarios.get(name, **params).links if link.rate_mbps is not None}
+
+    assert bursts() == {0}
+    assert bursts(shaper="tbf") == {393_216 if name == "leo-responsiveness" else 524_288}

@@ -185,6 +185,9 @@ pub struct HandoverSpec {
 pub struct DirectionSpec {
     /// (time, bit/s) steps; empty = unlimited.
     pub rate: Vec<(Nanos, BitRate)>,
+    /// Bytes of a token bucket that the server may send before the rate binds; 0 = none, an exact server.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub burst: u64,
     pub delay: DelaySpec,
     pub loss: Vec<(Nanos, LossSpec)>,
     pub loss_at: LossPosition,
@@ -194,6 +197,10 @@ pub struct DirectionSpec {
     pub jitter: Option<JitterSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A random delay on top of the propagation delay, correlated in time.
@@ -641,6 +648,15 @@ impl DirectionSpec {
         increasing(&self.loss, format_args!("{field}.loss"))?;
         if let Some((_, rate)) = self.rate.iter().find(|(_, r)| r.0 > 100_000_000_000_000) {
             return fail(format_args!("{field}.rate"), rate.0, "at most 1e14 bit/s (an empty schedule is unlimited)");
+        }
+        if self.burst > 0 {
+            if self.burst < packet || self.burst > 1 << 40 {
+                let allowed = format!("0, or a bucket for a packet: {packet} .. 2^40 bytes");
+                return fail(format_args!("{field}.burst"), self.burst, &allowed);
+            }
+            if self.rate.is_empty() || self.rate.iter().any(|(_, r)| r.0 == 0) {
+                return fail(format_args!("{field}.burst"), self.burst, "0 without a rate, or where it stops");
+            }
         }
         if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
             return fail(format_args!("{field}.delay"), delay.0, "at most 1000 s");

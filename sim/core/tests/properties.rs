@@ -113,10 +113,13 @@ fn direction(limited: bool) -> impl Strategy<Value = DirectionSpec> {
         any::<bool>(),
         prop::option::weighted(0.2, (1..60_000_000u64, 0..60_000_000u64)),
         prop::option::weighted(0.2, jitter()),
+        prop::option::weighted(0.3, 1_600..300_000u64),
     )
-        .prop_map(move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter)| {
+        .prop_map(move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter, burst)| {
+            let stops = rate.iter().any(|(_, rate)| rate.0 == 0);
             DirectionSpec {
                 rate: if limited { rate } else { Vec::new() },
+                burst: burst.filter(|_| limited && !stops).unwrap_or(0),
                 delay: DelaySpec { interpolate, points: delay },
                 loss,
                 loss_at: if ingress { LossPosition::Ingress } else { LossPosition::Egress },
@@ -295,4 +298,4 @@ fn event_logs_do_not_depend_on_the_build() {
     assert_eq!(folded, EVENT_LOG, "if the simulator's behaviour changed on purpose, record {folded:#x}");
 }
 
-const EVENT_LOG: u64 = 0x29a378441a1c50a1;
+const EVENT_LOG: u64 = 0xd6488e925a3f68e4;

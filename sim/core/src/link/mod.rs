@@ -5,6 +5,10 @@
 //! link changes goes into the pipe at once: its departure is certain, is kept for the sake of the backlog, and needs
 //! no event. All others wait for an explicit departure, so that rate changes, outages and managed queues have one
 //! meaning.
+//!
+//! A server with a token bucket sends up to `burst` bytes before its rate binds: it departs that much earlier than the
+//! exact server would finish, which is Linux's tbf (net/sched/sch_tbf.c: a packet goes when there are tokens for all of
+//! it, kept as time at the present rate). The bucket is full at first, and fills while the link is down.
 
 pub mod gate;
 pub mod jitter;
@@ -88,8 +92,12 @@ pub struct Link {
     rates: Steps<BitRate>,
     /// Departures of packets that are in the pipe already and still count as waiting or in service, with their bytes.
     certain: Ring<(Nanos, u32)>,
-    /// The last certain departure.
+    /// The last certain departure; with a token bucket, when the exact server would be done with what has departed: from
+    /// then on the bucket is full.
     busy_until: Nanos,
+    /// Depth of the token bucket, in bytes and at the present rate; 0 without one.
+    burst_bytes: u64,
+    burst: Nanos,
     /// Departures before this are certain: the link's next change, or zero when packets wait or a managed queue must see
     /// every packet.
     certain_before: Nanos,
@@ -145,12 +153,14 @@ impl Link {
         let rates = if spec.rate.is_empty() { vec![(Nanos::ZERO, BitRate::UNLIMITED)] } else { spec.rate.clone() };
         let mut link = Link {
             rate: rates[0].1,
-            rates: Steps::new(rates),
             queue: VecDeque::new(),
             certain_bytes: 0,
             waiting_bytes: 0,
             certain: Ring::default(),
             busy_until: Nanos::ZERO,
+            burst_bytes: spec.burst,
+            burst: burst(rates[0].1, spec.burst),
+            rates: Steps::new(rates),
             certain_before: Nanos::ZERO,
             discipline,
             service: (0, Nanos::ZERO),
@@ -241,8 +251,11 @@ impl Link {
     pub fn latency(&mut self, now: Nanos, later: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
-        } else {
+        } else if self.burst_bytes == 0 {
             self.rate.serialisation(self.backlog_bytes(now))
+        } else {
+            let owed = self.busy_until.saturating_sub(now) + self.rate.serialisation(self.waiting_bytes);
+            owed.saturating_sub(self.burst)
         };
         let arrival = now + later + wait + self.delay_now.at(now);
         self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
@@ -256,11 +269,12 @@ impl Link {
             return Offer::Gone;
         }
         if now < self.certain_before || self.look_ahead(now) {
-            let done = now.max(self.busy_until) + self.service_time(size);
+            let (done, finish) = self.due(now, size);
             if done < self.certain_before {
                 if !self.admit(now, size) {
                     return Offer::Gone;
                 }
+                self.busy_until = finish;
                 return self.depart_at(now, done, id, size);
             }
         }
@@ -303,7 +317,7 @@ impl Link {
         self.certain_before = Nanos::ZERO;
         self.queue.push_back(entry);
         if self.queue.len() == 1 && self.outage.is_none() {
-            self.serve(now.max(self.busy_until));
+            self.serve(now);
         }
         Offer::Held
     }
@@ -387,7 +401,7 @@ impl Link {
         self.waiting_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
         let outcome = self.propagate(now, now, entry.id, entry.size);
-        self.busy_until = now;
+        self.busy_until = if self.burst_bytes == 0 { now } else { self.due(now, entry.size).1 };
         if let Discipline::Managed(_) = self.discipline
             && self.queue.is_empty()
         {
@@ -402,12 +416,13 @@ impl Link {
     fn commit_departures(&mut self, now: Nanos, pool: &mut Pool) {
         let certain_before = self.change_after(now);
         while let Some(&Entry { id, size, .. }) = self.queue.front() {
-            let done = self.busy_until + self.service_time(size);
+            let (done, finish) = self.due(now, size);
             if done >= certain_before || done == now {
-                return self.serve(self.busy_until);
+                return self.serve(now);
             }
             self.queue.pop_front();
             self.waiting_bytes -= u64::from(size);
+            self.busy_until = finish;
             if self.depart_at(now, done, id, size) == Offer::Gone {
                 pool.release(id);
             }
@@ -420,7 +435,6 @@ impl Link {
         self.certain.push_back((done, size));
         self.certain_bytes += u64::from(size);
         self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-        self.busy_until = done;
         self.propagate(now, done, id, size)
     }
 
@@ -432,10 +446,15 @@ impl Link {
         entry.id
     }
 
-    /// Follow the rate schedule; the packet in service keeps the bits it has sent.
+    /// Follow the rate schedule; the packet in service keeps the bits it has sent, a token bucket its bytes.
     pub fn change_rate(&mut self, now: Nanos) {
         self.interrupt(now);
-        self.rate = self.rates.at(now);
+        let before = std::mem::replace(&mut self.rate, self.rates.at(now));
+        if self.burst_bytes > 0 {
+            let owed = u128::from(self.busy_until.saturating_sub(now).0) * u128::from(before.0);
+            self.busy_until = now + Nanos((owed / u128::from(self.rate.0)) as u64);
+            self.burst = burst(self.rate, self.burst_bytes);
+        }
         self.certain_before = Nanos::ZERO;
         self.service = (0, Nanos::ZERO);
         self.resume(now);
@@ -510,7 +529,14 @@ impl Link {
             self.unserved_bits = u64::from(size) * 8;
             return;
         }
-        self.departs_at = now + self.service_time(size);
+        self.departs_at = self.due(now, size).0;
+    }
+
+    /// When the packet that is next departs, of `size` bytes, and what that makes of `busy_until`.
+    #[inline(always)]
+    fn due(&mut self, now: Nanos, size: u32) -> (Nanos, Nanos) {
+        let finish = now.max(self.busy_until) + self.service_time(size);
+        (now.max(finish.saturating_sub(self.burst)), finish)
     }
 
     fn service_time(&mut self, size: u32) -> Nanos {
@@ -545,6 +571,9 @@ impl Link {
     fn resume(&mut self, now: Nanos) {
         if self.queue.is_empty() || self.outage.is_some() || self.rate.0 == 0 || !self.departs_at.is_never() {
             return;
+        }
+        if self.burst_bytes > 0 {
+            return self.serve(now);
         }
         if self.unserved_bits == 0 {
             self.unserved_bits = u64::from(self.queue[0].size) * 8;
@@ -620,9 +649,129 @@ impl Link {
     }
 }
 
+/// How long a bucket of `bytes` takes to fill.
+fn burst(rate: BitRate, bytes: u64) -> Nanos {
+    if bytes == 0 { Nanos::ZERO } else { rate.serialisation(bytes) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::DelaySpec;
+
+    /// A link of 8 Mbit/s (1,000 bytes a millisecond) from 10 ms on half of that, with a bucket of 3,000 bytes.
+    fn bucket() -> Link {
+        let spec = DirectionSpec {
+            rate: vec![(Nanos(0), BitRate(8_000_000)), (Nanos(10_000_000), BitRate(4_000_000))],
+            burst: 3_000,
+            delay: DelaySpec { interpolate: false, points: vec![(Nanos(0), Nanos(1))] },
+            ..DirectionSpec::default()
+        };
+        Link::new(&spec, [Nanos(20_000_000)].into_iter(), 1, 0)
+    }
+
+    /// Departures until `until`, microseconds: a link's pipe takes 1 ns.
+    fn departures(link: &mut Link, until: Nanos) -> Vec<u64> {
+        let mut found = Vec::new();
+        while link.next_event() <= until {
+            if link.departs_at <= link.next_arrival {
+                link.depart(link.departs_at, &mut Pool::default());
+            } else {
+                found.push((link.next_arrival.0 - 1) / 1_000);
+                link.arrive();
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn a_bucket_lets_its_depth_pass_at_once_and_then_the_rate() {
+        let mut link = bucket();
+        let mut pool = Pool::default();
+        for id in 0..5 {
+            link.offer(Nanos(0), id, 1_000, &mut pool);
+        }
+        // Tokens for three; the fourth and the fifth wait a millisecond each. The bucket is empty then, at 2 ms.
+        assert_eq!(departures(&mut link, Nanos(2_500_000)), [0, 0, 0, 1_000, 2_000]);
+        // At 3.5 ms there are tokens for 1,500 bytes; 500 more are there 0.5 ms later.
+        link.offer(Nanos(3_500_000), 5, 1_000, &mut pool);
+        link.offer(Nanos(3_500_000), 6, 1_000, &mut pool);
+        assert_eq!(departures(&mut link, Nanos(5_000_000)), [3_500, 4_000]);
+        // Full again after 3 ms, and no fuller.
+        for id in 7..11 {
+            link.offer(Nanos(8_000_000), id, 1_000, &mut pool);
+        }
+        assert_eq!(departures(&mut link, Nanos(9_500_000)), [8_000, 8_000, 8_000, 9_000]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_bucket_keeps_order_and_its_bound(packets in proptest::collection::vec((0..3_000_000u64, 40..=1_500u32), 1..60)) {
+            let rate = BitRate(8_000_000);
+            let spec = |burst| DirectionSpec {
+                rate: vec![(Nanos(0), rate)],
+                burst,
+                delay: DelaySpec { interpolate: false, points: vec![(Nanos(0), Nanos(1))] },
+                ..DirectionSpec::default()
+            };
+            let left = [4_000, 0].map(|burst| {
+                let (mut link, mut pool) = (Link::new(&spec(burst), [].into_iter(), 1, 0), Pool::default());
+                let (mut now, mut left) = (0, Vec::new());
+                for (id, (gap, size)) in packets.iter().enumerate() {
+                    now += gap;
+                    proptest::prop_assert_eq!(link.offer(Nanos(now), id as u32, *size, &mut pool) == Offer::Gone, false);
+                }
+                while !link.next_event().is_never() {
+                    let at = link.next_arrival;
+                    proptest::prop_assert_eq!(link.arrive() as usize, left.len());
+                    left.push(at.0 - 1);
+                }
+                Ok(left)
+            });
+            let [with, without] = left;
+            let (with, without) = (with?, without?);
+            proptest::prop_assert_eq!(with.len(), packets.len());
+            for i in 0..packets.len() {
+                // Never later than the exact server, never earlier than the bucket's worth.
+                proptest::prop_assert!(with[i] <= without[i] && with[i] + 4_000_000 >= without[i]);
+                let bytes = packets[i..].iter().scan(0, |sum, p| { *sum += u64::from(p.1); Some(*sum) });
+                for (k, sum) in bytes.enumerate() {
+                    // 1,000 bytes a millisecond and the bucket, in any window; services are rounded down to 1 ns.
+                    proptest::prop_assert!(sum <= 4_000 + (with[i + k] - with[i]) / 1_000 + 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_keeps_its_bytes_when_the_rate_changes() {
+        let mut link = bucket();
+        let mut pool = Pool::default();
+        for id in 0..5 {
+            link.offer(Nanos(9_000_000), id, 1_000, &mut pool);
+        }
+        // The fourth would leave at 10 ms, with the tokens of the millisecond between: the rate halves then.
+        assert_eq!(departures(&mut link, Nanos(9_999_999)), [9_000, 9_000, 9_000]);
+        link.change_rate(Nanos(10_000_000));
+        assert_eq!(departures(&mut link, Nanos(15_000_000)), [10_000, 12_000]);
+    }
+
+    #[test]
+    fn a_bucket_fills_while_the_link_is_down() {
+        let mut link = bucket();
+        let mut pool = Pool::default();
+        link.change_rate(Nanos(10_000_000));
+        for id in 0..6 {
+            link.offer(Nanos(17_000_000), id, 1_000, &mut pool);
+        }
+        assert_eq!(departures(&mut link, Nanos(20_000_000)), [17_000, 17_000, 17_000, 19_000]);
+        link.start_outage(Nanos(20_000_000), OutageMode::Hold, Flush::None, &mut pool);
+        // 500 bytes' worth at 20 ms, 2,500 when it is over: for both that wait, and 500 remain.
+        assert_eq!(link.next_event(), Nanos::MAX);
+        link.end_outage(Nanos(24_000_000));
+        link.offer(Nanos(24_000_000), 6, 1_000, &mut pool);
+        assert_eq!(departures(&mut link, Nanos(30_000_000)), [24_000, 24_000, 25_000]);
+    }
 
     #[test]
     fn a_rate_change_keeps_the_bits_already_sent() {
