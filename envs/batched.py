@@ -106,6 +106,10 @@ class BatchedParallelEnv:
         self._episodes.batch.global_state(self._state)
         return self._state.copy()
 
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS_FIELDS)]."""
+        return self._episodes.batch.statistics().copy()
+
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of world `index`."""
         return self._episodes.scenario(index)

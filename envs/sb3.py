@@ -49,11 +49,12 @@ class SB3VecEnv(VecEnv):
         observations, rewards, terminated, truncated, infos = self.native.step(self._actions)
         dones = terminated | truncated
         each: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for i in np.flatnonzero(dones):
-            totals = infos["final_info"]
-            each[i] = {key: float(values[i]) for key, values in totals.items() if not key.startswith("_")}
-            each[i]["terminal_observation"] = infos["final_obs"][i]
-            each[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
+        if infos:
+            for i in np.flatnonzero(dones):
+                totals = infos["final_info"]
+                each[i] = {key: float(values[i]) for key, values in totals.items() if not key.startswith("_")}
+                each[i]["terminal_observation"] = infos["final_obs"][i]
+                each[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
         return observations, rewards.astype(np.float32), dones, each
 
     def close(self) -> None:

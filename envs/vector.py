@@ -10,7 +10,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
@@ -95,9 +95,12 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         values = np.asarray(actions, np.float32)
         if values.shape != self.action_space.shape:
             raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
-        renewed = self._over.copy()
+        renewed = self._over
         batch.step(values[:, None])
         status = batch.status[:, 0]
+        if (status == ACTIVE).all() and not renewed.any():  # nothing ends: most steps, so they are kept short
+            nobody = np.zeros((2, self.num_envs), np.bool_)
+            return batch.obs[:, 0].copy(), batch.reward[:, 0].astype(np.float64), nobody[0], nobody[1], {}
         if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
             status = np.where(renewed, 0, status)
             for index in np.flatnonzero(renewed):

@@ -7,38 +7,23 @@ import itertools
 import json
 import multiprocessing
 import resource
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from orbitcc.commands import bench_envs
+from orbitcc.commands.measurement import REPEATS, Result, median
 
 if TYPE_CHECKING:
     from orbitcc.envs.scenario import Scenario
 
-REPEATS = 5
 INTERVAL_MS = 30
 PACKET_BYTES = 1514
-
-
-@dataclass(frozen=True)
-class Result:
-    """One row: the median of CPU time measurements beside its target (and the ambition beyond it)."""
-
-    what: str
-    value: float
-    unit: str
-    target: float
-    ambition: float | None = None
-    higher_is_better: bool = False
-
-    @property
-    def met(self) -> bool:
-        return self.value >= self.target if self.higher_is_better else self.value <= self.target
 
 
 def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False) -> None:
@@ -52,12 +37,6 @@ def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table 
         print(json.dumps({"rows": [{**asdict(r), "met": r.met} for r in results]}, indent=2))
         return
     _print(results)
-
-
-def _median(measure: Callable[[], float]) -> float:
-    """The median over repeats, after one run that warms caches and the allocator."""
-    measure()
-    return statistics.median(measure() for _ in range(REPEATS))
 
 
 def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
@@ -75,7 +54,7 @@ def _ns_per_packet(scenario: Scenario, *, per_hop: bool = False) -> float:
             return spent / (sum(link["delivered_bytes"] for link in simulation.link_totals()) / PACKET_BYTES)
         return spent / (sum(flow["received_bytes"] for flow in simulation.flow_totals()) / scenario.sim.mss_bytes)
 
-    return _median(measure)
+    return median(measure)
 
 
 def _one(_: list[Result], controller: str, name: str, target: float, noise: bool = True) -> Result:
@@ -85,7 +64,7 @@ def _one(_: list[Result], controller: str, name: str, target: float, noise: bool
 
 def _one_agent(_: list[Result], noise: bool = True) -> Result:
     scenario = _dumbbell(noise)
-    value = _median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
+    value = median(lambda: 1e9 / _Driven(scenario).run()["packets_per_cpu_s"])
     return Result(f"1 agent-driven flow, same link{_note(noise)}", value, "ns/packet", 80, 45)
 
 
@@ -124,36 +103,6 @@ def _geo(results: list[Result]) -> Result:
     return Result("1 Cubic flow, GEO, against row 1", value, "x", 1.3, 1.1)
 
 
-def _env_steps(_results: list[Result]) -> Result:
-    """A 100 Mbit/s, 30 ms path kept busy by an agent, through the vector environment and one native thread."""
-    import gymnasium
-    import numpy as np
-
-    import orbitcc  # noqa: F401  # registers the environments
-    from orbitcc.envs import scenarios
-    from orbitcc.envs.presets import STATS
-
-    scenario = scenarios.get("dumbbell", rate_mbps=100, base_rtt_ms=30)
-    envs: Any = gymnasium.make_vec(
-        "orbitcc/Dumbbell-v0", num_envs=16, scenario=scenario, threads=1, vectorization_mode="vector_entry_point"
-    )
-    envs.reset(seed=1)
-    full = 1.2 * scenario.capacity_mbps() * scenario.base_rtt_ms() * 125 / PACKET_BYTES
-    hold = np.zeros((16, 1), np.float32)
-    for _ in range(200):  # grow until the link is full, with a queue and without loss
-        window = envs.unwrapped.statistics()[:, STATS["cwnd_packets"]]
-        envs.step(np.where(window < full, 1.0, 0.0).astype(np.float32)[:, None])
-
-    def measure() -> float:
-        began = time.process_time_ns()
-        for _ in range(200):
-            envs.step(hold)
-        return 16 * 200 / (time.process_time_ns() - began) * 1e9
-
-    value = _median(measure)
-    return Result("env steps through Python", value, "steps/s", 40_000, 90_000, higher_is_better=True)
-
-
 def _step_overhead(results: list[Result]) -> Result:
     """A batch of 256 nearly idle worlds, minus what its packets cost."""
     from orbitcc.envs import scenarios
@@ -165,7 +114,7 @@ def _step_overhead(results: list[Result]) -> Result:
         done = _Driven(scenario, worlds=256).run()
         return (done["cpu_s"] * 1e9 - done["packets"] * per_packet) / done["steps"] / 1e3
 
-    return Result("env step beyond its packets", _median(measure), "µs", 1.0, 0.3)
+    return Result("env step beyond its packets", median(measure), "µs", 1.0, 0.3)
 
 
 def _replacement(_results: list[Result], pooled: bool = False) -> Result:
@@ -192,7 +141,7 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
         return (time.process_time_ns() - began) / 200 / 1e3
 
     what = "new world, path from the pool" if pooled else "new world"
-    return Result(f"{what}: draw, compile, reset", _median(measure), "µs", 200)
+    return Result(f"{what}: draw, compile, reset", median(measure), "µs", 200)
 
 
 def _fresh_path(_results: list[Result]) -> Result:
@@ -207,7 +156,7 @@ def _fresh_path(_results: list[Result]) -> Result:
             find_path(spec, 300.0, next(seeds))
             return (time.process_time_ns() - began) / 1e6
 
-        return _median(measure)
+        return median(measure)
 
     specs = [PathSpec.build({"source": "San Diego", "target": "New York", "mode": m}) for m in ("isl", "bp", "bp1")]
     value = max(median_ms(spec) for spec in specs)
@@ -299,7 +248,7 @@ ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     _parking_lot,
     _geo,
     _step_overhead,
-    _env_steps,
+    *bench_envs.ROWS,
     _replacement,
     functools.partial(_replacement, pooled=True),
     _fresh_path,
@@ -316,7 +265,7 @@ def _print(results: list[Result]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"CPU time on this machine, medians of {REPEATS}"
+    title = f"CPU time on this machine (or wall time where it says so), medians of {REPEATS}"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", border_style="dim")
     table.add_column("what")
     for heading in ("measured", "target (ambition)"):
@@ -324,7 +273,7 @@ def _print(results: list[Result]) -> None:
     table.add_column("")
     for r in results:
         ambition = "" if r.ambition is None else f" ({r.ambition:,g})"
-        target = f"{'≥' if r.higher_is_better else '≤'} {r.target:,g}{ambition}"
-        verdict = "[green]met[/green]" if r.met else "[red]missed[/red]"
+        target = "" if r.target is None else f"{'≥' if r.higher_is_better else '≤'} {r.target:,g}{ambition}"
+        verdict = "" if r.target is None else "[green]met[/green]" if r.met else "[red]missed[/red]"
         table.add_row(r.what, f"[bold]{_value(r)}[/bold]", target, verdict)
     Console().print(table)
