@@ -26,7 +26,9 @@ class RLlibCongestionEnv(MultiAgentEnv):
       pass through the same part of an episode together (default false);
     * `give_up_below`, `give_up_steps`: cut an episode (a truncation) once no agent's reward, before scaling, has
       reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
-      nothing meanwhile (default: never).
+      nothing meanwhile (default: never);
+    * `seed_once`: heed only the first seed `reset` is given. Before every sample of complete episodes RLlib gives the
+      same one, and would sample the same worlds for ever (default false).
 
     A reward goes to an agent that acted; who has just joined gets an observation only.
 
@@ -43,6 +45,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self._stagger = bool(arguments.pop("stagger", False))
         self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
         self._give_up_steps = int(arguments.pop("give_up_steps", 1))
+        self._seed_once = bool(arguments.pop("seed_once", False))
         self._steps_left = -1
         self._hopeless = 0
         self.world = ParallelCongestionEnv(**arguments)
@@ -54,6 +57,8 @@ class RLlibCongestionEnv(MultiAgentEnv):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Obs, dict[str, dict[str, Any]]]:
+        if self._seed_once and self.world.np_random is not None:
+            seed = None
         observations, infos = self.world.reset(seed=seed, options=options)
         self.agents = list(self.world.agents)
         self._steps_left, self._hopeless = -1, 0

@@ -54,8 +54,13 @@ class Ppo(Model):
 
 
 class Sac(Model):
-    """Soft actor-critic (Haarnoja et al., 2018) on `slots` flows side by side."""
+    """Soft actor-critic (Haarnoja et al., 2018) on `slots` flows side by side; `alpha` is the temperature at first.
 
+    `worlds` and `env_runners` are RLlib's. With `worlds` it replays complete episodes of so many whole worlds instead,
+    and `batch`, `buffer`, `learning_starts` and `update_every` count steps of worlds.
+    """
+
+    worlds: Annotated[int, number(0, 1024, "worlds", whole=True)] = 0
     slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     batch: Annotated[int, _steps] = 4_096
@@ -66,6 +71,7 @@ class Sac(Model):
     lr: Annotated[float, _rate] = 3e-4
     gamma: Annotated[float, _fraction] = 0.98
     tau: Annotated[float, _rate] = 0.005
+    alpha: Annotated[float, number(0, 1e3, "", above=True)] = 1.0
     grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 10.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 

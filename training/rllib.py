@@ -1,7 +1,7 @@
 """Shared-policy PPO and SAC with RLlib (new API stack).
 
-All agents of all worlds feed one network. PPO takes worlds as multi-agent environments, SAC a slot per flow. RLlib
-samples and learns; this file configures it and exports what it learned. `env_runners = 0` keeps everything in one
+All agents of all worlds feed one network. PPO takes worlds as multi-agent environments, SAC these or a slot per flow.
+RLlib samples and learns; this file configures it and exports what it learned. `env_runners = 0` keeps everything in one
 process, which is the fastest on a few cores; more of them spread over a Ray cluster.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.presets import preset
+from orbitcc.envs.source import EpisodeSource
 from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
@@ -28,9 +30,9 @@ class RLlibLearner:
 
     def __init__(self, recipe: Recipe, seed: int) -> None:
         self.recipe = recipe
-        self._ppo = recipe.algorithm == "rllib-ppo"
-        self.squash: Literal["tanh", "clip"] = "clip" if self._ppo else "tanh"
-        self._module = MODULE if self._ppo else "default_policy"
+        ppo = recipe.algorithm == "rllib-ppo"
+        self.squash: Literal["tanh", "clip"] = "clip" if ppo else "tanh"
+        self._module = MODULE if ppo or recipe.sac.worlds else "default_policy"
         self.algorithm = _start(recipe, seed)
 
     def iterate(self) -> dict[str, float]:
@@ -41,9 +43,15 @@ class RLlibLearner:
 
     def save(self, folder: Path) -> None:
         self.algorithm.save_to_path(str((folder / "rllib").resolve()))
+        if self.algorithm.local_replay_buffer is not None:  # RLlib's own checkpoints leave it out
+            with open(folder / "replay.pkl", "wb") as file:
+                pickle.dump(self.algorithm.local_replay_buffer, file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def load(self, folder: Path) -> None:
         self.algorithm.restore_from_path(str((folder / "rllib").resolve()))
+        if self.algorithm.local_replay_buffer is not None:
+            with open(folder / "replay.pkl", "rb") as file:
+                self.algorithm.local_replay_buffer = pickle.load(file)
 
     def stop(self) -> None:
         import ray
@@ -108,28 +116,14 @@ def ppo_config(recipe: Recipe, seed: int) -> Any:
 
 
 def sac_config(recipe: Recipe, seed: int) -> Any:
-    """The RLlib `SACConfig` of a recipe: a slot per flow, stepped natively."""
+    """The RLlib `SACConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.sac import SACConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-    from ray.tune import register_env
 
-    register_env(SLOTS, _slots)
     sac = recipe.sac
-    arguments = {
-        "scenario": recipe.scenario,
-        "preset": recipe.preset,
-        "reward_scale": sac.reward_scale,
-        "stagger": True,
-    }
-    return (
+    sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
+    config = (
         SACConfig()
-        .environment(SLOTS, env_config=arguments, disable_env_checking=True)
-        .env_runners(
-            num_env_runners=sac.env_runners,
-            num_envs_per_env_runner=sac.slots,
-            gym_env_vectorize_mode="vector_entry_point",
-            rollout_fragment_length=1,
-        )
         .learners(num_learners=0)
         .rl_module(
             model_config=DefaultModelConfig(
@@ -141,19 +135,80 @@ def sac_config(recipe: Recipe, seed: int) -> Any:
         .training(
             gamma=sac.gamma,
             tau=sac.tau,
+            initial_alpha=sac.alpha,
             actor_lr=sac.lr,
             critic_lr=sac.lr,
             alpha_lr=sac.lr,
             lr=None,
             train_batch_size_per_learner=sac.minibatch,
-            training_intensity=sac.minibatch / sac.update_every,
+            training_intensity=sampling * sac.minibatch / sac.update_every,
             num_steps_sampled_before_learning_starts=sac.learning_starts,
-            replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": sac.buffer},
             grad_clip=sac.grad_clip,
         )
         .reporting(min_sample_timesteps_per_iteration=sac.batch, min_time_s_per_iteration=0)
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
+    )
+    return _whole_worlds(config, recipe) if sac.worlds else _slot_per_flow(config, recipe)
+
+
+def _slot_per_flow(config: Any, recipe: Recipe) -> Any:
+    """Every flow is a single agent, stepped natively."""
+    from ray.tune import register_env
+
+    register_env(SLOTS, _slots)
+    sac = recipe.sac
+    return (
+        config.environment(
+            SLOTS,
+            env_config={
+                "scenario": recipe.scenario,
+                "preset": recipe.preset,
+                "reward_scale": sac.reward_scale,
+                "stagger": True,
+            },
+            disable_env_checking=True,
+        )
+        .env_runners(
+            num_env_runners=sac.env_runners,
+            num_envs_per_env_runner=sac.slots,
+            gym_env_vectorize_mode="vector_entry_point",
+            rollout_fragment_length=1,
+        )
+        .training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": sac.buffer})
+    )
+
+
+def _whole_worlds(config: Any, recipe: Recipe) -> Any:
+    """Agents come late and leave early, so episodes are sampled and replayed whole.
+
+    RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
+    It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
+    all worlds, with the seed of the very first time: the environment must not heed that again.
+    """
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    sac, scenario = recipe.sac, EpisodeSource(recipe.scenario).draw(np.random.default_rng(0))
+    return (
+        config.environment(
+            RLlibCongestionEnv,
+            env_config={
+                "scenario": recipe.scenario,
+                "preset": recipe.preset,
+                "reward_scale": sac.reward_scale,
+                "seed_once": True,
+            },
+            disable_env_checking=True,
+        )
+        .env_runners(
+            num_env_runners=sac.env_runners,
+            num_envs_per_env_runner=sac.worlds,
+            batch_mode="complete_episodes",
+            # not heeded in sampling, but RLlib derives from it how many updates an episode is worth
+            rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / preset(recipe.preset).interval_ns),
+        )
+        .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
+        .training(replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer})
     )
 
 

@@ -153,6 +153,7 @@ class SB3Learner:
             gamma=sac.gamma,
             train_freq=1,  # a step of every slot ...
             gradient_steps=max(1, round(sac.slots / sac.update_every)),
+            ent_coef=f"auto_{sac.alpha}",
             policy_kwargs={**self._network(), "net_arch": {"pi": hidden, "qf": hidden}},
             seed=seed,
             device="cpu",

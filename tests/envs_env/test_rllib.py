@@ -94,6 +94,18 @@ def test_staggering_cuts_the_first_episode_only() -> None:
     assert lengths[1] >= 130
 
 
+def test_a_seed_may_count_once() -> None:
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    for once in (False, True):
+        env = RLlibCongestionEnv({"scenario": "train-leo", "seed_once": once})
+        scenarios = []
+        for _ in range(2):
+            env.reset(seed=3)
+            scenarios.append(env.world.scenario)
+        assert (scenarios[0] != scenarios[1]) is once
+
+
 def test_flooded_worlds_are_given_up() -> None:
     from orbitcc.envs.rllib import RLlibCongestionEnv
 

@@ -1,7 +1,9 @@
-"""PPO through RLlib, end to end: one Ray process for all of it."""
+"""PPO and SAC through RLlib, end to end."""
 
+import itertools
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")
 
@@ -142,3 +146,70 @@ def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() ->
     expected = expected.numpy()
     assert expected.std() > 1e-4
     assert np.allclose(policy.act(obs), expected, atol=1e-5)
+
+
+def staggered(folder: Path) -> str:
+    """A scenario file whose agents come late and leave early: steps 0 to 200, 33 to 100, and 66 to 200."""
+    flows = [
+        Flow(controller="external"),
+        Flow(controller="external", start_s=1, stop_s=3),
+        Flow(controller="external", start_s=2),
+    ]
+    return str(get("dumbbell", duration_s=6).with_flows(flows).save(folder / "staggered.toml"))
+
+
+def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time(tmp_path: Path) -> None:
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+
+    from orbitcc.training import recipe, rllib
+
+    plan = recipe.load("rllib-sac-worlds", [f"scenario={staggered(tmp_path)}", "sac.worlds=2"])
+    runner = MultiAgentEnvRunner(rllib.config(plan, seed=1))
+    samples = [runner.sample() for _ in range(2)]
+    for episodes in samples:
+        assert len(episodes) == 2
+        for episode in episodes:
+            assert episode.is_truncated
+            lengths = {name: len(part) for name, part in episode.agent_episodes.items()}
+            assert 195 <= lengths["flow-0"] <= 200
+            assert 60 <= lengths["flow-1"] <= 67
+            assert 125 <= lengths["flow-2"] <= 134
+            assert all(part.is_truncated and not part.is_terminated for part in episode.agent_episodes.values())
+    first = [episode.agent_episodes["flow-0"].get_observations() for sample in samples for episode in sample]
+    assert all(not np.array_equal(one, other) for one, other in itertools.combinations(first, 2))
+
+
+@pytest.mark.slow
+def test_sac_learns_from_agents_that_come_and_go_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    from orbitcc.agents.runs import RunFolder
+    from orbitcc.training import loop, recipe
+    from orbitcc.training.heldout import HeldOut
+
+    changes = [
+        f"scenario={staggered(tmp_path)}",
+        "agent_steps=2000",
+        "sac.worlds=2",
+        "sac.batch=400",
+        "sac.minibatch=32",
+        "sac.update_every=40",
+        "sac.learning_starts=400",
+        "evaluation.every=1000",
+        "evaluation.worlds=1",
+    ]
+    plan = recipe.load("rllib-sac-worlds", changes)
+    run = RunFolder.create(tmp_path, "staggered", plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    first = loop.train(plan, 1, run, resume=False, command="test")
+    assert first.finished
+    before = checkpoint.read_tensors(run.last)
+    longer = recipe.load("rllib-sac-worlds", [*changes, f"agent_steps={first.agent_steps + 500}"])
+    second = loop.train(longer, 1, run, resume=True, command="test")
+    assert second.agent_steps > first.agent_steps
+    with open(run.state / "replay.pkl", "rb") as file:
+        kept = pickle.load(file)
+    assert kept.get_num_agent_timesteps() == second.agent_steps  # those from before the break, too
+    assert all(episode.is_truncated for episode in kept.episodes)
+    assert {"train/reward", "heldout/reward", "learner/critic_loss", "learner/alpha"} <= tags(run.path)
+    assert any(not np.array_equal(before[key], value) for key, value in checkpoint.read_tensors(run.last).items())
+    scores = HeldOut(plan.scenario, "astraea-leo", worlds=1, seed=7).score(checkpoint.load(run.last).policy)
+    assert 0 < scores["utilisation"] <= 1
+    assert np.isfinite(scores["reward"])
