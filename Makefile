@@ -29,8 +29,8 @@ bench: build  ## the figures of docs/performance.md
 build: $(UV)  ## simulator, command and developer tools, without the learners
 	$(SYNC)
 
-full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3)
-	$(SYNC) --extra train
+full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3) and what films need
+	$(SYNC) --extra train --extra video
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python

@@ -1,7 +1,7 @@
 """N worlds stepped together through the pieces of one preset: what every environment of this room is built on."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class Batch:
                 "interval_rtts", preset.interval_rtts, "0 with several agents per world: set interval_ms"
             )
         self._preset = preset
+        self._any_spec, self._threads = specs[0], threads
         self._settings: dict[str, Any] = {
             "slots": slots,
             "interval_ns": preset.interval_ns,
@@ -157,6 +158,21 @@ class Batch:
     def restore(self, index: int, state: _sim.WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
         self._worlds.restore(index, state)
+
+    def clone(self) -> Self:
+        """The same worlds at the same moment once more; both continue identically."""
+        twin = type(self)(
+            [self._any_spec] * self.num_worlds,
+            slots=self.slots,
+            preset=self._preset,
+            threads=self._threads,
+            policies=self._settings["policies"],
+        )
+        for index in range(self.num_worlds):
+            twin.restore(index, self.save(index))
+        for name in ("obs", "reward", "status", "_native_obs"):
+            getattr(twin, name)[...] = getattr(self, name)
+        return twin
 
     def _custom_pieces(self) -> None:
         if not (self._custom_obs or self._custom_reward):

@@ -1,14 +1,19 @@
 """Every agent of N worlds at once, as arrays: the parallel environment for learners that take whole batches."""
 
+import copy
+from typing import Self
+
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
+from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.render import pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import check_counts
@@ -29,6 +34,7 @@ class BatchedParallelEnv:
     Args:
         num_worlds: N.
         threads: of the native pool; 0 = one per core.
+        render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
         other arguments: as in the parallel environment.
     """
 
@@ -45,8 +51,11 @@ class BatchedParallelEnv:
         max_agents: int | None = None,
         background: str = "cubic",
         threads: int = 0,
+        render_mode: str | None = None,
     ) -> None:
         check_counts(num_worlds, threads)
+        self.render_mode = render_mode
+        self._pictures = pictures(render_mode, num_worlds)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         source = EpisodeSource(scenario, max_agents=max_agents, background=background)
         self._episodes = Episodes(source, pieces, num_worlds, threads)
@@ -72,6 +81,7 @@ class BatchedParallelEnv:
         for index in range(self.num_worlds):
             self._begin(index, None if seed is None else seed + index)
         self._episodes.batch.observe()
+        self._look()
         return self.obs.copy(), {"active": self.active}
 
     def step(self, actions: NDArray[np.float32]) -> Step:
@@ -99,7 +109,37 @@ class BatchedParallelEnv:
             for index in np.flatnonzero(renewed):
                 self._begin(int(index))
             batch.observe()
+        self._look()
         return obs, rewards, terminated, truncated, {"active": self.active, "renewed": renewed}
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """With `rgb_array` a frame of every world, as in the parallel environment."""
+        self._episodes.scenario(0)  # an error before the first reset
+        return None if self._pictures is None else self._pictures.frames()
+
+    def close(self) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
+
+    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+        """An exact copy of world `index`."""
+        return self._episodes.save(index)
+
+    def restore(self, index: int, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
+        """Put a saved world into place `index`; all observations, float32[N, S, D]. It continues identically."""
+        self._episodes.restore(index, saved)
+        if self._pictures is not None:
+            self._pictures.clear(index)
+        self._look()
+        return self.obs.copy()
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._episodes = self._episodes.clone()
+        twin._pictures = pictures(self.render_mode, self.num_worlds)
+        twin._rngs, twin._state = copy.deepcopy(self._rngs), self._state.copy()
+        return twin
 
     def state(self) -> NDArray[np.float32]:
         """The global state of each world, float32[N, 12], for centralised critics."""
@@ -120,6 +160,12 @@ class BatchedParallelEnv:
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
         self._episodes.begin(index, rng, seed)
+        if self._pictures is not None:
+            self._pictures.clear(index)
+
+    def _look(self) -> None:
+        if self._pictures is not None:
+            self._pictures.add(self._episodes.batch)
 
 
 _preset = preset  # the constructor's argument of the same name hides the function

@@ -91,11 +91,7 @@ class Episodes:
         """An exact copy of all running episodes, on worlds of its own; they continue identically."""
         twin = copy.copy(self)
         if self._batch is not None:
-            for index, scenario in enumerate(self._scenarios):
-                if scenario is not None:
-                    twin.begin(index, np.random.default_rng(0), scenario=scenario)
-                    twin.batch.restore(index, self._batch.save(index))
-            twin.batch.observe()
+            twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:

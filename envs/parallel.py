@@ -15,7 +15,7 @@ from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
-from orbitcc.envs.render import FPS, MODES, Picture, check_mode
+from orbitcc.envs.render import FPS, MODES, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
@@ -76,11 +76,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         background: str = "cubic",
         render_mode: str | None = None,
     ) -> None:
-        check_mode(render_mode)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1)
         self.render_mode = render_mode
-        self._picture = Picture(render_mode) if render_mode is not None else None
+        self._pictures = pictures(render_mode)
         self.possible_agents = [f"flow-{slot}" for slot in range(self._episodes.source.slots)]
         self.agents: list[str] = []
         self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
@@ -107,9 +106,9 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
         self._episodes.batch.observe()
         self.agents = self._present()
-        if self._picture is not None:
-            self._picture.clear()
-            self._show(self._picture)
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
         return {agent: self._obs(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
 
     def step(
@@ -126,8 +125,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         batch = self._episodes.batch
         self._fill(actions)
         batch.step(self._actions)
-        if self._picture is not None:
-            self._show(self._picture)
+        if self._pictures is not None:
+            self._pictures.add(batch)
         acted = self.agents
         obs = {agent: self._obs(agent) for agent in acted}
         rewards = {agent: float(batch.reward[0, self._slot[agent]]) for agent in acted}
@@ -150,19 +149,15 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     def render(self) -> Any:
         """As in the single environment, of the bottleneck of the first agent that is there."""
-        if self._picture is None or self.render_mode == "human":
+        if self._pictures is None:
             return None
         self._episodes.scenario(0)  # an error before the first reset
-        return self._picture.draw()
+        frames = self._pictures.frames()
+        return None if frames is None else frames[0]
 
     def close(self) -> None:
-        if self._picture is not None:
-            self._picture.close()
-
-    def _show(self, picture: Picture) -> None:
-        picture.add(self._episodes.batch)
-        if self.render_mode == "human":
-            picture.draw()
+        if self._pictures is not None:
+            self._pictures.close()
 
     def save(self) -> tuple[Scenario, _sim.WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
@@ -171,6 +166,9 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> dict[str, NDArray[np.float32]]:
         """Go back to a saved moment: who acts then, and what they see. The episode continues identically."""
         self._episodes.restore(0, saved)
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
         self.agents = self._present()
         return {agent: self._obs(agent) for agent in self.agents}
 
@@ -178,7 +176,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         """An environment of its own at the same moment; both continue identically."""
         twin = copy.copy(self)
         twin._episodes = self._episodes.clone()
-        twin._picture = Picture(self.render_mode) if self.render_mode is not None else None
+        twin._pictures = pictures(self.render_mode)
         twin._actions, twin._state = self._actions.copy(), self._state.copy()
         twin.agents, twin.np_random = list(self.agents), copy.deepcopy(self.np_random)
         return twin

@@ -77,4 +77,4 @@ def _sorted_out(environment: Callable[..., Any], scenario: Any, arguments: dict[
 
 # gymnasium asks what it makes environments with for their render modes
 single.metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 30}  # type: ignore[attr-defined]
-vector.metadata = {"render_modes": []}  # type: ignore[attr-defined]
+vector.metadata = single.metadata  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from orbitcc.envs.batch import TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
-from orbitcc.envs.render import FPS, MODES, Picture, check_mode
+from orbitcc.envs.render import FPS, MODES, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
@@ -111,9 +111,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         background: str = "cubic",
         render_mode: str | None = None,
     ) -> None:
-        check_mode(render_mode)
         self.render_mode = render_mode
-        self._picture = Picture(render_mode) if render_mode is not None else None
+        self._pictures = pictures(render_mode)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1)
         self.observation_space = self._episodes.observation_space
@@ -127,9 +126,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
         self._episodes.batch.observe()
         self._over = False
-        if self._picture is not None:
-            self._picture.clear()
-            self._show(self._picture)
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
         return self._episodes.batch.obs[0, 0].copy(), {}
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -144,25 +143,21 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
         self._over = terminated or truncated
         info: dict[str, Any] = self._episodes.final_info(0, 0) if self._over else {}
-        if self._picture is not None:
-            self._show(self._picture)
+        if self._pictures is not None:
+            self._pictures.add(batch)
         return batch.obs[0, 0].copy(), float(batch.reward[0, 0]), terminated, truncated, info
 
     def render(self) -> Any:
         """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
-        if self._picture is None or self.render_mode == "human":
+        if self._pictures is None:
             return None
         self._episodes.scenario(0)  # an error before the first reset
-        return self._picture.draw()
+        frames = self._pictures.frames()
+        return None if frames is None else frames[0]
 
     def close(self) -> None:
-        if self._picture is not None:
-            self._picture.close()
-
-    def _show(self, picture: Picture) -> None:
-        picture.add(self._episodes.batch)
-        if self.render_mode == "human":
-            picture.draw()
+        if self._pictures is not None:
+            self._pictures.close()
 
     def statistics(self) -> dict[str, float]:
         """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
@@ -177,12 +172,15 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         twin = copy.copy(self)
         twin._episodes = self._episodes.clone()
         twin._np_random = copy.deepcopy(self._np_random)
-        twin._picture = Picture(self.render_mode) if self.render_mode is not None else None
+        twin._pictures = pictures(self.render_mode)
         return twin
 
     def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
         """Go back to a saved moment and return its observation; the episode continues identically."""
         self._episodes.restore(0, saved)
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
         self._over = False
         return self._episodes.batch.obs[0, 0].copy()
 

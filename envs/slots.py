@@ -1,8 +1,9 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
+import copy
 import json
 from collections import deque
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -11,10 +12,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from orbitcc import _sim
 from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
 from orbitcc.envs.vector import autoreset_of, check_counts
@@ -23,6 +26,9 @@ SHORTEST_LIFE_S = 2.0
 """No connection of a slot lives for less."""
 LIFETIME_SHARE = (0.25, 1.0)
 """Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
+
+Saved = tuple[Scenario, _sim.WorldState, NDArray[np.bool_]]
+"""A world as :meth:`FlowVectorEnv.save` keeps it."""
 
 
 class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
@@ -47,8 +53,11 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: learning flows per world at most; further ones run `background`.
         reward_scale: a factor on every reward (the rewards of `astraea` are small).
         stagger: cut the first episode of each world at a random moment, so that they do not end together.
-        autoreset_mode, threads, and the preset's pieces: as in the vector environment.
+        autoreset_mode, threads, render_mode, and the preset's pieces: as in the vector environment; slots of the same
+            world have the same picture.
     """
+
+    _pictures: Pictures | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
@@ -66,14 +75,17 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         reward_scale: float = 1.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int = 0,
+        render_mode: str | None = None,
     ) -> None:
         check_counts(num_envs, threads)
         self._mode = autoreset_of(autoreset_mode)
-        self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
+        self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
+        self.render_mode = render_mode
         self.preset = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         self._dealer = _Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
         self._flows, lent = self._dealer.sizes(num_envs)
         self._sizes = [*self._flows[:-1], lent]
+        self._pictures = pictures(render_mode, len(self._sizes))
         self._stagger, self._threads, self._reward_scale = stagger, threads, float(reward_scale)
         self._batch: Batch | None = None
         self._rng: np.random.Generator | None = None
@@ -109,6 +121,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._begin(world, None if first is None else first + world, cut=self._stagger)
         self._running.observe()
         self._over[:] = False
+        self._look()
         return self._obs(), {}
 
     def step(
@@ -142,6 +155,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
                 obs[ended & ~over[self.worlds]] = self._nothing_seen
         else:
             self._over = ended
+        self._look()
         return obs, rewards, terminated, truncated, infos
 
     def state(self) -> NDArray[np.float32]:
@@ -155,6 +169,52 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every slot's flow over the last interval, f64[num_envs, len(STATS_FIELDS)]."""
         return self._running.statistics()[self.worlds, self._slots]
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame for every slot: that of its world, uint8[450, 800, 3]."""
+        self.scenario(0)  # an error before the first reset
+        frames = None if self._pictures is None else self._pictures.frames()
+        return None if frames is None else tuple(frames[world] for world in self.worlds)
+
+    def close_extras(self, **_: Any) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
+
+    def save(self, world: int) -> Saved:
+        """An exact copy of world number `world`, and which of its slots begin anew with the next step."""
+        return self.scenario(world), self._running.save(world), self._over[self.worlds == world]
+
+    def restore(self, world: int, saved: Saved) -> NDArray[np.float32]:
+        """Put a saved world back; all observations, float32[num_envs, D]. It continues identically.
+
+        Raises:
+            OrbitccError: the saved world lends another number of slots.
+        """
+        scenario, state, over = saved
+        mine = self.worlds == world
+        if over.size != np.count_nonzero(mine):
+            raise OrbitccError("saved", f"{over.size} slots", f"a world that lends {np.count_nonzero(mine)}")
+        self._scenarios[world] = scenario
+        self._running.restore(world, state)
+        self._running.observe()
+        self._over[mine] = over
+        if self._pictures is not None:
+            self._pictures.clear(world)
+        self._look()
+        obs = self._obs()
+        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
+            obs[(self._running.status[self.worlds, self._slots] & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
+        return obs
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._pictures = pictures(self.render_mode, self.num_worlds)
+        twin._rng, twin._dealer, twin._over = copy.deepcopy(self._rng), self._dealer.clone(), self._over.copy()
+        if self._batch is not None:
+            twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
+            twin._actions, twin._state = self._actions.copy(), self._state.copy()
+        return twin
 
     def scenario(self, world: int) -> Scenario:
         """The scenario world number `world` was made from; new connections are not in it."""
@@ -172,6 +232,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._batch is None:
             raise OrbitccError("step", "called before reset()", "reset() first")
         return self._batch
+
+    def _look(self) -> None:
+        if self._pictures is not None:
+            self._pictures.add(self._running)
 
     def _obs(self) -> NDArray[np.float32]:
         return self._running.obs[self.worlds, self._slots]
@@ -201,6 +265,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
         self._batch.reset(world, network, agents=size)
         self._scenarios[world] = scenario
+        if self._pictures is not None:
+            self._pictures.clear(world)
 
     def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
         if not ended.any():
@@ -235,6 +301,11 @@ class _Dealer:
         while sum(sizes) < slots:
             sizes.append(len(agent_flows(self.source.draw(rng))))
         return sizes, slots - sum(sizes[:-1])
+
+    def clone(self) -> "_Dealer":
+        twin = _Dealer(self.source)
+        twin._waiting = {size: deque(hand, hand.maxlen) for size, hand in self._waiting.items()}
+        return twin
 
     def forget(self) -> None:
         self._waiting.clear()

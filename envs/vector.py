@@ -14,6 +14,7 @@ from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
@@ -34,8 +35,11 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         num_envs: worlds.
         autoreset_mode: `AutoresetMode.NEXT_STEP` (default) or `SAME_STEP`, or their values.
         threads: of the native pool; 0 = one per core.
+        render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
         other arguments: as in the single environment.
     """
+
+    _pictures: Pictures | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
@@ -50,13 +54,13 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         background: str = "cubic",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int = 0,
-        render_mode: None = None,
+        render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None:
-            raise OrbitccError("render_mode", render_mode, "None")
         check_counts(num_envs, threads)
         self._mode = autoreset_of(autoreset_mode)
-        self.metadata = {"render_modes": [], "autoreset_mode": self._mode}
+        self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
+        self.render_mode = render_mode
+        self._pictures = pictures(render_mode, num_envs)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         source = EpisodeSource(scenario, max_agents=1, background=background)
         self._episodes = Episodes(source, pieces, num_envs, threads)
@@ -86,6 +90,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             self._begin(int(index), seeds[index], options.get("scenario"))
         self._episodes.batch.observe()
         self._over[mask] = False
+        self._look()
         return self._episodes.batch.obs[:, 0].copy(), {}
 
     def step(
@@ -99,6 +104,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         batch.step(values[:, None])
         status = batch.status[:, 0]
         if (status == ACTIVE).all() and not renewed.any():  # nothing ends: most steps, so they are kept short
+            self._look()
             nobody = np.zeros((2, self.num_envs), np.bool_)
             return batch.obs[:, 0].copy(), batch.reward[:, 0].astype(np.float64), nobody[0], nobody[1], {}
         if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
@@ -118,7 +124,17 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
                 batch.observe()
         else:
             self._over = ended
+        self._look()
         return batch.obs[:, 0].copy(), rewards, terminated, truncated, infos
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame of every world, uint8[450, 800, 3] each (a tenth of a second each)."""
+        self._episodes.scenario(0)  # an error before the first reset
+        return None if self._pictures is None else self._pictures.frames()
+
+    def close_extras(self, **_: Any) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS_FIELDS)]."""
@@ -136,12 +152,16 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
         self._episodes.restore(index, saved)
         self._over[index] = False
+        if self._pictures is not None:
+            self._pictures.clear(index)
+        self._look()
         return self._episodes.batch.obs[:, 0].copy()
 
     def clone(self) -> Self:
         """An environment of its own at the same moment; both continue identically."""
         twin = copy.copy(self)
         twin._episodes = self._episodes.clone()
+        twin._pictures = pictures(self.render_mode, self.num_envs)
         twin._rngs, twin._over = copy.deepcopy(self._rngs), self._over.copy()
         return twin
 
@@ -157,6 +177,12 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
         self._episodes.begin(index, rng, seed, scenario)
+        if self._pictures is not None:
+            self._pictures.clear(index)
+
+    def _look(self) -> None:
+        if self._pictures is not None:
+            self._pictures.add(self._episodes.batch)
 
     def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
         if not ended.any():
