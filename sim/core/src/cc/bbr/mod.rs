@@ -25,6 +25,8 @@ const ACK_EPOCH_MAX: u32 = 1 << 20;
 
 /// TCP and IP headers with timestamps: what makes a segment an MTU.
 const HEADERS: u64 = 52;
+/// Ethernet's header: what makes it a frame.
+const ETHERNET: u64 = 14;
 
 /// Bytes per second of `gain` times rate `bw`, `percent` of it.
 pub fn bytes_per_second(bw: u64, bytes_per_segment: u64, gain: u32, percent: u64) -> u64 {

@@ -6,8 +6,10 @@
 //!
 //! A sample refreshes the minimum RTT only if it is smaller (`<`). Linux 4.15 has `<=`; on a path without noise, whose
 //! queue is empty once per cycle, that would refresh it for ever and ProbeRTT, seen in every measurement of real
-//! paths, would never come. `kernel = v4_15` differs by: no allowance for aggregation, pacing in MTUs without a
-//! margin, no two extra packets while probing, packets in flight not corrected for those the pacer holds.
+//! paths, would never come. `kernel = v4_15` differs by: no allowance for aggregation, no two extra packets while
+//! probing, packets in flight not corrected for those the pacer holds, and the pacer's units: it asks for the bandwidth
+//! in MTUs without a margin, and `fq`, which paces it, charges frames (`fq_dequeue`, `qdisc_pkt_len`). What leaves is
+//! 1500/1514 of the bandwidth, as much below it as the margin of 1 % that came when TCP took over from `fq` in 4.20.
 
 mod cycle;
 #[cfg(test)]
@@ -19,7 +21,7 @@ use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRES
 use cycle::CYCLE;
 
 use super::policer::{Policer, Verdict};
-use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, HEADERS, MaxFilter, Rounds, UNIT};
+use super::{Aggregation, BW_UNIT, ETHERNET, EXTRA_ACKED_ROUNDS, HEADERS, MaxFilter, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
 use crate::spec::Kernel;
 
@@ -156,7 +158,11 @@ impl Bbr {
 
     fn pacing_rate(&self, conn: &Conn, bw: u64, gain: u32) -> u64 {
         match self.kernel {
-            Kernel::V4_15 => bytes_per_second(bw, u64::from(conn.mss) + HEADERS, gain, 100),
+            Kernel::V4_15 => {
+                // Our pacer charges payload, `fq` frames.
+                let mtu = u64::from(conn.mss) + HEADERS;
+                bytes_per_second(bw, mtu, gain, 100) * u64::from(conn.mss) / (mtu + ETHERNET)
+            }
             Kernel::V6 => bytes_per_second(bw, u64::from(conn.mss), gain, PACING_PERCENT),
         }
     }

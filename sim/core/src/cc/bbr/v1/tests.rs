@@ -38,6 +38,18 @@ fn first_pacing_rate_is_the_initial_window_per_rtt_times_the_high_gain() {
     assert!((c.pacing_rate as f64 / expected - 1.0).abs() < 1e-3, "{}", c.pacing_rate);
 }
 
+/// Frames of 1514 bytes carry 1448: at gain 1 the bandwidth's packets leave 1514/1500 apart.
+#[test]
+fn a_frame_of_linux_4_15_leaves_per_mtu_of_bandwidth() {
+    let (mut bbr, mut c) = cruising();
+    for (kernel, share) in [(Kernel::V6, 0.99), (Kernel::V4_15, 1500.0 / 1514.0)] {
+        bbr.kernel = kernel;
+        bbr.set_pacing(&mut c, BW, UNIT);
+        let paced = c.pacing_rate as f64 / (BW as f64 / BW_UNIT as f64 * 1e6 * 1448.0);
+        assert!((paced - share).abs() < 1e-4, "{kernel:?}: {paced}");
+    }
+}
+
 #[test]
 fn the_cycle_never_starts_with_the_draining_phase_and_starts_with_any_other() {
     let (mut bbr, mut c) = cruising();
