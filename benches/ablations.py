@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from benches import geo_ablations
 from orbitcc.envs import scenarios
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import simulate
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.suites.geo import FIRST_RUN, download_values
 from orbitcc.eval.suites.leoem import PATHS
 
 Change = Callable[[Scenario], Scenario]
@@ -48,17 +48,6 @@ def longer_outages(factor: float) -> Change:
         return scenario.changed(links=tuple(links))
 
     return change
-
-
-def download(who: str, runs: int = 6, **params: Any) -> list[dict[str, float]]:
-    """Downloads over geo-viasat-2020 with other parameters."""
-    found = []
-    for run in range(FIRST_RUN + 1, FIRST_RUN + 1 + runs):
-        scenario = scenarios.get("geo-viasat-2020", **{"rtt": "sine_ar1", "run": run, "duration_s": 400.0, **params})
-        flows = [flow.changed(traffic={"kind": "bytes", "bytes": 10**9}) for flow in scenario.flows]
-        taken = contenders.from_controller(who).take_all(scenario.with_flows(flows))
-        found.append(download_values(simulate(taken, record_interval_s=0.1)))
-    return found
 
 
 def mean(found: Sequence[Mapping[str, float]], key: str) -> float:
@@ -151,30 +140,9 @@ def restarts() -> None:
         print(f"{who}: delay ratio {parts[0]} as it is, {parts[1]} uninterrupted")
 
 
-def geo() -> None:
-    """G01-G22: BBR's start and queue under other RTT processes, residual loss, and rates that differ between days."""
-    for rtt in ("sine_ar1", "gate", "fixed"):
-        for who in ("bbr", "cubic"):
-            found = download(who, rtt=rtt)
-            steady = f"{mean(found, 'steady_mbps'):.1f} Mbit/s {mean(found, 'steady_rtt_ms'):.0f} ms"
-            start = f"{mean(found, 'start_up_mbps'):.1f} Mbit/s, 30 MB {mean(found, 'time_30mb_s'):.1f} s"
-            print(f"rtt={rtt} {who}: steady {steady}, start-up {start}")
-    for who in ("hybla:ssthresh_cache=5000", "vivace:preset=geo", "cubic", "bbr"):
-        parts = [
-            f"{p:g}: none resent in {1 - mean(found, 'resent_any'):.2f}, {mean(found, 'steady_mbps'):.1f} Mbit/s"
-            for p in (0.0, 5e-6)
-            if (found := download(who, residual_loss=p))
-        ]
-        print(f"residual loss {who} {'; '.join(parts)}")
-    rng = np.random.default_rng(1)
-    shares = np.clip(rng.normal(0.93, 0.09, 12), 0.6, 1.0)
-    for who in ("cubic", "bbr"):
-        steady = [download(who, 1, rate_mean=float(share))[0]["steady_mbps"] for share in shares]
-        print(f"mean rate of a run drawn with sd 9 % {who}: spread {np.std(steady, ddof=1):.1f} Mbit/s")
-
-
 ABLATIONS: dict[str, Callable[[], None]] = {
-    f.__name__: f for f in (vivace_mode, parking_lot, torn_links, outage_length, restarts, geo)
+    **{f.__name__: f for f in (vivace_mode, parking_lot, torn_links, outage_length, restarts)},
+    **geo_ablations.ABLATIONS,
 }
 
 

@@ -21,7 +21,14 @@ Verdict = Literal["holds", "fails", "undecidable"]
 
 
 class Missing(Exception):
-    """A finding asks for runs that the campaigns do not have; the text says which."""
+    """What a finding asks for is not there: runs, or something to run; the text says what.
+
+    measured: figures that are there, but decide nothing.
+    """
+
+    def __init__(self, reason: str, measured: str = "–") -> None:
+        super().__init__(reason)
+        self.measured = measured
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Finding:
         try:
             measured, holds = self.check(results)
         except Missing as missing:
-            return Outcome("–", "undecidable", str(missing))
+            return Outcome(missing.measured, "undecidable", str(missing))
         return Outcome(measured, "holds" if holds else "fails")
 
 

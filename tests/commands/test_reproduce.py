@@ -52,7 +52,9 @@ def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     for key in ("H01", "H02", "H03", "H08", "H09", "B01", "B02", "B03", "B05", "B06", "G16", "G19"):
         assert findings[key]["verdict"] == "holds", findings[key]
     undecidable = {key for key, row in findings.items() if row["verdict"] == "undecidable"}
-    assert undecidable == {"G04", "G12"}  # too few runs for what is significant
+    # Too few runs for what is significant; and what is said of a closed program.
+    assert {key for key in undecidable if not key.endswith("a")} == {"G04", "G12"}
+    assert "G01a" in undecidable
     assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
     again = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
     assert json.loads(again.stdout) == list(findings.values())

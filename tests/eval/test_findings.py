@@ -160,13 +160,29 @@ def test_the_spread_of_steady_rtt_is_largest_for_cubic(cubic, verdict):
     assert judged("G07", downloads).verdict == verdict
 
 
-@pytest.mark.parametrize(("bbr", "verdict"), [((9.0, 15.0), "holds"), ((7.0, 15.0), "fails"), ((9.0, 17.0), "fails")])
-def test_pcc_and_bbr_cross_between_10_and_30_mb(bbr, verdict):
+@pytest.mark.parametrize(("bbr", "crosses"), [((9.0, 15.0), True), ((7.0, 15.0), False), ((9.0, 17.0), False)])
+def test_pcc_and_bbr_cross_between_10_and_30_mb_but_that_decides_nothing(bbr, crosses):
     times = {"vivace": (8.0, 16.0), "bbr": bbr}
     downloads = geo_campaign(
         lambda who, _: dict(zip(("time_10mb_s", "time_30mb_s"), times.get(who, (1.0, 2.0)), strict=True))
     )
-    assert judged("G27", downloads).verdict == verdict
+    measured, holds = geo.crossover(Results({"geo-download": downloads}))
+    assert holds == crosses
+    outcome = judged("G27a", downloads)
+    assert (outcome.measured, outcome.verdict) == (measured, "undecidable")
+    assert outcome.reason.startswith("PCC is closed")
+
+
+@pytest.mark.parametrize(("hybla", "verdict"), [(958, "holds"), (890, "fails"), (810, "fails")])
+def test_steady_rtts_rise_from_bbr_to_hybla_by_enough(hybla, verdict):
+    rtt = {"bbr": 780, "cubic": 821, "hybla": hybla, "vivace": 2000}
+    assert judged("G06", geo_campaign(lambda who, _: {"steady_rtt_ms": rtt[who]})).verdict == verdict
+
+
+@pytest.mark.parametrize(("mbps", "verdict"), [(112.9, "holds"), (90.0, "fails")])
+def test_the_verdict_on_a_table_does_not_hang_on_pcc(mbps, verdict):
+    own = {**geo.PUBLISHED["steady_mbps"], "bbr": mbps, "vivace": 200.0}
+    assert judged("G01", geo_campaign(lambda who, _: {"steady_mbps": own[who]})).verdict == verdict
 
 
 def test_the_t_test_is_the_papers():

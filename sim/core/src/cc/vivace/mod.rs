@@ -21,9 +21,9 @@
 //! `loss` is the artefact without the latency term. `geo` is the paper's search with the coefficients Claypool's GEO
 //! papers give for Compira's closed implementation: 1, 10 and 2 for throughput, loss and latency. Its units are unknown.
 //! With the dimensionless gradient, 2 keeps the queue short, since probes of 5 % change the gradient by 0.1; so the
-//! unit is 1. Calibrated, to the papers' downloads of 1, 5 and 30 MB in about 4, 7 and 16 s, is start-up alone: first
-//! 3 Mbit/s, then 1.45 times as much after every result. With the path's RTT noise most flows then stay near 600 ms and
-//! one in ten holds a standing queue (which costs a gradient nothing): 650 ms in the mean, where the papers have 685.
+//! unit is 1. Calibrated, over the link of July 2020, to the papers' downloads of 1, 5 and 30 MB in about 4, 7 and 16 s
+//! is start-up alone: first 7 Mbit/s, then 1.35 times as much after every result. With the path's RTT noise most flows
+//! then stay near 600 ms and one in ten holds a standing queue (which costs a gradient nothing).
 //!
 //! Rates are of packets of 1500 bytes, headers included. None falls below 0.5 (`paper`, `geo`) or 1.3 Mbit/s: a link much
 //! slower is flooded, and the same packets are lost again and again.

@@ -105,7 +105,7 @@ pub const LOSS: Rules = Rules { utility: Utility { latency: 0.0, ..ARTIFACT.util
 /// Coefficients 1, 10, 2 for throughput, loss, latency (Claypool et al.). Start-up is calibrated: see the module.
 pub const GEO: Rules = Rules {
     utility: Utility { latency: 2.0, loss: 10.0, loss_if_small: 10.0, ..PAPER.utility },
-    start: Start { mbps: 3.0, factor: 1.45, ..ARTIFACT.start },
+    start: Start { mbps: 7.0, factor: 1.35, ..ARTIFACT.start },
     averaged_loss: ARTIFACT.averaged_loss,
     emergency_loss: ARTIFACT.emergency_loss,
     packets: ARTIFACT.packets,
