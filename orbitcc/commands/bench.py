@@ -237,7 +237,7 @@ class _Driven:
         }
 
 
-ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+PACKET_ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     functools.partial(_one, controller="cubic", name="Cubic", target=80),
     functools.partial(_one, controller="cubic", name="Cubic", target=80, noise=False),
     functools.partial(_one, controller="bbr3", name="BBRv3", target=80),
@@ -246,6 +246,9 @@ ROWS: tuple[Callable[[list[Result]], Result], ...] = (
     functools.partial(_one_agent, noise=False),
     _ten_cubic,
     _parking_lot,
+)
+ROWS: tuple[Callable[[list[Result]], Result], ...] = (
+    *PACKET_ROWS,
     _geo,
     _step_overhead,
     *bench_envs.ROWS,
