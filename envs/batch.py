@@ -194,7 +194,7 @@ class Batch:
         bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
         if bad.size:
             world, slot = bad[0]
-            raise OrbitccError(f"action of flow-{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
+            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
 
     def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
         active = self.status == ACTIVE

@@ -25,7 +25,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     ## Description
 
     Flows of one simulated network, each with an agent, decide at the same moments (every 30 ms of simulated time).
-    Flows with the controller `external` are agents, called `flow-0`, `flow-1`, ... in the scenario's order; a scenario
+    Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's order; a scenario
     without one lends all its flows. The other flows run the controllers the scenario names.
 
     Agents join late and leave early: `possible_agents` lists all who may ever join, `agents` who acts now. Whoever
@@ -80,7 +80,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1)
         self.render_mode = render_mode
         self._pictures = pictures(render_mode)
-        self.possible_agents = [f"flow-{slot}" for slot in range(self._episodes.source.slots)]
+        self.possible_agents = [f"flow_{slot}" for slot in range(self._episodes.source.slots)]
         self.agents: list[str] = []
         self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
         # one space object per agent: each has its own generator, and PettingZoo asks for the same object every time
@@ -220,8 +220,14 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
 
 def parallel_env(scenario: str | Scenario | ScenarioDistribution, **arguments: Any) -> ParallelCongestionEnv:
-    """The PettingZoo environment of a scenario; arguments as in :class:`ParallelCongestionEnv`."""
-    return ParallelCongestionEnv(scenario, **arguments)
+    """The PettingZoo environment of a scenario; `arguments` are its own, or parameters of a named scenario.
+
+    Raises:
+        OrbitccError: an argument is neither, or has a value that is not allowed.
+    """
+    from orbitcc.envs.registration import sorted_out
+
+    return ParallelCongestionEnv(**sorted_out(ParallelCongestionEnv, scenario, arguments))
 
 
 def _copy(space: spaces.Box) -> spaces.Box:

@@ -39,14 +39,14 @@ def single(scenario: Any, **arguments: Any) -> "CongestionEnv":
     """
     from orbitcc.envs.single import CongestionEnv
 
-    return CongestionEnv(**_sorted_out(CongestionEnv, scenario, arguments))
+    return CongestionEnv(**sorted_out(CongestionEnv, scenario, arguments))
 
 
 def vector(num_envs: int = 1, *, scenario: Any, **arguments: Any) -> "VectorCongestionEnv":
     """The native vector environment; arguments as in :func:`single`."""
     from orbitcc.envs.vector import VectorCongestionEnv
 
-    return VectorCongestionEnv(num_envs, **_sorted_out(VectorCongestionEnv, scenario, arguments))
+    return VectorCongestionEnv(num_envs, **sorted_out(VectorCongestionEnv, scenario, arguments))
 
 
 def register_envs() -> None:
@@ -61,7 +61,7 @@ def register_envs() -> None:
             )
 
 
-def _sorted_out(environment: Callable[..., Any], scenario: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def sorted_out(environment: Callable[..., Any], scenario: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments of the environment, with those that are the scenario's put into the scenario."""
     from orbitcc.envs.scenarios import SCENARIOS, get
 

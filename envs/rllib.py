@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
-from orbitcc.envs.parallel import ParallelCongestionEnv
+from orbitcc.envs.parallel import parallel_env
 
 Obs = dict[str, NDArray[np.float32]]
 
@@ -19,7 +19,7 @@ Obs = dict[str, NDArray[np.float32]]
 class RLlibCongestionEnv(MultiAgentEnv):
     """One world as an RLlib `MultiAgentEnv`.
 
-    `config` holds the arguments of :class:`ParallelCongestionEnv`, and
+    `config` holds the arguments of :func:`orbitcc.envs.parallel.parallel_env`, and
 
     * `reward_scale`: a factor on every reward (default 1; the preset's rewards are small);
     * `stagger`: cut the first episode at a random moment (a truncation), so that worlds sampled side by side do not
@@ -48,7 +48,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self._seed_once = bool(arguments.pop("seed_once", False))
         self._steps_left = -1
         self._hopeless = 0
-        self.world = ParallelCongestionEnv(**arguments)
+        self.world = parallel_env(**arguments)
         self.possible_agents = list(self.world.possible_agents)
         self.agents: list[str] = []
         self.observation_spaces = self.world.observation_spaces

@@ -57,6 +57,10 @@ class SB3VecEnv(VecEnv):
                 each[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
         return observations, rewards.astype(np.float32), dones, each
 
+    def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
+        """One frame with those of all environments; with the render mode `human` the window follows by itself."""
+        return None if self.render_mode == "human" else super().render(mode)
+
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """A frame of each environment, where the native one has the render mode `rgb_array`."""
         return self.native.render() or [None] * self.num_envs

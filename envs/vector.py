@@ -75,7 +75,10 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start new episodes, everywhere or where `options["reset_mask"]` (bool[N]) is true."""
+        """Start new episodes, everywhere or where `options["reset_mask"]` (bool[N]) is true.
+
+        `options["scenario"]` is played instead of the next: one for all, or a list with one for each (None: the next).
+        """
         options = options or {}
         mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs, np.bool_)))
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
@@ -86,8 +89,12 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             seeds = list(seed)
         if len(seeds) != self.num_envs:
             raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
+        given = options.get("scenario")
+        scenarios = list(given) if isinstance(given, list | tuple) else [given] * self.num_envs
+        if len(scenarios) != self.num_envs:
+            raise OrbitccError("options.scenario", f"{len(scenarios)} scenarios", f"one, or {self.num_envs} of them")
         for index in np.flatnonzero(mask):
-            self._begin(int(index), seeds[index], options.get("scenario"))
+            self._begin(int(index), seeds[index], scenarios[index])
         self._episodes.batch.observe()
         self._over[mask] = False
         self._look()

@@ -43,10 +43,10 @@ def main(rival: str = "reno", duration_s: float = 120.0) -> float:
     scenario = scenario.with_flows([Flow(controller="external"), Flow(controller=rival)])
     env = orbitcc.parallel_env(scenario, action=Action(Aimd()), interval_ms=10)
     env.reset(seed=1)
-    nothing = {"flow-0": np.zeros(1, np.float32)}  # Aimd decides by itself
+    nothing = {"flow_0": np.zeros(1, np.float32)}  # Aimd decides by itself
     while env.agents:
         *_, infos = env.step(nothing)
-    return float(infos["flow-0"]["goodput_mbps"]) / 50
+    return float(infos["flow_0"]["goodput_mbps"]) / 50
 
 
 if __name__ == "__main__":

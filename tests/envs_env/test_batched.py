@@ -27,7 +27,7 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
     for _ in range(250):
         actions = rng.uniform(-1, 1, (N, batched.slots, 1)).astype(np.float32)
         assert np.array_equal(batched.state(), np.stack([world.state() for world in worlds]))
-        acting = [[f"flow-{s}" for s in np.flatnonzero(infos["active"][i])] for i in range(N)]
+        acting = [[f"flow_{s}" for s in np.flatnonzero(infos["active"][i])] for i in range(N)]
         assert [world.agents for world in worlds] == acting
         obs, rewards, terminated, truncated, infos = batched.step(actions)
         for i, world in enumerate(worlds):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import gymnasium as gym
 import pytest
 from gymnasium.utils.env_checker import check_env
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
+from pettingzoo.utils import parallel_to_aec
 
 import orbitcc  # noqa: F401
 from orbitcc.envs.parallel import parallel_env
@@ -47,6 +48,10 @@ def test_stable_baselines3_accepts_the_single_environment() -> None:
 
 def test_pettingzoo_accepts_late_joiners_and_leavers() -> None:
     parallel_api_test(parallel_env(three_flows()), num_cycles=1000)
+
+
+def test_pettingzoo_accepts_its_own_turn_based_form() -> None:
+    api_test(parallel_to_aec(parallel_env(three_flows())), num_cycles=300)
 
 
 def test_pettingzoo_finds_seeds_deterministic() -> None:

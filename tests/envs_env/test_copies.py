@@ -79,7 +79,7 @@ def test_the_parallel_environment_goes_back_to_a_saved_moment() -> None:
     first = [act()[0] for _ in range(150)]
     assert len(env.agents) == 2
     env.restore(saved)
-    assert env.agents == twin.agents == ["flow-0"]
+    assert env.agents == twin.agents == ["flow_0"]
     again = [act()[0] for _ in range(150)]
     for one, other in zip(first, again, strict=True):
         assert {a: o.tolist() for a, o in one.items()} == {a: o.tolist() for a, o in other.items()}

@@ -26,7 +26,7 @@ def test_custom_reward_is_a_share_of_the_best() -> None:
 
 def test_many_agents_all_get_something() -> None:
     goodput = load("many_agents").main(duration_s=4.0)
-    assert set(goodput) == {"flow-0", "flow-1"}
+    assert set(goodput) == {"flow_0", "flow_1"}
     assert min(goodput.values()) > 0
 
 

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import pytest
 
-import orbitcc  # noqa: F401
+import orbitcc
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.registration import IDS
 from orbitcc.envs.scenarios import names
@@ -22,6 +22,9 @@ def test_parameters_of_the_scenario_are_arguments_of_its_environments() -> None:
     many = gym.make_vec("orbitcc/Dumbbell-v0", num_envs=2, rate_mbps=20)
     many.reset(seed=1)
     assert many.unwrapped.scenario(1).links[0].rate_mbps == 20
+    together = orbitcc.parallel_env("dumbbell", rate_mbps=20)
+    together.reset(seed=1)
+    assert together.scenario.links[0].rate_mbps == 20
 
 
 def test_unknown_arguments_suggest_the_nearest() -> None:
@@ -29,5 +32,7 @@ def test_unknown_arguments_suggest_the_nearest() -> None:
         gym.make("orbitcc/Dumbbell-v0", presett="astraea")
     with pytest.raises(OrbitccError, match="did you mean 'rate_mbps'"):
         gym.make_vec("orbitcc/Dumbbell-v0", num_envs=2, rate_mbs=3)
+    with pytest.raises(OrbitccError, match="did you mean 'max_agents'"):
+        orbitcc.parallel_env("dumbbell", max_agent=2)
     with pytest.raises(OrbitccError, match="rate_mbps"):
         gym.make("orbitcc/Dumbbell-v0", rate_mbps=-3)

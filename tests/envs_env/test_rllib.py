@@ -43,9 +43,9 @@ def test_late_joiners_and_leavers_become_episodes_of_their_own_length(runner_for
     runner = runner_for(world(agent(), agent(start_s=1, stop_s=3)))
     (episode,) = runner.sample(num_episodes=1)
     lengths = {name: len(part) for name, part in episode.agent_episodes.items()}
-    assert set(lengths) == {"flow-0", "flow-1"}
-    assert 60 <= lengths["flow-1"] <= 67
-    assert lengths["flow-0"] >= 125
+    assert set(lengths) == {"flow_0", "flow_1"}
+    assert 60 <= lengths["flow_1"] <= 67
+    assert lengths["flow_0"] >= 125
     for part in episode.agent_episodes.values():
         assert len(part.get_observations()) == len(part) + 1
         assert np.isfinite(part.get_rewards()).all()
@@ -65,14 +65,14 @@ def test_finished_objects_terminate(runner_for) -> None:
     runner = runner_for(world(agent(), agent(traffic={"kind": "bytes", "bytes": 50_000})))
     (episode,) = runner.sample(num_episodes=1)
     ends = {name: (part.is_terminated, part.is_truncated) for name, part in episode.agent_episodes.items()}
-    assert ends == {"flow-0": (False, True), "flow-1": (True, False)}
+    assert ends == {"flow_0": (False, True), "flow_1": (True, False)}
 
 
 def test_an_episode_ends_where_everybody_known_has_left(runner_for) -> None:
     runner = runner_for(world(agent(stop_s=1), agent(start_s=2)))
     (episode,) = runner.sample(num_episodes=1)
-    assert list(episode.agent_episodes) == ["flow-0"]
-    part = episode.agent_episodes["flow-0"]
+    assert list(episode.agent_episodes) == ["flow_0"]
+    part = episode.agent_episodes["flow_0"]
     assert part.is_truncated
     assert not part.is_terminated
 
@@ -85,7 +85,7 @@ def test_staggering_cuts_the_first_episode_only() -> None:
     for seed in (3, None):
         env.reset(seed=seed)
         for step in range(1, 1000):
-            _, _, terminateds, truncateds, _ = env.step({"flow-0": np.full(1, -0.5, np.float32)})
+            _, _, terminateds, truncateds, _ = env.step({"flow_0": np.full(1, -0.5, np.float32)})
             assert not terminateds["__all__"]
             if truncateds["__all__"]:
                 lengths.append(step)
@@ -111,9 +111,9 @@ def test_flooded_worlds_are_given_up() -> None:
 
     env = RLlibCongestionEnv({"scenario": world(agent()), "give_up_below": 1.0, "give_up_steps": 5})
     env.reset(seed=1)
-    ends = [env.step({"flow-0": np.zeros(1, np.float32)})[3] for _ in range(5)]
+    ends = [env.step({"flow_0": np.zeros(1, np.float32)})[3] for _ in range(5)]
     assert [end["__all__"] for end in ends] == [False] * 4 + [True]
-    assert not ends[-1]["flow-0"]  # the whole is cut: RLlib must not take it for a termination
+    assert not ends[-1]["flow_0"]  # the whole is cut: RLlib must not take it for a termination
 
 
 def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:

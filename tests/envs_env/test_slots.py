@@ -122,12 +122,12 @@ def test_slot_per_flow_and_parallel_environment_send_the_same_packets() -> None:
     while parallel.agents:
         actions = rng.uniform(-1, 1, (4, 1)).astype(np.float32)
         obs, rewards, _, truncated, infos = slots.step(actions)
-        theirs, paid, *_, last = parallel.step({f"flow-{i}": actions[i] for i in range(2)})
+        theirs, paid, *_, last = parallel.step({f"flow_{i}": actions[i] for i in range(2)})
         assert np.array_equal(obs[:2], np.stack(list(theirs.values())))
         assert rewards[:2].tolist() == list(paid.values())
         assert np.array_equal(slots.state()[:2], np.stack([parallel.state()] * 2))
     assert truncated[:2].all()
-    assert infos["sent_packets"][0] == last["flow-0"]["sent_packets"]
+    assert infos["sent_packets"][0] == last["flow_0"]["sent_packets"]
 
 
 def test_seeds_and_pieces_are_as_in_the_other_environments() -> None:

@@ -81,6 +81,20 @@ def test_reset_mask_renews_only_the_masked() -> None:
     assert not np.array_equal(after[1], before[1])
 
 
+def test_every_environment_may_be_given_its_own_scenario() -> None:
+    slow, fast = (get("dumbbell", rate_mbps=rate).with_flows([Flow(controller="external")]) for rate in (5, 50))
+    env = VectorCongestionEnv(3, "dumbbell")
+    listed, _ = env.reset(seed=1, options={"scenario": [slow, None, fast]})
+    assert [env.scenario(i).links[0].rate_mbps for i in range(3)] == [5, 100, 50]
+    for i, given in enumerate((slow, None, fast)):
+        alone, _ = CongestionEnv("dumbbell").reset(seed=1 + i, options={"scenario": given} if given else None)
+        assert np.array_equal(listed[i], alone)
+    env.reset(options={"scenario": slow, "reset_mask": np.array([False, True, False])})
+    assert [env.scenario(i).links[0].rate_mbps for i in range(3)] == [5, 5, 50]
+    with pytest.raises(OrbitccError, match=r"options\.scenario"):
+        env.reset(options={"scenario": [slow, fast]})
+
+
 def test_seeds_may_be_listed() -> None:
     env = VectorCongestionEnv(2, "dumbbell")
     listed, _ = env.reset(seed=[9, 4])

@@ -171,11 +171,11 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
         for episode in episodes:
             assert episode.is_truncated
             lengths = {name: len(part) for name, part in episode.agent_episodes.items()}
-            assert 195 <= lengths["flow-0"] <= 200
-            assert 60 <= lengths["flow-1"] <= 67
-            assert 125 <= lengths["flow-2"] <= 134
+            assert 195 <= lengths["flow_0"] <= 200
+            assert 60 <= lengths["flow_1"] <= 67
+            assert 125 <= lengths["flow_2"] <= 134
             assert all(part.is_truncated and not part.is_terminated for part in episode.agent_episodes.values())
-    first = [episode.agent_episodes["flow-0"].get_observations() for sample in samples for episode in sample]
+    first = [episode.agent_episodes["flow_0"].get_observations() for sample in samples for episode in sample]
     assert all(not np.array_equal(one, other) for one, other in itertools.combinations(first, 2))
 
 
