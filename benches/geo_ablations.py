@@ -99,6 +99,13 @@ def losses() -> None:
             print(f"residual loss {loss:g}, {segments} segments per ACK: " + "; ".join(parts))
 
 
+def sinking_rates() -> None:
+    """G33: RTTs of 2 s and more, when the rate wanders further (the queue holds 36 MB whatever the rate)."""
+    for sd in (0.05, 0.25, 0.4):
+        shares = {who: mean(download(who, rate_sd=sd), "slow_rtt_share") for who in ("bbr", "cubic", HYBLA)}
+        print(f"rate_sd {sd:g}: " + ", ".join(f"{who} {100 * share:.1f} %" for who, share in shares.items()))
+
+
 def hystart_hosts() -> None:
     """H04, H05, H06: another residual loss, and a threshold that earlier downloads left."""
     for loss, cache in ((5e-6, "off"), (1e-5, "off"), (5e-6, 3500), (1e-5, 3500)):
@@ -136,5 +143,5 @@ def lossless() -> None:
 
 
 ABLATIONS: dict[str, Callable[[], None]] = {
-    f.__name__: f for f in (bbr_start, start_rtts, losses, hystart_hosts, lossless)
+    f.__name__: f for f in (bbr_start, start_rtts, losses, sinking_rates, hystart_hosts, lossless)
 }

@@ -175,6 +175,39 @@ def cubic_spikes(r: Results) -> tuple[str, bool]:
     return f"{most / 1e3:.1f} s", most >= 1600
 
 
+def cubic_slow_start(r: Results) -> tuple[str, bool]:
+    x = r.mean("geo-download", "cubic", "slow_start_s")
+    return f"{x:.1f} s", x <= 5.0
+
+
+def bbr_dips(r: Results) -> tuple[str, bool]:
+    every, length = (r.mean("geo-download", "bbr", f"dip_{part}_s") for part in ("every", "length"))
+    return f"every {every:.1f} s, for {length:.1f} s", within(every, 9.0, 13.0) and within(length, 0.8, 1.8)
+
+
+def bbr_cruise(r: Results) -> tuple[str, bool]:
+    mbps, rtt_ms = (r.mean("geo-download", "bbr", metric) for metric in ("p50_mbps", "rtt_p50_ms"))
+    return f"medians {mbps:.0f} Mbit/s, {rtt_ms:.0f} ms", within(mbps / 140, 0.9, 1.1) and within(
+        rtt_ms / 750, 0.85, 1.15
+    )
+
+
+def medians(r: Results) -> tuple[str, bool]:
+    x = _means(r, "p50_mbps")
+    return listed(x, 1), max(x.values()) <= 1.1 * min(x.values())
+
+
+def slow_rtts(r: Results) -> tuple[str, bool]:
+    share = float(np.mean(list(_means(r, "slow_rtt_share", ALL).values())))
+    return f"{100 * share:.1f} %", within(share, 0.02, 0.10)
+
+
+def hybla_ramp(r: Results) -> tuple[str, bool]:
+    x = _means(r, "early_resent_rate")
+    said = ", ".join(f"{who} {100 * share:.2f} %" for who, share in x.items())
+    return f"first 30 s: {said}", x["hybla"] <= 0.005 and x["hybla"] < x["bbr"]
+
+
 def _hystart(r: Results, metric: str) -> dict[str, float]:
     return {mode: r.mean("hystart", "cubic", metric, hystart=mode) for mode in ("both", "off")}
 
@@ -311,6 +344,12 @@ CHECKS: dict[str, Check] = {
     **_apart("G26", partial(table, "time_50mb_s", 0.12)),
     "G27a": of_closed(crossover),
     "G28": cubic_spikes,
+    "G29": cubic_slow_start,
+    "G30": bbr_dips,
+    "G31": bbr_cruise,
+    "G32": medians,
+    "G33": slow_rtts,
+    "G34": hybla_ramp,
     "H01": partial(hystart_time, "time_1mb_s", (9.0, 6.0), (1.25, 2.0)),
     "H02": partial(hystart_time, "time_5mb_s", (16.0, 8.0), (1.6, 2.6)),
     "H03": partial(hystart_time, "time_30mb_s", (22.0, 11.0), (1.6, 2.6)),
@@ -324,6 +363,7 @@ CHECKS: dict[str, Check] = {
     "H11": hystart_mixed,
     "H12": hystart_mixed_length,
     "H13": hystart_peak,
+    "H14": partial(hystart_time, "time_5mb_s", (14.0, 7.0), (1.6, 2.6)),
     "B01": partial(buffers_on, {(rmem, w): (25, 45) for rmem in "AB" for w in ("default", "60 MB")}),
     "B02": partial(buffers_on, {(rmem, "default"): (28, 56) for rmem in "CD"}),
     "B03": partial(buffers_on, {("C", "60 MB"): (50, 90)}),

@@ -30,6 +30,8 @@ START_UP_BYTES = 50_000_000
 MARKS_MB = (1, 5, 10, 20, 30, 50)
 RTT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TIMEOUT_S = 400.0
+UNBOUNDED_PACKETS = 1e6
+"""No window gets here: a threshold above is none yet."""
 FIRST_RUN = 1000
 """The links were calibrated on runs 1 to 60; what is reported comes from others."""
 
@@ -381,6 +383,33 @@ def download_values(recording: Recording) -> dict[str, float]:
         "rtt_max_ms": whole_rtt,
         **{f"rtt_p{q}_ms": float(np.nanpercentile(flow["rtt_ms"][steady], q)) for q in RTT_PERCENTILES},
         "slow_rtt_share": float(np.mean(flow["rtt_ms"][steady] >= 2000.0)),
+        "early_resent_rate": metrics.retransmission_rate(
+            float(flow["retransmitted_packets"][t <= 30.0].sum()), float(flow["sent_packets"][t <= 30.0].sum())
+        ),
+        "slow_start_s": _slow_start_s(t, flow),
+        **_dips(t[steady], flow["delivery_mbps"][steady]),
+    }
+
+
+def _slow_start_s(t: Array, flow: Mapping[str, Array]) -> float:
+    """From the first packet sent to the first slow-start threshold."""
+    sent, bounded = (
+        np.flatnonzero(part) for part in (flow["sent_packets"] > 0, flow["ssthresh_packets"] < UNBOUNDED_PACKETS)
+    )
+    return float(t[bounded[0]] - t[sent[0]]) if sent.size and bounded.size else float("nan")
+
+
+def _dips(t: Array, delivered_mbps: Array) -> dict[str, float]:
+    """Times of at least half a second with less than half of the median delivered: how far apart, how long."""
+    low = delivered_mbps < np.nanmedian(delivered_mbps) / 2
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], low, [False])).astype(int)))
+    spans = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= 5]
+    if len(spans) < 2:
+        return {"dip_every_s": float("nan"), "dip_length_s": float("nan")}
+    step = float(t[1] - t[0])
+    return {
+        "dip_every_s": float(np.median(np.diff([a for a, _ in spans]))) * step,
+        "dip_length_s": float(np.median([b - a for a, b in spans])) * step,
     }
 
 
