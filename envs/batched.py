@@ -1,7 +1,7 @@
 """Every agent of N worlds at once, as arrays: the parallel environment for learners that take whole batches."""
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -16,7 +16,7 @@ from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
 from orbitcc.envs.render import pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
-from orbitcc.envs.vector import check_counts
+from orbitcc.envs.vector import check_counts, scenarios_of
 
 Step = tuple[
     NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[np.bool_]]
@@ -76,10 +76,15 @@ class BatchedParallelEnv:
         """Who acts on the next step, bool[N, S]."""
         return self._episodes.batch.status == ACTIVE
 
-    def reset(self, seed: int | None = None) -> tuple[NDArray[np.float32], dict[str, NDArray[np.bool_]]]:
-        """Draw all worlds anew: observations float32[N, S, D], and `active` bool[N, S]."""
-        for index in range(self.num_worlds):
-            self._begin(index, None if seed is None else seed + index)
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.bool_]]]:
+        """Draw all worlds anew: observations float32[N, S, D], and `active` bool[N, S].
+
+        `options["scenario"]` is played instead of the next: one for all, or a list with one for each (None: the next).
+        """
+        for index, scenario in enumerate(scenarios_of(options, self.num_worlds)):
+            self._begin(index, None if seed is None else seed + index, scenario)
         self._episodes.batch.observe()
         self._look()
         return self.obs.copy(), {"active": self.active}
@@ -154,12 +159,12 @@ class BatchedParallelEnv:
         """The scenario of the running episode of world `index`."""
         return self._episodes.scenario(index)
 
-    def _begin(self, index: int, seed: int | None = None) -> None:
+    def _begin(self, index: int, seed: int | None = None, scenario: Scenario | None = None) -> None:
         rng = self._rngs[index]
         if seed is not None or rng is None:
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
-        self._episodes.begin(index, rng, seed)
+        self._episodes.begin(index, rng, seed, scenario)
         if self._pictures is not None:
             self._pictures.clear(index)
 

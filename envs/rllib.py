@@ -30,6 +30,9 @@ class RLlibCongestionEnv(MultiAgentEnv):
     * `seed_once`: heed only the first seed `reset` is given. Before every sample of complete episodes RLlib gives the
       same one, and would sample the same worlds for ever (default false).
 
+    RLlib seeds its env runners s + 1, s + 2, ... and the worlds of each of them from there on upwards, so that they
+    would share seeds; in an env runner beside the learner's process a world's seed is mixed with the runner's number.
+
     A reward goes to an agent that acted; who has just joined gets an observation only.
 
     RLlib declares an episode *terminated* as soon as every agent it has met is flagged as done one by one, even if all
@@ -46,6 +49,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
         self._give_up_steps = int(arguments.pop("give_up_steps", 1))
         self._seed_once = bool(arguments.pop("seed_once", False))
+        self._runner = int(getattr(config, "worker_index", 0) or 0)  # in RLlib's EnvContext
         self._steps_left = -1
         self._hopeless = 0
         self.world = parallel_env(**arguments)
@@ -59,6 +63,8 @@ class RLlibCongestionEnv(MultiAgentEnv):
     ) -> tuple[Obs, dict[str, dict[str, Any]]]:
         if self._seed_once and self.world.np_random is not None:
             seed = None
+        if seed is not None and self._runner > 0:
+            seed = int(np.random.SeedSequence([seed, self._runner]).generate_state(1)[0])
         observations, infos = self.world.reset(seed=seed, options=options)
         self.agents = list(self.world.agents)
         self._steps_left, self._hopeless = -1, 0

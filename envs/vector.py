@@ -89,10 +89,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             seeds = list(seed)
         if len(seeds) != self.num_envs:
             raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
-        given = options.get("scenario")
-        scenarios = list(given) if isinstance(given, list | tuple) else [given] * self.num_envs
-        if len(scenarios) != self.num_envs:
-            raise OrbitccError("options.scenario", f"{len(scenarios)} scenarios", f"one, or {self.num_envs} of them")
+        scenarios = scenarios_of(options, self.num_envs)
         for index in np.flatnonzero(mask):
             self._begin(int(index), seeds[index], scenarios[index])
         self._episodes.batch.observe()
@@ -216,6 +213,15 @@ def check_counts(num_envs: int, threads: int) -> None:
         raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
     if not (isinstance(threads, int) and threads >= 0):
         raise OrbitccError("threads", threads, "a whole number: 1 or more, or 0 for one per core")
+
+
+def scenarios_of(options: dict[str, Any] | None, count: int) -> list[Any]:
+    """`options["scenario"]` of each environment: one for all, or a list with one for each; None: the next one drawn."""
+    given = (options or {}).get("scenario")
+    scenarios = list(given) if isinstance(given, list | tuple) else [given] * count
+    if len(scenarios) != count:
+        raise OrbitccError("options.scenario", f"{len(scenarios)} scenarios", f"one, or {count} of them")
+    return scenarios
 
 
 def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:

@@ -6,7 +6,8 @@ import pytest
 from orbitcc.envs.batched import BatchedParallelEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import ParallelCongestionEnv
-from orbitcc.envs.scenarios import distribution
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import distribution, get
 
 N = 3
 
@@ -46,6 +47,16 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
     assert renewals >= 2 * N
 
 
+def test_every_world_may_be_given_its_own_scenario() -> None:
+    slow = get("dumbbell", rate_mbps=5).with_flows([Flow(controller="external")] * 2)
+    env = BatchedParallelEnv(2, short())
+    obs, infos = env.reset(seed=1, options={"scenario": [None, slow]})
+    assert env.scenario(1).links[0].rate_mbps == 5
+    alone, _ = ParallelCongestionEnv(short()).reset(seed=1)
+    assert np.flatnonzero(infos["active"][0]).tolist() == [int(agent[5:]) for agent in alone]
+    assert all(np.array_equal(obs[0, int(agent[5:])], row) for agent, row in alone.items())
+
+
 def test_bad_use_names_the_field() -> None:
     env = BatchedParallelEnv(2, short())
     with pytest.raises(OrbitccError, match="reset"):
@@ -53,3 +64,5 @@ def test_bad_use_names_the_field() -> None:
     env.reset(seed=1)
     with pytest.raises(OrbitccError, match="shape"):
         env.step(np.zeros((2, 1), np.float32))
+    with pytest.raises(OrbitccError, match=r"options\.scenario"):
+        env.reset(options={"scenario": [None]})

@@ -1,8 +1,11 @@
 """The RLlib adapter on RLlib's own EnvRunner, without a Ray cluster."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
@@ -104,6 +107,25 @@ def test_a_seed_may_count_once() -> None:
             env.reset(seed=3)
             scenarios.append(env.world.scenario)
         assert (scenarios[0] != scenarios[1]) is once
+
+
+def test_env_runners_do_not_share_worlds() -> None:
+    from ray.rllib.env.env_context import EnvContext
+
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    seen = []
+    for runner in (1, 2, 3):
+        for seed in (runner, runner + 1):  # as RLlib seeds the two worlds of a runner
+            env = RLlibCongestionEnv(EnvContext({"scenario": "train-leo"}, worker_index=runner))
+            env.reset(seed=seed)
+            seen.append(env.world.scenario)
+    assert all(one != other for one, other in itertools.combinations(seen, 2))
+    here = RLlibCongestionEnv(EnvContext({"scenario": "train-leo"}, worker_index=0))
+    alone = parallel_env("train-leo")
+    here.reset(seed=5)
+    alone.reset(seed=5)
+    assert here.world.scenario == alone.scenario
 
 
 def test_flooded_worlds_are_given_up() -> None:
