@@ -35,13 +35,13 @@ class RunFolder:
 
     @staticmethod
     def create(root: Path, scenario: str, recipe: str, seed: int, config: Mapping[str, Any]) -> "RunFolder":
-        """Make a fresh folder with its `config.json`.
+        """Make a fresh folder with its `config.json`; `scenario`: a name or a file.
 
         Raises:
             OrbitccError: the folder cannot be written.
         """
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        base = f"{scenario}__{recipe}__{seed}__{stamp}"
+        base = f"{Path(scenario).stem}__{recipe}__{seed}__{stamp}"
         try:
             root.mkdir(parents=True, exist_ok=True)
             path = root / base

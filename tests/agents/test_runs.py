@@ -11,6 +11,9 @@ def test_names_say_scenario_recipe_and_seed_and_never_collide(tmp_path) -> None:
     second = RunFolder.create(tmp_path, "train-leo", "ppo", 3, {})
     assert first.path.name.startswith("train-leo__ppo__3__")
     assert first.path != second.path
+    of_file = RunFolder.create(tmp_path, "/elsewhere/mine.toml", "ppo", 3, {})
+    assert of_file.path.parent == tmp_path
+    assert of_file.path.name.startswith("mine__ppo__3__")
     assert first.config() == {"a": 1}
 
 

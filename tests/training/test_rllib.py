@@ -198,7 +198,7 @@ def test_sac_learns_from_agents_that_come_and_go_and_goes_on_where_it_stopped(na
         "evaluation.worlds=1",
     ]
     plan = recipe.load(name, changes)
-    run = RunFolder.create(tmp_path, "staggered", plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
     assert first.finished
     before = checkpoint.read_tensors(run.last)
