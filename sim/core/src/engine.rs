@@ -47,10 +47,9 @@ impl World {
         loop {
             let (at, source) = self.schedule.next();
             if at >= until {
-                return;
+                return self.meet_at_edges(until);
             }
             self.now = at;
-            self.log(source + 1);
             if source < links {
                 self.on_link(source);
             } else {
@@ -59,12 +58,21 @@ impl World {
         }
     }
 
-    /// Count an event of `source`: 0 for known changes, then come links, then flows.
+    /// Links at the edge show what came before `end`.
+    fn meet_at_edges(&mut self, end: Nanos) {
+        for k in 0..self.edges.len() {
+            let link = self.edges[k] as usize;
+            self.links[link].meet(end, &mut self.pool);
+            self.rekey_link(link);
+        }
+    }
+
+    /// Count an event of `source`: 0 for known changes, then come links, then flows. Their order does not matter.
     #[inline]
     fn log(&mut self, source: usize) {
         self.events += 1;
-        let event = self.now.0 ^ ((source as u64) << 48);
-        self.hash = (self.hash.rotate_left(5) ^ event).wrapping_mul(0x517c_c1b7_2722_0a95);
+        let event = (self.now.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        self.hash = self.hash.wrapping_add(event ^ (event >> 32));
     }
 
     pub fn run(&mut self) {
@@ -153,14 +161,24 @@ impl World {
     fn on_link(&mut self, number: usize) {
         let now = self.now;
         let link = &mut self.links[number];
-        if link.departs_at() > now {
+        if link.departs_at() <= now {
+            link.meet(now, &mut self.pool);
+            let (id, outcome) = link.depart(now, &mut self.pool);
+            self.log(number + 1);
+            self.rekey_link(number);
+            self.follow(id, outcome);
+        } else if link.next_arrival() <= now {
             let id = link.arrive();
+            if link.next_arrival().is_never() {
+                link.meet(now, &mut self.pool);
+            }
             self.schedule.set(number, link.next_event());
-            return self.forward(id);
+            self.log(number + 1);
+            self.forward(id);
+        } else {
+            link.meet(now + Nanos(1), &mut self.pool);
+            self.schedule.set(number, link.next_event());
         }
-        let (id, outcome) = link.depart(now, &mut self.pool);
-        self.rekey_link(number);
-        self.follow(id, outcome);
     }
 
     fn on_flow(&mut self, i: usize) {
@@ -169,7 +187,10 @@ impl World {
                 self.rekey_flow(i);
                 self.enter_route(id);
             }
-            None => self.on_flow_timer(i),
+            None => {
+                self.log(self.links.len() + i + 1);
+                self.on_flow_timer(i);
+            }
         }
     }
 
@@ -351,17 +372,19 @@ impl World {
                 self.depart_at_once();
             } else {
                 let paces = flow.sender.paces();
+                let first = self.routes[flow.sender.route as usize] as usize;
+                let link = &mut self.links[first];
                 for k in 0..self.pool.sent_len() {
                     let id = self.pool.sent_id(k);
-                    let mut departs = self.now;
-                    if paces {
-                        let packet = self.pool.get(id);
-                        // Only TCP's segments are paced.
-                        if packet.kind == Kind::Data {
-                            departs = tcp::departure(packet.ts);
-                        }
+                    let packet = self.pool.get(id);
+                    // Only TCP's segments are paced.
+                    let paced = paces && packet.kind == Kind::Data;
+                    let at = flow.host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+                    if !link.is_edge() {
+                        flow.host.pipe.push_back((at, id));
+                    } else if link.announce(at, id, u32::from(packet.size), &self.pool) {
+                        self.schedule.bring_forward(first, at);
                     }
-                    flow.host.push(departs, id);
                 }
                 self.pool.clear_sent();
             }
@@ -376,6 +399,11 @@ impl World {
         let mut list = std::mem::take(&mut self.departing);
         list.extend((0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)));
         self.pool.clear_sent();
+        let first = self.routes[self.pool.get(list[0]).route as usize] as usize;
+        if self.links[first].expecting() > 0 {
+            self.links[first].meet(self.now, &mut self.pool);
+            self.rekey_link(first);
+        }
         list.iter().for_each(|id| self.enter_route(*id));
         list.clear();
         self.departing = list;

@@ -49,13 +49,12 @@ impl HostPipe {
         self.delay
     }
 
-    /// A packet that departs at `departs`.
-    #[inline]
-    pub fn push(&mut self, departs: Nanos, id: PacketId) {
+    /// When a packet that departs at `departs` is on the first link.
+    #[inline(always)]
+    pub fn pass(&mut self, departs: Nanos) -> Nanos {
         let jitter = if self.jitter > Nanos::ZERO { self.random.below(self.jitter) } else { Nanos::ZERO };
-        let at = (departs + self.delay + jitter).max(self.last);
-        self.last = at;
-        self.pipe.push_back((at, id));
+        self.last = (departs + self.delay + jitter).max(self.last);
+        self.last
     }
 
     /// The packet that is on the first link at `now`.
@@ -267,6 +266,12 @@ impl Flow {
         let next = self.reroutes.pop_front().expect("a change of path has a path");
         (self.forward, self.backward) = (next.forward, next.backward);
         (self.sender.route, self.receiver.route) = (next.data_route, next.ack_route);
+    }
+
+    /// The link directions that data and ACKs pass, now and after every change of the path.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&[u32], &[u32])> {
+        let later = self.reroutes.iter().map(|r| (&r.forward[..], &r.backward[..]));
+        std::iter::once((&self.forward[..], &self.backward[..])).chain(later)
     }
 
     /// An interval has ended.

@@ -40,6 +40,12 @@ impl<T: Copy + Default> Ring<T> {
         if self.is_empty() { None } else { Some(&self.slots[self.head & (self.slots.len() - 1)]) }
     }
 
+    /// The entry put in last.
+    #[inline]
+    pub fn back(&self) -> Option<&T> {
+        if self.is_empty() { None } else { Some(&self.slots[(self.tail - 1) & (self.slots.len() - 1)]) }
+    }
+
     /// Every entry, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (self.head..self.tail).map(|i| &self.slots[i & (self.slots.len() - 1)])
@@ -114,7 +120,7 @@ mod tests {
                         model.insert(place, value);
                     }
                 }
-                prop_assert_eq!(ring.front(), model.front());
+                prop_assert_eq!((ring.front(), ring.back()), (model.front(), model.back()));
                 prop_assert!(ring.iter().eq(model.iter()));
                 prop_assert_eq!((ring.len(), ring.is_empty()), (model.len(), model.is_empty()));
             }

@@ -45,6 +45,8 @@ pub struct World {
     pub(crate) link_names: Vec<String>,
     /// Directions: 2 i forward, 2 i + 1 reverse of link i.
     pub(crate) links: Vec<Link>,
+    /// Directions that only hosts offer packets: they are met late where that changes nothing.
+    pub(crate) edges: Vec<u32>,
     pub(crate) flows: Vec<Flow>,
     /// What hosts remember of the paths of ended flows, by the first flow on each.
     pub(crate) destinations: Vec<Destination>,
@@ -126,6 +128,7 @@ impl World {
             }
         }
         let tcp = &spec.tcp;
+        let edges = find_edges(&mut links, &flows, u64::from(tcp.header_bytes) + 1);
         let recorder = (record_interval > Nanos::ZERO)
             .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
         Ok(World {
@@ -136,6 +139,7 @@ impl World {
             link_names: spec.links.iter().map(|l| l.name.clone()).collect(),
             schedule: Schedule::new(sources),
             links,
+            edges,
             destinations: vec![Destination::default(); flows.len()],
             flows,
             controls,
@@ -237,6 +241,7 @@ impl World {
     }
 
     pub(crate) fn rekey_link(&mut self, link: usize) {
+        self.links[link].plan_meeting();
         self.schedule.set(link, self.links[link].next_event());
     }
 
@@ -310,6 +315,23 @@ impl World {
         }
         if links.is_empty() { 0.0 } else { links.iter().map(|l| l.1).sum::<f64>() / links.len() as f64 }
     }
+}
+
+/// Make edges of the links that are only ever the first of a path, from hosts with the same delay: their packets are
+/// announced almost in order. The least packet has `least_bytes`.
+fn find_edges(links: &mut [Link], flows: &[Flow], least_bytes: u64) -> Vec<u32> {
+    let mut feeders: Vec<Option<Nanos>> = vec![None; links.len()];
+    let mut others = vec![false; links.len()];
+    for flow in flows {
+        for (forward, backward) in flow.paths() {
+            let first = forward[0] as usize;
+            let delay = flow.host.delay();
+            others[first] |= feeders[first].replace(delay).is_some_and(|known| known != delay);
+            forward[1..].iter().chain(backward).for_each(|link| others[*link as usize] = true);
+        }
+    }
+    let edges = (0..links.len()).filter(|i| feeders[*i].is_some() && !others[*i] && links[*i].make_edge(least_bytes));
+    edges.map(|i| i as u32).collect()
 }
 
 /// Everything that is known to happen, in order; ties keep the order of construction.

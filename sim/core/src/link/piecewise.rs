@@ -45,6 +45,10 @@ impl<T: Copy> Steps<T> {
         self.cursor as u32
     }
 
+    pub fn values(&self) -> impl Iterator<Item = T> + '_ {
+        self.points.iter().map(|p| p.1)
+    }
+
     pub fn times(&self) -> impl Iterator<Item = Nanos> + '_ {
         self.points.iter().map(|p| p.0)
     }

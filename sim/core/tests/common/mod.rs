@@ -178,7 +178,8 @@ pub fn check_conservation(world: &World) -> Result<(), String> {
     }
     let held: u64 = world.link_directions().iter().map(|l| l.holding()).sum();
     let at_hosts: u64 = world.flows().iter().map(|f| f.host.pipe.len() as u64).sum();
-    equal("packets of pool and links", world.in_network() as u64, held + at_hosts)?;
+    let announced: u64 = world.link_directions().iter().map(|l| l.expecting()).sum();
+    equal("packets of pool and links", world.in_network() as u64, held + at_hosts + announced)?;
     for flow in world.flows().iter().filter(|f| !f.datagram) {
         let s = &flow.sender;
         let in_flight = i64::from(s.packets_out()) + i64::from(s.retrans_out()) - i64::from(s.sacked_and_lost());
