@@ -13,6 +13,8 @@ use crate::world::{Control, ROUTE_END, World};
 
 /// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.
 const PROBE_BYTES: u16 = 98;
+/// The source of changes known from the start; the others are numbered as in the schedule.
+const KNOWN_CHANGE: usize = usize::MAX;
 
 impl World {
     /// Process every event up to and including `end`. Native policies decide after the events of their instant.
@@ -67,11 +69,11 @@ impl World {
         }
     }
 
-    /// Count an event of `source`: 0 for known changes, then come links, then flows. Their order does not matter.
+    /// Count an event of `source` at `at`. The order of events does not show.
     #[inline]
-    fn log(&mut self, source: usize) {
+    fn log(&mut self, source: usize, at: Nanos) {
         self.events += 1;
-        let event = (self.now.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        let event = (at.0 ^ ((source as u64) << 48)).wrapping_mul(0x517c_c1b7_2722_0a95);
         self.hash = self.hash.wrapping_add(event ^ (event >> 32));
     }
 
@@ -86,8 +88,8 @@ impl World {
     fn on_control(&mut self) {
         let (_, control) = self.controls[self.next_control];
         self.next_control += 1;
-        self.log(0);
         let now = self.now;
+        self.log(KNOWN_CHANGE, now);
         match control {
             Control::Rate { link } => {
                 self.links[link as usize].change_rate(now);
@@ -164,7 +166,7 @@ impl World {
         if link.departs_at() <= now {
             link.meet(now, &mut self.pool);
             let (id, outcome) = link.depart(now, &mut self.pool);
-            self.log(number + 1);
+            self.log(number, now);
             self.rekey_link(number);
             self.follow(id, outcome);
         } else if link.next_arrival() <= now {
@@ -173,7 +175,7 @@ impl World {
                 link.meet(now, &mut self.pool);
             }
             self.schedule.set(number, link.next_event());
-            self.log(number + 1);
+            self.log(number, now);
             self.forward(id);
         } else {
             link.meet(now + Nanos(1), &mut self.pool);
@@ -187,9 +189,12 @@ impl World {
                 self.rekey_flow(i);
                 self.enter_route(id);
             }
+            // A timer may have moved back since.
+            None if self.flows[i].next_timer() > self.now => self.rekey_flow(i),
             None => {
-                self.log(self.links.len() + i + 1);
+                self.log(self.links.len() + i, self.now);
                 self.on_flow_timer(i);
+                self.rekey_flow(i);
             }
         }
     }
@@ -389,7 +394,9 @@ impl World {
                 self.pool.clear_sent();
             }
         }
-        self.rekey_flow(i);
+        // A timer that moved back is noticed when its old time comes.
+        let flow = &self.flows[i];
+        self.schedule.bring_forward(self.links.len() + i, flow.host.next_arrival().min(flow.next_timer()));
     }
 
     /// A host without delay or jitter: what was sent is on the first link now.

@@ -401,7 +401,12 @@ impl Link {
     /// Does the drop-tail queue take a packet of `size` bytes?
     #[inline(always)]
     fn admit(&mut self, now: Nanos, size: u32) -> bool {
-        // Packets that have left by now may still be counted: where even so there is room, and the backlog no record,
+        if now >= self.busy_until {
+            // Every certain departure has taken place.
+            self.certain.clear();
+            self.certain_bytes = 0;
+        }
+        // Others that have left by now may still be counted: where even so there is room, and the backlog no record,
         // they need not be taken off yet.
         let most = self.certain_bytes + self.waiting_bytes;
         if most + u64::from(size) <= self.backlog_max

@@ -103,7 +103,9 @@ impl Sender {
         }
         let lost = self.conn.lost - prior_lost;
         let mut rate = self.rate_sample(delivered, work.newest);
-        self.conn.in_flight = self.in_flight();
+        if dubious {
+            self.conn.in_flight = self.in_flight();
+        }
         if self.owns_window {
             rate.acked = delivered;
             rate.lost = lost;

@@ -357,7 +357,7 @@ impl Sender {
         if retransmission {
             self.probe(self.conn.snd_nxt - 1, out);
         } else {
-            self.send_new(out);
+            self.send_new(self.in_flight(), out);
             self.prr.out += u32::from(self.conn.state == CaState::Cwr);
             self.validate_window(self.in_flight() >= self.conn.cwnd);
         }

@@ -90,6 +90,8 @@ pub struct Receiver {
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
     ato: u64,
     ato_min: u64,
+    /// Half of the least, as time: gaps below it need no counting of ticks.
+    short_gap: Nanos,
     /// No ACK waits longer than the handshake's RTT, within 40 ms and the kernel's maximum. A pure receiver measures no other.
     delay_bound: u64,
     /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
@@ -109,6 +111,8 @@ pub struct Receiver {
     rcvbuf: u64,
     rcv_ssthresh: u64,
     window_clamp: u64,
+    /// Where that threshold ends while one segment at least is unread.
+    growth_limit: u64,
     /// Right edge in bytes from the start of the stream; never moves left.
     right_edge: u64,
     /// Unit of the window field, bytes, a power of two (RFC 7323 window scaling).
@@ -171,6 +175,7 @@ impl Receiver {
             quick: 0,
             ato: 0,
             ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
+            short_gap: Nanos::from_micros(u64::from(tcp.hz / ATO_MIN_HZ) / 2 * tick.micros()),
             delay_bound: profile.delayed_ack_max_us / tick.micros(),
             rto: 0,
             handshake_us: 0,
@@ -186,6 +191,7 @@ impl Receiver {
             rcvbuf,
             rcv_ssthresh,
             window_clamp,
+            growth_limit: growth_limit(window_clamp, rcvbuf),
             right_edge: initial,
             unit: 1 << scale,
             unread: 0,
@@ -372,7 +378,7 @@ impl Receiver {
         if self.ato == 0 {
             self.increase_quick_ack(MAX_QUICK_ACKS);
             self.ato = self.ato_min;
-        } else if now - self.last_arrival < Nanos::from_micros(short * self.tick.micros()) {
+        } else if now - self.last_arrival < self.short_gap {
             // Certainly not more than this many ticks apart: the usual case needs no division.
             self.ato = self.ato / 2 + short;
         } else {
@@ -528,7 +534,7 @@ impl Receiver {
 
     /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
     fn grow_window(&mut self) {
-        if self.rcv_ssthresh >= self.window_clamp {
+        if self.rcv_ssthresh >= self.growth_limit {
             return;
         }
         let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
@@ -565,6 +571,7 @@ impl Receiver {
                         Autotuning::Proportional => window_of(rcvbuf),
                     };
                     self.window_clamp = clamp.min(WINDOW_FIELD_MAX * self.unit);
+                    self.growth_limit = growth_limit(self.window_clamp, self.rcvbuf);
                 }
             }
             self.measure_space = copied;
@@ -583,6 +590,11 @@ fn autotuned_window(rule: Autotuning, copied: u64, space: u64, mss: u64) -> u64 
         Autotuning::Steps => window,
         Autotuning::Proportional => window + 2 * (window * (copied - space) / space),
     }
+}
+
+/// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
+fn growth_limit(window_clamp: u64, rcvbuf: u64) -> u64 {
+    window_clamp.min(window_of(rcvbuf.saturating_sub(SEGMENT_TRUESIZE)))
 }
 
 /// Buffer memory that a window takes when each of its segments arrives in a buffer of its own.

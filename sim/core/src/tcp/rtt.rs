@@ -174,11 +174,13 @@ impl RttEstimator {
 pub struct MinFilter {
     window: Nanos,
     best: [(Nanos, u32); 3],
+    /// Until then a sample above all three changes nothing.
+    calm_until: Nanos,
 }
 
 impl MinFilter {
     pub fn new(window: Nanos) -> MinFilter {
-        MinFilter { window, best: [(Nanos::ZERO, u32::MAX); 3] }
+        MinFilter { window, best: [(Nanos::ZERO, u32::MAX); 3], calm_until: Nanos::ZERO }
     }
 
     pub fn min_rtt() -> MinFilter {
@@ -191,10 +193,26 @@ impl MinFilter {
 
     pub fn set_window(&mut self, window: Nanos) {
         self.window = window;
+        self.calm_until = Nanos::ZERO;
     }
 
     #[inline]
     pub fn update(&mut self, now: Nanos, value: u32) {
+        if value <= self.best[2].1 || now > self.calm_until {
+            self.take(now, value);
+            let [first, second, third] = self.best.map(|sample| sample.0);
+            let quarters = if second == first {
+                1
+            } else if third == second {
+                2
+            } else {
+                4
+            };
+            self.calm_until = first + Nanos(self.window.0 / 4 * quarters);
+        }
+    }
+
+    fn take(&mut self, now: Nanos, value: u32) {
         let sample = (now, value);
         if value <= self.best[0].1 || (now - self.best[2].0) > self.window {
             self.best = [sample; 3];

@@ -31,13 +31,14 @@ impl Sender {
         }
         let restart_timer = self.packets_out() == 0 || self.timer == Timer::Tlp;
         self.pacing_blocked = false;
+        let already = self.in_flight();
         let mut sent = 0;
         while self.conn.snd_nxt < self.write_seq
-            && self.in_flight() < self.conn.cwnd
+            && already + sent < self.conn.cwnd
             && self.window_allows()
             && !self.pacing_holds()
         {
-            self.send_new(out);
+            self.send_new(already + sent, out);
             sent += 1;
         }
         if sent > 0 {
@@ -48,7 +49,7 @@ impl Sender {
                 self.rearm_rto();
             }
         }
-        let limited = self.in_flight() >= self.conn.cwnd;
+        let limited = already + sent >= self.conn.cwnd;
         if sent > 0 || (limited && self.profile.latches_window_use) {
             self.validate_window(limited);
         }
@@ -58,20 +59,21 @@ impl Sender {
         self.conn.snd_nxt < self.write_seq && self.window_allows()
     }
 
+    /// Send the next segment of new data; `in_flight` others are.
     #[inline(always)]
-    pub(super) fn send_new(&mut self, out: &mut Pool) {
+    pub(super) fn send_new(&mut self, in_flight: u32, out: &mut Pool) {
         let seq = self.conn.snd_nxt;
-        self.note_transmission();
+        self.note_transmission(in_flight);
         self.board.reserve(self.conn.snd_una, seq + 1);
         let departs = self.departure();
-        self.note_sent(seq, departs, 0);
+        self.note_sent(seq, departs, 0, in_flight);
         self.conn.snd_nxt = seq + 1;
         self.emit(seq, departs, out);
     }
 
     #[inline(always)]
-    fn note_transmission(&mut self) {
-        if self.in_flight() == 0 {
+    fn note_transmission(&mut self, in_flight: u32) {
+        if in_flight == 0 {
             self.cc.on_event(&mut self.conn, Event::TxStart);
         }
         self.conn.last_send = self.conn.now;
@@ -81,10 +83,11 @@ impl Sender {
     /// not been found lost.
     #[inline(never)]
     pub(super) fn probe(&mut self, seq: u32, out: &mut Pool) {
-        self.note_transmission();
+        let in_flight = self.in_flight();
+        self.note_transmission(in_flight);
         let keep = self.board.get(seq).flags & (LOST | SACKED | RETRANS);
         let departs = self.departure();
-        self.note_sent(seq, departs, keep | EVER_RETRANS);
+        self.note_sent(seq, departs, keep | EVER_RETRANS, in_flight);
         self.rack.retransmitted.push_back((seq, departs));
         self.counters.retransmitted += 1;
         self.emit(seq, departs, out);
@@ -92,10 +95,11 @@ impl Sender {
 
     #[inline(never)]
     pub(super) fn retransmit(&mut self, seq: u32, out: &mut Pool) {
-        self.note_transmission();
+        let in_flight = self.in_flight();
+        self.note_transmission(in_flight);
         let keep = self.board.get(seq).flags & (LOST | SACKED);
         let departs = self.departure();
-        self.note_sent(seq, departs, keep | RETRANS | EVER_RETRANS);
+        self.note_sent(seq, departs, keep | RETRANS | EVER_RETRANS, in_flight);
         self.retrans_out += 1;
         self.rack.retransmitted.push_back((seq, departs));
         if self.retrans_stamp == Nanos::ZERO {
@@ -113,7 +117,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn note_sent(&mut self, seq: u32, departs: Nanos, flags: u8) {
+    fn note_sent(&mut self, seq: u32, departs: Nanos, flags: u8, in_flight: u32) {
         if self.packets_out() == 0 {
             self.first_sent = departs;
             self.delivered_at = departs;
@@ -126,16 +130,12 @@ impl Sender {
             flags: flags | if self.conn.app_limited != 0 { APP_LIMITED } else { 0 },
         };
         if self.watches_losses {
-            self.note_flight(seq);
-        }
-    }
-
-    fn note_flight(&mut self, seq: u32) {
-        self.conn.in_flight = self.in_flight() + 1;
-        self.board.set_flight(seq, Flight { in_flight: self.conn.in_flight, lost: self.conn.lost });
-        if self.watches_packets {
-            let packet = self.transmission(seq);
-            self.cc.on_packet_sent(&mut self.conn, &packet);
+            self.conn.in_flight = in_flight + 1;
+            self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost: self.conn.lost });
+            if self.watches_packets {
+                let packet = self.transmission(seq);
+                self.cc.on_packet_sent(&mut self.conn, &packet);
+            }
         }
     }
 

@@ -39,6 +39,9 @@ pub fn bdp(bw: u64, min_rtt_us: u32, gain: u32) -> u32 {
     (((bw * u64::from(min_rtt_us) * u64::from(gain)) >> 8).div_ceil(BW_UNIT)) as u32
 }
 
+/// The most segments of one burst.
+pub const BURST_MAX: u32 = 127;
+
 /// Segments Linux would hand to the network in one piece: a millisecond's worth and `extra_bytes`. Packets leave one by
 /// one here, but the windows leave room for such bursts all the same.
 pub fn burst_segments(conn: &Conn, extra_bytes: u64) -> u32 {
@@ -46,7 +49,7 @@ pub fn burst_segments(conn: &Conn, extra_bytes: u64) -> u32 {
     let at_least = if conn.pacing_rate < 1_200_000 / 8 { 1 } else { 2 };
     let bytes = ((conn.pacing_rate >> 10) + extra_bytes).min(GSO_MAX_BYTES);
     // Narrow divisions cost half of wide ones.
-    (bytes as u32 / conn.mss).clamp(at_least, 127)
+    (bytes as u32 / conn.mss).clamp(at_least, BURST_MAX)
 }
 
 /// What of `in_flight` will be left when the pacer lets the next packet go.

@@ -20,7 +20,7 @@ mod probe_rtt;
 mod tests;
 
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
-use super::{Aggregation, BW_UNIT, EXTRA_ACKED_ROUNDS, Rounds, UNIT};
+use super::{Aggregation, BURST_MAX, BW_UNIT, EXTRA_ACKED_ROUNDS, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure};
 use bounds::Bounds;
 use probe::{AckPhase, Phase, Probe};
@@ -218,8 +218,10 @@ impl Bbr3 {
     }
 
     /// At least three bursts and the minimum window; two more while probing.
-    fn with_room_for_bursts(&self, conn: &Conn, window: u32) -> u32 {
-        let window = window.max(3 * self.burst_segments(conn)).max(CWND_MIN);
+    fn with_room_for_bursts(&self, conn: &Conn, mut window: u32) -> u32 {
+        if window < 3 * BURST_MAX {
+            window = window.max(3 * self.burst_segments(conn)).max(CWND_MIN);
+        }
         window + if self.in_phase(Phase::Up) { 2 } else { 0 }
     }
 

@@ -74,7 +74,7 @@ impl Bbr3 {
         if !self.full_bw_reached || self.adapt_upper_bounds(conn, rate) || self.mode != Mode::ProbeBw {
             return;
         }
-        let in_flight = self.in_flight_at_departure(conn, rate.prior_in_flight);
+        let in_flight = |bbr: &Bbr3, conn: &Conn| bbr.in_flight_at_departure(conn, rate.prior_in_flight);
         match self.probe.phase {
             Phase::Cruise => {
                 self.probe_if_due(conn);
@@ -86,12 +86,13 @@ impl Bbr3 {
                 }
             }
             Phase::Up => {
-                if self.probe_is_done(conn, in_flight, bw) {
+                if self.probe_is_done(conn, in_flight(self, conn), bw) {
                     self.probe.previous_too_high = false;
                     self.start_down(conn);
                 }
             }
             Phase::Down => {
+                let in_flight = in_flight(self, conn);
                 if !self.probe_if_due(conn)
                     && in_flight <= self.bounds.with_headroom(self.flavour.headroom)
                     && in_flight <= self.inflight(conn, self.max_bw(), UNIT)
