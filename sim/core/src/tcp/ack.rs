@@ -265,10 +265,14 @@ impl Sender {
         work.original_delivered |= start < self.high_seq;
         self.rack_advance(&last, end - 1);
         if self.watches_packets {
-            (start..end).for_each(|seq| self.count_delivered(seq, work));
-            return;
+            for seq in start..end {
+                self.conn.delivered += 1;
+                let packet = self.transmission(seq);
+                self.cc.on_packet_delivered(&mut self.conn, &packet);
+            }
+        } else {
+            self.conn.delivered += end - start;
         }
-        self.conn.delivered += end - start;
         self.counters.acked_bytes += self.payload_of(start, end);
         self.note_newest(last.sent, end - 1, work);
     }

@@ -133,7 +133,14 @@ impl Sender {
             self.conn.in_flight = in_flight + 1;
             self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost: self.conn.lost });
             if self.watches_packets {
-                let packet = self.transmission(seq);
+                let packet = Transmission {
+                    seq,
+                    sent: departs,
+                    in_flight: in_flight + 1,
+                    lost: self.conn.lost,
+                    app_limited: self.conn.app_limited != 0,
+                    was_lost: flags & (LOST | RETRANS) == LOST,
+                };
                 self.cc.on_packet_sent(&mut self.conn, &packet);
             }
         }

@@ -53,7 +53,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         "geo" => rules::GEO,
         _ => rules::ARTIFACT,
     };
-    Ok(Box::new(Vivace { rules, search: Search::new(rules, 0.0), monitor: Monitor::new(), rtt_s: 0.0 }))
+    Ok(Box::new(Vivace { rules, search: Search::new(rules, 0.0), monitor: Monitor::new(), rtt_s: 0.0, pace: Pace::default() }))
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +63,15 @@ pub struct Vivace {
     monitor: Monitor,
     /// Mean RTT of the latest interval: the length of the next.
     rtt_s: f64,
+    pace: Pace,
+}
+
+/// A rate as it is applied: divided once per change.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    mbps: f64,
+    packets_per_s: f64,
+    bytes_per_s: u64,
 }
 
 impl Vivace {
@@ -77,10 +86,14 @@ impl Vivace {
         self.apply(conn);
     }
 
-    fn apply(&self, conn: &mut Conn) {
-        let packets_per_s = self.search.mbps * 1e6 / PACKET_BITS;
-        conn.pacing_rate = (packets_per_s * f64::from(conn.mss)) as u64;
-        let window = 2.0 * packets_per_s * f64::from(conn.srtt8_us) / 8e6;
+    fn apply(&mut self, conn: &mut Conn) {
+        let mbps = self.search.mbps;
+        if mbps != self.pace.mbps {
+            let packets_per_s = mbps * 1e6 / PACKET_BITS;
+            self.pace = Pace { mbps, packets_per_s, bytes_per_s: (packets_per_s * f64::from(conn.mss)) as u64 };
+        }
+        conn.pacing_rate = self.pace.bytes_per_s;
+        let window = 2.0 * self.pace.packets_per_s * f64::from(conn.srtt8_us) / 8e6;
         conn.cwnd = (window as u32).max(CWND_MIN).min(conn.cwnd_clamp);
     }
 }

@@ -138,6 +138,7 @@ impl Monitor {
     }
 
     /// The interval in which a packet was sent; None if it is over.
+    #[inline]
     fn interval_of(&mut self, sent: Nanos) -> Option<&mut Interval> {
         if self.len == 0 || sent < self.at(0).start {
             return None;
