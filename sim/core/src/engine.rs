@@ -394,9 +394,14 @@ impl World {
                 self.pool.clear_sent();
             }
         }
-        // A timer that moved back is noticed when its old time comes.
         let flow = &self.flows[i];
-        self.schedule.bring_forward(self.links.len() + i, flow.host.next_arrival().min(flow.next_timer()));
+        let (source, next) = (self.links.len() + i, flow.host.next_arrival().min(flow.next_timer()));
+        if flow.sender.is_held_back() {
+            self.schedule.set(source, next);
+        } else {
+            // A timer that moved back is noticed when its old time comes: that is soon only for a pacer's.
+            self.schedule.bring_forward(source, next);
+        }
     }
 
     /// A host without delay or jitter: what was sent is on the first link now.

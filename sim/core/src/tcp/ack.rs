@@ -53,6 +53,15 @@ impl Sender {
             // Overtaken on its way: PAWS (RFC 7323) discards it.
             return;
         }
+        if self.is_routine(ack) {
+            self.on_routine_ack(ack, out);
+        } else {
+            self.on_any_ack(ack, out);
+        }
+    }
+
+    #[inline(never)]
+    fn on_any_ack(&mut self, ack: &Packet, out: &mut Pool) {
         let prior_una = self.conn.snd_una;
         let prior_delivered = self.conn.delivered;
         let prior_lost = self.conn.lost;
@@ -265,16 +274,21 @@ impl Sender {
         work.original_delivered |= start < self.high_seq;
         self.rack_advance(&last, end - 1);
         if self.watches_packets {
-            for seq in start..end {
-                self.conn.delivered += 1;
-                let packet = self.transmission(seq);
-                self.cc.on_packet_delivered(&mut self.conn, &packet);
-            }
+            self.tell_delivered(start, end);
         } else {
             self.conn.delivered += end - start;
         }
         self.counters.acked_bytes += self.payload_of(start, end);
         self.note_newest(last.sent, end - 1, work);
+    }
+
+    /// Tell a controller that watches packets of segments `[start, end)`.
+    pub(super) fn tell_delivered(&mut self, start: u32, end: u32) {
+        for seq in start..end {
+            self.conn.delivered += 1;
+            let packet = self.transmission(seq);
+            self.cc.on_packet_delivered(&mut self.conn, &packet);
+        }
     }
 
     /// Any other acknowledged segment.
@@ -339,8 +353,9 @@ impl Sender {
         }
     }
 
+    /// `delivered` segments are; `newest`: last transmission and number of the newest of them.
     #[inline(always)]
-    fn rate_sample(&mut self, delivered: u32, newest: Option<(Nanos, u32)>) -> RateSample {
+    pub(super) fn rate_sample(&mut self, delivered: u32, newest: Option<(Nanos, u32)>) -> RateSample {
         if self.conn.app_limited != 0 && self.conn.delivered > self.conn.app_limited {
             self.conn.app_limited = 0;
         }
@@ -401,13 +416,18 @@ impl Sender {
             ca_rtt = seq_rtt;
         }
         let rtt = seq_rtt?;
-        let ca = ca_rtt.unwrap_or(rtt);
-        self.min_rtt.update(self.conn.now, ca.max(1));
+        self.note_rtt(rtt, ca_rtt.unwrap_or(rtt));
+        ca_rtt
+    }
+
+    /// An RTT in microseconds, of the segment sent first and of the one sent last.
+    #[inline(always)]
+    pub(super) fn note_rtt(&mut self, first_us: u32, last_us: u32) {
+        self.min_rtt.update(self.conn.now, last_us.max(1));
         self.conn.min_rtt_us = self.min_rtt.get();
-        self.rtt.sample(rtt, self.conn.snd_una, self.conn.snd_nxt);
+        self.rtt.sample(first_us, self.conn.snd_una, self.conn.snd_nxt);
         self.rtt.backoff = 0;
         self.conn.srtt8_us = self.rtt.srtt8_us;
-        ca_rtt
     }
 
     /// Growth or reduction, of controllers that leave reductions to TCP.

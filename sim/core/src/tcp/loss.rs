@@ -27,7 +27,7 @@ pub(super) struct Rack {
     /// Reordering window in quarters of the minimum RTT; 0 stands for 1.
     pub extra_steps: u32,
     pub window_persist: u32,
-    dsack_seen: bool,
+    pub(super) dsack_seen: bool,
     last_delivered: u32,
     /// First original (never retransmitted) segment that may still be found lost.
     pub scan_from: u32,

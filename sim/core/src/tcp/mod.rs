@@ -14,6 +14,7 @@ pub mod sender;
 
 mod ack;
 mod loss;
+mod routine;
 mod transmit;
 
 #[cfg(test)]

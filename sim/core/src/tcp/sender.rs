@@ -315,6 +315,11 @@ impl Sender {
         (self.window_edge / u64::from(self.tcp.mss)) as u32 - self.conn.snd_una
     }
 
+    /// Does the pacer's timer run?
+    pub fn is_held_back(&self) -> bool {
+        self.pacing_blocked
+    }
+
     pub fn next_timer(&self) -> Nanos {
         if self.pacing_blocked { self.timer_at.min(self.pacing_timer()) } else { self.timer_at }
     }

@@ -273,16 +273,16 @@ impl Sender {
             self.conn.max_packets_out = out;
             self.cwnd_usage_seq = self.conn.snd_nxt;
         }
+        if self.owns_window {
+            return;
+        }
         if self.conn.is_cwnd_limited() {
             self.cwnd_used = 0;
             self.cwnd_stamp = self.conn.jiffies;
             return;
         }
         self.cwnd_used = self.cwnd_used.max(out);
-        if self.tcp.slow_start_after_idle
-            && self.conn.jiffies - self.cwnd_stamp >= self.rtt.rto_ticks()
-            && !self.owns_window
-        {
+        if self.tcp.slow_start_after_idle && self.conn.jiffies - self.cwnd_stamp >= self.rtt.rto_ticks() {
             // A writer waiting for the send buffer has more to send.
             if self.conn.state == CaState::Open && !self.bulk {
                 let used = self.cwnd_used.max(self.conn.initial_cwnd);

@@ -53,7 +53,13 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         "geo" => rules::GEO,
         _ => rules::ARTIFACT,
     };
-    Ok(Box::new(Vivace { rules, search: Search::new(rules, 0.0), monitor: Monitor::new(), rtt_s: 0.0, pace: Pace::default() }))
+    Ok(Box::new(Vivace {
+        rules,
+        search: Search::new(rules, 0.0),
+        monitor: Monitor::new(),
+        rtt_s: 0.0,
+        pace: Pace::default(),
+    }))
 }
 
 #[derive(Clone, Debug)]
