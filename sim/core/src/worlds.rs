@@ -240,7 +240,8 @@ impl Worlds {
             }
             member.observe(o, r, st);
         };
-        if self.threads <= 1 {
+        let threads = self.threads.min(self.members.len());
+        if threads <= 1 {
             for ((((member, a), o), r), st) in self
                 .members
                 .iter_mut()
@@ -256,8 +257,8 @@ impl Worlds {
         // A forked child has no threads of its parent's pool: build another.
         let process = std::process::id();
         if self.pool.as_ref().is_none_or(|(owner, _)| *owner != process) {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build();
-            let pool = pool.map_err(|e| SpecError(format!("threads = {}: {e}", self.threads)))?;
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool = pool.map_err(|e| SpecError(format!("threads = {threads}: {e}")))?;
             if let Some((_, inherited)) = self.pool.replace((process, pool)) {
                 // Its threads do not exist here; waiting for them would never end.
                 std::mem::forget(inherited);
