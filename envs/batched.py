@@ -18,9 +18,7 @@ from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import check_counts, scenarios_of
 
-Step = tuple[
-    NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[np.bool_]]
-]
+Step = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[Any]]]
 
 
 class BatchedParallelEnv:
@@ -97,8 +95,9 @@ class BatchedParallelEnv:
 
         Returns:
             Observations float32[N, S, D] and rewards float32[N, S] at the end of the interval; who terminated and who
-            was truncated in it, bool[N, S], for whom these observations are the last; and `infos`: `active` bool[N, S],
-            who acts next, and `renewed` bool[N], the worlds that were drawn anew.
+            was truncated in it, bool[N, S], for whom these observations are the last; and `infos`:
+            `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next; and
+            `renewed` bool[N], the worlds that were drawn anew.
         """
         batch = self._episodes.batch
         values = np.asarray(actions, np.float32)
@@ -109,13 +108,13 @@ class BatchedParallelEnv:
         batch.step(values)
         obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))
         terminated, truncated = (batch.status & TERMINATED) != 0, (batch.status & TRUNCATED) != 0
-        renewed = batch.finished()
+        state, renewed = self.state(), batch.finished()
         if renewed.any():
             for index in np.flatnonzero(renewed):
                 self._begin(int(index))
             batch.observe()
         self._look()
-        return obs, rewards, terminated, truncated, {"active": self.active, "renewed": renewed}
+        return obs, rewards, terminated, truncated, {"state": state, "active": self.active, "renewed": renewed}
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """With `rgb_array` a frame of every world, as in the parallel environment."""
@@ -147,7 +146,7 @@ class BatchedParallelEnv:
         return twin
 
     def state(self) -> NDArray[np.float32]:
-        """The global state of each world, float32[N, 12], for centralised critics."""
+        """The global state of each world as those see it who act next, float32[N, 12], for centralised critics."""
         self._episodes.batch.global_state(self._state)
         return self._state.copy()
 

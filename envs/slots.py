@@ -148,6 +148,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
                 for i in np.flatnonzero(ended):
                     final[i] = obs[i].copy()
                 infos = {"final_info": infos, "_final_info": ended, "final_obs": final, "_final_obs": ended.copy()}
+                infos |= {"final_state": self.state(), "_final_state": ended.copy()}
                 over = batch.finished()
                 if over.any():
                     self._renew(over)
@@ -161,7 +162,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     def state(self) -> NDArray[np.float32]:
         """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
 
-        See :meth:`orbitcc.envs.parallel.ParallelCongestionEnv.state`.
+        With same-step autoreset `infos["final_state"]` holds it beside `final_obs`, before worlds are drawn anew. See
+        :meth:`orbitcc.envs.parallel.ParallelCongestionEnv.state`.
         """
         self._running.global_state(self._state)
         return self._state[self.worlds]

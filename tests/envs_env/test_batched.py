@@ -33,6 +33,7 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
         obs, rewards, terminated, truncated, infos = batched.step(actions)
         for i, world in enumerate(worlds):
             theirs, paid, done, cut, _ = world.step({a: actions[i, int(a[5:])] for a in world.agents})
+            assert np.array_equal(infos["state"][i], world.state())  # of the world that ends, too
             for agent, row in theirs.items():
                 slot = int(agent[5:])
                 assert np.array_equal(obs[i, slot], row)

@@ -93,6 +93,26 @@ def test_slots_are_never_idle_and_every_end_is_a_truncation(mode: AutoresetMode)
     assert (ends[1:3] >= 4).all()
 
 
+def test_the_last_global_state_is_kept_beside_the_last_observation() -> None:
+    later, at_once = (FlowVectorEnv(5, busy(9.0), autoreset_mode=mode) for mode in (NEXT, SAME))
+    later.reset(seed=3)
+    at_once.reset(seed=3)
+    rng = np.random.default_rng(0)
+    ends = 0
+    for _ in range(299):
+        actions = rng.uniform(-1, 1, (5, 1)).astype(np.float32)
+        *_, truncated, infos = at_once.step(actions)
+        assert np.array_equal(later.step(actions)[3], truncated)
+        if truncated.any():
+            assert np.array_equal(infos["_final_state"], truncated)
+            assert np.array_equal(infos["final_state"][truncated], later.state()[truncated])
+            ends += int(truncated.sum())
+        if truncated.all():  # their worlds are over
+            assert not np.array_equal(at_once.state(), later.state())
+            break
+    assert ends > 5
+
+
 def test_a_successor_is_a_new_connection() -> None:
     scenario = get("dumbbell", duration_s=12).with_flows([agent(stop_s=6.0)])
     env = FlowVectorEnv(1, scenario)
