@@ -123,7 +123,13 @@ def test_a_download_counts_as_resent_by_its_steady_half():
     t = np.arange(1, 1001) / 10
     flow = dict.fromkeys(("srtt_ms", "rtt_ms"), np.full((1000, 1), 600.0))
     flow |= {"goodput_mbps": np.full((1000, 1), 80.0), "sent_packets": np.full((1000, 1), 700.0)}
+    flow |= {"ssthresh_packets": np.full((1000, 1), np.nan), "delivery_mbps": np.full((1000, 1), 80.0)}
+    flow["sent_packets"][:12] = 0.0
+    flow["ssthresh_packets"][34:] = 500.0
     flow["goodput_mbps"][300:, 0] = 110.0
+    for second in (60, 72, 84):
+        flow["delivery_mbps"][10 * second : 10 * second + 12] = 10.0
+    flow["delivery_mbps"][900:903] = 0.0  # too short for a dip
     for at_s, expected in ((20.0, 0.0), (80.0, 1.0)):
         resent = np.where(np.isclose(t, at_s), 3.0, 0.0)[:, None]
         recording = Recording(None, t, {**flow, "retransmitted_packets": resent}, {}, [{"finished_s": None}], [])
@@ -131,6 +137,9 @@ def test_a_download_counts_as_resent_by_its_steady_half():
         assert values["resent_any"] == expected
         assert values["at_100_mbps_s"] == 30.0
         assert values["time_10mb_s"] == pytest.approx(1.0, abs=0.2)
+        assert values["slow_start_s"] == pytest.approx(2.2)
+        assert values["early_resent_rate"] == (3.0 / (288 * 700) if at_s == 20.0 else 0.0)
+        assert (values["dip_every_s"], values["dip_length_s"]) == (pytest.approx(12.0), pytest.approx(1.2))
 
 
 def test_the_hystart_suite_takes_cubic_only():
