@@ -15,6 +15,9 @@ bbr3 = native(
     paper="Cardwell et al.: BBRv3: Algorithm Updates, 2023; draft-ietf-ccwg-bbr",
     params={
         "flavour": Param("linux", "Google's Linux tree, or the IETF draft where it differs", choices=("linux", "ietf")),
+        "min_rtt_window_s": Param(10.0, "how long a minimum RTT is believed", low=0.1, high=1e5),
+        "probe_rtt_interval_s": Param(5.0, "from one ProbeRTT to the next", low=0.1, high=1e5),
+        "cwnd_gain": Param(2.0, "bound of what is in flight in ProbeBW, in products", low=1.0, high=100.0),
     },
 )
 
@@ -28,6 +31,9 @@ leocc = native(
             "what tells of reconfigurations: handovers on the flow's own path, those of every such flow (the released "
             "module's trigger is global to its host), or gaps between replies to pings",
             choices=("flow", "global", "ping"),
+        ),
+        "probe_rtt_cwnd_gain": Param(
+            0.5, "what is in flight during ProbeRTT, in products; never less than four packets", low=0.0, high=1.0
         ),
     },
 )

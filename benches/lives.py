@@ -20,7 +20,7 @@ from orbitcc.eval.style import LIGHT
 FOLDER = Path("docs/images/baselines")
 SCENES: Mapping[str, tuple[str, Mapping[str, Any], float]] = {
     "dumbbell": ("dumbbell", {}, 0.02),
-    "leo": ("leo-responsiveness", {"run": 1, "duration_s": 150}, 0.02),
+    "leo": ("leo-responsiveness", {"run": 1, "rtt": "repo", "duration_s": 150}, 0.02),
     "geo": ("geo-ideal", {}, 0.1),
 }
 """Suffix of the picture -> scenario, its parameters, and seconds between the points."""

@@ -51,6 +51,7 @@ LEO_SUITES = (
     "leoem-fairness",
     "responsiveness",
     "responsiveness-loss",
+    "responsiveness-shown",
     "inter-rtt",
     "intra-rtt",
     "parking-lot",

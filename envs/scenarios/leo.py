@@ -22,15 +22,15 @@ BDP_BYTES = 655_360
 
 
 def reconfigurations(
-    run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["repo", "paper"] = "repo"
+    run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["paper", "repo"] = "paper"
 ) -> list[tuple[int, int, float, int | None]]:
     """The study's random schedule: (rate Mbit/s, base RTT ms, loss in percent, interruption ms) for each 15-s period.
 
     order: the two branches of the study's code draw differently; "M" draws an interruption in each period, "L" none.
-    rtt: "repo" draws 5-100 ms as the code, "paper" 10-100 ms as the text.
+    rtt: "paper" draws 10-100 ms as the text, "repo" 5-100 ms as the code.
     """
     draw = random.Random(run)
-    least = 5 if rtt == "repo" else 10
+    least = 10 if rtt == "paper" else 5
     return [
         (
             draw.randint(50, 100),
@@ -45,7 +45,7 @@ def reconfigurations(
 def leo_responsiveness(
     run: Annotated[int, number(1, 2**31, whole=True)] = 1,
     order: Literal["M", "L"] = "M",
-    rtt: Literal["repo", "paper"] = "repo",
+    rtt: Literal["paper", "repo"] = "paper",
     loss: bool = False,
     buffer_bytes: Annotated[int, number(1514, 1e12, "bytes", whole=True)] = BUFFER_BYTES,
     shaper: study.Shaper = "exact",
@@ -57,6 +57,7 @@ def leo_responsiveness(
     As in the study the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
     bottleneck; acknowledgements return free of both. An interruption takes the bottleneck down: its queue is lost, and
     what arrives meanwhile; the delay changes when it starts, the rate when it ends. Each new period is a handover.
+    rtt: drawn from 10-100 ms (the study's text) or 5-100 (its code, and the run its figure shows).
     """
     schedule = reconfigurations(run, math.ceil(duration_s / PERIOD_S), order=order, rtt=rtt)
     rates, delays, losses, outages, handovers = [], [], [], [], []

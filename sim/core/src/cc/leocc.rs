@@ -19,7 +19,6 @@ use crate::spec::Kernel;
 use crate::time::Nanos;
 
 const MIN_RTT_WINDOW_S: u32 = 20;
-const PROBE_RTT_GAIN: u32 = UNIT / 2;
 const PROBE_GAIN: u32 = UNIT * 5 / 4;
 /// While the RTT stands above its fluctuation.
 const PROBE_GAIN_CAUTIOUS: u32 = UNIT * 21 / 20;
@@ -32,14 +31,15 @@ const TRIGGER_US: u64 = 200_000;
 const FLUCTUATION_SAMPLES: usize = 100;
 const PERCENTILES: (usize, usize) = (5, 95);
 
-pub const PARAMS: &[(&str, &str)] = &[("trigger", "\"flow\"")];
+pub const PARAMS: &[(&str, &str)] = &[("trigger", "\"flow\""), ("probe_rtt_cwnd_gain", "0.5")];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let source = match params.text("trigger", "flow", &["flow", "global", "ping"])? {
         "ping" => Subscription::Probes { interval: PING_INTERVAL },
         scope => Subscription::Reconfigurations { shared: scope == "global" },
     };
-    Ok(Box::new(LeoCc::new(source)))
+    let gain = params.number("probe_rtt_cwnd_gain", 0.5, 0.0, 1.0)?;
+    Ok(Box::new(LeoCc::new(source, (gain * f64::from(UNIT)) as u32)))
 }
 
 /// A scalar Kalman filter in the module's integers: noise variances 4 and 4, first variance 25.
@@ -132,9 +132,9 @@ pub struct LeoCc {
 }
 
 impl LeoCc {
-    fn new(source: Subscription) -> LeoCc {
-        let variant =
-            Variant { min_rtt_window_s: MIN_RTT_WINDOW_S, probe_rtt_gain: PROBE_RTT_GAIN, detects_policers: false };
+    /// probe_rtt_gain: window during ProbeRTT, in products; the module's is a half.
+    fn new(source: Subscription, probe_rtt_gain: u32) -> LeoCc {
+        let variant = Variant { min_rtt_window_s: MIN_RTT_WINDOW_S, probe_rtt_gain, detects_policers: false };
         LeoCc {
             // The module is of Linux 6, whatever kernel the hosts run.
             bbr: Bbr::new(Kernel::V6, variant),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     fn monitor() -> Monitor {
-        LeoCc::new(Subscription::Nothing).monitor
+        LeoCc::new(Subscription::Nothing, UNIT / 2).monitor
     }
 
     #[test]
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn silence_of_more_than_45_ms_between_replies_is_a_reconfiguration() {
-        let mut leocc = LeoCc::new(Subscription::Probes { interval: PING_INTERVAL });
+        let mut leocc = LeoCc::new(Subscription::Probes { interval: PING_INTERVAL }, UNIT / 2);
         let mut c = conn(10, 10);
         let mut pong = |us| {
             c.now = Nanos::from_micros(us);

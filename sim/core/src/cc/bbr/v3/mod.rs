@@ -27,8 +27,8 @@ use probe::{AckPhase, Phase, Probe};
 
 const STARTUP_PACING_GAIN: u32 = UNIT * 277 / 100 + 1;
 const CWND_GAIN: u32 = 2 * UNIT;
-/// In UP: room for the queue that probing builds.
-const CWND_GAIN_UP: u32 = CWND_GAIN + UNIT / 4;
+/// In UP, on top of the gain: room for the queue that probing builds.
+const CWND_GAIN_UP: u32 = UNIT / 4;
 const CWND_MIN: u32 = 4;
 /// `tcp_min_tso_segs`, and the draft's least send quantum: at any rate, unlike version 1.
 const BURST_MIN: u32 = 2;
@@ -36,14 +36,37 @@ const PACING_PERCENT: u64 = 99;
 /// The draft drains no longer than this.
 const DRAIN_ROUNDS: u32 = 3;
 
-pub const PARAMS: &[(&str, &str)] = &[("flavour", "\"linux\"")];
+pub const PARAMS: &[(&str, &str)] =
+    &[("flavour", "\"linux\""), ("min_rtt_window_s", "10"), ("probe_rtt_interval_s", "5"), ("cwnd_gain", "2")];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let flavour = match params.text("flavour", "linux", &["linux", "ietf"])? {
         "ietf" => &IETF,
         _ => &LINUX,
     };
-    Ok(Box::new(Bbr3::new(flavour)))
+    let default = Tuning::default();
+    let ms = |name, default_ms| Ok::<_, String>((params.number(name, default_ms as f64 / 1e3, 0.1, 1e5)? * 1e3) as u64);
+    let tuning = Tuning {
+        min_rtt_window_ms: ms("min_rtt_window_s", default.min_rtt_window_ms)?,
+        probe_rtt_interval_ms: ms("probe_rtt_interval_s", default.probe_rtt_interval_ms)?,
+        cwnd_gain: (params.number("cwnd_gain", 2.0, 1.0, 100.0)? * f64::from(UNIT)) as u32,
+    };
+    Ok(Box::new(Bbr3 { tuning, ..Bbr3::new(flavour) }))
+}
+
+/// What researchers vary; the draft's MinRTTFilterLen, ProbeRTTInterval and DefaultCwndGain.
+#[derive(Clone, Copy, Debug)]
+struct Tuning {
+    min_rtt_window_ms: u64,
+    probe_rtt_interval_ms: u64,
+    /// In ProbeBW.
+    cwnd_gain: u32,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { min_rtt_window_ms: 10_000, probe_rtt_interval_ms: 5_000, cwnd_gain: CWND_GAIN }
+    }
 }
 
 /// A share `.0 / .1`, rounded down when taken.
@@ -116,6 +139,7 @@ struct Before {
 #[derive(Clone, Debug)]
 pub struct Bbr3 {
     flavour: &'static Flavour,
+    tuning: Tuning,
     mode: Mode,
     pacing_gain: u32,
     cwnd_gain: u32,
@@ -156,6 +180,7 @@ impl Bbr3 {
         let bounds = Bounds::default();
         Bbr3 {
             flavour,
+            tuning: Tuning::default(),
             mode: Mode::Startup,
             pacing_gain: STARTUP_PACING_GAIN,
             cwnd_gain: CWND_GAIN,
@@ -299,9 +324,9 @@ impl Bbr3 {
         (self.pacing_gain, self.cwnd_gain) = match (self.mode, self.probe.phase) {
             (Mode::Startup, _) => (STARTUP_PACING_GAIN, CWND_GAIN),
             (Mode::Drain, _) => (self.flavour.drain_gain, CWND_GAIN),
-            (Mode::ProbeBw, Phase::Up) => (UNIT * 5 / 4, CWND_GAIN_UP),
-            (Mode::ProbeBw, Phase::Down) => (self.flavour.down_gain, CWND_GAIN),
-            (Mode::ProbeBw, Phase::Cruise | Phase::Refill) => (UNIT, CWND_GAIN),
+            (Mode::ProbeBw, Phase::Up) => (UNIT * 5 / 4, self.tuning.cwnd_gain + CWND_GAIN_UP),
+            (Mode::ProbeBw, Phase::Down) => (self.flavour.down_gain, self.tuning.cwnd_gain),
+            (Mode::ProbeBw, Phase::Cruise | Phase::Refill) => (UNIT, self.tuning.cwnd_gain),
             (Mode::ProbeRtt, _) => (UNIT, UNIT),
         };
     }

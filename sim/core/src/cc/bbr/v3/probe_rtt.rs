@@ -5,15 +5,13 @@ use super::super::super::{Conn, RateSample};
 use super::super::UNIT;
 use super::{AckPhase, Bbr3, CWND_MIN, Mode};
 
-const PROBE_RTT_INTERVAL_S: u32 = 5;
-const MIN_RTT_WINDOW_S: u32 = 10;
 const PROBE_RTT_MS: u32 = 200;
 const PROBE_RTT_GAIN: u32 = UNIT / 2;
 
 impl Bbr3 {
     pub(super) fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
-        let passed = |stamp: u64, seconds: u32| conn.jiffies > stamp + u64::from(seconds * conn.hz);
-        let expired = passed(self.probe_rtt_min_stamp, PROBE_RTT_INTERVAL_S);
+        let passed = |stamp: u64, ms: u64| conn.jiffies > stamp + ms * u64::from(conn.hz) / 1_000;
+        let expired = passed(self.probe_rtt_min_stamp, self.tuning.probe_rtt_interval_ms);
         if let Some(rtt) = rate.rtt_us
             && (rtt < self.probe_rtt_min_us || expired)
         {
@@ -23,7 +21,7 @@ impl Bbr3 {
         // In Linux a minimum seen again is as good as new; in the draft only a smaller one is.
         let confirmed = self.probe_rtt_min_us == self.min_rtt_us && !self.flavour.is_draft;
         let smaller = self.probe_rtt_min_us < self.min_rtt_us;
-        if smaller || confirmed || passed(self.min_rtt_stamp, MIN_RTT_WINDOW_S) {
+        if smaller || confirmed || passed(self.min_rtt_stamp, self.tuning.min_rtt_window_ms) {
             self.min_rtt_us = self.probe_rtt_min_us;
             self.min_rtt_stamp = self.probe_rtt_min_stamp;
         }

@@ -23,7 +23,7 @@ fn cruising(flavour: &'static Flavour) -> (Bbr3, Conn) {
 
 #[test]
 fn gains_have_linux_s_fixed_point_values() {
-    assert_eq!((STARTUP_PACING_GAIN, LINUX.drain_gain, LINUX.down_gain, CWND_GAIN_UP), (710, 88, 232, 576));
+    assert_eq!((STARTUP_PACING_GAIN, LINUX.drain_gain, LINUX.down_gain, CWND_GAIN_UP), (710, 88, 232, 64));
     assert_eq!((IETF.drain_gain, IETF.down_gain), (128, 230));
 }
 
