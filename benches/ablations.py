@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from benches import geo_ablations
-from orbitcc.envs import scenarios
+from orbitcc.envs.flows import ControllerSpec, Flow
+from orbitcc.envs.links import DropTailBytes, Link
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import simulate
 from orbitcc.eval import contenders, suites
@@ -22,10 +24,10 @@ Change = Callable[[Scenario], Scenario]
 
 
 def measured(
-    suite: str, who: str, point: Mapping[str, Any], runs: int = 3, change: Change | None = None
+    suite: str, who: str, point: Mapping[str, Any], runs: int = 3, change: Change | None = None, **settings: Any
 ) -> dict[str, float]:
-    """Means over runs of what a suite measures at a point, with the scenario changed."""
-    chosen, contender = suites.get(suite), contenders.from_controller(who)
+    """Means over runs of what a suite with other settings measures at a point, with the scenario changed."""
+    chosen, contender = suites.get(suite, settings), contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
         scenario = chosen.enter(chosen.case(point, seed), contender)
@@ -39,15 +41,27 @@ def undisturbed(scenario: Scenario) -> Scenario:
     return scenario.changed(links=tuple(link.changed(outages=(), handovers=()) for link in scenario.links))
 
 
-def longer_outages(factor: float) -> Change:
+def deeper(factor: float) -> Change:
+    """All buffers `factor` times as deep."""
+
     def change(scenario: Scenario) -> Scenario:
-        links = [
-            link.changed(outages=tuple(o.changed(duration_ms=factor * o.duration_ms) for o in link.outages))
-            for link in scenario.links
-        ]
-        return scenario.changed(links=tuple(links))
+        def queue(link: Link) -> DropTailBytes:
+            assert isinstance(link.queue, DropTailBytes)
+            return DropTailBytes(limit_bytes=round(factor * link.queue.limit_bytes))
+
+        return scenario.changed(links=tuple(link.changed(queue=queue(link)) for link in scenario.links))
 
     return change
+
+
+def jittered(ms: float) -> Change:
+    """Each packet waits U(0, ms) at its host, in order."""
+    return lambda scenario: scenario.changed(sim=scenario.sim.changed(send_jitter_ms=ms))
+
+
+def long_flow(change: Callable[[Flow], Flow]) -> Change:
+    """Another long flow in the parking lot."""
+    return lambda scenario: scenario.changed(flows=(change(scenario.flows[0]), *scenario.flows[1:]))
 
 
 def mean(found: Sequence[Mapping[str, float]], key: str) -> float:
@@ -79,33 +93,25 @@ def vivace_mode() -> None:
         )
 
 
-def parking_lot() -> None:
-    """F36, F37: the long flow's part with other buffers, and without interruptions; 3 bottlenecks, 60 ms."""
-    for who in ("bbr3", "bbr3:flavour=ietf", "bbr", "leocc:trigger=global", "satcp", "cubic", "reno"):
-        point = {"bottlenecks": 3, "base_rtt_ms": 60}
-        calm = measured("parking-lot", who, point, 2, undisturbed)["long_ratio"]
-        parts = [f"as it is {measured('parking-lot', who, point, 2)['long_ratio']:.2f}", f"uninterrupted {calm:.2f}"]
-        for bdp in (0.5, 5.0):
-            deep = scenarios.get("parking-lot", buffer_bdp=bdp, base_rtt_ms=60, interruption_every_s=0.0)
-            recording = simulate(contenders.from_controller(who).take_all(deep))
-            goodput = recording.flows["goodput_mbps"][100:].mean(axis=0)
-            parts.append(f"and {bdp:g} BDP {goodput[0] / goodput[1:].max():.2f}")
-        print(f"{who}: {', '.join(parts)}")
-
-
-def torn_links() -> None:
-    """F03, F04: LeoEM's paths without torn links between satellites, and without any interruption."""
+def buffers() -> None:
+    """F03, F04: LeoEM's paths with deeper buffers (5 %: a product in the unit of the micro-benchmarks), and calm."""
 
     def whole_between(scenario: Scenario) -> Scenario:
         return scenario.changed(
             links=tuple(link.changed(outages=()) if link.name == "path" else link for link in scenario.links)
         )
 
-    changes: dict[str, Change | None] = {"as it is": None, "middle whole": whole_between, "uninterrupted": undisturbed}
+    changes: dict[str, Change | None] = {
+        "as it is": None,
+        "5 % deeper": deeper(1.0486),
+        "twice as deep": deeper(2.0),
+        "middle whole": whole_between,
+        "uninterrupted": undisturbed,
+    }
     for label, change in changes.items():
         found = {
             who: [measured("leoem-single", who, {"path": p}, 2, change) for p in PATHS]
-            for who in ("cubic", "satcp", "bbr3", "vivace")
+            for who in ("cubic", "satcp", "bbr3")
         }
         print(
             f"{label}: retransmissions % "
@@ -115,33 +121,81 @@ def torn_links() -> None:
         )
 
 
-def outage_length() -> None:
-    """F16: interruptions longer than nominal (the study's commands took time), and its text's RTT range."""
-    for factor in (1.0, 1.5, 2.0, 3.0):
-        found = {
-            who: measured("responsiveness", who, {}, 10, longer_outages(factor)) for who in ("cubic", "bbr3", "satcp")
-        }
-        print(f"x {factor:g}: U " + ", ".join(f"{who} {v['goodput_over_optimal']:.3f}" for who, v in found.items()))
-    for who in ("cubic", "bbr3", "satcp", "leocc:trigger=global", "vivace"):
-        contender, suite, u = contenders.from_controller(who), suites.get("responsiveness"), []
-        for run in range(1, 11):
-            scenario = scenarios.get("leo-responsiveness", run=run, rtt="paper")
-            u.append(suite.measure(simulate(contender.take_all(scenario)))["goodput_over_optimal"])
-        print(f"10-100 ms: U {who} {np.median(u):.3f}")
+def stale_rtt() -> None:
+    """F16: BBRv3 that believes a minimum RTT for 10 s, as released, or for 5; or with four products in flight."""
+    for shaper in ("exact", "tbf"):
+        for who in ("cubic", "bbr3", "bbr3:min_rtt_window_s=5", "bbr3:cwnd_gain=4"):
+            u = measured("responsiveness", who, {}, 10, shaper=shaper)["goodput_over_optimal"]
+            print(f"shaper={shaper} {who}: U {u:.3f}")
+
+
+def bucket() -> None:
+    """F28, F40: the token bucket of the study's later code."""
+    rtts = range(20, 201, 20)
+    for shaper in ("exact", "tbf"):
+        found = [
+            measured("inter-rtt", "bbr3", {"base_rtt_ms": x, "buffer_bdp": 4.0}, 5, shaper=shaper)["goodput_ratio"]
+            for x in rtts
+        ]
+        rho = stats.spearmanr(rtts, found).statistic
+        print(f"shaper={shaper}: bbr3, 4 BDP, R {' '.join(f'{r:.2f}' for r in found)}, rank correlation {rho:.2f}")
+        for who in ("cubic", "satcp"):
+            delays = [measured("efficiency", who, {"flows": n}, 5, shaper=shaper)["delay_ratio"] for n in (5, 10, 20)]
+            print(f"shaper={shaper}: {who}, delay ratio {' '.join(f'{d:.2f}' for d in delays)}")
+
+
+def reports() -> None:
+    """F33, F36: SaTCP beside Cubic with and without interruptions, of which alone it is told."""
+    rtts = range(20, 201, 20)
+    for every_s in (15.0, 0.0):
+        for suite, key, factors in (
+            ("intra-rtt", "goodput_ratio", {}),
+            ("parking-lot", "long_ratio", {"bottlenecks": 3}),
+            ("parking-lot", "long_ratio", {"bottlenecks": 6}),
+        ):
+            for who in ("cubic", "satcp"):
+                found = [
+                    measured(suite, who, {**factors, "base_rtt_ms": x}, 5, interruption_every_s=every_s)[key]
+                    for x in rtts
+                ]
+                print(f"interrupted every {every_s:g} s: {suite} {factors} {who} {' '.join(f'{r:.2f}' for r in found)}")
+
+
+def queues() -> None:
+    """F37: the long flow's part where 1, 2, 3 or 6 links have a cross flow; with jitter; with more in flight."""
+
+    def parts(who: str, n: int, change: Change | None = None) -> str:
+        found = [measured("parking-lot", who, {"bottlenecks": n, "base_rtt_ms": x}, 2, change) for x in (20, 60, 140)]
+        return " ".join(f"{values['long_ratio']:.2f}" for values in found)
+
+    def contended(n: int) -> Change:
+        """Six links on the long flow's way, cross flows on the first n."""
+        return lambda scenario: scenario.changed(flows=scenario.flows[: 1 + n])
+
+    for who in ("bbr3", "leocc:trigger=global", "bbr"):
+        print(f"{who}, 6 links, cross flows on 1, 2, 3: {'; '.join(parts(who, 6, contended(n)) for n in (1, 2, 3))}")
+        print(f"{who}, 3 and 6 links: {parts(who, 3)}; {parts(who, 6)}")
+        print(f"{who}, 10 ms of jitter: {parts(who, 3, jittered(10.0))}; {parts(who, 6, jittered(10.0))}")
+        away = long_flow(lambda flow: flow.changed(uplink_delay_ms=3 * flow.uplink_delay_ms))
+        print(f"{who}, long flow of three times the RTT: {parts(who, 3, away)}; {parts(who, 6, away)}")
+    wide = long_flow(lambda flow: flow.changed(controller=ControllerSpec.parse("bbr3:cwnd_gain=8")))
+    print(f"bbr3, long flow with eight products in flight: {parts('bbr3', 3, wide)}; {parts('bbr3', 6, wide)}")
 
 
 def restarts() -> None:
-    """F42: LeoCC's queue with and without reconfigurations, which make it measure anew."""
-    for who in ("leocc:trigger=global", "leocc:trigger=flow", "bbr3"):
+    """F42: LeoCC's queue with and without reconfigurations, and with a buffer of two products; BBR, its base."""
+    for who in ("leocc:trigger=global", "leocc:trigger=flow", "leocc:trigger=ping", "bbr", "bbr3"):
         parts = [
-            " ".join(f"{measured('efficiency', who, {'flows': n}, 2, change)['delay_ratio']:.2f}" for n in (5, 10, 20))
-            for change in (None, undisturbed)
+            " ".join(
+                f"{measured('efficiency', who, {'flows': n}, 2, **settings)['delay_ratio']:.2f}" for n in (5, 10, 20)
+            )
+            for settings in ({}, {"interruption_every_s": 0.0}, {"buffer_bdp": 2.0})
         ]
-        print(f"{who}: delay ratio {parts[0]} as it is, {parts[1]} uninterrupted")
+        print(f"{who}: delay ratio {parts[0]} as it is, {parts[1]} uninterrupted, {parts[2]} with two products")
 
 
 ABLATIONS: dict[str, Callable[[], None]] = {
-    **{f.__name__: f for f in (vivace_mode, parking_lot, torn_links, outage_length, restarts)},
+    **{f.__name__: f for f in (buffers, stale_rtt, bucket, vivace_mode, reports, queues, restarts)},
     **geo_ablations.ABLATIONS,
 }
 

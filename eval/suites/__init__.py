@@ -57,17 +57,18 @@ def names() -> list[str]:
 
 
 def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
-    """The suite of that name; settings: parameters of its scenarios that are to be others than the suite's.
+    """The suite of that name; settings: parameters of its scenarios that are to be others than the suite's, factors of
+    its grid that are to have one value.
 
     Raises UnknownNameError naming the nearest suite or parameter, OrbitccError for a value that is not allowed.
     """
     if name not in SUITES:
         raise UnknownNameError("suite", name, names())
     suite = SUITES[name](settings)
-    varied = {factor for profile in suite.profiles for point in suite.points(profile) for factor in point}
+    varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}
     for key in suite.settings:
-        if key in varied or key in FIXED:
-            raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not set or vary itself")
+        if key in FIXED and key not in varied:
+            raise OrbitccError(key, suite.settings[key], f"a parameter that {name} does not set itself")
     if suite.settings:
         suite.case(suite.points("quick")[0], 1)
     return suite

@@ -79,7 +79,8 @@ class Figure:
 class Suite(ABC):
     """An experiment that any controller or policy can be put through.
 
-    settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source.
+    settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source; one that
+    the grid varies is pinned to that value.
     """
 
     name: ClassVar[str]
@@ -101,9 +102,14 @@ class Suite(ABC):
         """Its scenario with these parameters and the suite's settings, which go first."""
         return scenarios.get(self.scenario, **{**params, **self.settings})
 
-    def points(self, profile: str) -> Sequence[Point]:
-        """The grid of conditions; by default there is only one."""
+    def grid(self, profile: str) -> Sequence[Point]:
+        """The conditions of a profile; by default there is only one."""
         return ({},)
+
+    def points(self, profile: str) -> Sequence[Point]:
+        """The grid with what the settings pin."""
+        pinned = [{name: self.settings.get(name, value) for name, value in p.items()} for p in self.grid(profile)]
+        return [point for k, point in enumerate(pinned) if point not in pinned[:k]]
 
     @abstractmethod
     def case(self, point: Point, seed: int) -> Case:

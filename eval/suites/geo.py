@@ -203,7 +203,7 @@ class Hystart(Suite):
     max_runs = 1000
     record_interval_s = 0.1
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         pairs = ("both+both", "both+off")
         return [{"hystart": mode} for mode in ("both", "off", "train", "delay", *pairs)]
 
@@ -299,7 +299,7 @@ class Buffers(Suite):
     profiles: ClassVar = {"quick": 1, "reduced": 2, "full": 5}
     max_runs = 1000
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [
             {"rmem": rmem, "wmem": wmem, "autotuning": tuned}
             for tuned in ("on", "off")

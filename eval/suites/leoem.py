@@ -27,7 +27,7 @@ class _Leoem(Suite):
     max_runs = 100
     flows: ClassVar[int]
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"path": path} for path in (QUICK_PATHS if profile == "quick" else PATHS)]
 
     def case(self, point: Point, seed: int) -> Case:

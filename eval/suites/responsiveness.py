@@ -145,7 +145,7 @@ class ResponsivenessShown(Responsiveness):
     profiles: ClassVar = {"quick": 1, "reduced": 1, "full": 1}
     max_runs = 1
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"loss": 0}, {"loss": 1}]
 
     def case(self, point: Point, seed: int) -> Case:

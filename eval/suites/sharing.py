@@ -56,7 +56,7 @@ class InterRtt(_Sharing):
     source = f"Experiment E5 of {STUDY}, section V-B a, Figure 4."
     metrics = (RATIO, SHARE)
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
 
@@ -94,7 +94,7 @@ class IntraRtt(_Sharing):
     source = f"Experiment E6 of {STUDY}, section V-B b, Figure 5."
     metrics = (RATIO, SHARE)
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
@@ -140,7 +140,7 @@ class ParkingLot(_Sharing):
         ),
     )
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
 
     def case(self, point: Point, seed: int) -> Case:
@@ -207,7 +207,7 @@ class Efficiency(_Sharing):
         RETRANSMISSION_RATE,
     )
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
 
     def case(self, point: Point, seed: int) -> Case:
@@ -269,7 +269,7 @@ class CubicFriendliness(_Sharing):
         SHARE,
     )
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
 
@@ -329,7 +329,7 @@ class CubicCrowd(_Sharing):
         SHARE,
     )
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in {"quick": (3,), "reduced": (3, 9, 15, 21)}.get(profile, range(3, 22, 2))]
 
     def case(self, point: Point, seed: int) -> Case:
@@ -387,7 +387,7 @@ class CrossPath(_Sharing):
         SHARE,
     )
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for rtt in (20, 40) for q in buffers]
 

@@ -46,7 +46,7 @@ class HardHandover(Suite):
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         lengths = {"quick": (40, 120, 200), "reduced": range(40, 201, 40), "full": range(20, 201, 20)}[profile]
         return [{"interruption_ms": ms} for ms in lengths]
 
@@ -144,7 +144,7 @@ class DelayJump(Suite):
     max_runs = 100
     record_interval_s = 0.02
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         rtts, factors = {
             "quick": ((20,), (3,)),
             "reduced": ((20, 60, 100), (1.5, 3, 4)),
