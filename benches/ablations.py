@@ -162,23 +162,23 @@ def reports() -> None:
 
 
 def queues() -> None:
-    """F37: the long flow's part where 1, 2, 3 or 6 links have a cross flow; with jitter; with more in flight."""
+    """F37: the long flow's part over 1, 2, 3 and 6 links of 20, 60 and 140 ms; with jitter, and with more in flight."""
 
-    def parts(who: str, n: int, change: Change | None = None) -> str:
-        found = [measured("parking-lot", who, {"bottlenecks": n, "base_rtt_ms": x}, 2, change) for x in (20, 60, 140)]
-        return " ".join(f"{values['long_ratio']:.2f}" for values in found)
+    def parts(who: str, n: int, change: Change | None = None, **settings: Any) -> str:
+        points = ({"bottlenecks": n, "base_rtt_ms": x} for x in (20, 60, 140))
+        return " ".join(
+            f"{measured('parking-lot', who, point, 2, change, **settings)['long_ratio']:.2f}" for point in points
+        )
 
-    def contended(n: int) -> Change:
-        """Six links on the long flow's way, cross flows on the first n."""
-        return lambda scenario: scenario.changed(flows=scenario.flows[: 1 + n])
-
-    for who in ("bbr3", "leocc:trigger=global", "bbr"):
-        print(f"{who}, 6 links, cross flows on 1, 2, 3: {'; '.join(parts(who, 6, contended(n)) for n in (1, 2, 3))}")
-        print(f"{who}, 3 and 6 links: {parts(who, 3)}; {parts(who, 6)}")
-        print(f"{who}, 10 ms of jitter: {parts(who, 3, jittered(10.0))}; {parts(who, 6, jittered(10.0))}")
-        away = long_flow(lambda flow: flow.changed(uplink_delay_ms=3 * flow.uplink_delay_ms))
-        print(f"{who}, long flow of three times the RTT: {parts(who, 3, away)}; {parts(who, 6, away)}")
+    away = long_flow(lambda flow: flow.changed(uplink_delay_ms=3 * flow.uplink_delay_ms))
     wide = long_flow(lambda flow: flow.changed(controller=ControllerSpec.parse("bbr3:cwnd_gain=8")))
+    for who in ("bbr3", "leocc:trigger=global"):
+        print(f"{who}, 1, 2, 3, 6 links: {'; '.join(parts(who, n) for n in (1, 2, 3, 6))}")
+        for label, change in (("10 ms of jitter", jittered(10.0)), ("long flow of three times the RTT", away)):
+            print(f"{who}, {label}, 3 and 6 links: {parts(who, 3, change)}; {parts(who, 6, change)}")
+        print(
+            f"{who}, a fifth of a product of buffer: {parts(who, 3, buffer_bdp=0.2)}; {parts(who, 6, buffer_bdp=0.2)}"
+        )
     print(f"bbr3, long flow with eight products in flight: {parts('bbr3', 3, wide)}; {parts('bbr3', 6, wide)}")
 
 
