@@ -46,6 +46,11 @@ impl Bounds {
         self.inflight_hi.saturating_sub(free).max(CWND_MIN)
     }
 
+    /// So much in flight did no harm (infinite bounds stay).
+    pub fn note_safe(&mut self, in_flight: u32) {
+        self.inflight_hi = self.inflight_hi.max(in_flight);
+    }
+
     pub fn raise_to(&mut self, other: &Bounds) {
         self.bw_lo = self.bw_lo.max(other.bw_lo);
         self.inflight_lo = self.inflight_lo.max(other.inflight_lo);

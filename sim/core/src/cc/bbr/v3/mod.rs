@@ -11,6 +11,7 @@
 //! Linux does when a tail probe repairs a loss.
 
 mod bounds;
+mod cruise;
 #[cfg(test)]
 mod paths;
 mod plateau;
@@ -452,6 +453,9 @@ impl Controller for Bbr3 {
     }
 
     fn control(&mut self, conn: &mut Conn, rate: &RateSample) {
+        if self.cruise(conn, rate) {
+            return;
+        }
         self.rounds.start = false;
         // Rounded up, unlike version 1's samples: low rates could not grow.
         let mut bw = 0;

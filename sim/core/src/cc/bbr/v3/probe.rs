@@ -8,7 +8,7 @@ use super::{Bbr3, Mode, Probing};
 const WAIT_US: u64 = 2_000_000;
 const WAIT_RANDOM_US: f64 = 1e6;
 /// ... or as many rounds as Reno would take to grow by one window, at most these (up to one fewer at random).
-const ROUNDS_MAX: u32 = 63;
+pub(super) const ROUNDS_MAX: u32 = 63;
 const RANDOM_ROUNDS: f64 = 2.0;
 /// The upper bound's growth doubles with each round of a probe, up to 2^30.
 const UP_ROUNDS_MAX: u32 = 30;
@@ -140,7 +140,7 @@ impl Bbr3 {
                 self.in_flight_too_high(conn, rate.flight_then, rate.app_limited);
             }
         } else if self.bounds.inflight_hi != u32::MAX {
-            self.bounds.inflight_hi = self.bounds.inflight_hi.max(rate.flight_then);
+            self.bounds.note_safe(rate.flight_then);
             if self.in_phase(Phase::Up) {
                 self.grow_inflight_hi(conn, rate.acked);
             }
@@ -170,10 +170,14 @@ impl Bbr3 {
         self.probe.up_count = (conn.cwnd / growth).max(1);
     }
 
+    /// Is the time between probes over?
+    pub(super) fn has_waited(&self, conn: &Conn) -> bool {
+        conn.now.micros() > self.probe.start_us + self.probe.wait_us
+    }
+
     pub(super) fn probe_if_due(&mut self, conn: &mut Conn) -> bool {
-        let waited = conn.now.micros() > self.probe.start_us + self.probe.wait_us;
         // As often as Reno at this window would have grown by a segment per round and filled the pipe.
-        let due = waited || self.probe.rounds_since >= ROUNDS_MAX.min(self.target_inflight(conn));
+        let due = self.has_waited(conn) || self.probe.rounds_since >= ROUNDS_MAX.min(self.target_inflight(conn));
         if due {
             self.start_refill(conn);
         }

@@ -8,20 +8,21 @@ use super::{AckPhase, Bbr3, CWND_MIN, Mode};
 const PROBE_RTT_MS: u32 = 200;
 const PROBE_RTT_GAIN: u32 = UNIT / 2;
 
+fn passed(conn: &Conn, stamp: u64, ms: u64) -> bool {
+    conn.jiffies > stamp + ms * u64::from(conn.hz) / 1_000
+}
+
 impl Bbr3 {
     pub(super) fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
-        let passed = |stamp: u64, ms: u64| conn.jiffies > stamp + ms * u64::from(conn.hz) / 1_000;
-        let expired = passed(self.probe_rtt_min_stamp, self.tuning.probe_rtt_interval_ms);
+        let expired = passed(conn, self.probe_rtt_min_stamp, self.tuning.probe_rtt_interval_ms);
         if let Some(rtt) = rate.rtt_us
             && (rtt < self.probe_rtt_min_us || expired)
         {
             self.probe_rtt_min_us = rtt;
             self.probe_rtt_min_stamp = conn.jiffies;
         }
-        // In Linux a minimum seen again is as good as new; in the draft only a smaller one is.
-        let confirmed = self.probe_rtt_min_us == self.min_rtt_us && !self.flavour.is_draft;
         let smaller = self.probe_rtt_min_us < self.min_rtt_us;
-        if smaller || confirmed || passed(self.min_rtt_stamp, self.tuning.min_rtt_window_ms) {
+        if smaller || self.confirms_min_rtt() || passed(conn, self.min_rtt_stamp, self.tuning.min_rtt_window_ms) {
             self.min_rtt_us = self.probe_rtt_min_us;
             self.min_rtt_stamp = self.probe_rtt_min_stamp;
         }
@@ -38,6 +39,20 @@ impl Bbr3 {
         if rate.delivered > 0 {
             self.idle_restart = false;
         }
+    }
+
+    /// In Linux a minimum seen again is as good as new; in the draft only a smaller one is.
+    pub(super) fn confirms_min_rtt(&self) -> bool {
+        self.probe_rtt_min_us == self.min_rtt_us && !self.flavour.is_draft
+    }
+
+    /// Is this ACK's RTT no news, and the minimum young enough?
+    pub(super) fn keeps_min_rtt(&self, conn: &Conn, rate: &RateSample) -> bool {
+        let least = self.probe_rtt_min_us;
+        rate.rtt_us.is_none_or(|rtt| rtt >= least)
+            && least >= self.min_rtt_us
+            && !passed(conn, self.probe_rtt_min_stamp, self.tuning.probe_rtt_interval_ms)
+            && !passed(conn, self.min_rtt_stamp, self.tuning.min_rtt_window_ms)
     }
 
     pub(super) fn probe_rtt_cwnd(&self, conn: &Conn) -> u32 {
