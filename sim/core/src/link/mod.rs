@@ -294,14 +294,13 @@ impl Link {
     /// A packet will meet this edge at `at`. Says whether the link's next event is sooner for it.
     #[inline(always)]
     pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, pool: &Pool) -> bool {
-        let entry = Entry { at, id, size };
         // Ties go to the lowest flow, as everywhere.
-        let is_before =
-            |other: &Entry| other.at < at || (other.at == at && pool.get(other.id).flow <= pool.get(id).flow);
-        if self.announced.back().is_none_or(is_before) {
-            self.announced.push_back(entry);
+        let comes_before =
+            move |other: &Entry| other.at < at || (other.at == at && pool.get(other.id).flow <= pool.get(id).flow);
+        if self.announced.back().is_none_or(comes_before) {
+            self.announced.push_back(Entry { at, id, size });
         } else {
-            self.announced.insert(entry, is_before);
+            self.announced.insert(Entry { at, id, size }, comes_before);
         }
         let sooner = at < self.next_meeting && !self.may_be_met_late(at);
         if sooner {

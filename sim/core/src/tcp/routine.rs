@@ -1,7 +1,7 @@
 //! The routine acknowledgement: segments sent once and in order have arrived, and nothing is amiss. Nearly all are like
 //! that, and of what [`super::ack`] does for any acknowledgement, in the same order, this is what remains.
 
-use crate::cc::{CaState, RateSample};
+use crate::cc::CaState;
 use crate::packet::{Kind, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
@@ -54,9 +54,11 @@ impl Sender {
         if !later {
             self.set_timer();
         }
-        let sample = self.rate_sample(delivered, Some((last.sent, end - 1)));
+        let mut rate = self.rate_sample(delivered, Some((last.sent, end - 1)));
         if self.owns_window {
-            let rate = RateSample { acked: delivered, rtt_us: Some(last_us), prior_in_flight, ..sample };
+            rate.acked = delivered;
+            rate.rtt_us = Some(last_us);
+            rate.prior_in_flight = prior_in_flight;
             self.cc.control(&mut self.conn, &rate);
         } else {
             self.cwnd_stamp = self.conn.jiffies;

@@ -81,6 +81,7 @@ struct Pace {
 }
 
 impl Vivace {
+    #[inline(never)]
     fn begin_interval(&mut self, conn: &mut Conn, packet: &Transmission) {
         let gap_s = PACKET_BITS / (self.search.mbps * 1e6);
         let plan = self.search.begin(&mut conn.random);
@@ -92,6 +93,20 @@ impl Vivace {
         self.apply(conn);
     }
 
+    /// The oldest interval is over.
+    #[inline(never)]
+    fn judge(&mut self) {
+        let report = self.monitor.take();
+        if report.mean_rtt_s > 0.0 {
+            self.rtt_s = report.mean_rtt_s;
+        }
+        self.search.finish(&report, self.monitor.current());
+        if self.rules.cuts && self.search.phase == Phase::Search {
+            self.monitor.cut();
+        }
+    }
+
+    #[inline(always)]
     fn apply(&mut self, conn: &mut Conn) {
         let mbps = self.search.mbps;
         if mbps != self.pace.mbps {
@@ -165,14 +180,8 @@ impl Controller for Vivace {
     }
 
     fn control(&mut self, conn: &mut Conn, _rate: &RateSample) {
-        while let Some(report) = self.monitor.take_finished() {
-            if report.mean_rtt_s > 0.0 {
-                self.rtt_s = report.mean_rtt_s;
-            }
-            self.search.finish(&report, self.monitor.current());
-            if self.rules.cuts && self.search.phase == Phase::Search {
-                self.monitor.cut();
-            }
+        while self.monitor.has_finished() {
+            self.judge();
         }
         self.apply(conn);
     }

@@ -188,22 +188,24 @@ impl Monitor {
         }
     }
 
-    /// The oldest interval, if it is over. A tail loss probe hides the fate of the packet it repeats: when all
-    /// packets of a later interval are settled, what is still open of this one will never be.
-    pub fn take_finished(&mut self) -> Option<Report> {
+    /// Is the oldest interval over? A tail loss probe hides the fate of the packet it repeats: when all packets of a
+    /// later interval are settled, what is still open of this one will never be.
+    #[inline]
+    pub fn has_finished(&mut self) -> bool {
         if self.len == 0 || !self.at(0).is_closed() {
-            return None;
+            return false;
         }
-        let over = self.at(0).is_settled()
+        self.at(0).is_settled()
             || (1..self.len).any(|i| self.at(i).is_settled())
-            || self.len == RING && self.at(RING - 1).settled > 0;
-        if !over {
-            return None;
-        }
+            || self.len == RING && self.at(RING - 1).settled > 0
+    }
+
+    /// Take out the oldest interval.
+    pub fn take(&mut self) -> Report {
         let report = self.at(0).report();
         self.head = (self.head + 1) % RING;
         self.len -= 1;
-        Some(report)
+        report
     }
 }
 
@@ -213,6 +215,10 @@ mod tests {
 
     fn ms(t: u64) -> Nanos {
         Nanos(t * 1_000_000)
+    }
+
+    fn finished(monitor: &mut Monitor) -> Option<Report> {
+        monitor.has_finished().then(|| monitor.take())
     }
 
     /// Ten packets, one per millisecond from `from`.
@@ -232,7 +238,7 @@ mod tests {
             // 3 ms of RTT per 10 ms, and a kink that is worth nothing.
             let kink = if k == 0 || k == 9 { 1e-3 } else { 0.0 };
             m.note_delivered(ms(k), Some(0.05 + 0.3e-3 * k as f64 + kink), false);
-            assert_eq!(m.take_finished().is_some(), k == 9);
+            assert_eq!(finished(&mut m).is_some(), k == 9);
             if k == 8 {
                 m.note_delivered(ms(12), None, false);
             }
@@ -241,7 +247,7 @@ mod tests {
         send(&mut m2, 0);
         send(&mut m2, 10);
         (0..10).for_each(|k| m2.note_delivered(ms(k), Some(0.05 + 0.3e-3 * k as f64), false));
-        let r = m2.take_finished().unwrap();
+        let r = finished(&mut m2).unwrap();
         assert!((r.gradient - 0.3).abs() < 1e-9, "{}", r.gradient);
         assert!((r.mean_rtt_s - 0.05135).abs() < 1e-9);
         assert!((r.packets_per_s - 1000.0).abs() < 1e-6);
@@ -257,9 +263,9 @@ mod tests {
         m.note_lost(ms(9));
         m.note_lost(ms(8));
         m.note_delivered(ms(8), None, true);
-        assert_eq!(m.take_finished().unwrap().lost, 1.0);
+        assert_eq!(finished(&mut m).unwrap().lost, 1.0);
         m.note_delivered(ms(5), None, false);
-        assert!(m.take_finished().is_none());
+        assert!(finished(&mut m).is_none());
     }
 
     #[test]
@@ -269,10 +275,10 @@ mod tests {
         send(&mut m, 10);
         (0..10).for_each(|k| m.note_lost(ms(k)));
         (0..10).for_each(|k| m.note_spared(ms(k)));
-        assert!(m.take_finished().is_none());
+        assert!(finished(&mut m).is_none());
         (0..9).for_each(|k| m.note_delivered(ms(k), None, false));
         m.note_lost(ms(9));
-        let report = m.take_finished().unwrap();
+        let report = finished(&mut m).unwrap();
         assert_eq!((report.packets, report.lost), (10.0, 1.0));
     }
 
@@ -283,8 +289,8 @@ mod tests {
         send(&mut m, 10);
         send(&mut m, 20);
         (1..20).for_each(|k| m.note_delivered(ms(k), None, false));
-        assert_eq!(m.take_finished().unwrap().packets, 9.0);
-        assert_eq!(m.take_finished().unwrap().packets, 10.0);
+        assert_eq!(finished(&mut m).unwrap().packets, 9.0);
+        assert_eq!(finished(&mut m).unwrap().packets, 10.0);
     }
 
     #[test]
@@ -296,6 +302,6 @@ mod tests {
         }
         assert!(!m.is_due(ms(10_000)));
         (0..10).for_each(|k| m.note_delivered(ms(k), None, false));
-        assert!(m.take_finished().is_some() && m.is_due(ms(10_000)));
+        assert!(finished(&mut m).is_some() && m.is_due(ms(10_000)));
     }
 }
