@@ -373,7 +373,7 @@ impl World {
     fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
             let flow = &mut self.flows[i];
-            if flow.host.is_transparent() && !flow.sender.cc.paces() {
+            if flow.host.is_transparent() && !flow.sender.paces() {
                 self.depart_at_once();
             } else {
                 let paces = flow.sender.paces();

@@ -120,7 +120,8 @@ fn drain_ends_when_drained_or_in_the_draft_after_three_rounds_of_too_low_a_rate(
 fn up_ends_by_plateau_after_three_rounds_and_down_when_drained() {
     let rows = rows(&path("bbr3", 100.0, 50.0, 3.0, 30.0));
     let ups = visits(&rows, Phase::Up);
-    assert!(ups.len() >= 8, "{}", ups.len());
+    // A probe comes two to three seconds after the last one or a ProbeRTT, which comes every five: one or two in between.
+    assert!((6..=11).contains(&ups.len()), "{}", ups.len());
     for (start, after) in ups.iter().filter(|v| v.1.mode == Mode::ProbeBw) {
         let rounds = after.round - start.round;
         assert!((3..=5).contains(&rounds) && after.phase == Phase::Down, "{rounds}");
