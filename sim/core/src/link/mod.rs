@@ -10,6 +10,7 @@
 //! exact server would finish, which is Linux's tbf (net/sched/sch_tbf.c: a packet goes when there are tokens for all of
 //! it, kept as time at the present rate). The bucket is full at first, and fills while the link is down.
 
+mod edge;
 pub mod gate;
 pub mod jitter;
 pub mod loss;
@@ -211,19 +212,6 @@ impl Link {
         self.next_arrival
     }
 
-    pub fn is_edge(&self) -> bool {
-        self.is_edge
-    }
-
-    /// From now on hosts announce packets, if the server always takes time for `least_bytes` and packets do not overtake
-    /// each other. Nobody else may offer any.
-    pub fn make_edge(&mut self, least_bytes: u64) -> bool {
-        let takes_time = |rate: BitRate| !rate.is_unlimited() && rate.serialisation(least_bytes) > Nanos::ZERO;
-        let in_order = !self.overtaking && self.burst_bytes == 0;
-        self.is_edge = in_order && self.rates.values().all(|rate| rate.0 == 0 || takes_time(rate));
-        self.is_edge
-    }
-
     /// Times at which the rate changes after 0.
     pub fn rate_changes(&self) -> impl Iterator<Item = Nanos> + '_ {
         self.rates.times().skip(1)
@@ -255,11 +243,6 @@ impl Link {
         self.outage.is_some()
     }
 
-    /// Packets announced that have not met it yet.
-    pub fn expecting(&self) -> u64 {
-        self.announced.len() as u64
-    }
-
     /// Packets inside: queue, server and pipe.
     pub fn holding(&self) -> u64 {
         (self.queue.len() + self.discipline.holding() + self.pipe.len()) as u64
@@ -289,51 +272,6 @@ impl Link {
         };
         let arrival = now + later + wait + self.delay_now.at(now);
         self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
-    }
-
-    /// A packet will meet this edge at `at`. Says whether the link's next event is sooner for it.
-    #[inline(always)]
-    pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, pool: &Pool) -> bool {
-        // Ties go to the lowest flow, as everywhere.
-        let comes_before =
-            move |other: &Entry| other.at < at || (other.at == at && pool.get(other.id).flow <= pool.get(id).flow);
-        if self.announced.back().is_none_or(comes_before) {
-            self.announced.push_back(Entry { at, id, size });
-        } else {
-            self.announced.insert(Entry { at, id, size }, comes_before);
-        }
-        let sooner = at < self.next_meeting && !self.may_be_met_late(at);
-        if sooner {
-            self.next_meeting = at;
-        }
-        sooner
-    }
-
-    /// Will a packet that comes at `at` change nothing about the link's next event? It waits for the server, or its
-    /// departure is certain and it goes into the pipe behind others.
-    #[inline(always)]
-    fn may_be_met_late(&self, at: Nanos) -> bool {
-        !self.departs_at.is_never() || (!self.next_arrival.is_never() && at < self.certain_before)
-    }
-
-    /// Meet the announced packets that come before `end`.
-    #[inline]
-    pub fn meet(&mut self, end: Nanos, pool: &mut Pool) {
-        while let Some(&Entry { at, id, size }) = self.announced.front()
-            && at < end
-        {
-            self.announced.pop_front();
-            if self.offer(at, id, size, pool) == Offer::Gone {
-                pool.release(id);
-            }
-        }
-        self.plan_meeting();
-    }
-
-    /// Something may have changed that decides which announced packet has to be met in time.
-    pub fn plan_meeting(&mut self) {
-        let first = self.announced.front().map_or(Nanos::MAX, |entry| entry.at);
-        self.next_meeting = if self.may_be_met_late(first) { Nanos::MAX } else { first };
     }
 
     #[inline(always)]

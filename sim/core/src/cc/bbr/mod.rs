@@ -145,6 +145,7 @@ impl Aggregation {
     }
 
     /// One ACK; `bw` is the estimate in force. Maxima are kept for `slot_rounds` to twice as many rounds.
+    #[inline(always)]
     pub fn update(&mut self, conn: &Conn, rate: &RateSample, round_start: bool, bw: u64, slot_rounds: u32) {
         if rate.acked == 0 || rate.interval_us == 0 {
             return;

@@ -1,5 +1,5 @@
 //! The ACK that changes nothing while cruising: no round ends, nothing is lost, no probe is due. Most are like that, and of
-//! what [`Bbr3::control`] does for any ACK, this is what remains.
+//! what [`Bbr3::follow`] does for any ACK, this is what remains.
 
 use super::super::super::{Conn, RateSample};
 use super::super::{BW_UNIT, EXTRA_ACKED_ROUNDS, UNIT};

@@ -348,6 +348,7 @@ impl Bbr3 {
         self.before = Before { bounds: self.bounds, left: None, fresh: false };
     }
 
+    #[inline(always)]
     fn set_cwnd(&mut self, conn: &mut Conn, acked: u32) {
         if acked > 0 {
             let bw = self.bw();
@@ -453,9 +454,24 @@ impl Controller for Bbr3 {
     }
 
     fn control(&mut self, conn: &mut Conn, rate: &RateSample) {
-        if self.cruise(conn, rate) {
-            return;
+        if !self.cruise(conn, rate) {
+            self.follow(conn, rate);
         }
+    }
+
+    fn paces(&self) -> bool {
+        true
+    }
+
+    fn send_buffer_windows(&self) -> u32 {
+        3
+    }
+}
+
+impl Bbr3 {
+    /// Any ACK.
+    #[inline(never)]
+    fn follow(&mut self, conn: &mut Conn, rate: &RateSample) {
         self.rounds.start = false;
         // Rounded up, unlike version 1's samples: low rates could not grow.
         let mut bw = 0;
@@ -481,13 +497,5 @@ impl Controller for Bbr3 {
             self.inflight_latest = rate.delivered;
         }
         self.previous_state = conn.state;
-    }
-
-    fn paces(&self) -> bool {
-        true
-    }
-
-    fn send_buffer_windows(&self) -> u32 {
-        3
     }
 }
