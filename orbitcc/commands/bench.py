@@ -76,7 +76,7 @@ def _dumbbell(noise: bool) -> Scenario:
 
 
 def _note(noise: bool) -> str:
-    """Jitter at the sending host, on by default, costs an event per packet."""
+    """Jitter at the sending host is on by default."""
     return "" if noise else ", hosts without jitter"
 
 
