@@ -51,6 +51,7 @@ impl World {
             if at >= until {
                 return self.meet_at_edges(until);
             }
+            debug_assert!(at >= self.now, "an event in the past");
             self.now = at;
             if source < links {
                 self.on_link(source);
@@ -103,6 +104,7 @@ impl World {
                 self.links[link as usize].end_outage(now);
                 self.rekey_link(link as usize);
             }
+            Control::Loss { link } => self.rekey_link(link as usize),
             Control::FlowStart { flow } => self.start_flow(flow as usize),
             Control::Signal { flow, signal } => self.flows[flow as usize].sender.on_signal(now, signal),
             Control::Reroute { flow } => self.flows[flow as usize].reroute(),

@@ -24,13 +24,34 @@ pub type Policies = BTreeMap<String, Arc<Policy>>;
 /// A change that was known from the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
-    Rate { link: u32 },
-    OutageStart { link: u32, mode: OutageMode, flush: Flush },
-    OutageEnd { link: u32 },
-    FlowStart { flow: u32 },
-    FlowStop { flow: u32 },
-    Signal { flow: u32, signal: Signal },
-    Reroute { flow: u32 },
+    Rate {
+        link: u32,
+    },
+    OutageStart {
+        link: u32,
+        mode: OutageMode,
+        flush: Flush,
+    },
+    OutageEnd {
+        link: u32,
+    },
+    /// An edge's loss changes: what has come by then has met it before.
+    Loss {
+        link: u32,
+    },
+    FlowStart {
+        flow: u32,
+    },
+    FlowStop {
+        flow: u32,
+    },
+    Signal {
+        flow: u32,
+        signal: Signal,
+    },
+    Reroute {
+        flow: u32,
+    },
 }
 
 /// Marks the end of a route.
@@ -113,6 +134,7 @@ impl World {
         for (flow, changes) in flows.iter_mut().zip(&changes) {
             flow.handovers = Handovers::new(changes);
         }
+        let edges = find_edges(&mut links, &flows, u64::from(spec.tcp.header_bytes) + 1);
         let controls = Arc::new(controls(spec, &links, &flows, signals));
         let mut routes = Vec::new();
         for flow in &mut flows {
@@ -128,7 +150,6 @@ impl World {
             }
         }
         let tcp = &spec.tcp;
-        let edges = find_edges(&mut links, &flows, u64::from(tcp.header_bytes) + 1);
         let recorder = (record_interval > Nanos::ZERO)
             .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
         Ok(World {
@@ -344,6 +365,10 @@ fn controls(
     let mut list = Vec::new();
     for (i, link) in links.iter().enumerate() {
         list.extend(link.rate_changes().map(|at| (at, Control::Rate { link: i as u32 })));
+        if link.is_edge() {
+            let loss = &spec.links[i / 2].forward.loss;
+            list.extend(loss.iter().skip(1).map(|(at, _)| (*at, Control::Loss { link: i as u32 })));
+        }
     }
     for (i, link) in spec.links.iter().enumerate() {
         for outage in &link.outages {
