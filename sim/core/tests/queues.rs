@@ -218,7 +218,7 @@ fn a_held_outage_leaves_managed_queues_in_order() {
 #[test]
 fn queues_are_counted_right_when_the_loss_changes() {
     let mut spec = common::with_noise(common::dumbbell(10.0, 100.0, 60_000, 5.0, &["cubic", "cubic"]), 10.0, 100.0);
-    let loss = |k: u64| LossSpec::Bernoulli { p: if k % 2 == 0 { 1e-4 } else { 1e-3 } };
+    let loss = |k: u64| LossSpec::Bernoulli { p: if k.is_multiple_of(2) { 1e-4 } else { 1e-3 } };
     spec.links[0].forward.loss = (0..500).map(|k| (Nanos(k * 9_876_543), loss(k))).collect();
     let run = common::run(&spec);
     let queue = &run.link_totals[0];

@@ -3,8 +3,8 @@
 
 use super::super::super::{Conn, RateSample};
 use super::super::{BW_UNIT, EXTRA_ACKED_ROUNDS, UNIT};
-use super::probe::{Phase, ROUNDS_MAX};
 use super::Bbr3;
+use super::probe::{Phase, ROUNDS_MAX};
 
 impl Bbr3 {
     /// Deal with such an ACK; false, and nothing done, if it is another.
