@@ -430,3 +430,19 @@ fn idle_restarts_skip_probe_rtt() {
     assert_eq!((bbr.mode, bbr.min_rtt_us), (Mode::ProbeBw, 51_000));
     assert!(!bbr.idle_restart, "once");
 }
+
+#[test]
+fn a_minimum_rtt_is_believed_and_the_window_bounded_as_the_parameters_say() {
+    let (mut bbr, mut c) = cruising(&LINUX);
+    bbr.tuning = Tuning { min_rtt_window_ms: 2_000, probe_rtt_interval_ms: 1_000_000, cwnd_gain: 4 * UNIT };
+    bbr.probe_rtt_min_us = 90_000;
+    let rate = RateSample { rtt_us: Some(95_000), ..RateSample::default() };
+    c.jiffies = 7_000;
+    bbr.update_min_rtt(&mut c, &rate);
+    assert_eq!(bbr.min_rtt_us, 50_000, "two seconds old");
+    c.jiffies = 7_001;
+    bbr.update_min_rtt(&mut c, &rate);
+    assert_eq!((bbr.min_rtt_us, bbr.mode), (90_000, Mode::ProbeBw), "no ProbeRTT for long");
+    bbr.update_gains();
+    assert_eq!(bbr.cwnd_gain, 4 * UNIT);
+}
