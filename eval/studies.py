@@ -52,6 +52,7 @@ LEO_SUITES = (
     "responsiveness",
     "responsiveness-loss",
     "responsiveness-shown",
+    "responsiveness-loss-shown",
     "inter-rtt",
     "intra-rtt",
     "parking-lot",

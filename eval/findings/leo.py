@@ -150,7 +150,7 @@ def f18(r: Results) -> tuple[str, bool]:
 
 
 def f19(r: Results) -> tuple[str, bool]:
-    s = r.median("responsiveness-shown", "bbr3", "regain_150_s", loss=0)
+    s = r.median("responsiveness-shown", "bbr3", "regain_150_s")
     return f"{s:.0f} s", within(s, 6, 15)
 
 

@@ -9,7 +9,12 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
-from orbitcc.eval.suites.responsiveness import Responsiveness, ResponsivenessLoss, ResponsivenessShown
+from orbitcc.eval.suites.responsiveness import (
+    Responsiveness,
+    ResponsivenessLoss,
+    ResponsivenessLossShown,
+    ResponsivenessShown,
+)
 from orbitcc.eval.suites.sharing import (
     CrossPath,
     CubicCrowd,
@@ -29,6 +34,7 @@ SUITES: dict[str, type[Suite]] = {
         Responsiveness,
         ResponsivenessLoss,
         ResponsivenessShown,
+        ResponsivenessLossShown,
         InterRtt,
         IntraRtt,
         ParkingLot,
