@@ -3,7 +3,8 @@
 //! Results do not depend on the number of threads, the batch size or a world's place in the batch. Arrays belong to
 //! the caller; a step allocates nothing of the size of the batch.
 
-use rayon::prelude::*;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
 use crate::observe::astraea::{self, STATE_DIM};
@@ -137,13 +138,19 @@ impl Member {
     }
 }
 
+/// A thread that sleeps may take this long to wake up: work that is shorter is done without it.
+const WAKE: Duration = Duration::from_micros(100);
+
 pub struct Worlds {
     members: Vec<Member>,
     slots: usize,
     preset: Preset,
     policies: Policies,
     threads: usize,
+    /// The process it belongs to, and threads beside the caller's.
     pool: Option<(u32, rayon::ThreadPool)>,
+    /// What the latest step took of all threads.
+    work: Duration,
 }
 
 impl Worlds {
@@ -164,7 +171,7 @@ impl Worlds {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if threads == 0 { cores } else { threads }.min(specs.len());
         let members = specs.iter().map(|s| Member::new(s, slots, &preset, &policies)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Worlds { members, slots, preset, policies, threads, pool: None })
+        Ok(Worlds { members, slots, preset, policies, threads, pool: None, work: Duration::MAX })
     }
 
     pub fn len(&self) -> usize {
@@ -233,48 +240,67 @@ impl Worlds {
             }
         }
         let interval = self.preset.interval;
-        let one = |member: &mut Member, a: &[f32], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
-            if !member.world.is_finished() {
-                member.apply(a);
-                member.advance(interval);
-            }
-            member.observe(o, r, st);
-        };
-        let threads = self.threads.min(self.members.len());
-        if threads <= 1 {
-            for ((((member, a), o), r), st) in self
-                .members
+        let some = |members: &mut [Member], a: &[f32], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
+            for ((((member, a), o), r), st) in members
                 .iter_mut()
-                .zip(actions.chunks(s * ACTION_DIM))
-                .zip(obs.chunks_mut(s * width))
-                .zip(reward.chunks_mut(s))
-                .zip(status.chunks_mut(s))
+                .zip(a.chunks(s * ACTION_DIM))
+                .zip(o.chunks_mut(s * width))
+                .zip(r.chunks_mut(s))
+                .zip(st.chunks_mut(s))
             {
-                one(member, a, o, r, st);
+                if !member.world.is_finished() {
+                    member.apply(a);
+                    member.advance(interval);
+                }
+                member.observe(o, r, st);
             }
-            return Ok(());
+        };
+        let helpers = if self.work > WAKE { self.threads.min(self.members.len()) - 1 } else { 0 };
+        if helpers > 0 {
+            self.own_pool()?;
         }
-        // A forked child has no threads of its parent's pool: build another.
+        let began = Instant::now();
+        // Worlds differ in what they take: a thread fetches a few at a time.
+        let few = self.members.len().div_ceil(8 * (helpers + 1));
+        let rest = Mutex::new(
+            self.members
+                .chunks_mut(few)
+                .zip(actions.chunks(few * s * ACTION_DIM))
+                .zip(obs.chunks_mut(few * s * width))
+                .zip(reward.chunks_mut(few * s))
+                .zip(status.chunks_mut(few * s)),
+        );
+        let drain = || {
+            loop {
+                let next = rest.lock().expect("a world panicked").next();
+                let Some(((((members, a), o), r), st)) = next else { return };
+                some(members, a, o, r, st);
+            }
+        };
+        match &self.pool {
+            Some((_, pool)) if helpers > 0 => pool.in_place_scope(|scope| {
+                for _ in 0..helpers {
+                    scope.spawn(|_| drain());
+                }
+                drain();
+            }),
+            _ => drain(),
+        }
+        self.work = began.elapsed() * (helpers as u32 + 1);
+        Ok(())
+    }
+
+    /// A forked child has no threads of its parent's pool: it builds another.
+    fn own_pool(&mut self) -> Result<(), SpecError> {
         let process = std::process::id();
         if self.pool.as_ref().is_none_or(|(owner, _)| *owner != process) {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.map_err(|e| SpecError(format!("threads = {threads}: {e}")))?;
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads - 1).build();
+            let pool = pool.map_err(|e| SpecError(format!("threads = {}: {e}", self.threads)))?;
             if let Some((_, inherited)) = self.pool.replace((process, pool)) {
                 // Its threads do not exist here; waiting for them would never end.
                 std::mem::forget(inherited);
             }
         }
-        let (_, pool) = self.pool.as_ref().expect("just built");
-        let members = &mut self.members;
-        pool.install(|| {
-            members
-                .par_iter_mut()
-                .zip(actions.par_chunks(s * ACTION_DIM))
-                .zip(obs.par_chunks_mut(s * width))
-                .zip(reward.par_chunks_mut(s))
-                .zip(status.par_chunks_mut(s))
-                .for_each(|((((member, a), o), r), st)| one(member, a, o, r, st));
-        });
         Ok(())
     }
 
