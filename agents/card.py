@@ -21,18 +21,22 @@ class Layer(_Model):
 
 
 class Observation(_Model):
-    """The native observation a policy reads, and the hash of its definition when the policy was trained."""
+    """The native observation a policy reads: its name, the parameters that differ from that name's, and the hash of its
+    definition when the policy was trained."""
 
     preset: str
+    parameters: dict[str, Any] = {}
     dim: Annotated[int, Field(ge=1)]
     hash: str
 
 
 class Action(_Model):
-    """The native action a policy performs."""
+    """The native action a policy performs, likewise."""
 
     preset: str
+    parameters: dict[str, Any] = {}
     dim: Annotated[int, Field(ge=1)]
+    hash: str = ""
 
 
 class Envelope(_Model):

@@ -16,11 +16,11 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
-from orbitcc.agents.card import Card
+from orbitcc.agents.card import Action, Card, Observation
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build, mismatch
-from orbitcc.envs.errors import FileError, UnknownNameError
-from orbitcc.envs.presets import observation_hash
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.presets import Native, definition_hash
 
 WEIGHTS, CARD = "policy.safetensors", "card.json"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
@@ -127,12 +127,16 @@ def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
 
 
 def _check_native(path: Path, card: Card) -> None:
-    if card.observation.preset not in _sim.PRESETS["observation"]:
-        raise CheckpointError(path, f"needs the observation {card.observation.preset!r}, which this version lacks")
-    if card.action.preset not in _sim.PRESETS["action"]:
-        raise CheckpointError(path, f"needs the action {card.action.preset!r}, which this version lacks")
-    if card.observation.hash != observation_hash(card.observation.preset):
-        raise CheckpointError(path, f"was trained on another definition of the observation {card.observation.preset!r}")
+    pieces: tuple[tuple[str, Observation | Action], ...] = (("observation", card.observation), ("action", card.action))
+    for kind, piece in pieces:
+        if piece.preset not in _sim.PIECES[kind]:
+            raise CheckpointError(path, f"needs the {kind} {piece.preset!r}, which this version lacks")
+        try:
+            known = definition_hash(kind, Native(piece.preset, piece.parameters))
+        except OrbitccError as error:
+            raise CheckpointError(path, f"needs an {kind} this version cannot make: {error}") from None
+        if piece.hash != known:
+            raise CheckpointError(path, f"was trained on another definition of the {kind} {piece.preset!r}")
 
 
 def _stamp(path: Path) -> tuple[int, int]:

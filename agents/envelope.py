@@ -20,7 +20,7 @@ def envelope(scenario: Scenario | ScenarioDistribution) -> Envelope:
         base_rtt_ms=_union([part.base_rtt_ms for part in parts]),
         buffer_bdp=_union([part.buffer_bdp for part in parts]),
         loss=_union([Span(low=0.0, high=part.loss.p.high if part.loss else 0.0) for part in parts]),
-        flows=(min(part.flows.low for part in parts), float(max(part.max_agents for part in parts))),
+        flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
         remarks=scenario.description,
     )
 

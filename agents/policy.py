@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.agents.card import Card
+from orbitcc.envs.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
 
@@ -62,8 +63,8 @@ def build(card: Card, tensors: Tensors) -> _sim.Policy:
         layers.append({"weight": weight, "bias": bias, "norm": norm, "activation": layer.activation})
     return _sim.Policy(
         layers,
-        observation=card.observation.preset,
-        action=card.action.preset,
+        observation=Native(card.observation.preset, card.observation.parameters).json(),
+        action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),
         interval_rtts=card.interval_rtts,
         mean=tensors["normaliser.mean"] if card.normaliser else None,

@@ -1,6 +1,7 @@
 """N worlds stepped together through the pieces of one preset: what every environment of this room is built on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward
+from orbitcc.envs.presets import Action, Native, Observation, Preset, Reward
 
 IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
 GLOBAL_STATE = 12
@@ -39,19 +40,15 @@ class Batch:
         threads: int = 1,
         policies: Mapping[str, _sim.Policy] | None = None,
     ) -> None:
-        if preset.interval_rtts > 0 and slots > 1:
-            raise OrbitccError(
-                "interval_rtts", preset.interval_rtts, "0 with several agents per world: set interval_ms"
-            )
         self._preset = preset
         self._any_spec, self._threads = specs[0], threads
         self._settings: dict[str, Any] = {
             "slots": slots,
             "interval_ns": preset.interval_ns,
             "interval_rtts": preset.interval_rtts,
-            "observation": preset.native("observation"),
-            "action": preset.native("action"),
-            "reward": preset.native("reward"),
+            "observation": preset.native("observation").json(),
+            "action": preset.native("action").json(),
+            "reward": preset.native("reward").json(),
             "policies": policies,
         }
         self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
@@ -125,6 +122,20 @@ class Batch:
             self._refuse_nan(actions)
             raise
         self._custom_pieces()
+
+    def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
+        """Pay by another native reward, or by other parameters of one, from the next step on.
+
+        Raises:
+            OrbitccError: unknown name or parameter, or the preset's reward is a Python piece.
+        """
+        if self._custom_reward:
+            raise OrbitccError("reward", str(reward), "a preset whose reward is a native one")
+        piece = Native.of("reward", reward)
+        self._preset = replace(self._preset, reward=piece)
+        self._settings["reward"] = piece.json()
+        self._worlds.set_reward(piece.json())
+        self._nursery = None  # made anew with the new rules
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw interval statistics, f64[N, S, len(STATS_FIELDS)]; the array is reused by the next call."""

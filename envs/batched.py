@@ -1,6 +1,7 @@
 """Every agent of N worlds at once, as arrays: the parallel environment for learners that take whole batches."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.presets import ActionLike, Native, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -31,6 +32,8 @@ class BatchedParallelEnv:
 
     Args:
         num_worlds: N.
+        stagger: cut the first episode of each world at a random moment, so that they do not go through the same part of
+            an episode together.
         threads: of the native pool; 0 = one per core.
         render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
         other arguments: as in the parallel environment.
@@ -41,18 +44,20 @@ class BatchedParallelEnv:
         num_worlds: int,
         scenario: str | Scenario | ScenarioDistribution,
         *,
-        preset: str | Preset = "astraea",
-        observation: str | Observation | None = None,
-        action: str | Action | None = None,
-        reward: str | Reward | None = None,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
         interval_ms: float | None = None,
         max_agents: int | None = None,
         background: str = "cubic",
+        stagger: bool = False,
         threads: int = 0,
         render_mode: str | None = None,
     ) -> None:
         check_counts(num_worlds, threads)
         self.render_mode = render_mode
+        self._stagger = stagger
         self._pictures = pictures(render_mode, num_worlds)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         source = EpisodeSource(scenario, max_agents=max_agents, background=background)
@@ -82,7 +87,7 @@ class BatchedParallelEnv:
         `options["scenario"]` is played instead of the next: one for all, or a list with one for each (None: the next).
         """
         for index, scenario in enumerate(scenarios_of(options, self.num_worlds)):
-            self._begin(index, None if seed is None else seed + index, scenario)
+            self._begin(index, None if seed is None else seed + index, scenario, cut=self._stagger)
         self._episodes.batch.observe()
         self._look()
         return self.obs.copy(), {"active": self.active}
@@ -150,6 +155,10 @@ class BatchedParallelEnv:
         self._episodes.batch.global_state(self._state)
         return self._state.copy()
 
+    def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
+        """Pay by another native reward, or by other parameters of one, from the next step on (a curriculum)."""
+        self._episodes.batch.set_reward(reward)
+
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS_FIELDS)]."""
         return self._episodes.batch.statistics().copy()
@@ -158,12 +167,14 @@ class BatchedParallelEnv:
         """The scenario of the running episode of world `index`."""
         return self._episodes.scenario(index)
 
-    def _begin(self, index: int, seed: int | None = None, scenario: Scenario | None = None) -> None:
+    def _begin(
+        self, index: int, seed: int | None = None, scenario: Scenario | None = None, *, cut: bool = False
+    ) -> None:
         rng = self._rngs[index]
         if seed is not None or rng is None:
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
-        self._episodes.begin(index, rng, seed, scenario)
+        self._episodes.begin(index, rng, seed, scenario, cut=cut)
         if self._pictures is not None:
             self._pictures.clear(index)
 

@@ -119,6 +119,9 @@ class PathDistribution(ScenarioDistribution):
     hop_rate_factor: Annotated[Span, span(0.01, 100)] = Span(low=0.5, high=1.5)
 
     slots: Slots | None = None
+    static_probability: Annotated[float, _probability] = Field(
+        default=0.0, description="share of worlds without slots, whose rate and delay stand still"
+    )
     loss: RandomLoss | None = None
     paths: PathPool | None = Field(
         default=None, description="one bottleneck on paths over satellites, with their delays instead of base_rtt_ms"
@@ -284,7 +287,7 @@ class _Draw:
     def _slot_edges(self) -> list[tuple[float, float]]:
         """(time, length of the interruption in ms) of every slot edge after the start."""
         slots, rng = self.dist.slots, self.rng
-        if slots is None:
+        if slots is None or (self.dist.static_probability > 0 and rng.random() < self.dist.static_probability):
             return []
         odd = rng.random() < slots.odd_length_probability
         length = (slots.odd_length_s if odd else slots.length_s).draw(rng)

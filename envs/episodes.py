@@ -1,6 +1,7 @@
 """N running episodes drawn from one source: the engine room shared by the single, vector and parallel environments."""
 
 import copy
+import json
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,9 @@ from orbitcc.envs.source import EpisodeSource, agent_flows
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
 """Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
+
+SHORTEST_S = 2.0
+"""No episode that is cut at random is shorter."""
 
 
 class Episodes:
@@ -45,9 +49,18 @@ class Episodes:
         return self._batch
 
     def begin(
-        self, index: int, rng: np.random.Generator, seed: int | None = None, scenario: Scenario | None = None
+        self,
+        index: int,
+        rng: np.random.Generator,
+        seed: int | None = None,
+        scenario: Scenario | None = None,
+        *,
+        cut: bool = False,
     ) -> None:
-        """Start a new episode in world `index`, at the first decision of its first agent; the others stand still."""
+        """Start a new episode in world `index`, at the first decision of its first agent; the others stand still.
+
+        cut: it ends at a random moment, after two seconds or an agent's third decision at the earliest.
+        """
         if scenario is None:
             scenario = self.source.draw(rng, seed)
         else:
@@ -58,6 +71,8 @@ class Episodes:
         if not 1 <= agents <= self.source.slots:
             raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.source.slots}")
         network, policies = scenario.compile(), scenario.policies()
+        if cut:
+            network = _shortened(network, max(round(SHORTEST_S * 1e9), 3 * self.preset.interval_ns), rng)
         if self._batch is None:
             self._batch = Batch(
                 [network] * self._n,
@@ -111,3 +126,12 @@ class Episodes:
         self._scenarios[index] = saved[0]
         self.batch.restore(index, saved[1])
         self.batch.observe()
+
+
+def _shortened(network: str, shortest_ns: int, rng: np.random.Generator) -> str:
+    """A compiled network that ends at a random moment; its first agent must have come by then."""
+    data = json.loads(network)
+    first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == "external")
+    if data["duration"] > first + shortest_ns:
+        data["duration"] = int(rng.integers(first + shortest_ns, data["duration"]))
+    return json.dumps(data)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -67,10 +68,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self,
         scenario: str | Scenario | ScenarioDistribution,
         *,
-        preset: str | Preset = "astraea",
-        observation: str | Observation | None = None,
-        action: str | Action | None = None,
-        reward: str | Reward | None = None,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
         interval_ms: float | None = None,
         max_agents: int | None = None,
         background: str = "cubic",

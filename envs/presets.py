@@ -9,8 +9,9 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
@@ -19,6 +20,61 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
+
+
+@dataclass(frozen=True)
+class Native:
+    """A native piece by name, and the parameters of its family that differ from what the name stands for.
+
+    ``Native("astraea", {"history": 1})``; ``{"name": "astraea", "history": 1}`` in a TOML file.
+    :func:`parameters` lists what a piece has.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(kind: str, value: Any) -> "Native":
+        """From a name, a mapping with a name, or another one; checked.
+
+        Raises:
+            OrbitccError: no piece of this kind has this name, or it has no such parameter or value.
+        """
+        if isinstance(value, Native):
+            made = value
+        elif isinstance(value, str):
+            made = Native(value)
+        elif isinstance(value, Mapping) and isinstance(value.get("name"), str):
+            made = Native(value["name"], {key: item for key, item in value.items() if key != "name"})
+        else:
+            raise OrbitccError(kind, value, "the name of a piece, or a table with `name` and parameters")
+        if made.name not in _sim.PIECES[kind]:
+            raise UnknownNameError(kind, made.name, _sim.PIECES[kind])
+        made.definition(kind)
+        return made
+
+    def json(self) -> str:
+        """As the simulator takes it."""
+        return json.dumps({"name": self.name, **self.parameters}, sort_keys=True)
+
+    def definition(self, kind: str) -> Mapping[str, Any]:
+        """All there is to know of it: `family`, `formula`, `parameters`, and what the kind has (`_sim.piece`)."""
+        return _definition(kind, self.json())
+
+    def __str__(self) -> str:
+        changes = ", ".join(f"{key}={value}" for key, value in self.parameters.items())
+        return f"{self.name}({changes})" if changes else self.name
+
+
+@lru_cache(maxsize=256)
+def _definition(kind: str, request: str) -> Mapping[str, Any]:
+    try:
+        return _sim.piece(kind, request)
+    except ValueError as error:
+        field_name, _, rest = str(error).partition(" = ")
+        value, _, allowed = rest.partition(": ")
+        raise OrbitccError(field_name, value, allowed.removeprefix("must be ") or str(error)) from None
+
 
 Stats = NDArray[np.float64]
 """Raw statistics of a batch of flows, f64[n, len(STATS_FIELDS)]."""
@@ -66,19 +122,28 @@ class Reward:
     name: str = "custom"
 
 
+ObservationLike: TypeAlias = str | Mapping[str, Any] | Native | Observation
+ActionLike: TypeAlias = str | Mapping[str, Any] | Native | Action
+RewardLike: TypeAlias = str | Mapping[str, Any] | Native | Reward
+"""A piece: the name of a native one, a mapping with its `name` and parameters, or a Python object."""
+
+
 @dataclass(frozen=True)
 class Preset:
     """Observation, action and reward pieces and the decision interval they were made for.
 
+    A native piece is given by its name, by a mapping with `name` and parameters, or as :class:`Native`, which is what
+    it is afterwards.
+
     interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (1 ms to 10 s), and `interval_ms`
-    until there is one. Agents of one world decide together, so this is for worlds with a single agent, and for native
-    policies.
+    until there is one. Agents of one world decide together, by the mean over them; a native policy in `orbitcc run` by
+    its own flow's.
     """
 
     name: str
-    observation: str | Observation = "astraea"
-    action: str | Action = "astraea"
-    reward: str | Reward = "astraea"
+    observation: ObservationLike = "astraea"
+    action: ActionLike = "astraea"
+    reward: RewardLike = "astraea"
     interval_ms: float = 30.0
     interval_rtts: float = 0.0
     description: str = field(default="", compare=False)
@@ -86,8 +151,8 @@ class Preset:
     def __post_init__(self) -> None:
         for kind in ("observation", "action", "reward"):
             piece = getattr(self, kind)
-            if isinstance(piece, str) and piece not in _sim.PRESETS[kind]:
-                raise UnknownNameError(kind, piece, _sim.PRESETS[kind])
+            if not isinstance(piece, Observation | Action | Reward):
+                object.__setattr__(self, kind, Native.of(kind, piece))
         if not (isinstance(self.interval_ms, int | float) and 0.1 <= self.interval_ms <= 10_000):
             raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
         if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
@@ -95,40 +160,56 @@ class Preset:
 
     @staticmethod
     def from_file(path: str) -> "Preset":
-        """A preset from a TOML file with the names of its pieces; what it leaves out is astraea's.
+        """A preset from a TOML file; see :meth:`from_table`.
 
         Raises:
-            OrbitccError: the file cannot be read, or a field or the name of a piece is unknown.
+            OrbitccError: the file cannot be read, or a field, a piece or a parameter is unknown.
         """
-        data = read_toml(path)
+        return Preset.from_table({"name": Path(path).stem, **read_toml(path)})
+
+    @staticmethod
+    def from_table(table: Mapping[str, Any]) -> "Preset":
+        """A preset from a table with its pieces; what it leaves out is that of the preset `base` (astraea)."""
+        data = dict(table)
+        base = data.pop("base", "astraea")
         known = [f.name for f in fields(Preset)]
         for key, value in data.items():
             if key not in known:
-                raise UnknownNameError(key, key, known)
-            if not key.startswith("interval_") and not isinstance(value, str):
+                raise UnknownNameError(key, key, ["base", *known])
+            if key in ("name", "description") and not isinstance(value, str):
                 raise OrbitccError(key, value, "text")
-        return Preset(**{"name": Path(path).stem, **data})
+        if "interval_ms" in data and "interval_rtts" not in data:
+            data["interval_rtts"] = 0.0
+        return replace(preset(base), **{"name": base, **data})
 
     @property
     def interval_ns(self) -> int:
         return round(self.interval_ms * 1e6)
 
-    def native(self, kind: str) -> str:
+    def native(self, kind: str) -> Native:
         """The native piece to run: the named one, or astraea's where a Python piece replaces its result."""
         piece = getattr(self, kind)
-        return piece if isinstance(piece, str) else "astraea"
+        return piece if isinstance(piece, Native) else Native("astraea")
+
+    def for_deployment(self) -> "Preset":
+        """The same without what only a simulator can do: an action's bound by the true BDP is for training."""
+        action = self.action
+        if isinstance(action, Native) and action.definition("action")["parameters"].get("cap_of") == "true":
+            kept = {key: value for key, value in action.parameters.items() if key not in ("cap_bdp", "cap_of")}
+            return replace(self, action=Native(action.name, kept))
+        return self
 
     def observation_space(self) -> spaces.Box:
         """float32 Box of the observation, finite everywhere."""
         if isinstance(self.observation, Observation):
             return spaces.Box(self.observation.low, self.observation.high, dtype=np.float32)
-        native = _sim.PRESETS["observation"][self.observation]
+        native = self.native("observation").definition("observation")
         return spaces.Box(np.asarray(native["low"], np.float32), np.asarray(native["high"], np.float32))
 
     def action_space(self) -> spaces.Box:
         """float32 Box, [-1, 1] in every dimension."""
-        dim = self.action.dim if isinstance(self.action, Action) else int(_sim.PRESETS["action"][self.action]["dim"])
-        return spaces.Box(-1.0, 1.0, (dim,), np.float32)
+        dim = self.action.dim if isinstance(self.action, Action) else self.native("action").definition("action")["dim"]
+        return spaces.Box(-1.0, 1.0, (int(dim),), np.float32)
 
 
 _LEO = "Astraea with the minimum RTT of the last 10 s"
@@ -148,26 +229,31 @@ PRESETS: dict[str, Preset] = {
             "astraea-leo-oracle", observation="astraea-leo-oracle", description=f"{_LEO}, and the true handovers; 30 ms"
         ),
         Preset("orca", "orca", "orca", "orca", 20.0, description="Cubic, whose window the agent scales; 20 ms"),
+        Preset(
+            "ratios", "ratios", "log-window", "log-share", description="logs of ratios, steps of up to 28 %, a team"
+        ),
         Preset("aurora", "aurora", "aurora", "aurora", 30.0, 0.5, description="a sending rate moved every half RTT"),
     )
 }
 
 
 def preset(
-    name: str | Preset = "astraea",
+    name: str | Mapping[str, Any] | Preset = "astraea",
     *,
-    observation: str | Observation | None = None,
-    action: str | Action | None = None,
-    reward: str | Reward | None = None,
+    observation: ObservationLike | None = None,
+    action: ActionLike | None = None,
+    reward: RewardLike | None = None,
     interval_ms: float | None = None,
 ) -> Preset:
-    """The preset of this name or TOML file, with any of its pieces replaced; `interval_ms` fixes the interval.
+    """The preset of this name, TOML file or table, with any of its pieces replaced; `interval_ms` fixes the interval.
 
     Raises:
         OrbitccError: the preset or a piece is unknown, or the interval is outside 0.1 ms to 10 s.
     """
     if isinstance(name, Preset):
         base = name
+    elif isinstance(name, Mapping):
+        base = Preset.from_table(name)
     elif name in PRESETS:
         base = PRESETS[name]
     elif name.endswith(".toml"):
@@ -185,33 +271,29 @@ def preset(
     return replace(base, **changes) if changes else base
 
 
-def observation_hash(name: str) -> str:
-    """16 hex digits naming the definition of a native observation: a policy trained on another one is refused."""
-    if name not in _sim.PRESETS["observation"]:
-        raise UnknownNameError("observation", name, _sim.PRESETS["observation"])
-    spec = _sim.PRESETS["observation"][name]
-    text = json.dumps(
-        {
-            "name": name,
-            "labels": list(spec["labels"]),
-            "units": list(spec["units"]),
-            "low": [float(x) for x in spec["low"]],
-            "high": [float(x) for x in spec["high"]],
-        },
-        sort_keys=True,
-    )
+def parameters(kind: str, name: str) -> dict[str, Any]:
+    """The parameters of a native piece and what they are under this name; kind: observation, action or reward."""
+    return dict(Native.of(kind, name).definition(kind)["parameters"])
+
+
+def definition_hash(kind: str, piece: str | Mapping[str, Any] | Native) -> str:
+    """16 hex digits naming the definition of a native piece: family, version of its formulas, parameters, bounds.
+
+    A policy trained on another definition is refused.
+    """
+    spec = Native.of(kind, piece).definition(kind)
+    covered = ("family", "formula", "parameters", "labels", "units", "low", "high", "meaning")
+    text = json.dumps({key: spec[key] for key in covered if key in spec}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def describe(name: str) -> str:
+def describe(name: str | Mapping[str, Any] | Native) -> str:
     """The documentation table of a native observation: index, meaning, minimum, maximum, unit.
 
     Observations are features of the last intervals, oldest first: with `n` features, the row `i` holds for every index
     `i + k n`. Before the first interval everything is 0, and values beyond the bounds are clipped.
     """
-    if name not in _sim.PRESETS["observation"]:
-        raise UnknownNameError("observation", name, _sim.PRESETS["observation"])
-    spec = _sim.PRESETS["observation"][name]
+    spec = Native.of("observation", name).definition("observation")
     n = spec["features"]
     rows = [f"| index mod {n} | meaning | min | max | unit |", "|---|---|---|---|---|"]
     columns = (spec["labels"][:n], spec["low"][:n], spec["high"][:n], spec["units"][:n])

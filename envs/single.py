@@ -1,6 +1,7 @@
 """One agent, one flow: the gymnasium environment."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Self
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -103,10 +104,10 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self,
         scenario: str | Scenario | ScenarioDistribution = "dumbbell",
         *,
-        preset: str | Preset = "astraea",
-        observation: str | Observation | None = None,
-        action: str | Action | None = None,
-        reward: str | Reward | None = None,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
         interval_ms: float | None = None,
         background: str = "cubic",
         render_mode: str | None = None,

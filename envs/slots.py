@@ -3,6 +3,7 @@
 import copy
 import json
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
@@ -64,10 +65,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         num_envs: int,
         scenario: str | Scenario | ScenarioDistribution,
         *,
-        preset: str | Preset = "astraea",
-        observation: str | Observation | None = None,
-        action: str | Action | None = None,
-        reward: str | Reward | None = None,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
         interval_ms: float | None = None,
         max_agents: int | None = None,
         background: str = "cubic",

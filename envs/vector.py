@@ -1,6 +1,7 @@
 """N single-agent environments stepped natively: the vector form behind the same ids."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
+from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -46,10 +47,10 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         num_envs: int = 1,
         scenario: str | Scenario | ScenarioDistribution = "dumbbell",
         *,
-        preset: str | Preset = "astraea",
-        observation: str | Observation | None = None,
-        action: str | Action | None = None,
-        reward: str | Reward | None = None,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
         interval_ms: float | None = None,
         background: str = "cubic",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,

@@ -23,10 +23,16 @@ LINK_SERIES: tuple[str, ...]
 CONTROLLERS: Mapping[str, Mapping[str, Any]]
 """Native controllers: name -> parameter name -> default value."""
 
-PRESETS: Mapping[str, Mapping[str, Any]]
-"""Native observation / action / reward pieces: `{"observation": {name: {"dim": 50, "features": 10, "history": 5,
-"low": [...], "high": [...], "labels": [...], "units": [...]}}, "action": {name: {"dim": 1, "meaning": "..."}},
-"reward": {name: {"low": -0.1, "high": 0.1}}}`."""
+PIECES: Mapping[str, tuple[str, ...]]
+"""Names of the native pieces by kind: observation, action, reward."""
+
+def piece(kind: str, request: str) -> dict[str, Any]:
+    """A native piece that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
+
+    `name`, `family`, `formula` (version of the formulas) and `parameters` (all of them); of an observation `dim`,
+    `features`, `history`, and a list each of `low`, `high`, `labels`, `units`; of an action `dim` and `meaning`; of a
+    reward `low`, `high` and `shared`. ValueError "FIELD = VALUE: must be ..." for what is unknown or not allowed.
+    """
 
 class Policy:
     """A feed-forward network acting natively.
@@ -35,6 +41,7 @@ class Policy:
     "scale": f32[out], "shift": f32[out], "eps": float}, "activation": "tanh" | "relu" | "leaky_relu" | "linear"}`;
     a batch normalisation is folded into weight and bias by the caller. `leaky_relu` has slope 0.2.
     mean, std: observation normaliser, f32[D] (`(x - mean) / std`, then clipped to +-clip), or None.
+    observation, action: pieces as JSON text.
     squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
     """
 
@@ -95,9 +102,10 @@ class WorldState:
 class Worlds:
     """N independent worlds stepped together by a thread pool, GIL released.
 
-    Each world advances by `interval_ns` per step on its own grid (t = k x interval); with `interval_rtts` > 0 and a
-    single slot, by so many RTTs. Slot s of a world is its s-th flow with the controller `external`, in the order of the
-    spec; worlds with fewer such flows leave slots idle. A flow that `follows` another has its slot after it.
+    Each world advances by `interval_ns` per step on its own grid (t = k x interval); with `interval_rtts` > 0 by so
+    many RTTs, the mean over its agents. Pieces are JSON text (:func:`piece`). Slot s of a world is its s-th flow with
+    the controller `external`, in the order of the spec; worlds with fewer such flows leave slots idle. A flow that
+    `follows` another has its slot after it.
     Arrays are caller-owned, C-contiguous and written in place; a wrong shape or dtype raises ValueError.
     """
 
@@ -108,9 +116,9 @@ class Worlds:
         slots: int,
         interval_ns: int,
         interval_rtts: float = 0.0,
-        observation: str = "astraea",
-        action: str = "astraea",
-        reward: str = "astraea",
+        observation: str = '"astraea"',
+        action: str = '"astraea"',
+        reward: str = '"astraea"',
         threads: int = 0,
         policies: Mapping[str, Policy] | None = None,
     ) -> None: ...
@@ -143,6 +151,9 @@ class Worlds:
 
     def global_state(self, out: NDArray[np.float32]) -> None:
         """Write the critic's global state, [N, 12] (Astraea, section 4 of the paper's tables)."""
+
+    def set_reward(self, reward: str) -> None:
+        """Pay by another piece (JSON text) from the next step on."""
 
     def flow_of(self, index: int, slot: int) -> int | None:
         """The flow in a slot now, by its place in the spec."""

@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> None:
 
     run, picture = Path(arguments[0]), Path(arguments[1])
     plan = Recipe.build(RunFolder(run).config()["recipe"])
-    heldout = HeldOut(plan.scenario, plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
+    heldout = HeldOut(plan.world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
     marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in heldout.run(cubic).items()}
     marks["heldout/reward"] = {

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, Batch
 from orbitcc.envs.presets import preset
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -30,7 +30,13 @@ Scores = dict[str, float]
 class HeldOut:
     """`worlds` scenarios drawn from `scenario` with seeds no training run uses."""
 
-    def __init__(self, scenario: str, preset_name: str, worlds: int, seed: int) -> None:
+    def __init__(
+        self,
+        scenario: str | Scenario | ScenarioDistribution,
+        preset_name: str | Mapping[str, Any],
+        worlds: int,
+        seed: int,
+    ) -> None:
         source = EpisodeSource(scenario)
         rngs = [np.random.default_rng([seed, index]) for index in range(worlds)]
         self.scenarios: list[Scenario] = [source.draw(rng) for rng in rngs]

@@ -24,9 +24,8 @@ from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, versions
-from orbitcc.envs import scenarios
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.presets import observation_hash, preset
+from orbitcc.envs.presets import definition_hash, preset
 from orbitcc.training.heldout import HeldOut, Scores
 from orbitcc.training.logbook import Display, Logbook
 from orbitcc.training.recipe import Recipe
@@ -91,7 +90,7 @@ def train(recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: s
         OrbitccError: the run folder's state cannot be read.
     """
     progress = _read_progress(run) if resume else Progress()
-    heldout = HeldOut(recipe.scenario, recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
+    heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     with _Interrupt() as interrupt, Display(recipe.agent_steps, recipe.name) as display:
         display.say(f"run folder {run.path}")
         learner = _learner(recipe, seed + 100_003 * progress.restarts)
@@ -173,21 +172,29 @@ class _Loop:
             raise FileError("out", str(self.run_folder.path), f"a writable folder ({error.strerror})") from None
 
     def _card(self) -> Card:
-        pieces = preset(self.recipe.preset)
-        observation, action = str(pieces.observation), str(pieces.action)
+        pieces = preset(self.recipe.preset).for_deployment()
+        observation, action = pieces.native("observation"), pieces.native("action")
         interval_hours = pieces.interval_ms / 3.6e6
         return Card(
             name=self.recipe.name,
             description=self.recipe.description,
             observation=Observation(
-                preset=observation, dim=pieces.observation_space().shape[0], hash=observation_hash(observation)
+                preset=observation.name,
+                parameters=dict(observation.parameters),
+                dim=pieces.observation_space().shape[0],
+                hash=definition_hash("observation", observation),
             ),
-            action=Action(preset=action, dim=pieces.action_space().shape[0]),
+            action=Action(
+                preset=action.name,
+                parameters=dict(action.parameters),
+                dim=pieces.action_space().shape[0],
+                hash=definition_hash("action", action),
+            ),
             interval_ms=pieces.interval_ms,
             interval_rtts=pieces.interval_rtts,
             squash=self.learner.squash,
             layers=self.learner.layers,
-            envelope=envelope(scenarios.load(self.recipe.scenario)),
+            envelope=envelope(self.recipe.world()),
             training=Training(
                 recipe=self.recipe.name,
                 command=self.command,

@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from orbitcc.agents.card import Layer
+from orbitcc.envs import presets, scenarios
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
 from orbitcc.envs.model import Model, number
+from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -96,13 +98,28 @@ class Recipe(Model):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
     algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac"]
-    scenario: str
-    preset: str = "astraea"
+    scenario: str | dict[str, Any] = Field(
+        description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}"
+    )
+    preset: str | dict[str, Any] = "astraea"
     agent_steps: Annotated[int, _steps]
     network: Network = Network()
     ppo: Ppo = Ppo()
     sac: Sac = Sac()
     evaluation: Evaluation = Evaluation()
+
+    @property
+    def scenario_name(self) -> str:
+        return self.scenario if isinstance(self.scenario, str) else str(self.scenario.get("name", ""))
+
+    def world(self) -> Scenario | ScenarioDistribution:
+        """What it trains on.
+
+        Raises:
+            OrbitccError: unknown scenario or setting.
+        """
+        settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
+        return scenarios.load(self.scenario_name, settings)
 
     @property
     def settings(self) -> Ppo | Sac:
@@ -141,9 +158,7 @@ def check_names(recipe: Recipe) -> None:
     Raises:
         OrbitccError: its scenario or preset is unknown.
     """
-    from orbitcc.envs import presets, scenarios
-
-    scenarios.load(recipe.scenario)
+    recipe.world()
     presets.preset(recipe.preset)
 
 

@@ -75,7 +75,7 @@ def ppo_config(recipe: Recipe, seed: int) -> Any:
 
     ppo = recipe.ppo
     arguments = {
-        "scenario": recipe.scenario,
+        "scenario": recipe.world(),
         "preset": recipe.preset,
         "reward_scale": ppo.reward_scale,
         "stagger": True,
@@ -163,7 +163,7 @@ def _slot_per_flow(config: Any, recipe: Recipe) -> Any:
         config.environment(
             SLOTS,
             env_config={
-                "scenario": recipe.scenario,
+                "scenario": recipe.world(),
                 "preset": recipe.preset,
                 "reward_scale": sac.reward_scale,
                 "stagger": True,
@@ -189,12 +189,12 @@ def _whole_worlds(config: Any, recipe: Recipe) -> Any:
     """
     from orbitcc.envs.rllib import RLlibCongestionEnv
 
-    sac, scenario = recipe.sac, EpisodeSource(recipe.scenario).draw(np.random.default_rng(0))
+    sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     return (
         config.environment(
             RLlibCongestionEnv,
             env_config={
-                "scenario": recipe.scenario,
+                "scenario": recipe.world(),
                 "preset": recipe.preset,
                 "reward_scale": sac.reward_scale,
                 "seed_once": True,

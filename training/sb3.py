@@ -45,7 +45,7 @@ class SB3Learner:
         settings = recipe.settings
         native = FlowVectorEnv(
             settings.slots,
-            recipe.scenario,
+            recipe.world(),
             preset=recipe.preset,
             reward_scale=settings.reward_scale,
             stagger=True,

@@ -29,6 +29,24 @@ TRAIN_ASTRAEA = PathDistribution(
     own_rtt_probability=0.5,
 )
 
+# The same with the random loss that the LEO study tries (0-1 %), and with what Astraea has never seen: RTTs that move.
+TRAIN_ASTRAEA_LOSS = TRAIN_ASTRAEA.changed(
+    name="train-astraea-loss",
+    description="the same links, half of them with random loss of up to 1 %",
+    loss=RandomLoss(none_probability=0.5, p=Span(low=0, high=1e-2)),
+)
+TRAIN_ASTRAEA_RTT = TRAIN_ASTRAEA.changed(
+    name="train-astraea-rtt",
+    description="the same links, on half of which the base RTT is another every 5 to 20 s",
+    static_probability=0.5,
+    slots=Slots(
+        odd_length_probability=1.0,
+        odd_length_s=Span(low=5, high=20),
+        rate_factor=Span(low=1, high=1),
+        interruption_ms=Span(low=0, high=0),
+    ),
+)
+
 # One bottleneck that is reconfigured every 15 s as in Mazilu et al. (LEO study, sections V-A and V-C), in wider ranges.
 TRAIN_LEO = PathDistribution(
     name="train-leo",
@@ -134,4 +152,5 @@ TRAIN_MIXED = Mixture(
     parts=(_MIXED_LEO, TRAIN_GEO.changed(name="train-mixed", flows=Span(low=1, high=20, log=True), mean_gap_s=None)),
 )
 
-DISTRIBUTIONS = {d.name: d for d in (TRAIN_ASTRAEA, TRAIN_LEO, TRAIN_GEO, TRAIN_ORBITS, TRAIN_MIXED)}
+_ALL = (TRAIN_ASTRAEA, TRAIN_ASTRAEA_LOSS, TRAIN_ASTRAEA_RTT, TRAIN_LEO, TRAIN_GEO, TRAIN_ORBITS, TRAIN_MIXED)
+DISTRIBUTIONS = {d.name: d for d in _ALL}

@@ -36,7 +36,7 @@ def train(
     if not resume:
         run = RunFolder.create(
             out,
-            plan.scenario,
+            plan.scenario_name,
             plan.name,
             seed,
             {

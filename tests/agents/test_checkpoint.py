@@ -11,7 +11,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import observation_hash, preset
+from orbitcc.envs.presets import definition_hash, preset
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.simulate import simulate
@@ -21,8 +21,8 @@ def card(**changes) -> Card:
     values = {
         "name": "test",
         "description": "a test",
-        "observation": Observation(preset="astraea", dim=50, hash=observation_hash("astraea")),
-        "action": Action(preset="astraea", dim=1),
+        "observation": Observation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
+        "action": Action(preset="astraea", dim=1, hash=definition_hash("action", "astraea")),
         "interval_ms": 30.0,
         "layers": (Layer(units=8, activation="tanh"), Layer(units=1, activation="linear")),
         "envelope": Envelope(scenario="dumbbell"),
@@ -116,7 +116,7 @@ def test_a_foreign_file_is_refused(saved) -> None:
         (lambda text: text.replace('"clip": 10.0', '"clip": Infinity'), "clip"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         (lambda text: text.replace('"units": 8', '"units": 9'), "has shape"),
-        (lambda text: text.replace(observation_hash("astraea"), "0" * 16), "another definition"),
+        (lambda text: text.replace(definition_hash("observation", "astraea"), "0" * 16), "another definition"),
         (lambda text: text.replace('"preset": "astraea"', '"preset": "unheard-of"'), "unheard-of"),
         (lambda text: text.replace('"description"', '"descriptio"'), "descriptio"),
     ],
@@ -212,8 +212,8 @@ def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp
     folder = checkpoint.save(
         tmp_path / name,
         card(
-            observation=Observation(preset=name, dim=dim, hash=observation_hash(name)),
-            action=Action(preset=name, dim=1),
+            observation=Observation(preset=name, dim=dim, hash=definition_hash("observation", name)),
+            action=Action(preset=name, dim=1, hash=definition_hash("action", name)),
             interval_ms=pieces.interval_ms,
             interval_rtts=pieces.interval_rtts,
         ),

@@ -26,7 +26,8 @@ def test_astraea_has_ten_features_of_five_intervals_with_finite_bounds() -> None
 
 
 def test_every_native_observation_documents_every_index() -> None:
-    for name, spec in _sim.PRESETS["observation"].items():
+    for name in _sim.PIECES["observation"]:
+        spec = presets.Native(name).definition("observation")
         rows = presets.describe(name).splitlines()[2:]
         assert len(rows) * spec["history"] == spec["dim"] == len(spec["labels"])
         assert len(rows) == spec["features"]
@@ -34,15 +35,14 @@ def test_every_native_observation_documents_every_index() -> None:
 
 def test_every_piece_and_its_bounds_are_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text()
-    for name in _sim.PRESETS["observation"]:
+    for name in _sim.PIECES["observation"]:
         assert f"### {name}\n" in text
         assert presets.describe(name) in text
-    for name, action in _sim.PRESETS["action"].items():
+    for name in _sim.PIECES["action"]:
+        action = presets.Native(name).definition("action")
         assert f"| `{name}` | {action['meaning']} |" in text
-    for name, reward in _sim.PRESETS["reward"].items():
-        assert reward["low"] == -reward["high"]
+    for name in _sim.PIECES["reward"]:
         assert f"| `{name}` |" in text
-        assert f"+-{reward['high']:g} |" in text
     for name in presets.PRESETS:
         assert f"| `{name}` |" in text
 
@@ -50,13 +50,51 @@ def test_every_piece_and_its_bounds_are_in_the_documentation() -> None:
 def test_pieces_of_a_preset_can_be_replaced() -> None:
     changed = presets.preset("astraea", interval_ms=20)
     assert changed.interval_ns == 20_000_000
-    assert changed.observation == "astraea"
+    assert changed.observation == presets.Native("astraea")
 
 
-def test_the_observation_hash_is_short_and_stable() -> None:
-    digest = presets.observation_hash("astraea")
+def test_the_hash_covers_parameters_and_is_the_same_for_the_same_definition() -> None:
+    digest = presets.definition_hash("observation", "astraea")
     assert len(digest) == 16
-    assert digest == "e3f3f94337da364c"  # of shipped checkpoints
+    assert digest == presets.definition_hash("observation", {"name": "astraea", "history": 5})
+    assert digest != presets.definition_hash("observation", {"name": "astraea", "history": 4})
+    windowed = {"name": "astraea", "min_rtt_window_s": 10.0}
+    assert presets.definition_hash("observation", windowed) == presets.definition_hash("observation", "astraea-leo")
+    steps = presets.definition_hash("action", "astraea")
+    assert steps != presets.definition_hash("action", {"name": "astraea", "step": 0.05})
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ({"observation": {"name": "astraea", "history": 0}}, "observation.history = 0"),
+        ({"observation": {"name": "astraea", "windows": 1}}, "observation.windows"),
+        ({"action": {"name": "astraea", "step": "fast"}}, "action.step"),
+        ({"reward": {"name": "astraea", "fairness": -1}}, "reward.fairness"),
+        ({"reward": {"fairness": 1}}, "reward"),
+        ({"reward": "gold"}, "gold"),
+    ],
+)
+def test_pieces_refuse_what_they_do_not_know_by_name(piece, message) -> None:
+    with pytest.raises(OrbitccError, match=message):
+        presets.preset("astraea", **piece)
+
+
+def test_parameters_of_pieces_come_from_toml(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "astraea-leo"\n[reward]\nname = "astraea"\nfairness = 0.3\nfloor = -0.5\n')
+    made = presets.preset(str(path))
+    assert made.name == "mine"
+    assert made.native("observation").name == "astraea-leo"
+    parameters = made.native("reward").definition("reward")["parameters"]
+    assert (parameters["fairness"], parameters["floor"], parameters["throughput"]) == (0.3, -0.5, 0.1)
+
+
+def test_a_bound_by_the_true_product_is_for_training_only() -> None:
+    capped = presets.preset("astraea", action={"name": "astraea", "cap_bdp": 1.5, "cap_of": "true", "step": 0.05})
+    assert capped.for_deployment().action == presets.Native("astraea", {"step": 0.05})
+    kept = presets.preset("astraea", action={"name": "astraea", "cap_bdp": 3.0})
+    assert kept.for_deployment() == kept
 
 
 @pytest.mark.parametrize(("low", "high"), [([0.0], [np.inf]), ([1.0], [0.0]), ([], []), ([0.0], [1.0, 2.0])])

@@ -29,15 +29,15 @@ def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that always answers 0, `trained` on 10-20 Mbit/s and 1-500 ms."""
     from orbitcc import _sim
     from orbitcc.agents import Card, save
-    from orbitcc.envs.presets import observation_hash
+    from orbitcc.envs.presets import definition_hash
 
-    dim = int(_sim.PRESETS["observation"]["astraea"]["dim"])
+    dim = int(_sim.piece("observation", '"astraea"')["dim"])
     card = Card.model_validate(
         {
             "name": "idle-policy",
             "description": "never changes its window",
-            "observation": {"preset": "astraea", "dim": dim, "hash": observation_hash("astraea")},
-            "action": {"preset": "astraea", "dim": 1},
+            "observation": {"preset": "astraea", "dim": dim, "hash": definition_hash("observation", "astraea")},
+            "action": {"preset": "astraea", "dim": 1, "hash": definition_hash("action", "astraea")},
             "interval_ms": 30.0,
             "layers": [{"units": 1, "activation": "linear"}],
             "envelope": {"scenario": "none", "rate_mbps": (10, 20), "base_rtt_ms": (1, 500)},

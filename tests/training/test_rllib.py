@@ -138,7 +138,7 @@ def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() ->
         {"weight": tensors[f"layers.{i}.weight"], "bias": tensors[f"layers.{i}.bias"], "norm": None, "activation": a}
         for i, a in enumerate(["relu", "relu", "linear"])
     ]
-    policy = _sim.Policy(layers, observation="astraea-leo", action="astraea", interval_ns=30_000_000, squash="tanh")
+    policy = _sim.Policy(layers, observation='"astraea-leo"', action='"astraea"', interval_ns=30_000_000, squash="tanh")
     obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
     with torch.no_grad():
         # RLlib's own deterministic action forgets the tanh that its samples go through

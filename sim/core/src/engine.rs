@@ -287,7 +287,7 @@ impl World {
             return;
         }
         flow.sender.on_ack(self.now, &ack, &mut self.pool);
-        flow.meter.on_ack(flow.sender.last_rtt_us, flow.sender.last_rate);
+        flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate);
         self.dispatch_data(i);
     }
 
@@ -453,9 +453,10 @@ impl World {
 
     /// Perform an agent's action in [-1, 1] on its flow `i`.
     pub fn apply_action(&mut self, i: usize, action: f32) {
-        let flow = &self.flows[i];
-        if let Some(agent) = &flow.agent {
-            let (cwnd, pacing) = agent.action.apply(&flow.sender.conn, action);
+        let flow = &mut self.flows[i];
+        if let Some(agent) = &mut flow.agent {
+            let perform = &agent.action.perform;
+            let (cwnd, pacing) = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
             self.set_window(i, cwnd, pacing);
         }
     }

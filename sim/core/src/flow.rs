@@ -85,7 +85,9 @@ pub struct Object {
 pub struct Agent {
     /// Acts natively; otherwise the world's owner acts.
     pub policy: Option<Arc<Policy>>,
-    pub action: &'static Action,
+    pub action: Arc<Action>,
+    /// The exact window its last action asked for, segments.
+    pub window: f64,
     pub observer: Observer,
     pub interval: Interval,
     pub next_decision: Nanos,
@@ -96,8 +98,9 @@ impl Agent {
     pub fn external(preset: &Preset) -> Agent {
         Agent {
             policy: None,
-            action: preset.action,
-            observer: Observer::new(preset.observation),
+            action: preset.action.clone(),
+            window: 0.0,
+            observer: Observer::new(preset.observation.clone()),
             interval: preset.interval,
             next_decision: Nanos::MAX,
         }
@@ -105,8 +108,9 @@ impl Agent {
 
     pub fn native(policy: Arc<Policy>) -> Agent {
         Agent {
-            action: policy.action,
-            observer: Observer::new(policy.observation),
+            action: policy.action.clone(),
+            window: 0.0,
+            observer: Observer::new(policy.observation.clone()),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             policy: Some(policy),
@@ -169,7 +173,8 @@ fn directions(path: &[usize]) -> (Vec<u32>, Vec<u32>) {
 }
 
 impl Flow {
-    pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, agent: Option<Agent>) -> Flow {
+    /// `memory`: intervals of throughput that are kept for rewards.
+    pub fn new(spec: &FlowSpec, index: usize, network: &NetworkSpec, agent: Option<Agent>, memory: usize) -> Flow {
         let tcp = &cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
         let datagram = spec.controller.name == "udp";
         let controller = if datagram {
@@ -177,7 +182,7 @@ impl Flow {
         } else {
             let mut chosen = spec.controller.clone();
             if let Some(agent) = &agent {
-                chosen.params.insert("over".into(), agent.action.over.into());
+                chosen.params.extend(agent.action.controller.clone());
             }
             cc::build(&chosen, tcp).expect("validated")
         };
@@ -233,7 +238,7 @@ impl Flow {
             agent,
             follows: spec.follows,
             meter: Meter::new(Nanos::ZERO),
-            history: History::default(),
+            history: History::new(memory),
             stats: IntervalStats::default(),
             object_bytes,
             objects: Vec::new(),

@@ -126,7 +126,7 @@ impl World {
             } else {
                 (flow.controller.name == "external").then(|| Agent::external(preset))
             };
-            flows.push(Flow::new(flow, i, spec, agent));
+            flows.push(Flow::new(flow, i, spec, agent, preset.reward.memory));
         }
         let subscriptions: Vec<_> = flows.iter().map(|f| f.subscription).collect();
         let changes = signals::path_changes(spec);
@@ -307,9 +307,15 @@ impl World {
 
     /// Flows that count in the global reward: alive, with TCP.
     pub fn members(&self) -> Vec<Member<'_>> {
+        self.members_since(Nanos::MAX)
+    }
+
+    /// The same, and those that left after `since`.
+    pub fn members_since(&self, since: Nanos) -> Vec<Member<'_>> {
+        let present = |f: &Flow| f.life == Life::Active || f.ended_at.is_some_and(|at| at > since);
         self.flows
             .iter()
-            .filter(|f| f.life == Life::Active && !f.datagram && f.stats.interval_s > 0.0)
+            .filter(|f| present(f) && !f.datagram && f.stats.interval_s > 0.0)
             .map(|f| Member { stats: &f.stats, history: &f.history })
             .collect()
     }

@@ -3,12 +3,12 @@
 //! Results do not depend on the number of threads, the batch size or a world's place in the batch. Arrays belong to
 //! the caller; a step allocates nothing of the size of the batch.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
 use crate::observe::astraea::{self, STATE_DIM};
-use crate::observe::pieces::{Interval, Payment, Preset};
+use crate::observe::pieces::{Interval, Payment, Preset, Reward};
 use crate::observe::policy::ACTION_DIM;
 use crate::observe::stats::STATS_FIELDS;
 use crate::spec::{NetworkSpec, SpecError};
@@ -62,7 +62,7 @@ impl Member {
         if chains.len() > slots {
             return Err(SpecError(format!("flows: {} external flows for {slots} slots", chains.len())));
         }
-        let payment = preset.reward.payment;
+        let payment = preset.reward.payment.clone();
         let mut member = Member { world, slots: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
         member.advance(preset.interval);
         Ok(member)
@@ -79,21 +79,24 @@ impl Member {
                 slot.current += 1;
             }
         }
-        let step = match self.slots.first() {
-            Some(slot) if self.status(slot.flow()) == STATUS_ACTIVE => {
-                interval.after(&self.world.flows()[slot.flow()].stats)
-            }
-            _ => interval.fixed,
-        };
+        let step = if interval.rtts > 0.0 { interval.after_rtt(self.mean_rtt_s()) } else { interval.fixed };
         self.previous = self.world.now();
         self.world.run_until(self.previous + step);
         let previous = self.previous;
         self.world.close_intervals(|f: &Flow| {
             f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at.is_none_or(|t| t > previous)
         });
-        if let Payment::Shared(reward) = self.payment {
+        if let Payment::Shared(reward) = &self.payment {
             self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
         }
+    }
+
+    /// Of the agents that act next; 0 if none is known.
+    fn mean_rtt_s(&self) -> f64 {
+        let flows = self.slots.iter().map(Slot::flow).filter(|flow| self.status(*flow) == STATUS_ACTIVE);
+        let rtts = flows.map(|flow| self.world.flows()[flow].stats.latest_rtt_s()).filter(|rtt| *rtt > 0.0);
+        let (sum, count) = rtts.fold((0.0, 0), |(sum, count), rtt| (sum + rtt, count + 1));
+        if count > 0 { sum / f64::from(count) } else { 0.0 }
     }
 
     fn apply(&mut self, actions: &[f32]) {
@@ -129,7 +132,7 @@ impl Member {
                 && status[slot] != STATUS_IDLE
             {
                 obs[slot * width..(slot + 1) * width].copy_from_slice(agent.observer.observation());
-                reward[slot] = match self.payment {
+                reward[slot] = match &self.payment {
                     Payment::Shared(_) => self.shared,
                     Payment::Own(reward) => reward(&self.world.flows()[flow].stats) as f32,
                 };
@@ -165,9 +168,6 @@ impl Worlds {
         if specs.is_empty() || slots == 0 || preset.interval.fixed == Nanos::ZERO {
             return Err(SpecError("specs, slots and interval_ns must not be empty or zero".into()));
         }
-        if preset.interval.rtts > 0.0 && slots > 1 {
-            return Err(SpecError(format!("interval_rtts = {}: one agent per world only", preset.interval.rtts)));
-        }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if threads == 0 { cores } else { threads }.min(specs.len());
         let members = specs.iter().map(|s| Member::new(s, slots, &preset, &policies)).collect::<Result<Vec<_>, _>>()?;
@@ -201,6 +201,14 @@ impl Worlds {
     pub fn reset(&mut self, index: usize, spec: &NetworkSpec) -> Result<(), SpecError> {
         self.members[index] = Member::new(spec, self.slots, &self.preset, &self.policies)?;
         Ok(())
+    }
+
+    /// Pay by other rules from the next step on.
+    pub fn set_reward(&mut self, reward: Arc<Reward>) {
+        for member in &mut self.members {
+            member.payment = reward.payment.clone();
+        }
+        self.preset.reward = reward;
     }
 
     pub fn observation_dim(&self) -> usize {
@@ -318,10 +326,10 @@ impl Worlds {
         }
     }
 
-    /// Write the critic's global state, [N, 12].
+    /// Write the critic's global state, [N, 12]; flows that left in the last interval are in it.
     pub fn global_state(&self, out: &mut [f32]) {
         for (member, row) in self.members.iter().zip(out.chunks_mut(STATE_DIM)) {
-            row.copy_from_slice(&astraea::global_state(&member.world.members()));
+            row.copy_from_slice(&astraea::global_state(&member.world.members_since(member.previous)));
         }
     }
 }

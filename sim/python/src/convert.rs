@@ -13,6 +13,11 @@ pub fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
+/// A piece as JSON text.
+pub fn json(text: &str) -> PyResult<serde_json::Value> {
+    serde_json::from_str(text).map_err(|e| value_error(format!("piece {text}: must be JSON ({e})")))
+}
+
 pub fn network(text: &str) -> PyResult<NetworkSpec> {
     NetworkSpec::from_json(text).map_err(value_error)
 }

@@ -6,7 +6,7 @@ mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
-use orbitcc_core::observe::pieces::{ACTIONS, OBSERVATIONS, REWARDS};
+use orbitcc_core::observe::pieces::{self, ACTIONS, OBSERVATIONS, Payment, REWARDS};
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::stats::STATS_FIELDS;
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
@@ -26,7 +26,8 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("STATUS_TERMINATED", STATUS_TERMINATED)?;
     m.add("STATUS_TRUNCATED", STATUS_TRUNCATED)?;
     m.add("CONTROLLERS", controllers(py)?)?;
-    m.add("PRESETS", presets(py)?)?;
+    m.add("PIECES", names(py)?)?;
+    m.add_function(wrap_pyfunction!(piece, m)?)?;
     m.add_class::<policy::Policy>()?;
     m.add_class::<simulation::Simulation>()?;
     m.add_class::<worlds::Worlds>()?;
@@ -47,35 +48,54 @@ fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(table)
 }
 
-fn presets(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+/// kind -> the names of its pieces.
+fn names(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let table = PyDict::new(py);
-    let (observations, actions, rewards) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
-    for piece in OBSERVATIONS {
-        let entry = PyDict::new(py);
-        entry.set_item("dim", piece.dim())?;
-        entry.set_item("features", piece.features.len())?;
-        entry.set_item("history", piece.history)?;
-        // Before the first interval the rows are zero, which every range admits.
-        entry.set_item("low", piece.labels().map(|f| f.low.min(0.0)).collect::<Vec<_>>())?;
-        entry.set_item("high", piece.labels().map(|f| f.high).collect::<Vec<_>>())?;
-        entry.set_item("labels", piece.labels().map(|f| f.meaning).collect::<Vec<_>>())?;
-        entry.set_item("units", piece.labels().map(|f| f.unit).collect::<Vec<_>>())?;
-        observations.set_item(piece.name, entry)?;
-    }
-    for piece in ACTIONS {
-        let entry = PyDict::new(py);
-        entry.set_item("dim", ACTION_DIM)?;
-        entry.set_item("meaning", piece.meaning)?;
-        actions.set_item(piece.name, entry)?;
-    }
-    for piece in REWARDS {
-        let entry = PyDict::new(py);
-        entry.set_item("low", piece.low)?;
-        entry.set_item("high", piece.high)?;
-        rewards.set_item(piece.name, entry)?;
-    }
-    for (kind, pieces) in [("observation", observations), ("action", actions), ("reward", rewards)] {
-        table.set_item(kind, pieces)?;
-    }
+    table.set_item("observation", PyTuple::new(py, OBSERVATIONS.iter().map(|entry| entry.name))?)?;
+    table.set_item("action", PyTuple::new(py, ACTIONS.iter().map(|entry| entry.name))?)?;
+    table.set_item("reward", PyTuple::new(py, REWARDS.iter().map(|entry| entry.name))?)?;
     Ok(table)
+}
+
+/// All there is to know of a piece that is asked for as JSON.
+#[pyfunction]
+fn piece<'py>(py: Python<'py>, kind: &str, request: &str) -> PyResult<Bound<'py, PyDict>> {
+    let request = convert::json(request)?;
+    let entry = PyDict::new(py);
+    let definition = match kind {
+        "observation" => {
+            let piece = pieces::observation(&request).map_err(convert::value_error)?;
+            entry.set_item("dim", piece.dim())?;
+            entry.set_item("features", piece.features.len())?;
+            entry.set_item("history", piece.history)?;
+            // Before the first interval the rows are zero, which every range admits.
+            entry.set_item("low", piece.labels().map(|f| f.low.min(0.0)).collect::<Vec<_>>())?;
+            entry.set_item("high", piece.labels().map(|f| f.high.max(0.0)).collect::<Vec<_>>())?;
+            entry.set_item("labels", piece.labels().map(|f| f.meaning.clone()).collect::<Vec<_>>())?;
+            entry.set_item("units", piece.labels().map(|f| f.unit).collect::<Vec<_>>())?;
+            piece.definition
+        }
+        "action" => {
+            let piece = pieces::action(&request).map_err(convert::value_error)?;
+            entry.set_item("dim", ACTION_DIM)?;
+            entry.set_item("meaning", piece.meaning)?;
+            piece.definition
+        }
+        "reward" => {
+            let piece = pieces::reward(&request).map_err(convert::value_error)?;
+            entry.set_item("low", piece.low)?;
+            entry.set_item("high", piece.high)?;
+            entry.set_item("shared", matches!(piece.payment, Payment::Shared(_)))?;
+            piece.definition
+        }
+        _ => {
+            return Err(convert::value_error(format!("kind = {kind:?}: must be one of observation, action, reward")));
+        }
+    };
+    entry.set_item("name", definition.name)?;
+    entry.set_item("family", definition.family)?;
+    entry.set_item("formula", definition.formula)?;
+    let text = definition.parameters.to_string();
+    entry.set_item("parameters", py.import("json")?.call_method1("loads", (text,))?)?;
+    Ok(entry)
 }

@@ -110,8 +110,8 @@ impl Policy {
             normaliser,
             clip,
             squash: one_of("squash", squash, &[("clip", Squash::Clip), ("tanh", Squash::Tanh)])?,
-            observation: pieces::observation(observation).map_err(value_error)?,
-            action: pieces::action(action).map_err(value_error)?,
+            observation: Arc::new(pieces::observation(&crate::convert::json(observation)?).map_err(value_error)?),
+            action: Arc::new(pieces::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts)?,
         };
         network.validate().map_err(value_error)?;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use orbitcc_core::observe::astraea::STATE_DIM;
 use orbitcc_core::observe::pieces::{self, Preset};
@@ -35,8 +37,8 @@ impl Worlds {
 #[pymethods]
 impl Worlds {
     #[new]
-    #[pyo3(signature = (specs, *, slots, interval_ns, interval_rtts=0.0, observation="astraea", action="astraea",
-        reward="astraea", threads=0, policies=None))]
+    #[pyo3(signature = (specs, *, slots, interval_ns, interval_rtts=0.0, observation="\"astraea\"",
+        action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -51,9 +53,9 @@ impl Worlds {
         policies: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Worlds> {
         let preset = Preset {
-            observation: pieces::observation(observation).map_err(value_error)?,
-            action: pieces::action(action).map_err(value_error)?,
-            reward: pieces::reward(reward).map_err(value_error)?,
+            observation: Arc::new(pieces::observation(&convert::json(observation)?).map_err(value_error)?),
+            action: Arc::new(pieces::action(&convert::json(action)?).map_err(value_error)?),
+            reward: Arc::new(pieces::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
         };
         let policies = convert::policies(policies.as_ref())?;
@@ -136,6 +138,11 @@ impl Worlds {
 
     fn global_state(&self, mut out: PyReadwriteArrayDyn<'_, f32>) -> PyResult<()> {
         self.batch.global_state(writable(&mut out, "out", &[self.batch.len(), STATE_DIM])?);
+        Ok(())
+    }
+
+    fn set_reward(&mut self, reward: &str) -> PyResult<()> {
+        self.batch.set_reward(Arc::new(pieces::reward(&convert::json(reward)?).map_err(value_error)?));
         Ok(())
     }
 

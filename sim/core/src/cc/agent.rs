@@ -8,10 +8,12 @@
 use super::cubic::Cubic;
 use super::{CaState, Conn, Controller, Event, Params, RateSample};
 
-pub const PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10"), ("over", "\"none\"")];
-pub const POLICY_PARAMS: &[(&str, &str)] = &[("initial_cwnd", "10"), ("over", "\"none\""), ("policy", "null")];
+pub const PARAMS: &[(&str, &str)] =
+    &[("initial_cwnd", "10"), ("over", "\"none\""), ("pacing_gain", "1.0"), ("floor", "4")];
+pub const POLICY_PARAMS: &[(&str, &str)] =
+    &[("initial_cwnd", "10"), ("over", "\"none\""), ("pacing_gain", "1.0"), ("floor", "4"), ("policy", "null")];
 
-/// Smallest window an agent may set, segments (Astraea's option handler).
+/// Smallest window an agent may set unless told otherwise, segments (Astraea's option handler).
 pub const CWND_MIN: u32 = 4;
 /// Largest window an agent may set, segments.
 pub const CWND_MAX: u32 = 1 << 20;
@@ -19,16 +21,22 @@ pub const CWND_MAX: u32 = 1 << 20;
 const MTU: u64 = 1500;
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
-    let initial = params.number("initial_cwnd", 10.0, f64::from(CWND_MIN), 1e6)?;
+    let initial = params.number("initial_cwnd", 10.0, 1.0, 1e6)?;
+    let floor = params.number("floor", f64::from(CWND_MIN), 1.0, 1e6)?;
+    let gain = params.number("pacing_gain", 1.0, 0.1, 10.0)?;
     Ok(match params.text("over", "none", &["none", "cubic"])? {
         "cubic" => Box::new(AgentOverCubic { cubic: Cubic::linux(params.kernel), found_capacity: false }),
-        _ => Box::new(AgentWindow { initial: initial as u32, pacing: None }),
+        _ => Box::new(AgentWindow { initial: initial as u32, floor: floor as u32, gain, pacing: None }),
     })
 }
 
 #[derive(Clone, Debug)]
 pub struct AgentWindow {
     initial: u32,
+    /// The smallest window it may be given.
+    floor: u32,
+    /// Windows per smoothed RTT at which packets are paced.
+    gain: f64,
     /// Fixed from outside, bytes per second; otherwise one window per smoothed RTT.
     pacing: Option<u64>,
 }
@@ -37,7 +45,8 @@ impl AgentWindow {
     fn set_pacing(&self, conn: &mut Conn) {
         match self.pacing {
             Some(rate) => conn.pacing_rate = rate,
-            None => conn.pacing_rate = window_rate(conn),
+            None if self.gain == 1.0 => conn.pacing_rate = window_rate(conn),
+            None => conn.pacing_rate = (self.gain * window_rate(conn) as f64) as u64,
         }
     }
 }
@@ -79,7 +88,7 @@ impl Controller for AgentWindow {
     }
 
     fn set_window(&mut self, conn: &mut Conn, cwnd: u32, pacing: Option<u64>) -> bool {
-        conn.cwnd = cwnd.clamp(CWND_MIN, CWND_MAX);
+        conn.cwnd = cwnd.clamp(self.floor, CWND_MAX);
         self.pacing = pacing;
         self.set_pacing(conn);
         true

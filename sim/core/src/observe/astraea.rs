@@ -1,46 +1,148 @@
-//! Astraea's observation, action and reward (Liao et al., EuroSys 2024, and its released inference code).
+//! Astraea's observation, reward and global state (Liao et al., EuroSys 2024, and its released inference code).
 //!
 //! The observation is ten features of the last interval, stacked over five intervals, oldest first, zeros at first.
-//! Rates inside the features are bytes per second, times seconds.
+//! Rates inside the features are bytes per second, times seconds. As published, minimum RTT and maximum throughput are
+//! those of a flow's whole life: a longer path then looks like a queue for ever, the cause of Astraea's low utilisation
+//! on LEO paths. Parameters give them windows, and add news of handovers (what is reported half a second ahead, or the
+//! truth). Ten seconds (our choice) are less than a slot of Starlink (15 s) and more than any RTT.
 
-use crate::cc::agent::CWND_MIN;
+use std::sync::Arc;
 
-use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::memory::{GapDetector, WindowedMax, WindowedMin, nearness};
+use super::pieces::{Feature, Observation, Payment, Reward, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
 
-pub(super) const HISTORY: usize = 5;
+/// Intervals over which fairness and stability are averaged, and that an observation holds, as published.
+pub const HISTORY: usize = 5;
 pub const STATE_DIM: usize = 12;
 
-pub(super) const FEATURES: [Feature; 10] = [
-    ratio("throughput / max throughput", 0.0, 1.0),
-    ratio("mean RTT / min RTT", 0.0, 2.0),
-    ratio("smoothed RTT / min RTT", 0.0, 2.0),
-    ratio("0.8 x window / BDP", 0.0, 2.0),
-    ratio("max throughput / 10 MB/s", 0.0, 10.0),
-    ratio("min RTT / 0.5 s", 0.0, 4.0),
-    ratio("loss rate / max throughput", 0.0, 2.0),
-    ratio("packets out / window", 0.0, 2.0),
-    ratio("pacing rate / max throughput", 0.0, 2.0),
-    ratio("retransmissions out / window", 0.0, 2.0),
-];
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sight {
+    /// Intervals stacked.
+    history: usize,
+    /// Seconds; 0: the flow's life.
+    min_rtt_window_s: f64,
+    max_rate_window_s: f64,
+    /// An interruption of the acknowledgements of this length clears both windows; 0: never.
+    gap_s: f64,
+    /// News of handovers: none, reported, true.
+    handovers: String,
+}
 
-pub static OBSERVATION: Observation =
-    Observation { name: "astraea", features: &FEATURES, history: HISTORY, fill: |stats, _, out| features(stats, out) };
+impl Default for Sight {
+    fn default() -> Sight {
+        Sight { history: HISTORY, min_rtt_window_s: 0.0, max_rate_window_s: 0.0, gap_s: 0.0, handovers: "none".into() }
+    }
+}
 
-pub static ACTION: Action = Action {
-    name: "astraea",
-    meaning: "a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a))",
-    over: "none",
-    apply: |conn, action| (act(conn.cwnd, action), None),
-};
+pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
+    let (sight, all): (Sight, _) = read(given)?;
+    within("history", sight.history as f64, 1.0, 64.0)?;
+    within("min_rtt_window_s", sight.min_rtt_window_s, 0.0, 1e4)?;
+    within("max_rate_window_s", sight.max_rate_window_s, 0.0, 1e4)?;
+    within("gap_s", sight.gap_s, 0.0, 100.0)?;
+    one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
+    let min_rtt = if sight.min_rtt_window_s > 0.0 {
+        format!("min RTT of {} s", sight.min_rtt_window_s)
+    } else {
+        "min RTT".to_owned()
+    };
+    let max = if sight.max_rate_window_s > 0.0 {
+        format!("max throughput of {} s", sight.max_rate_window_s)
+    } else {
+        "max throughput".to_owned()
+    };
+    let mut features: Vec<Feature> = vec![
+        ratio(format!("throughput / {max}"), 0.0, 1.0),
+        ratio(format!("mean RTT / {min_rtt}"), 0.0, 2.0),
+        ratio(format!("smoothed RTT / {min_rtt}"), 0.0, 2.0),
+        ratio(
+            if min_rtt == "min RTT" { "0.8 x window / BDP".into() } else { format!("0.8 x window / BDP, {min_rtt}") },
+            0.0,
+            2.0,
+        ),
+        ratio(format!("{max} / 10 MB/s"), 0.0, 10.0),
+        ratio(format!("{min_rtt} / 0.5 s"), 0.0, 4.0),
+        ratio(format!("loss rate / {max}"), 0.0, 2.0),
+        ratio("packets out / window", 0.0, 2.0),
+        ratio(format!("pacing rate / {max}"), 0.0, 2.0),
+        ratio("retransmissions out / window", 0.0, 2.0),
+    ];
+    features.extend(handover_features(&sight.handovers));
+    let watch = AstraeaWatch {
+        min_rtt: (sight.min_rtt_window_s > 0.0).then(|| WindowedMin::new(sight.min_rtt_window_s)),
+        max_rate: (sight.max_rate_window_s > 0.0).then(|| WindowedMax::new(sight.max_rate_window_s)),
+        gaps: GapDetector::new(sight.gap_s),
+        handovers: sight.handovers,
+    };
+    Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
+}
 
-pub static REWARD: Reward =
-    Reward { name: "astraea", low: -REWARD_BOUND, high: REWARD_BOUND, payment: Payment::Shared(reward) };
+/// The two features that news of handovers make.
+pub(super) fn handover_features(handovers: &str) -> Vec<Feature> {
+    let (next, last) = match handovers {
+        "reported" => ("to the reported handover", "since the reported handover"),
+        "true" => ("to the next handover", "since the last handover"),
+        _ => return Vec::new(),
+    };
+    [next, last].map(|what| ratio(format!("1 / (1 s + time {what})"), 0.0, 1.0)).into()
+}
+
+/// Their values.
+pub(super) fn fill_handovers(handovers: &str, stats: &IntervalStats, out: &mut [f64]) {
+    match handovers {
+        "reported" => {
+            out[0] = nearness(stats.reported_handover_in_s);
+            out[1] = nearness(stats.reported_handover_since_s);
+        }
+        "true" => {
+            out[0] = nearness(stats.handover_in_s);
+            out[1] = nearness(stats.handover_since_s);
+        }
+        _ => {}
+    }
+}
+
+#[derive(Clone)]
+struct AstraeaWatch {
+    min_rtt: Option<WindowedMin>,
+    max_rate: Option<WindowedMax>,
+    gaps: GapDetector,
+    handovers: String,
+}
+
+impl Watch for AstraeaWatch {
+    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
+        let mut seen = *stats;
+        if self.gaps.notices(stats) {
+            self.min_rtt.iter_mut().for_each(WindowedMin::forget);
+            self.max_rate.iter_mut().for_each(WindowedMax::forget);
+        }
+        // A window without a sample: the life's extreme is the best guess there is.
+        if let Some(window) = &mut self.min_rtt {
+            seen.min_rtt_s = window.update(stats.time_s, stats.rtt_min_s).unwrap_or(stats.min_rtt_s);
+        }
+        if let Some(window) = &mut self.max_rate {
+            let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
+            seen.max_delivery_rate_bps = window.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
+        }
+        features(&seen, &mut out[..10]);
+        fill_handovers(&self.handovers, stats, &mut out[10..]);
+    }
+
+    fn clone_box(&self) -> Box<dyn Watch> {
+        Box::new(self.clone())
+    }
+}
 
 /// Bytes per packet in the window feature.
 const PACKET_BYTES: f64 = 1460.0;
 
-pub(super) fn features(s: &IntervalStats, out: &mut [f64]) {
+fn features(s: &IntervalStats, out: &mut [f64]) {
     let throughput = s.delivery_rate_bps / 8.0;
     let max = s.max_delivery_rate_bps / 8.0;
     let min_rtt = s.min_rtt_s;
@@ -76,27 +178,40 @@ pub(super) fn features(s: &IntervalStats, out: &mut [f64]) {
     ]);
 }
 
-/// Recent throughputs of one flow, for the fairness and stability terms: bytes per second, newest last.
-#[derive(Clone, Debug, Default)]
+/// Recent throughputs of one flow, for the fairness and stability terms: bytes per second.
+#[derive(Clone, Debug)]
 pub struct History {
-    throughputs: [f64; HISTORY],
+    throughputs: Vec<f64>,
+    next: usize,
     filled: usize,
 }
 
+impl Default for History {
+    fn default() -> History {
+        History::new(HISTORY)
+    }
+}
+
 impl History {
-    pub fn push(&mut self, stats: &IntervalStats) {
-        self.throughputs.rotate_left(1);
-        self.throughputs[HISTORY - 1] = stats.delivery_rate_bps / 8.0;
-        self.filled = (self.filled + 1).min(HISTORY);
+    /// Of the last `length` intervals.
+    pub fn new(length: usize) -> History {
+        History { throughputs: vec![0.0; length], next: 0, filled: 0 }
     }
 
-    fn recent(&self) -> &[f64] {
-        &self.throughputs[HISTORY - self.filled..]
+    pub fn push(&mut self, stats: &IntervalStats) {
+        self.throughputs[self.next] = stats.delivery_rate_bps / 8.0;
+        self.next = (self.next + 1) % self.throughputs.len();
+        self.filled = (self.filled + 1).min(self.throughputs.len());
+    }
+
+    /// Oldest first.
+    fn recent(&self) -> impl Iterator<Item = f64> {
+        let length = self.throughputs.len();
+        (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
     }
 
     fn mean(&self) -> f64 {
-        let recent = self.recent();
-        if recent.is_empty() { 0.0 } else { recent.iter().sum::<f64>() / recent.len() as f64 }
+        if self.filled == 0 { 0.0 } else { self.recent().sum::<f64>() / self.filled as f64 }
     }
 
     fn relative_deviation(&self) -> f64 {
@@ -104,31 +219,68 @@ impl History {
         if mean <= 0.0 {
             return 0.0;
         }
-        let recent = self.recent();
-        let variance = recent.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / recent.len() as f64;
+        let variance = self.recent().map(|x| (x - mean) * (x - mean)).sum::<f64>() / self.filled as f64;
         libm::sqrt(variance) / mean
     }
 }
 
-/// Window change per decision at full action.
-const ALPHA: f64 = 0.025;
-
-/// The next window, segments: at most +-2.5 %, at least one segment's change, never below four.
-pub fn act(cwnd: u32, action: f64) -> u32 {
-    let cwnd = f64::from(cwnd);
-    let next = if action >= 0.0 {
-        libm::ceil(cwnd * (1.0 + ALPHA * action))
-    } else {
-        libm::floor(cwnd / (1.0 - ALPHA * action))
-    };
-    (next as u32).max(CWND_MIN)
+/// Weights of the reward's terms and what they forgive; the published values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    throughput: f64,
+    latency: f64,
+    loss: f64,
+    fairness: f64,
+    stability: f64,
+    /// Queueing up to this multiple of the base RTT is free.
+    free_inflation: f64,
+    /// The sum is clipped to these.
+    floor: f64,
+    ceiling: f64,
+    /// What lost bytes are a share of: `delivered` ones of the flow, or what the link's `capacity` could have carried.
+    loss_of: String,
+    /// Intervals over which throughput is averaged for fairness and stability.
+    memory: usize,
 }
 
-/// Weights of the reward's terms: throughput, latency, loss, fairness, stability.
-const WEIGHTS: [f64; 5] = [0.1, 0.02, 1.0, 0.02, 0.01];
-/// Queueing below 15 % of the base RTT is free.
-const FREE_INFLATION: f64 = 1.15;
-const REWARD_BOUND: f64 = 0.1;
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            throughput: 0.1,
+            latency: 0.02,
+            loss: 1.0,
+            fairness: 0.02,
+            stability: 0.01,
+            free_inflation: 1.15,
+            floor: -0.1,
+            ceiling: 0.1,
+            loss_of: "delivered".into(),
+            memory: HISTORY,
+        }
+    }
+}
+
+pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
+    let (terms, all): (Terms, _) = read(given)?;
+    for (field, weight) in [
+        ("throughput", terms.throughput),
+        ("latency", terms.latency),
+        ("loss", terms.loss),
+        ("fairness", terms.fairness),
+        ("stability", terms.stability),
+    ] {
+        within(field, weight, 0.0, 1e3)?;
+    }
+    within("free_inflation", terms.free_inflation, 1.0, 100.0)?;
+    within("floor", terms.floor, -1e6, 0.0)?;
+    within("ceiling", terms.ceiling, 1e-6, 1e6)?;
+    within("memory", terms.memory as f64, 1.0, 1e3)?;
+    one_of("loss_of", &terms.loss_of, &["delivered", "capacity"])?;
+    let (low, high, memory) = (terms.floor, terms.ceiling, terms.memory);
+    let payment = Payment::Shared(Arc::new(move |members, utilisation| terms.pay(members, utilisation)));
+    Ok((Reward { definition: Default::default(), low, high, memory, payment }, all))
+}
 
 /// One flow's part in the global reward.
 pub struct Member<'a> {
@@ -136,45 +288,52 @@ pub struct Member<'a> {
     pub history: &'a History,
 }
 
-/// The global reward, one for all flows. `utilisation` is the mean over bottleneck links of delivered payload over
-/// payload capacity. The latency term has the dimensionless form of the authors' earlier code: excess over the free
-/// inflation in one-way delays, weighted by total pacing over capacity and divided by the root of the flow count.
-pub fn reward(members: &[Member], utilisation: f64) -> f64 {
-    let n = members.len() as f64;
-    if members.is_empty() {
-        return 0.0;
+impl Terms {
+    /// The global reward, one for all flows. `utilisation` is the mean over bottleneck links of delivered payload over
+    /// payload capacity. The latency term has the dimensionless form of the authors' earlier code: excess over the free
+    /// inflation in one-way delays, weighted by total pacing over capacity and divided by the root of the flow count.
+    fn pay(&self, members: &[Member], utilisation: f64) -> f64 {
+        let n = members.len() as f64;
+        if members.is_empty() {
+            return 0.0;
+        }
+        let mean = |f: &dyn Fn(&Member) -> f64| members.iter().map(f).sum::<f64>() / n;
+        let throughput = utilisation.min(1.0);
+        let excess = mean(&|m| {
+            let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
+            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - self.free_inflation * base).max(0.0) / (base / 2.0) }
+        });
+        let load = mean(&|m| {
+            // Controllers that do not pace count with what they sent.
+            let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
+            if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
+        }) * n;
+        let latency = excess * load / libm::sqrt(n);
+        let of_capacity = self.loss_of == "capacity";
+        let loss = mean(&|m| {
+            let lost = if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s } else { 0.0 };
+            let capacity = m.stats.capacity_bps / 8.0;
+            // A thousandth of the capacity keeps the ratio finite for a stalled flow.
+            let floor = (capacity / 1e3).max(1.0);
+            lost / if of_capacity { capacity.max(1.0) } else { (m.stats.delivery_rate_bps / 8.0).max(floor) }
+        })
+        .min(1.0);
+        let total: f64 = members.iter().map(|m| m.history.mean()).sum();
+        let fairness = if total > 0.0 {
+            let centre = total / n;
+            let variance = mean(&|m| (m.history.mean() - centre) * (m.history.mean() - centre));
+            libm::sqrt(variance) / total
+        } else {
+            0.0
+        };
+        let stability = mean(&|m| m.history.relative_deviation());
+        let sum = self.throughput * throughput
+            - self.latency * latency
+            - self.loss * loss
+            - self.fairness * fairness
+            - self.stability * stability;
+        sum.clamp(self.floor, self.ceiling)
     }
-    let mean = |f: &dyn Fn(&Member) -> f64| members.iter().map(f).sum::<f64>() / n;
-    let throughput = utilisation.min(1.0);
-    let excess = mean(&|m| {
-        let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
-        if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - FREE_INFLATION * base).max(0.0) / (base / 2.0) }
-    });
-    let load = mean(&|m| {
-        // Controllers that do not pace count with what they sent.
-        let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
-        if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
-    }) * n;
-    let latency = excess * load / libm::sqrt(n);
-    let loss = mean(&|m| {
-        let lost = if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s } else { 0.0 };
-        // A thousandth of the capacity keeps the ratio finite for a stalled flow.
-        let floor = (m.stats.capacity_bps / 8e3).max(1.0);
-        lost / (m.stats.delivery_rate_bps / 8.0).max(floor)
-    })
-    .min(1.0);
-    let total: f64 = members.iter().map(|m| m.history.mean()).sum();
-    let fairness = if total > 0.0 {
-        let centre = total / n;
-        let variance = mean(&|m| (m.history.mean() - centre) * (m.history.mean() - centre));
-        libm::sqrt(variance) / total
-    } else {
-        0.0
-    };
-    let stability = mean(&|m| m.history.relative_deviation());
-    let terms = [throughput, -latency, -loss, -fairness, -stability];
-    let sum: f64 = WEIGHTS.iter().zip(terms).map(|(w, t)| w * t).sum();
-    sum.clamp(-REWARD_BOUND, REWARD_BOUND)
 }
 
 /// The critic's global state over the flows alive now (twelve values).
@@ -221,6 +380,8 @@ pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::pieces::Observer;
     use super::*;
 
@@ -244,9 +405,9 @@ mod tests {
     }
 
     fn clipped(stats: &IntervalStats) -> Vec<f32> {
-        let mut observer = Observer::new(&OBSERVATION);
+        let mut observer = Observer::new(Arc::new(observation(json!({})).unwrap().0));
         observer.push(stats);
-        observer.observation()[(HISTORY - 1) * FEATURES.len()..].to_vec()
+        observer.observation()[(HISTORY - 1) * 10..].to_vec()
     }
 
     #[test]
@@ -269,15 +430,6 @@ mod tests {
         assert_eq!(clipped(&s)[..4], [0.0; 4]);
     }
 
-    #[test]
-    fn action_vectors() {
-        assert_eq!(act(100, 1.0), 103);
-        assert_eq!(act(100, -1.0), 97);
-        assert_eq!(act(10, 0.1), 11);
-        assert_eq!(act(100, 0.0), 100);
-        assert_eq!(act(4, -1.0), 4);
-    }
-
     fn reward_of(shares: &[f64]) -> f64 {
         let stats: Vec<_> = shares.iter().map(|s| steady(*s)).collect();
         let histories: Vec<_> = stats
@@ -289,18 +441,62 @@ mod tests {
             })
             .collect();
         let members: Vec<_> = stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
-        reward(&members, shares.iter().sum())
+        Terms::default().pay(&members, shares.iter().sum())
     }
 
     #[test]
     fn reward_grows_with_throughput_and_fairness_and_is_bounded() {
         assert!(reward_of(&[0.9]) > reward_of(&[0.5]));
         assert!(reward_of(&[0.5, 0.5]) > reward_of(&[0.9, 0.1]));
-        assert_eq!(reward(&[], 0.0), 0.0);
+        assert_eq!(Terms::default().pay(&[], 0.0), 0.0);
         let mut bad = steady(0.0);
         bad.rtt_mean_s = 5.0;
         bad.lost_bytes = 1e9;
         let history = History::default();
-        assert_eq!(reward(&[Member { stats: &bad, history: &history }], 0.0), -REWARD_BOUND);
+        assert_eq!(Terms::default().pay(&[Member { stats: &bad, history: &history }], 0.0), -0.1);
+        let deep = Terms { floor: -0.5, ..Terms::default() };
+        assert_eq!(deep.pay(&[Member { stats: &bad, history: &history }], 0.0), -0.5);
+    }
+
+    #[test]
+    fn a_longer_path_stops_looking_like_a_queue() {
+        let mut watch = observation(json!({"min_rtt_window_s": 10.0})).unwrap().0.watch;
+        let mut latency_ratio = |time_s: f64, rtt: f64| {
+            let stats = IntervalStats { time_s, rtt_mean_s: rtt, rtt_min_s: rtt, srtt_s: rtt, ..steady(0.9) };
+            let mut out = [0.0; 10];
+            watch.fill(&IntervalStats { min_rtt_s: 0.03, ..stats }, &mut out);
+            out[1]
+        };
+        assert_eq!(latency_ratio(1.0, 0.03), 1.0);
+        assert_eq!(latency_ratio(5.0, 0.06), 2.0);
+        assert_eq!(latency_ratio(16.0, 0.06), 1.0);
+    }
+
+    #[test]
+    fn a_gap_clears_the_windows() {
+        let mut watch =
+            observation(json!({"min_rtt_window_s": 10.0, "max_rate_window_s": 10.0, "gap_s": 0.03})).unwrap().0.watch;
+        let mut out = [0.0; 10];
+        watch.fill(&IntervalStats { time_s: 1.0, rtt_min_s: 0.04, ..steady(0.9) }, &mut out);
+        let after = IntervalStats { time_s: 1.1, rtt_min_s: 0.08, rtt_mean_s: 0.088, ack_gap_s: 0.05, ..steady(0.45) };
+        watch.fill(&after, &mut out);
+        assert!((out[1] - 1.1).abs() < 1e-9 && (out[0] - 1.0).abs() < 1e-9, "{out:?}");
+    }
+
+    #[test]
+    fn handovers_are_told_as_reported_or_as_they_are() {
+        let stats = IntervalStats {
+            handover_in_s: 1.0,
+            handover_since_s: f64::INFINITY,
+            reported_handover_in_s: f64::INFINITY,
+            reported_handover_since_s: 3.0,
+            ..steady(0.9)
+        };
+        let signal = |handovers: &str| {
+            let mut out = [0.0; 12];
+            observation(json!({ "handovers": handovers })).unwrap().0.watch.fill(&stats, &mut out);
+            [out[10], out[11]]
+        };
+        assert_eq!((signal("reported"), signal("true")), ([0.0, 0.25], [0.5, 0.0]));
     }
 }

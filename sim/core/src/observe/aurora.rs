@@ -3,40 +3,81 @@
 //!
 //! The rate is limited to what satellite links need (the authors' simulator stopped at 12 Mbit/s), and actions to [-1, 1].
 
-use crate::cc::Conn;
+use std::sync::Arc;
 
-use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::pieces::{Observation, Payment, Reward, Watch, ratio, read, within};
 use super::stats::IntervalStats;
 
-const FEATURES: [Feature; 3] = [
-    ratio("rise of the RTT / interval", -1.0, 10.0),
-    ratio("mean RTT / min RTT", 1.0, 10_000.0),
-    ratio("send rate / receive rate", 0.0, 1_000.0),
-];
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sight {
+    history: usize,
+}
 
-pub static OBSERVATION: Observation =
-    Observation { name: "aurora", features: &FEATURES, history: 10, fill: |stats, _, out| features(stats, out) };
+impl Default for Sight {
+    fn default() -> Sight {
+        Sight { history: 10 }
+    }
+}
 
-pub static ACTION: Action = Action {
-    name: "aurora",
-    meaning: "a >= 0: rate x (1 + 0.025 a); a < 0: rate / (1 - 0.025 a)",
-    over: "none",
-    apply: |conn, action| {
-        let rate = next_rate(conn.pacing_rate as f64, action);
-        (window(rate, conn), Some(rate as u64))
-    },
-};
+#[derive(Clone)]
+struct AuroraWatch;
 
-pub static REWARD: Reward = Reward { name: "aurora", low: -BOUND, high: BOUND, payment: Payment::Own(reward) };
+impl Watch for AuroraWatch {
+    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
+        features(stats, out);
+    }
 
-/// Rate change per decision at full action.
-const DELTA: f64 = 0.025;
+    fn clone_box(&self) -> Box<dyn Watch> {
+        Box::new(AuroraWatch)
+    }
+}
+
+pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
+    let (sight, all): (Sight, _) = read(given)?;
+    within("history", sight.history as f64, 1.0, 64.0)?;
+    let features = vec![
+        ratio("rise of the RTT / interval", -1.0, 10.0),
+        ratio("mean RTT / min RTT", 1.0, 10_000.0),
+        ratio("send rate / receive rate", 0.0, 1_000.0),
+    ];
+    let history = sight.history;
+    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(AuroraWatch) }, all))
+}
+
+/// Weights of the reward, in thousandths, and its bound: 1.2 Gbit/s earn so much; ours, to keep it finite.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    /// Of packets per second, of seconds of RTT, of the share of lost packets.
+    throughput: f64,
+    latency: f64,
+    loss: f64,
+    bound: f64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { throughput: 10.0, latency: 1_000.0, loss: 2_000.0, bound: 1_000.0 }
+    }
+}
+
+pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
+    let (terms, all): (Terms, _) = read(given)?;
+    for (field, weight) in [("throughput", terms.throughput), ("latency", terms.latency), ("loss", terms.loss)] {
+        within(field, weight, 0.0, 1e6)?;
+    }
+    within("bound", terms.bound, 1e-3, 1e6)?;
+    let bound = terms.bound;
+    let payment = Payment::Own(Arc::new(move |stats| terms.pay(stats)));
+    Ok((Reward { definition: Default::default(), low: -bound, high: bound, memory: 1, payment }, all))
+}
+
 /// Bytes per packet on the wire.
 const PACKET_BYTES: f64 = 1500.0;
-/// 40 packets a second, as in the authors' simulator, and 100 Gbit/s.
-const RATES: (f64, f64) = (40.0 * PACKET_BYTES, 12.5e9);
-/// 1.2 Gbit/s earn so much; ours, to keep the reward finite.
-const BOUND: f64 = 1_000.0;
 
 fn features(stats: &IntervalStats, out: &mut [f64]) {
     let rtt = stats.latest_rtt_s();
@@ -48,23 +89,15 @@ fn features(stats: &IntervalStats, out: &mut [f64]) {
     ]);
 }
 
-fn next_rate(rate: f64, action: f64) -> f64 {
-    let next = if action >= 0.0 { rate * (1.0 + DELTA * action) } else { rate / (1.0 - DELTA * action) };
-    next.clamp(RATES.0, RATES.1)
-}
-
-/// The rate is what limits: two RTTs' worth, and room for the packets of a low rate.
-fn window(rate: f64, conn: &Conn) -> u32 {
-    (2.0 * rate / PACKET_BYTES * f64::from(conn.srtt8_us) / 8e6).max(10.0) as u32
-}
-
-/// 10 per packet a second, less 1000 per second of latency and 2000 of all that is lost; in thousandths.
-fn reward(stats: &IntervalStats) -> f64 {
-    let packets_per_s = stats.acked_rate_bps / 8.0 / PACKET_BYTES;
-    let known = stats.acked_packets + stats.lost_packets;
-    let loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-    let paid = 0.001 * (10.0 * packets_per_s - 1_000.0 * stats.latest_rtt_s() - 2_000.0 * loss);
-    paid.clamp(-BOUND, BOUND)
+impl Terms {
+    /// 10 per packet a second, less 1000 per second of latency and 2000 of all that is lost; in thousandths.
+    fn pay(&self, stats: &IntervalStats) -> f64 {
+        let packets_per_s = stats.acked_rate_bps / 8.0 / PACKET_BYTES;
+        let known = stats.acked_packets + stats.lost_packets;
+        let loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
+        let paid = self.throughput * packets_per_s - self.latency * stats.latest_rtt_s() - self.loss * loss;
+        (0.001 * paid).clamp(-self.bound, self.bound)
+    }
 }
 
 #[cfg(test)]
@@ -95,16 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn rates_move_by_a_fortieth_and_stay_in_bounds() {
-        assert_eq!([1.0, -1.0, 0.0].map(|a| next_rate(1e6, a).round()), [1_025_000.0, 975_610.0, 1e6]);
-        assert_eq!(next_rate(0.0, -1.0), 60_000.0);
-        assert_eq!(next_rate(12.5e9, 1.0), 12.5e9);
-    }
-
-    #[test]
     fn reward_weighs_packets_latency_and_loss() {
-        assert!((reward(&stats()) - 0.001 * (5_000.0 - 100.0)).abs() < 1e-9);
+        assert!((Terms::default().pay(&stats()) - 0.001 * (5_000.0 - 100.0)).abs() < 1e-9);
         let lossy = IntervalStats { lost_packets: 25.0, ..stats() };
-        assert!((reward(&lossy) - 0.001 * (5_000.0 - 100.0 - 1_000.0)).abs() < 1e-9);
+        assert!((Terms::default().pay(&lossy) - 0.001 * (5_000.0 - 100.0 - 1_000.0)).abs() < 1e-9);
     }
 }

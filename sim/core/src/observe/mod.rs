@@ -3,8 +3,13 @@
 pub mod astraea;
 mod aurora;
 pub mod handovers;
-mod leo;
+mod memory;
 mod orca;
 pub mod pieces;
 pub mod policy;
+mod ratios;
+mod share;
 pub mod stats;
+mod steps;
+#[cfg(test)]
+mod testing;

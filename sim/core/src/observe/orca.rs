@@ -2,33 +2,106 @@
 //! Congestion Control for the Internet", SIGCOMM 2020, and its released code): Cubic acts with every ACK, the agent
 //! multiplies its window every 20 ms. Rates inside the features are bytes per second.
 
-use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::pieces::{Action, Feature, Observation, Payment, Reward, Watch, ratio, read, within};
 use super::stats::IntervalStats;
 
-const FEATURES: [Feature; 7] = [
-    ratio("throughput / max throughput", 0.0, 1.0),
-    ratio("pacing rate / max throughput", 0.0, 10.0),
-    ratio("5 x loss rate / max throughput", 0.0, 10.0),
-    ratio("RTT samples / window", 0.0, 10.0),
-    Feature { meaning: "time since the last decision", low: 0.0, high: 10.0, unit: "s" },
-    ratio("min RTT / smoothed RTT", 0.0, 1.0),
-    ratio("delay metric", 0.0, 1.0),
-];
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Sight {
+    history: usize,
+}
 
-pub static OBSERVATION: Observation =
-    Observation { name: "orca", features: &FEATURES, history: 10, fill: |stats, _, out| features(stats, out) };
+impl Default for Sight {
+    fn default() -> Sight {
+        Sight { history: 10 }
+    }
+}
 
-pub static ACTION: Action = Action {
-    name: "orca",
-    meaning: "Cubic's window times 4^a; ignored until Cubic has left its first slow start",
-    over: "cubic",
-    apply: |conn, action| (scaled(conn.cwnd, action), None),
-};
+#[derive(Clone)]
+struct OrcaWatch;
 
-/// Unbounded below in the paper; here an interval that loses all it sends is as bad as it gets.
-pub static REWARD: Reward = Reward { name: "orca", low: -1.0, high: 1.0, payment: Payment::Own(reward) };
+impl Watch for OrcaWatch {
+    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
+        features(stats, out);
+    }
 
-/// What losses cost, of throughput.
+    fn clone_box(&self) -> Box<dyn Watch> {
+        Box::new(OrcaWatch)
+    }
+}
+
+pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
+    let (sight, all): (Sight, _) = read(given)?;
+    within("history", sight.history as f64, 1.0, 64.0)?;
+    let features = vec![
+        ratio("throughput / max throughput", 0.0, 1.0),
+        ratio("pacing rate / max throughput", 0.0, 10.0),
+        ratio("5 x loss rate / max throughput", 0.0, 10.0),
+        ratio("RTT samples / window", 0.0, 10.0),
+        Feature { meaning: "time since the last decision".into(), low: 0.0, high: 10.0, unit: "s" },
+        ratio("min RTT / smoothed RTT", 0.0, 1.0),
+        ratio("delay metric", 0.0, 1.0),
+    ];
+    let history = sight.history;
+    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(OrcaWatch) }, all))
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Scaling {
+    /// An action of 1 multiplies the window by this.
+    base: f64,
+}
+
+impl Default for Scaling {
+    fn default() -> Scaling {
+        Scaling { base: 4.0 }
+    }
+}
+
+pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
+    let (scaling, all): (Scaling, _) = read(given)?;
+    let base = scaling.base;
+    within("base", base, 1.0, 100.0)?;
+    let action = Action {
+        definition: Default::default(),
+        meaning: format!("Cubic's window times {base}^a; ignored until Cubic has left its first slow start"),
+        controller: Map::from_iter([("over".to_owned(), json!("cubic"))]),
+        perform: Arc::new(move |conn, _, action, _| (scaled(conn.cwnd, base, action), None)),
+    };
+    Ok((action, all))
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    /// What losses cost, of throughput.
+    loss: f64,
+    /// An interval that loses all it sends is as bad as it gets (unbounded in the paper).
+    bound: f64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { loss: LOSS_WEIGHT, bound: 1.0 }
+    }
+}
+
+pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
+    let (terms, all): (Terms, _) = read(given)?;
+    within("loss", terms.loss, 0.0, 1e3)?;
+    within("bound", terms.bound, 1e-3, 1e6)?;
+    let bound = terms.bound;
+    let payment = Payment::Own(Arc::new(move |stats| terms.pay(stats)));
+    Ok((Reward { definition: Default::default(), low: -bound, high: bound, memory: 1, payment }, all))
+}
+
+/// What losses cost, of throughput, in the published formulas.
 const LOSS_WEIGHT: f64 = 5.0;
 /// Queueing below 25 % of the minimum RTT is free.
 const FREE_INFLATION: f64 = 1.25;
@@ -72,12 +145,15 @@ fn features(stats: &IntervalStats, out: &mut [f64]) {
 }
 
 /// Whole segments; 0 leaves the window to Cubic.
-fn scaled(cwnd: u32, action: f64) -> u32 {
-    libm::round(f64::from(cwnd) * libm::pow(4.0, action)) as u32
+fn scaled(cwnd: u32, base: f64, action: f64) -> u32 {
+    libm::round(f64::from(cwnd) * libm::pow(base, action)) as u32
 }
 
-fn reward(stats: &IntervalStats) -> f64 {
-    (over_max(stats.delivery_rate_bps - LOSS_WEIGHT * loss_bps(stats), stats) * delay_metric(stats)).clamp(-1.0, 1.0)
+impl Terms {
+    fn pay(&self, stats: &IntervalStats) -> f64 {
+        let paid = over_max(stats.delivery_rate_bps - self.loss * loss_bps(stats), stats) * delay_metric(stats);
+        paid.clamp(-self.bound, self.bound)
+    }
 }
 
 #[cfg(test)]
@@ -112,12 +188,12 @@ mod tests {
 
     #[test]
     fn reward_is_throughput_less_five_times_losses_discounted_by_delay() {
-        let got = reward(&stats());
+        let got = Terms::default().pay(&stats());
         assert!((got - (40.0 - 5.0) / 80.0 * 0.5).abs() < 1e-9, "{got}");
     }
 
     #[test]
     fn actions_scale_by_powers_of_four() {
-        assert_eq!([-1.0, -0.5, 0.0, 0.5, 1.0].map(|a| scaled(100, a)), [25, 50, 100, 200, 400]);
+        assert_eq!([-1.0, -0.5, 0.0, 0.5, 1.0].map(|a| scaled(100, 4.0, a)), [25, 50, 100, 200, 400]);
     }
 }

@@ -3,6 +3,8 @@
 //! Sums run over eight fixed lanes and transcendental functions come from `libm`, so that results are the same on
 //! every machine, thread count and batch position.
 
+use std::sync::Arc;
+
 use super::pieces::{Action, Interval, Observation};
 
 /// Numbers in an action.
@@ -51,8 +53,8 @@ pub struct Policy {
     pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
     pub clip: f32,
     pub squash: Squash,
-    pub observation: &'static Observation,
-    pub action: &'static Action,
+    pub observation: Arc<Observation>,
+    pub action: Arc<Action>,
     pub interval: Interval,
 }
 
@@ -160,16 +162,18 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::astraea;
-    use super::super::pieces::{Feature, ratio};
+    use super::super::pieces::Preset;
     use super::*;
     use crate::time::Nanos;
 
-    const FEATURES: [Feature; 2] = [ratio("one", -10.0, 10.0), ratio("two", -10.0, 10.0)];
-    static PAIR: Observation = Observation { name: "pair", features: &FEATURES, history: 1, fill: |_, _, _| {} };
-
     #[test]
     fn a_hand_computed_network() {
+        let astraea = Preset::astraea(Nanos::from_millis(30));
+        let pair = Observation {
+            features: astraea.observation.features[..2].to_vec(),
+            history: 1,
+            ..(*astraea.observation).clone()
+        };
         let mut policy = Policy {
             layers: vec![
                 Layer {
@@ -190,8 +194,8 @@ mod tests {
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,
             squash: Squash::Clip,
-            observation: &PAIR,
-            action: &astraea::ACTION,
+            observation: Arc::new(pair),
+            action: astraea.action.clone(),
             interval: Interval::fixed(Nanos::from_millis(30)),
         };
         policy.validate().unwrap();

@@ -33,6 +33,8 @@ pub struct IntervalStats {
     /// Since the flow started.
     pub min_rtt_s: f64,
     pub rtt_samples: f64,
+    /// The longest time without an acknowledgement that ended, or lasts, in the interval.
+    pub ack_gap_s: f64,
     pub acked_packets: f64,
     pub lost_packets: f64,
     pub lost_bytes: f64,
@@ -68,7 +70,7 @@ pub struct IntervalStats {
 }
 
 /// Names of the fields of [`IntervalStats`], in order.
-pub const STATS_FIELDS: [&str; 39] = [
+pub const STATS_FIELDS: [&str; 40] = [
     "time_s",
     "interval_s",
     "active",
@@ -83,6 +85,7 @@ pub const STATS_FIELDS: [&str; 39] = [
     "srtt_s",
     "min_rtt_s",
     "rtt_samples",
+    "ack_gap_s",
     "acked_packets",
     "lost_packets",
     "lost_bytes",
@@ -116,7 +119,7 @@ impl IntervalStats {
         if self.rtt_mean_s.is_nan() { self.srtt_s } else { self.rtt_mean_s }
     }
 
-    pub fn to_array(&self) -> [f64; 39] {
+    pub fn to_array(&self) -> [f64; 40] {
         [
             self.time_s,
             self.interval_s,
@@ -132,6 +135,7 @@ impl IntervalStats {
             self.srtt_s,
             self.min_rtt_s,
             self.rtt_samples,
+            self.ack_gap_s,
             self.acked_packets,
             self.lost_packets,
             self.lost_bytes,
@@ -174,6 +178,8 @@ pub struct Meter {
     rtt_samples: u32,
     rate_sum: f64,
     rate_samples: u32,
+    last_ack: Nanos,
+    ack_gap: Nanos,
     min_rtt_us: u32,
     max_rate: f64,
 }
@@ -190,13 +196,17 @@ impl Meter {
             rtt_samples: 0,
             rate_sum: 0.0,
             rate_samples: 0,
+            last_ack: now,
+            ack_gap: Nanos::ZERO,
             min_rtt_us: u32::MAX,
             max_rate: 0.0,
         }
     }
 
     #[inline]
-    pub fn on_ack(&mut self, rtt_us: Option<u32>, rate: Option<f64>) {
+    pub fn on_ack(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
+        self.ack_gap = self.ack_gap.max(now.saturating_sub(self.last_ack));
+        self.last_ack = now;
         if let Some(us) = rtt_us {
             self.rtt_sum_us += u64::from(us);
             self.rtt_placed_us += u64::from(self.rtt_samples) * u64::from(us);
@@ -254,6 +264,7 @@ impl Meter {
             srtt_s: f64::from(sender.conn.srtt8_us) / 8e6,
             min_rtt_s: f64::from(min_rtt) * 1e-6,
             rtt_samples: f64::from(self.rtt_samples),
+            ack_gap_s: self.ack_gap.max(now.saturating_sub(self.last_ack)).secs_f64(),
             acked_packets: (c.acked_bytes - p.acked_bytes) as f64 / mss,
             lost_packets: lost,
             lost_bytes: lost * mss,
@@ -280,6 +291,7 @@ impl Meter {
             rtt_samples: 0,
             rate_sum: 0.0,
             rate_samples: 0,
+            ack_gap: Nanos::ZERO,
             ..*self
         };
         stats
@@ -292,7 +304,7 @@ mod tests {
 
     fn rise(samples_us: &[u32]) -> f64 {
         let mut meter = Meter::new(Nanos::ZERO);
-        samples_us.iter().for_each(|us| meter.on_ack(Some(*us), None));
+        samples_us.iter().for_each(|us| meter.on_ack(Nanos::ZERO, Some(*us), None));
         meter.rtt_rise_us()
     }
 
@@ -306,5 +318,20 @@ mod tests {
         assert!((rise(&ramp) - 500.0).abs() < 1e-6, "{}", rise(&ramp));
         let fall: Vec<u32> = ramp.into_iter().rev().collect();
         assert!((rise(&fall) + 500.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_longest_pause_of_the_acknowledgements_is_known_while_it_lasts() {
+        let spec = crate::spec::TcpSpec::default();
+        let cubic = crate::spec::ControllerSpec { name: "cubic".into(), params: Default::default() };
+        let controller = crate::cc::build(&cubic, &spec).unwrap();
+        let sender = Sender::new(&spec, 0, controller, 65_535);
+        let ms = Nanos::from_millis;
+        let mut meter = Meter::new(Nanos::ZERO);
+        for t in [5, 6, 29] {
+            meter.on_ack(ms(t), None, None);
+        }
+        let mut gap = |t| (meter.take(ms(t), &sender, 0).ack_gap_s * 1e3).round();
+        assert_eq!([gap(30), gap(60), gap(90)], [23.0, 31.0, 61.0]);
     }
 }

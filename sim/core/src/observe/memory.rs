@@ -1,0 +1,137 @@
+//! What observations remember of a flow: extremes of a window of time, and averages over RTTs.
+
+use crate::observe::stats::IntervalStats;
+
+/// A window moves in so many steps.
+const BUCKETS: usize = 10;
+
+/// The largest of the values of the last `window_s` seconds, known to a tenth of the window; 0: of all.
+#[derive(Clone, Debug)]
+pub struct WindowedMax {
+    bucket_s: f64,
+    buckets: [f64; BUCKETS],
+    now: usize,
+}
+
+impl WindowedMax {
+    pub fn new(window_s: f64) -> WindowedMax {
+        WindowedMax { bucket_s: window_s / BUCKETS as f64, buckets: [f64::NEG_INFINITY; BUCKETS], now: 0 }
+    }
+
+    /// Add a value (NaN: none) at a time that never goes back; the largest of the window, if there is one.
+    pub fn update(&mut self, time_s: f64, value: f64) -> Option<f64> {
+        let now = if self.bucket_s > 0.0 { (time_s / self.bucket_s) as usize } else { 0 };
+        for passed in (self.now + 1)..=now.min(self.now + BUCKETS) {
+            self.buckets[passed % BUCKETS] = f64::NEG_INFINITY;
+        }
+        self.now = now;
+        let bucket = &mut self.buckets[now % BUCKETS];
+        *bucket = bucket.max(value); // NaN loses
+        let most = self.buckets.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        most.is_finite().then_some(most)
+    }
+
+    pub fn forget(&mut self) {
+        self.buckets = [f64::NEG_INFINITY; BUCKETS];
+    }
+}
+
+/// The smallest of the values, likewise.
+#[derive(Clone, Debug)]
+pub struct WindowedMin(WindowedMax);
+
+impl WindowedMin {
+    pub fn new(window_s: f64) -> WindowedMin {
+        WindowedMin(WindowedMax::new(window_s))
+    }
+
+    pub fn update(&mut self, time_s: f64, value: f64) -> Option<f64> {
+        self.0.update(time_s, -value).map(|most| -most)
+    }
+
+    pub fn forget(&mut self) {
+        self.0.forget();
+    }
+}
+
+/// Notices that nothing was acknowledged for much longer than usual, as when a path is changed: `gap_s` at least, and
+/// three times the longest pause of an ordinary interval (frames and slow links pause all the time).
+#[derive(Clone, Debug)]
+pub struct GapDetector {
+    gap_s: f64,
+    usual_s: f64,
+}
+
+impl GapDetector {
+    const TIMES_USUAL: f64 = 3.0;
+    const WEIGHT: f64 = 1.0 / 16.0;
+
+    /// `gap_s` = 0: never.
+    pub fn new(gap_s: f64) -> GapDetector {
+        GapDetector { gap_s, usual_s: 0.0 }
+    }
+
+    /// Has such a pause ended, or reached its length, in this interval?
+    pub fn notices(&mut self, stats: &IntervalStats) -> bool {
+        let gap = self.gap_s > 0.0 && stats.ack_gap_s >= self.gap_s.max(GapDetector::TIMES_USUAL * self.usual_s);
+        if !gap {
+            self.usual_s += GapDetector::WEIGHT * (stats.ack_gap_s - self.usual_s);
+        }
+        gap
+    }
+}
+
+/// The share of a new value in an average over so many RTTs.
+pub fn weight(stats: &IntervalStats, rtt_s: f64, rtts: f64) -> f64 {
+    let span = rtt_s * rtts;
+    if span > 0.0 { 1.0 - libm::exp(-stats.interval_s / span) } else { 1.0 }
+}
+
+/// 1 at a handover, less before and after it, 0 when none is known.
+pub fn nearness(span_s: f64) -> f64 {
+    1.0 / (1.0 + span_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_is_forgotten_after_its_window() {
+        let mut min = WindowedMin::new(10.0);
+        assert_eq!(min.update(0.5, f64::NAN), None);
+        assert_eq!(min.update(3.2, 0.03), Some(0.03));
+        assert_eq!(min.update(9.0, 0.05), Some(0.03));
+        assert_eq!(min.update(12.9, 0.06), Some(0.03));
+        assert_eq!(min.update(13.0, 0.06), Some(0.05));
+        assert_eq!(min.update(500.0, f64::NAN), None);
+        assert_eq!(min.update(500.5, 0.07), Some(0.07));
+        min.forget();
+        assert_eq!(min.update(500.6, 0.09), Some(0.09));
+    }
+
+    #[test]
+    fn without_a_window_nothing_is_forgotten() {
+        let mut max = WindowedMax::new(0.0);
+        assert_eq!(max.update(1.0, 5.0), Some(5.0));
+        assert_eq!(max.update(1e6, 2.0), Some(5.0));
+    }
+
+    #[test]
+    fn a_gap_is_a_pause_much_longer_than_usual() {
+        let pause = |ack_gap_s| IntervalStats { ack_gap_s, ..IntervalStats::default() };
+        let mut gaps = GapDetector::new(0.03);
+        assert!((0..100).all(|_| !gaps.notices(&pause(0.002))));
+        assert!(gaps.notices(&pause(0.045)));
+        let mut frames = GapDetector::new(0.03);
+        let seen = (0..100).filter(|_| frames.notices(&pause(0.029))).count();
+        assert_eq!(seen, 0);
+        assert!(!frames.notices(&pause(0.06)), "twice the usual is no gap");
+        assert!(!GapDetector::new(0.0).notices(&pause(9.0)));
+    }
+
+    #[test]
+    fn handovers_draw_near_and_fade() {
+        assert_eq!([0.0, 1.0, f64::INFINITY].map(nearness), [1.0, 0.5, 0.0]);
+    }
+}

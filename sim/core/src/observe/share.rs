@@ -1,0 +1,105 @@
+//! A reward for teams: the logarithm of each flow's share of what is fair, less its queue and its needless losses.
+//!
+//! Averaged over the flows of a world (or each flow's own, with `team` off), so that equal shares are worth most. What
+//! is fair, the base RTT and the random loss of the links are the simulator's. Ours, after the proportional fairness
+//! of Kelly et al. (J. Oper. Res. Soc., 1998).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::pieces::{Payment, Reward, read, within};
+use super::stats::IntervalStats;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    scale: f64,
+    /// A smaller share of what is fair counts as this.
+    least_share: f64,
+    /// Of the queueing delay in base RTTs, up to `most_delay` of them.
+    delay: f64,
+    most_delay: f64,
+    /// Of the share of packets lost beyond what links lose at random.
+    loss: f64,
+    team: bool,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { scale: 0.1, least_share: 0.05, delay: 0.5, most_delay: 2.0, loss: 1.0, team: true }
+    }
+}
+
+pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
+    let (terms, all): (Terms, _) = read(given)?;
+    within("scale", terms.scale, 1e-6, 1e3)?;
+    within("least_share", terms.least_share, 1e-4, 0.99)?;
+    within("delay", terms.delay, 0.0, 1e3)?;
+    within("most_delay", terms.most_delay, 0.0, 1e3)?;
+    within("loss", terms.loss, 0.0, 1e3)?;
+    let low = terms.scale * (libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss);
+    let high = terms.scale * libm::log(MOST_SHARE);
+    let payment = if terms.team {
+        Payment::Shared(Arc::new(move |members, _| {
+            let paid: f64 = members.iter().map(|m| terms.pay(m.stats)).sum();
+            if members.is_empty() { 0.0 } else { paid / members.len() as f64 }
+        }))
+    } else {
+        Payment::Own(Arc::new(move |stats| terms.pay(stats)))
+    };
+    Ok((Reward { definition: Default::default(), low, high, memory: 1, payment }, all))
+}
+
+/// A flow alone on a link of many has this share of what is fair, at most.
+const MOST_SHARE: f64 = 1_000.0;
+
+impl Terms {
+    fn pay(&self, stats: &IntervalStats) -> f64 {
+        let fair = stats.fair_share_bps;
+        let share = if fair > 0.0 && fair.is_finite() { stats.delivery_rate_bps / fair } else { 0.0 };
+        let queueing = if stats.base_rtt_s > 0.0 && !stats.rtt_mean_s.is_nan() {
+            ((stats.rtt_mean_s - stats.base_rtt_s) / stats.base_rtt_s).clamp(0.0, self.most_delay)
+        } else {
+            0.0
+        };
+        let known = stats.acked_packets + stats.lost_packets;
+        let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
+        let needless = (lost - stats.link_loss).max(0.0);
+        let share = share.clamp(self.least_share, MOST_SHARE);
+        self.scale * (libm::log(share) - self.delay * queueing - self.loss * needless)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::astraea::{History, Member};
+    use super::super::testing::flow;
+    use super::*;
+    use serde_json::json;
+
+    fn pay(changes: Value, flows: &[IntervalStats]) -> f64 {
+        let Payment::Shared(shared) = reward(changes).unwrap().0.payment else { panic!("a team is paid") };
+        let history = History::default();
+        let members: Vec<_> = flows.iter().map(|stats| Member { stats, history: &history }).collect();
+        shared(&members, 1.0)
+    }
+
+    #[test]
+    fn equal_shares_are_worth_most() {
+        let half = |share: f64| IntervalStats { fair_share_bps: 50e6, ..flow(share) };
+        let equal = pay(json!({}), &[half(0.5), half(0.5)]);
+        assert!(equal > pay(json!({}), &[half(0.7), half(0.3)]));
+        // Shares of 1, and a queue of 10 % of the RTT at weight 0.5, in tenths.
+        assert!((equal - 0.1 * -0.05).abs() < 1e-9, "{equal}");
+    }
+
+    #[test]
+    fn losses_of_the_link_are_forgiven() {
+        let lossy = IntervalStats { acked_packets: 98.0, lost_packets: 2.0, link_loss: 0.01, ..flow(1.0) };
+        let clean = IntervalStats { lost_packets: 0.0, ..lossy };
+        let cost = pay(json!({"loss": 2.0}), &[clean]) - pay(json!({"loss": 2.0}), &[lossy]);
+        assert!((cost - 0.1 * 2.0 * 0.01).abs() < 1e-9, "{cost}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Actions that move a window or a pacing rate by a step: the ways of Astraea (Liao et al., EuroSys 2024, equation 3),
+//! of Aurora (Jay et al., ICML 2019), and logarithmic ones.
+//!
+//! With x = (1 - cubic) a + cubic a^3, a step up multiplies by 1 + step x, a step down divides by 1 - step x (`linear`),
+//! or both multiply by exp(step x) (`log`). A window alone is paced at `pacing_gain` windows per smoothed RTT; a rate
+//! has a window of two RTTs, which does not bind.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::cc::Conn;
+
+use super::pieces::{Action, Control, one_of, read, within};
+use super::stats::IntervalStats;
+
+/// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): fine near 0, up to 28 % at the ends (ours).
+pub const LOG_WINDOW: &str = r#"{"form": "log", "step": 0.25, "cubic": 0.7, "rounding": "fraction"}"#;
+pub const LOG_RATE: &str = r#"{"moves": "rate", "form": "log", "step": 0.25, "cubic": 0.7, "rounding": "fraction",
+    "floor_mbps": 0.1}"#;
+
+/// Bytes per packet on the wire, as in Aurora's simulator; and in windows of so many bandwidth-delay products, as in
+/// Astraea's code.
+const WIRE_BYTES: f64 = 1500.0;
+const WINDOW_BYTES: f64 = 1460.0;
+/// The highest rate: 100 Gbit/s, in bytes per second.
+const MOST: f64 = 12.5e9;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Steps {
+    /// What moves: `window` or `rate`.
+    moves: String,
+    /// `linear` or `log`.
+    form: String,
+    step: f64,
+    /// Share of a^3 in the step.
+    cubic: f64,
+    /// Of windows: `away`, to the next whole segment at least; `fraction`, fractions are kept for the next decision.
+    rounding: String,
+    /// Windows per smoothed RTT.
+    pacing_gain: f64,
+    floor_packets: u32,
+    floor_mbps: f64,
+    /// The window, or the rate, is never more than this many BDP; 0: no such bound.
+    cap_bdp: f64,
+    /// The BDP of the bound: `measured` by the flow (largest delivery rate, smallest RTT), or the `true` one of the link,
+    /// which only the simulator knows: for training (Astraea: 1.5).
+    cap_of: String,
+}
+
+impl Default for Steps {
+    fn default() -> Steps {
+        Steps {
+            moves: "window".into(),
+            form: "linear".into(),
+            step: 0.025,
+            cubic: 0.0,
+            rounding: "away".into(),
+            pacing_gain: 1.0,
+            floor_packets: 4,
+            floor_mbps: 0.0,
+            cap_bdp: 0.0,
+            cap_of: "measured".into(),
+        }
+    }
+}
+
+pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
+    let (steps, all): (Steps, _) = read(given)?;
+    one_of("moves", &steps.moves, &["window", "rate"])?;
+    one_of("form", &steps.form, &["linear", "log"])?;
+    one_of("rounding", &steps.rounding, &["away", "fraction"])?;
+    one_of("cap_of", &steps.cap_of, &["measured", "true"])?;
+    within("step", steps.step, 1e-4, 2.0)?;
+    within("cubic", steps.cubic, 0.0, 1.0)?;
+    within("pacing_gain", steps.pacing_gain, 0.1, 10.0)?;
+    within("floor_packets", f64::from(steps.floor_packets), 1.0, 1e6)?;
+    within("floor_mbps", steps.floor_mbps, 0.0, 1e5)?;
+    within("cap_bdp", steps.cap_bdp, 0.0, 1e3)?;
+    let meaning = steps.meaning();
+    let rate = steps.moves == "rate";
+    let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
+    if !rate && steps.pacing_gain != 1.0 {
+        controller.insert("pacing_gain".into(), json!(steps.pacing_gain));
+    }
+    let perform = Arc::new(move |conn: &Conn, stats: &IntervalStats, action: f64, window: &mut f64| {
+        if rate { steps.rate(conn, stats, action) } else { (steps.window(conn, stats, action, window), None) }
+    });
+    Ok((Action { definition: Default::default(), meaning, controller, perform }, all))
+}
+
+impl Steps {
+    fn meaning(&self) -> String {
+        let Steps { step, cubic, .. } = self;
+        let x = if *cubic > 0.0 { format!("({} a + {cubic} a^3)", libm::round((1.0 - cubic) * 1e6) / 1e6) } else { "a".into() };
+        match (self.form.as_str(), self.moves.as_str()) {
+            ("log", what) => format!("{} x exp({step} {x})", if what == "rate" { "rate" } else { "cwnd" }),
+            (_, "rate") => format!("a >= 0: rate x (1 + {step} {x}); a < 0: rate / (1 - {step} {x})"),
+            _ if self.rounding == "away" => {
+                format!("a >= 0: cwnd = ceil(cwnd (1 + {step} {x})); a < 0: floor(cwnd / (1 - {step} {x}))")
+            }
+            _ => format!("a >= 0: cwnd x (1 + {step} {x}); a < 0: cwnd / (1 - {step} {x})"),
+        }
+    }
+
+    fn factor(&self, action: f64) -> f64 {
+        let x = (1.0 - self.cubic) * action + self.cubic * action * action * action;
+        match self.form.as_str() {
+            "log" => libm::exp(self.step * x),
+            _ if x >= 0.0 => 1.0 + self.step * x,
+            _ => 1.0 / (1.0 - self.step * x),
+        }
+    }
+
+    /// The most a flow may have under way, and its rate: bytes and bytes per second; infinite without a bound.
+    fn cap(&self, stats: &IntervalStats) -> (f64, f64) {
+        let (rate, rtt) = match self.cap_of.as_str() {
+            "true" => (stats.capacity_bps, stats.base_rtt_s),
+            _ => (stats.max_delivery_rate_bps, stats.min_rtt_s),
+        };
+        if self.cap_bdp > 0.0 && rate > 0.0 && rtt > 0.0 {
+            let rate = self.cap_bdp * rate / 8.0;
+            (rate * rtt, rate)
+        } else {
+            (f64::INFINITY, f64::INFINITY)
+        }
+    }
+
+    /// The next window in segments.
+    fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, exact: &mut f64) -> u32 {
+        let cwnd = f64::from(conn.cwnd);
+        let most = (self.cap(stats).0 / WINDOW_BYTES).max(f64::from(self.floor_packets));
+        if self.rounding == "away" {
+            let next = cwnd * self.factor(action);
+            let whole = if action >= 0.0 { libm::ceil(next) } else { libm::floor(next) };
+            return whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32;
+        }
+        // The window may have been moved by somebody else.
+        let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
+        *exact = (start * self.factor(action)).clamp(f64::from(self.floor_packets), most);
+        libm::round(*exact) as u32
+    }
+
+    /// The next rate, and two RTTs of it as window.
+    fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64) -> Control {
+        let floor = self.floor_mbps * 1e6 / 8.0;
+        let rate = (conn.pacing_rate as f64 * self.factor(action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
+        let window = 2.0 * rate / WIRE_BYTES * f64::from(conn.srtt8_us) / 8e6;
+        (window.max(f64::from(self.floor_packets)) as u32, Some(libm::round(rate) as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::flow;
+    use super::*;
+    use crate::cc::testing::conn;
+
+    fn steps(changes: Value) -> Steps {
+        serde_json::from_value(changes).unwrap()
+    }
+
+    fn next_window(steps: &Steps, cwnd: u32, action: f64) -> u32 {
+        steps.window(&conn(cwnd, 10), &flow(0.9), action, &mut 0.0)
+    }
+
+    #[test]
+    fn astraea_moves_by_a_fortieth_and_a_segment_at_least() {
+        let astraea = Steps::default();
+        let moved = [(100, 1.0), (100, -1.0), (10, 0.1), (100, 0.0), (4, -1.0)];
+        assert_eq!(moved.map(|(cwnd, a)| next_window(&astraea, cwnd, a)), [103, 97, 11, 100, 4]);
+    }
+
+    #[test]
+    fn aurora_moves_a_rate_by_a_fortieth_within_bounds() {
+        let aurora = steps(json!({"moves": "rate", "floor_mbps": 0.48, "floor_packets": 10}));
+        let next = |rate, a| {
+            let c = Conn { pacing_rate: rate, srtt8_us: 400_000, ..conn(100, 10) };
+            aurora.rate(&c, &flow(0.9), a)
+        };
+        let rates = [1.0, -1.0, 0.0].map(|a| next(1_000_000, a).1.unwrap());
+        assert_eq!(rates, [1_025_000, 975_610, 1_000_000]);
+        assert_eq!(next(0, -1.0), (10, Some(60_000)));
+        assert_eq!(next(12_500_000_000, 1.0).1, Some(12_500_000_000));
+    }
+
+    #[test]
+    fn logarithmic_steps_up_and_down_cancel_and_fractions_are_kept() {
+        let log = steps(serde_json::from_str(LOG_WINDOW).unwrap());
+        let mut exact = 0.0;
+        let mut cwnd = 10;
+        for a in [0.1, 0.1, 0.1, -0.1, -0.1, -0.1] {
+            cwnd = log.window(&conn(cwnd, 10), &flow(0.9), a, &mut exact);
+        }
+        assert_eq!(cwnd, 10);
+        assert!((exact - 10.0).abs() < 1e-9);
+        assert_eq!(next_window(&log, 1000, 1.0), 1284);
+    }
+
+    #[test]
+    fn windows_are_capped_at_measured_or_true_products() {
+        let capped = |of: &str| steps(json!({"cap_bdp": 1.5, "cap_of": of}));
+        let stats = flow(0.9); // 100 Mbit/s, 50 ms: 625 kB
+        let next = |of: &str, stats| capped(of).window(&conn(2000, 10), &stats, 1.0, &mut 0.0);
+        assert_eq!(next("true", stats), 642);
+        assert_eq!(next("measured", IntervalStats { max_delivery_rate_bps: 50e6, ..stats }), 321);
+        assert_eq!(next("measured", IntervalStats::default()), 2050, "nothing is known yet");
+    }
+}
