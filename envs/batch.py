@@ -101,6 +101,20 @@ class Batch:
             nursery.step(self._no_action[:1], obs, reward, status)
         self._worlds.restore(index, nursery.save(0))
 
+    def replay(self, index: int, spec: str, actions: NDArray[np.float32]) -> None:
+        """Bring world `index` to where `actions` f32[steps, S, A] from its reset lead; the others stand still.
+
+        For native actions. :meth:`observe` must follow before the arrays are read.
+        """
+        self.reset(index, spec)
+        if self._nursery is None:
+            self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
+        self._nursery.restore(0, self._worlds.save(index))
+        obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
+        for row in actions:
+            self._nursery.step(np.ascontiguousarray(row[None]), obs, reward, status)
+        self._worlds.restore(index, self._nursery.save(0))
+
     def observe(self) -> None:
         """Write obs, reward and status as they stand, without advancing."""
         self._worlds.observe(self._native_obs, self.reward, self.status)

@@ -13,7 +13,7 @@ from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import ActionLike, Native, ObservationLike, Preset, RewardLike, preset
+from orbitcc.envs.presets import Action, ActionLike, Native, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -34,6 +34,8 @@ class BatchedParallelEnv:
         num_worlds: N.
         stagger: cut the first episode of each world at a random moment, so that they do not go through the same part of
             an episode together.
+        statistics: `infos` of a step hold the raw statistics at its end, too.
+        journal: remember how each running episode came about, for :meth:`journal`.
         threads: of the native pool; 0 = one per core.
         render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
         other arguments: as in the parallel environment.
@@ -52,12 +54,14 @@ class BatchedParallelEnv:
         max_agents: int | None = None,
         background: str = "cubic",
         stagger: bool = False,
+        statistics: bool = False,
+        journal: bool = False,
         threads: int = 0,
         render_mode: str | None = None,
     ) -> None:
         check_counts(num_worlds, threads)
         self.render_mode = render_mode
-        self._stagger = stagger
+        self._stagger, self._with_statistics = stagger, statistics
         self._pictures = pictures(render_mode, num_worlds)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
         source = EpisodeSource(scenario, max_agents=max_agents, background=background)
@@ -68,6 +72,10 @@ class BatchedParallelEnv:
         self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
         self._state = np.zeros((num_worlds, GLOBAL_STATE), np.float32)
         self._rngs: list[np.random.Generator | None] = [None] * num_worlds
+        self._played: NDArray[np.float32] | None = None
+        if journal:
+            self._played = np.zeros((num_worlds, 64, self.slots, *self.single_action_space.shape), np.float32)
+        self._steps = np.zeros(num_worlds, np.int64)
 
     @property
     def obs(self) -> NDArray[np.float32]:
@@ -102,7 +110,7 @@ class BatchedParallelEnv:
             Observations float32[N, S, D] and rewards float32[N, S] at the end of the interval; who terminated and who
             was truncated in it, bool[N, S], for whom these observations are the last; and `infos`:
             `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next; and
-            `renewed` bool[N], the worlds that were drawn anew.
+            `renewed` bool[N], the worlds that were drawn anew; `statistics` f64[N, S, fields], if asked for.
         """
         batch = self._episodes.batch
         values = np.asarray(actions, np.float32)
@@ -111,15 +119,23 @@ class BatchedParallelEnv:
             raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {expected}")
         acted = self.active
         batch.step(values)
+        if self._played is not None:
+            if self._steps.max() == self._played.shape[1]:
+                self._played = np.concatenate((self._played, np.zeros_like(self._played)), axis=1)
+            self._played[np.arange(self.num_worlds), self._steps] = values
+        self._steps += 1
         obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))
         terminated, truncated = (batch.status & TERMINATED) != 0, (batch.status & TRUNCATED) != 0
-        state, renewed = self.state(), batch.finished()
+        infos: dict[str, NDArray[Any]] = {"state": self.state(), "renewed": batch.finished()}
+        if self._with_statistics:
+            infos["statistics"] = self.statistics()
+        renewed = infos["renewed"]
         if renewed.any():
             for index in np.flatnonzero(renewed):
                 self._begin(int(index))
             batch.observe()
         self._look()
-        return obs, rewards, terminated, truncated, {"state": state, "active": self.active, "renewed": renewed}
+        return obs, rewards, terminated, truncated, {**infos, "active": self.active}
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """With `rgb_array` a frame of every world, as in the parallel environment."""
@@ -148,7 +164,41 @@ class BatchedParallelEnv:
         twin._episodes = self._episodes.clone()
         twin._pictures = pictures(self.render_mode, self.num_worlds)
         twin._rngs, twin._state = copy.deepcopy(self._rngs), self._state.copy()
+        twin._played, twin._steps = copy.copy(self._played), self._steps.copy()
         return twin
+
+    def journal(self) -> dict[str, Any]:
+        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
+
+        Worlds cannot be written to disk, but the same actions lead to the same moment.
+
+        Raises:
+            OrbitccError: the environment was made without `journal`, or has a Python action.
+        """
+        if self._played is None or isinstance(self._episodes.preset.action, Action):
+            raise OrbitccError("journal", "False", "an environment made with journal=True, and a native action")
+        worlds = range(self.num_worlds)
+        return {
+            "told": [self._episodes.told(index) for index in worlds],
+            "actions": [self._played[index, : self._steps[index]].copy() for index in worlds],
+            "rngs": copy.deepcopy(self._rngs),
+        }
+
+    def replay(self, journal: dict[str, Any]) -> None:
+        """Bring all worlds to where they were when `journal` was written; they continue identically."""
+        if self._played is None:
+            raise OrbitccError("journal", "False", "an environment made with journal=True")
+        if len(journal["actions"]) != self.num_worlds:
+            raise OrbitccError("journal", f"{len(journal['actions'])} worlds", f"{self.num_worlds} worlds")
+        longest = max(len(actions) for actions in journal["actions"])
+        if longest > self._played.shape[1]:
+            self._played = np.zeros((self.num_worlds, 2 * longest, *self._played.shape[2:]), np.float32)
+        self._rngs = copy.deepcopy(journal["rngs"])
+        for index, (told, actions) in enumerate(zip(journal["told"], journal["actions"], strict=True)):
+            self._episodes.replay(index, told, actions)
+            self._played[index, : len(actions)], self._steps[index] = actions, len(actions)
+        self._episodes.batch.observe()
+        self._look()
 
     def state(self) -> NDArray[np.float32]:
         """The global state of each world as those see it who act next, float32[N, 12], for centralised critics."""
@@ -175,6 +225,7 @@ class BatchedParallelEnv:
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
         self._episodes.begin(index, rng, seed, scenario, cut=cut)
+        self._steps[index] = 0
         if self._pictures is not None:
             self._pictures.clear(index)
 

@@ -40,6 +40,7 @@ class Episodes:
         self._threads = threads
         self._batch: Batch | None = None
         self._scenarios: list[Scenario | None] = [None] * n
+        self._networks = [""] * n
 
     @property
     def batch(self) -> Batch:
@@ -83,6 +84,16 @@ class Episodes:
             )
         self._batch.reset(index, network)
         self._scenarios[index] = scenario
+        self._networks[index] = network
+
+    def told(self, index: int) -> tuple[Scenario, str]:
+        """The scenario of world `index`, and the network that was made from it."""
+        return self.scenario(index), self._networks[index]
+
+    def replay(self, index: int, told: tuple[Scenario, str], actions: NDArray[np.float32]) -> None:
+        """Bring world `index`, after the first :meth:`begin`, to where `actions` [steps, S, A] from its start lead."""
+        self._scenarios[index], self._networks[index] = told
+        self.batch.replay(index, told[1], actions)
 
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of world `index`."""

@@ -209,6 +209,7 @@ class _Loop:
 
 
 _LEARNERS = {
+    "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
     "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
     "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
     "sb3-ppo": "orbitcc.training.sb3:SB3Learner",

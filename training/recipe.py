@@ -25,7 +25,9 @@ class Network(Model):
     """The policy's hidden layers; the value function has a network of the same shape."""
 
     hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"
+    norm: Literal["none", "layer"] = "none"
+    critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """Plain hidden layers and a linear output of so many actions, as a card states them."""
@@ -84,6 +86,45 @@ class Sac(Model):
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
 
 
+class Td3(Model):
+    """Astraea's learner (`training/astraea_td3.py`); in brackets what its authors' code or paper has, else ours."""
+
+    worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = Field(160, description="side by side [2 actors]")
+    threads: Annotated[int, number(0, 1024, "threads", whole=True)] = Field(1, description="that step worlds; 0: all")
+    iteration: Annotated[int, _steps] = Field(20_000, description="decisions between two lines of the curve")
+    replay: Annotated[int, _steps] = Field(400_000, description="transitions kept [400,000]")
+    presence: Annotated[float, number(0, 1, "", above=True)] = Field(
+        0.5, description="share of slots with a flow, on average: what the replay's room is planned for"
+    )
+    learning_starts: Annotated[int, _steps] = Field(20_000, description="decisions before the first update")
+    batch: Annotated[int, _steps] = Field(1024, description="transitions per update [192]")
+    update_every: Annotated[int, _steps] = Field(128, description="decisions per critic update [about 20 to 60]")
+    actor_every: Annotated[int, _steps] = Field(2, description="critic updates per actor update [20]")
+    actor_lr: Annotated[float, _rate] = Field(5e-4, description="[5e-5]")
+    critic_lr: Annotated[float, _rate] = Field(1e-3, description="[1e-3]")
+    lr_final_share: Annotated[float, _rate] = Field(0.2, description="of the rates, at the end; linear [1]")
+    tau: Annotated[float, _rate] = Field(0.01, description="share by which targets follow [0.005]")
+    averaging: Annotated[float, _rate] = Field(0.01, description="share by which the exported actor follows [1]")
+    gamma: Annotated[float, _fraction] = Field(0.98, description="[0.98]")
+    steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(5, description="of a return [1]")
+    target_noise: Annotated[float, _fraction] = Field(0.05, description="[0.05]")
+    target_noise_clip: Annotated[float, _fraction] = Field(0.1, description="[0.1]")
+    noise_std: Annotated[float, _fraction] = Field(0.3, description="of exploration, at first [random actions]")
+    noise_std_final: Annotated[float, _fraction] = 0.1
+    noise_decay: Annotated[float, number(0, 1, "", above=True)] = Field(0.5, description="share of the run it falls in")
+    noise_correlation: Annotated[float, number(0, 0.999)] = Field(0.9, description="from one decision to the next [0]")
+    brake_bdp: Annotated[float, number(0, 1e3, "BDP")] = Field(
+        2.0, description="above this window exploring actions are `brake_action` at most; 0: never [window cap 1.5]"
+    )
+    brake_action: Annotated[float, number(-1, 0)] = -0.2
+    action_penalty: Annotated[float, number(0, 1e3)] = Field(1e-3, description="on the squared pre-tanh action [0]")
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = Field(10.0, description="[none]")
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = Field(10.0, description="[1]")
+    fairness: tuple[Annotated[float, number(0, 1e3)], ...] = Field(
+        (), description="the reward's fairness weight in equal parts of the run, a curriculum; (): the preset's [0.02]"
+    )
+
+
 class Evaluation(Model):
     """Held-out worlds, the same at every evaluation."""
 
@@ -97,7 +138,7 @@ class Recipe(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac"]
+    algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac", "astraea-td3"]
     scenario: str | dict[str, Any] = Field(
         description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}"
     )
@@ -106,6 +147,7 @@ class Recipe(Model):
     network: Network = Network()
     ppo: Ppo = Ppo()
     sac: Sac = Sac()
+    td3: Td3 = Td3()
     evaluation: Evaluation = Evaluation()
 
     @property
@@ -122,8 +164,10 @@ class Recipe(Model):
         return scenarios.load(self.scenario_name, settings)
 
     @property
-    def settings(self) -> Ppo | Sac:
+    def settings(self) -> Ppo | Sac | Td3:
         """Those of the recipe's own algorithm."""
+        if self.algorithm == "astraea-td3":
+            return self.td3
         return self.ppo if self.algorithm.endswith("ppo") else self.sac
 
 

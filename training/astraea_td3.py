@@ -1,0 +1,491 @@
+"""Astraea's learner: multi-agent TD3 with centralised twin critics and one policy shared by all flows.
+
+Every flow acts on what it sees itself; while it learns, two critics also see the global state of its world (Liao et al.,
+EuroSys 2024: a variant of MADDPG with the improvements of TD3, Fujimoto et al., ICML 2018). Read from top to bottom:
+networks, replay, targets, the loop. Hyper-parameters and their sources: :class:`orbitcc.training.recipe.Td3`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from orbitcc.agents.card import Layer
+from orbitcc.agents.policy import Tensors
+from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED
+from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.presets import STATS, preset
+from orbitcc.training.recipe import Network, Recipe, Td3
+
+LEAK = 0.2
+"""Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
+OWN = 3
+"""What critics see of the flow itself: its throughput, its distance to the mean, its share of the sum."""
+
+Array = NDArray[np.float32]
+
+
+def _activation(name: str) -> nn.Module:
+    return {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky_relu": nn.LeakyReLU(LEAK)}[name]
+
+
+class Actor(nn.Module):
+    """Observation -> pre-tanh action: dense layers with layer norm and a non-linearity, as published but for the norm.
+
+    Astraea's has batch norm, whose statistics lag behind a policy that moves; the simulator runs both.
+    """
+
+    def __init__(self, inputs: int, network: Network) -> None:
+        super().__init__()
+        parts: list[nn.Module] = []
+        for width in network.hidden:
+            parts.append(nn.Linear(inputs, width))
+            if network.norm == "layer":
+                parts.append(nn.LayerNorm(width))
+            parts.append(_activation(network.activation))
+            inputs = width
+        self.hidden = nn.Sequential(*parts)
+        self.output = nn.Linear(inputs, 1)
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            self.output.weight *= 0.1  # at first a policy that does little, whatever it sees
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.output(self.hidden(x))
+
+
+class TwinCritic(nn.Module):
+    """Two critics, [K, inputs] and [K] actions -> [2, K], as one batched product each layer: half the calls.
+
+    The action joins after the first hidden layer, as published.
+    """
+
+    def __init__(self, inputs: int, network: Network) -> None:
+        super().__init__()
+        widths = [inputs, *network.critic_hidden, 1]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.scales, self.shifts = nn.ParameterList(), nn.ParameterList()
+        for index, (n, m) in enumerate(itertools.pairwise(widths)):
+            rows = n + (index == 1)
+            bound = math.sqrt(6 / (rows + m))
+            self.weights.append(nn.Parameter(torch.empty(2, rows, m).uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.zeros(2, 1, m)))
+            if index < len(widths) - 2 and network.norm == "layer":
+                self.scales.append(nn.Parameter(torch.ones(2, 1, m)))
+                self.shifts.append(nn.Parameter(torch.zeros(2, 1, m)))
+        self._act = _activation(network.activation)
+
+    def forward(self, x: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        hidden = x.expand(2, *x.shape)
+        last = len(self.weights) - 1
+        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if index == 1:
+                hidden = torch.cat((hidden, action[None, :, None].expand(2, -1, 1)), dim=2)
+            hidden = torch.baddbmm(bias, hidden, weight)
+            if index < last:
+                if len(self.scales):
+                    hidden = functional.layer_norm(hidden, hidden.shape[-1:]) * self.scales[index] + self.shifts[index]
+                hidden = self._act(hidden)
+        return hidden[..., 0]
+
+
+class Replay:
+    """The last `rows` steps of N worlds with S slots, in order of time, so that returns of n steps can be read off.
+
+    Row t holds what agents saw and did, what they were paid, and what they saw at the end of the interval: of a flow that
+    left or whose time was up its last observation, which is bootstrapped from; nothing follows a flow that finished.
+    """
+
+    def __init__(self, rows: int, worlds: int, slots: int, width: int) -> None:
+        cells = (rows, worlds, slots)
+        self.obs, self.next_obs = np.zeros((*cells, width), np.float32), np.zeros((*cells, width), np.float32)
+        self.own, self.next_own = np.zeros((*cells, OWN), np.float32), np.zeros((*cells, OWN), np.float32)
+        self.state = np.zeros((rows, worlds, GLOBAL_STATE), np.float32)
+        self.next_state = np.zeros((rows, worlds, GLOBAL_STATE), np.float32)
+        self.action, self.reward = np.zeros(cells, np.float32), np.zeros(cells, np.float32)
+        self.acted, self.ended, self.finished = (np.zeros(cells, np.bool_) for _ in range(3))
+        self.rows, self.filled, self.next = rows, 0, 0
+        self.transitions = 0
+
+    def add(self, **row: NDArray[Any]) -> None:
+        """One step of all worlds, a field for each array."""
+        self.transitions -= int(self.acted[self.next].sum())
+        for name, value in row.items():
+            getattr(self, name)[self.next] = value
+        self.transitions += int(row["acted"].sum())
+        self.next = (self.next + 1) % self.rows
+        self.filled = min(self.filled + 1, self.rows)
+
+    def sample(self, size: int, steps: int, gamma: float, rng: np.random.Generator) -> dict[str, Array]:
+        """`size` transitions drawn uniformly: `now` and `after` [size, D + 12 + 3], `action`, `returns` (of up to `steps`
+        rewards), and `discount` of what follows (0 after a flow that finished)."""
+        start = (self.next - self.filled) % self.rows
+        found: list[NDArray[np.int64]] = []
+        missing = size
+        while missing > 0:  # about half of the cells are empty
+            cell = rng.integers(0, self.filled * self.action[0].size, 3 * missing)
+            age, place = np.divmod(cell, self.action[0].size)
+            world, slot = np.divmod(place, self.action.shape[2])
+            drawn = np.stack((age, world, slot))[:, self.acted[(start + age) % self.rows, world, slot]]
+            found.append(drawn[:, :missing])
+            missing -= found[-1].shape[1]
+        age, world, slot = np.concatenate(found, axis=1)
+        first = (start + age) % self.rows
+        returns, last = self.reward[first, world, slot].copy(), age.copy()
+        going = ~self.ended[first, world, slot]
+        for k in range(1, steps):
+            going &= age + k < self.filled
+            row = (start + age + k) % self.rows
+            returns += np.where(going, gamma**k * self.reward[row, world, slot], 0.0).astype(np.float32)
+            last[going] += 1
+            going &= ~self.ended[row, world, slot]
+        end = (start + last) % self.rows
+        discount = gamma ** (last - age + 1.0) * ~self.finished[end, world, slot]
+        now = (self.obs[first, world, slot], self.state[first, world], self.own[first, world, slot])
+        after = (self.next_obs[end, world, slot], self.next_state[end, world], self.next_own[end, world, slot])
+        return {
+            "now": np.concatenate(now, axis=1),
+            "after": np.concatenate(after, axis=1),
+            "action": self.action[first, world, slot],
+            "returns": returns.astype(np.float32),
+            "discount": discount.astype(np.float32),
+        }
+
+
+def targets(
+    critic: TwinCritic,
+    actor: Actor,
+    batch: dict[str, torch.Tensor],
+    width: int,
+    settings: Td3,
+    noise: torch.Tensor,
+) -> torch.Tensor:
+    """What both critics should say, [K]: the rewards and, discounted, the lower of both targets' values of the smoothed
+    target action; `noise`: standard normal, [K]."""
+    with torch.no_grad():
+        smoothing = (settings.target_noise * noise).clamp(-settings.target_noise_clip, settings.target_noise_clip)
+        action = (torch.tanh(actor(batch["after"][:, :width])[:, 0]) + smoothing).clamp(-1.0, 1.0)
+        value = critic(batch["after"], action).min(dim=0).values
+        return batch["returns"] + batch["discount"] * value
+
+
+def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
+    """What critics see of each flow among those present, f32[N, S, 3]; 0 for the others."""
+    rate = np.where(present, statistics[..., STATS["delivery_rate_bps"]], 0.0) / 1e8
+    total, count = rate.sum(axis=1, keepdims=True), np.maximum(present.sum(axis=1, keepdims=True), 1)
+    share = np.where(total > 0, rate / np.maximum(total, 1e-9), 0.0)
+    view = np.stack((rate, rate - total / count, share), axis=-1)
+    return np.where(present[..., None], view, 0.0).astype(np.float32)
+
+
+class AstraeaTd3Learner:
+    """Worlds, networks and replay behind :class:`orbitcc.training.loop.Learner`."""
+
+    squash: Literal["tanh", "clip"] = "tanh"
+
+    def __init__(self, recipe: Recipe, seed: int) -> None:
+        torch.set_num_threads(1)  # networks this small lose more to hand-over than they gain
+        settings, network = recipe.td3, recipe.network
+        self.recipe, self.settings = recipe, settings
+        self.env = BatchedParallelEnv(
+            settings.worlds,
+            recipe.world(),
+            preset=recipe.preset,
+            stagger=True,
+            statistics=True,
+            journal=True,
+            threads=settings.threads,
+        )
+        self.width = self.env.single_observation_space.shape[0]
+        hidden = [
+            Layer(units=units, activation=network.activation, norm=network.norm, norm_eps=1e-5)
+            for units in network.hidden
+        ]
+        self.layers = (*hidden, Layer(units=1, activation="linear"))
+        self.rng = np.random.default_rng([seed, 0xA57])
+        torch.manual_seed(seed)
+        self.noise_generator = torch.Generator().manual_seed(seed)
+        self.actor, self.critic = Actor(self.width, network), TwinCritic(self.width + GLOBAL_STATE + OWN, network)
+        self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
+        self.averaged = copy.deepcopy(self.actor)
+        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_lr)
+        self.critic_optimiser = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_lr)
+        cells = settings.worlds * self.env.slots
+        rows = max(settings.steps + 1, math.ceil(settings.replay / (cells * settings.presence)))
+        self.replay = Replay(rows, settings.worlds, self.env.slots, self.width)
+        seen = self.env.single_observation_space
+        self.scale = Scale(self.width + GLOBAL_STATE + OWN)
+        self.scale_fixed = False
+        self.noise = np.zeros((settings.worlds, self.env.slots), np.float32)
+        self.decisions = self.critic_steps = 0
+        self._low, self._high = seen.low, seen.high
+        self.env.reset(seed=int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]))
+        self._apply_schedule()
+
+    # --- sampling ---
+
+    def iterate(self) -> dict[str, float]:
+        """Sample `iteration` decisions, learning all the while."""
+        paid, figures = Mean(), {}
+        learned: dict[str, Mean] = {}
+        until = self.decisions + self.settings.iteration
+        before = self.decisions
+        flooded, starved, moves = Mean(), Mean(), Mean()
+        while self.decisions < until:
+            row, statistics = self._step()
+            acted = row["acted"]
+            paid.add(row["reward"][acted])
+            moves.add(row["action"][acted] ** 2)
+            flooded.add(_window_bdp(statistics)[acted] > self.settings.brake_bdp)
+            rate, fair = statistics[..., STATS["delivery_rate_bps"]], statistics[..., STATS["fair_share_bps"]]
+            starved.add((rate < 0.1 * fair)[acted])
+            if self.replay.transitions >= self.settings.learning_starts:
+                while self.critic_steps * self.settings.update_every < self.decisions - self.settings.learning_starts:
+                    for name, value in self._learn().items():
+                        learned.setdefault(name, Mean()).add(np.asarray([value]))
+        self._apply_schedule()
+        figures = {
+            "agent_steps": float(self.decisions - before),
+            "train/reward": paid.value,
+            "train/over_brake": flooded.value,
+            "train/below_tenth_of_fair": starved.value,
+            "train/action_rms": math.sqrt(moves.value),
+            "learner/exploration_std": self._sigma(),
+            **{f"learner/{name}": mean.value for name, mean in learned.items()},
+        }
+        return figures
+
+    def _step(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
+        """Act once in all worlds and remember it; the row, and the statistics agents acted on."""
+        env, settings = self.env, self.settings
+        acted, obs, state = env.active, env.obs.copy(), env.state()
+        statistics = env.statistics()
+        action = np.zeros(acted.shape, np.float32)
+        with torch.inference_mode():
+            action[acted] = torch.tanh(self.actor(torch.from_numpy(self.scale.of(obs[acted]))))[:, 0].numpy()
+        rho = settings.noise_correlation
+        self.noise *= rho
+        self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
+        action = np.clip(action + self._sigma() * self.noise, -1.0, 1.0)
+        if settings.brake_bdp:
+            over = _window_bdp(statistics) > settings.brake_bdp
+            action[over] = np.minimum(action[over], settings.brake_action)
+        end_obs, reward, terminated, truncated, infos = env.step(action[..., None])
+        end_statistics = infos["statistics"]
+        ended = terminated | truncated
+        row: dict[str, NDArray[Any]] = {
+            "obs": obs,
+            "next_obs": end_obs,
+            "own": own_view(statistics, acted),
+            "next_own": own_view(end_statistics, acted),
+            "state": state,
+            "next_state": infos["state"],
+            "action": action,
+            "reward": settings.reward_scale * reward,
+            "acted": acted,
+            "ended": ended,
+            "finished": terminated,
+        }
+        self.replay.add(**row)
+        count = int(acted.sum())
+        self.decisions += count
+        if not self.scale_fixed:
+            now = np.concatenate((obs, np.broadcast_to(state[:, None], (*acted.shape, GLOBAL_STATE)), row["own"]), -1)
+            self.scale.add(now[acted])
+            self.scale_fixed = self.replay.transitions >= settings.learning_starts
+        return {**row, "reward": reward}, statistics
+
+    # --- learning ---
+
+    def _learn(self) -> dict[str, float]:
+        """One step of the critics, and every so often one of the actor."""
+        settings = self.settings
+        sample = self.replay.sample(settings.batch, settings.steps, settings.gamma, self.rng)
+        batch = {name: torch.from_numpy(value) for name, value in sample.items()}
+        for name in ("now", "after"):
+            batch[name] = torch.from_numpy(self.scale.of(sample[name]))
+        noise = torch.randn(settings.batch, generator=self.noise_generator)
+        wanted = targets(self.critic_target, self.actor_target, batch, self.width, settings, noise)
+        said = self.critic(batch["now"], batch["action"])
+        loss = functional.huber_loss(said, wanted.expand_as(said)) * 2  # the mean over both; published: their sum
+        self.critic_optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.critic.parameters(), settings.grad_clip)
+        self.critic_optimiser.step()
+        self.critic_steps += 1
+        figures = {"critic_loss": loss.item(), "value": said.mean().item()}
+        if self.critic_steps % settings.actor_every == 0:
+            before_tanh = self.actor(batch["now"][:, : self.width])[:, 0]
+            value = self.critic(batch["now"], torch.tanh(before_tanh))[0]
+            actor_loss = -value.mean() + settings.action_penalty * (before_tanh**2).mean()
+            self.actor_optimiser.zero_grad(set_to_none=True)
+            actor_loss.backward()
+            nn.utils.clip_grad_norm_(self.actor.parameters(), settings.grad_clip)
+            self.actor_optimiser.step()
+            _follow(self.actor_target, self.actor, settings.tau)
+            _follow(self.averaged, self.actor, settings.averaging)
+            figures["policy_loss"] = actor_loss.item()
+        _follow(self.critic_target, self.critic, settings.tau)
+        return figures
+
+    def _done_share(self) -> float:
+        return min(1.0, self.decisions / self.recipe.agent_steps)
+
+    def _sigma(self) -> float:
+        settings = self.settings
+        share = min(1.0, self._done_share() / settings.noise_decay)
+        return settings.noise_std + share * (settings.noise_std_final - settings.noise_std)
+
+    def _apply_schedule(self) -> None:
+        """Learning rates and the fairness weight of this part of the run."""
+        settings, done = self.settings, self._done_share()
+        fall = 1 + done * (settings.lr_final_share - 1)
+        for optimiser, rate in (
+            (self.actor_optimiser, settings.actor_lr),
+            (self.critic_optimiser, settings.critic_lr),
+        ):
+            for group in optimiser.param_groups:
+                group["lr"] = fall * rate
+        if settings.fairness:
+            part = min(int(done * len(settings.fairness)), len(settings.fairness) - 1)
+            paid = preset(self.recipe.preset).native("reward")
+            self.env.set_reward({"name": paid.name, **paid.parameters, "fairness": settings.fairness[part]})
+
+    # --- export, resume ---
+
+    def tensors(self) -> Tensors:
+        source = self.averaged
+        found: dict[str, Array] = {}
+        index = -1
+        for layer in (*source.hidden, source.output):
+            if isinstance(layer, nn.Linear):
+                index += 1
+                found[f"layers.{index}.weight"] = layer.weight.detach().numpy().copy()
+                found[f"layers.{index}.bias"] = layer.bias.detach().numpy().copy()
+            elif isinstance(layer, nn.LayerNorm):
+                found[f"layers.{index}.norm.scale"] = layer.weight.detach().numpy().copy()
+                found[f"layers.{index}.norm.shift"] = layer.bias.detach().numpy().copy()
+        mean, std = self.scale.mean[: self.width], self.scale.std[: self.width]
+        # The network's first layer takes what the normaliser leaves.
+        weight, bias = found["layers.0.weight"].astype(np.float64), found["layers.0.bias"].astype(np.float64)
+        found["layers.0.weight"] = (weight / std).astype(np.float32)
+        found["layers.0.bias"] = (bias - (weight / std) @ mean).astype(np.float32)
+        return found
+
+    def save(self, folder: Path) -> None:
+        torch.save(
+            {
+                **{name: getattr(self, name).state_dict() for name in _MODULES},
+                "noise_generator": self.noise_generator.get_state(),
+            },
+            folder / "networks.pt",
+        )
+        kept = {name: value for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)}
+        for name, value in kept.items():
+            np.save(folder / f"replay-{name}.npy", value)
+        rest = {
+            "replay": {name: value for name, value in vars(self.replay).items() if name not in kept},
+            "scale": self.scale,
+            "scale_fixed": self.scale_fixed,
+            "noise": self.noise,
+            "rng": self.rng.bit_generator.state,
+            "decisions": self.decisions,
+            "critic_steps": self.critic_steps,
+            "worlds": self.env.journal(),
+        }
+        with open(folder / "rest.pkl", "wb") as file:
+            pickle.dump(rest, file)
+
+    def load(self, folder: Path) -> None:
+        networks = torch.load(folder / "networks.pt", weights_only=True)
+        for name in _MODULES:
+            getattr(self, name).load_state_dict(networks[name])
+        self.noise_generator.set_state(networks["noise_generator"])
+        for name, value in vars(self.replay).items():
+            if isinstance(value, np.ndarray):
+                setattr(self.replay, name, np.load(folder / f"replay-{name}.npy"))
+        with open(folder / "rest.pkl", "rb") as file:
+            rest = pickle.load(file)  # a run folder of one's own
+        vars(self.replay).update(rest["replay"])
+        for name in ("scale", "scale_fixed", "noise", "decisions", "critic_steps"):
+            setattr(self, name, rest[name])
+        self.rng.bit_generator.state = rest["rng"]
+        self._apply_schedule()
+        self.env.replay(rest["worlds"])
+
+    def stop(self) -> None:
+        self.env.close()
+
+
+_MODULES = (
+    "actor",
+    "critic",
+    "actor_target",
+    "critic_target",
+    "averaged",
+    "actor_optimiser",
+    "critic_optimiser",
+)
+
+
+class Scale:
+    """Mean and standard deviation of what networks see, measured before learning and then fixed."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self.mean, self._squares = np.zeros(width), np.zeros(width)
+        self.std = np.ones(width)
+
+    def add(self, rows: Array) -> None:
+        for_each = rows.astype(np.float64)
+        count = self.count + len(rows)
+        shift = for_each - self.mean
+        self.mean = self.mean + shift.sum(axis=0) / max(count, 1)
+        self._squares += (shift * (for_each - self.mean)).sum(axis=0)
+        self.count = count
+        # What hardly varies is not blown up.
+        self.std = np.sqrt(np.maximum(self._squares / max(count, 1), 1e-4))
+
+    def of(self, rows: Array) -> Array:
+        width = rows.shape[-1]
+        return ((rows - self.mean[:width].astype(np.float32)) / self.std[:width].astype(np.float32)).astype(np.float32)
+
+
+class Mean:
+    """A running mean."""
+
+    def __init__(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        self.total += float(values.sum(dtype=np.float64))
+        self.count += values.size
+
+    @property
+    def value(self) -> float:
+        return self.total / self.count if self.count else float("nan")
+
+
+def _window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each flow's window over the bandwidth-delay product of its path; 0 where there is no flow."""
+    bdp = statistics[..., STATS["capacity_bps"]] / 8 * statistics[..., STATS["base_rtt_s"]]
+    return np.where(bdp > 0, statistics[..., STATS["cwnd_packets"]] * 1460 / np.maximum(bdp, 1.0), 0.0)
+
+
+def _follow(target: nn.Module, source: nn.Module, share: float) -> None:
+    """Move the target's parameters by this share towards the source's."""
+    with torch.no_grad():
+        torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), share)
