@@ -1,0 +1,207 @@
+"""Astraea's learner: targets by hand, what is replayed, export, and a resume that changes nothing."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from orbitcc import _sim  # noqa: E402
+from orbitcc.envs.presets import STATS  # noqa: E402
+from orbitcc.training import recipe as recipes  # noqa: E402
+from orbitcc.training.astraea_td3 import (  # noqa: E402
+    OWN,
+    Actor,
+    AstraeaTd3Learner,
+    Replay,
+    TwinCritic,
+    own_view,
+    targets,
+)
+
+GAMMA = 0.9
+SMALL = (
+    "agent_steps=1500",
+    "evaluation.every=500",
+    "evaluation.worlds=2",
+    "td3.worlds=4",
+    "td3.iteration=250",
+    "td3.learning_starts=300",
+    "td3.batch=64",
+    "td3.replay=1000",
+    "network.hidden=[16, 8]",
+    "network.critic_hidden=[16, 16]",
+    "scenario.duration_s=6",
+    "scenario.rate_mbps=[5, 10]",
+)
+
+
+def filled(rewards, ended=(), finished=()) -> Replay:
+    """One flow in one world: at step t it sees t, is paid rewards[t] and then sees t + 1, or 100 + t at its end."""
+    replay = Replay(rows=16, worlds=1, slots=1, width=1)
+    for t, reward in enumerate(rewards):
+        last = t in ended or t in finished
+        replay.add(
+            obs=np.full((1, 1, 1), t),
+            next_obs=np.full((1, 1, 1), 100 + t if last else t + 1),
+            own=np.zeros((1, 1, OWN)),
+            next_own=np.zeros((1, 1, OWN)),
+            state=np.full((1, 12), 10 * t),
+            next_state=np.full((1, 12), 10 * t + 5),
+            action=np.full((1, 1), 0.1 * t),
+            reward=np.full((1, 1), reward),
+            acted=np.ones((1, 1), np.bool_),
+            ended=np.full((1, 1), last),
+            finished=np.full((1, 1), t in finished),
+        )
+    return replay
+
+
+def transitions(replay: Replay, steps: int) -> dict[float, tuple[float, float, float, float]]:
+    """What was seen -> return, discount, what is seen after, the first number of the state after."""
+    batch = replay.sample(400, steps, GAMMA, np.random.default_rng(1))
+    rows = zip(batch["now"][:, 0], batch["returns"], batch["discount"], batch["after"], strict=True)
+    return {float(now): (float(r), float(d), float(after[0]), float(after[1])) for now, r, d, after in rows}
+
+
+def test_returns_of_three_steps_are_the_hand_computed_ones() -> None:
+    found = transitions(filled([1.0, 2.0, 4.0, 8.0, 16.0]), 3)
+    assert found[0] == pytest.approx((1 + 0.9 * 2 + 0.81 * 4, 0.729, 3.0, 25.0))
+    assert found[2] == pytest.approx((4 + 0.9 * 8 + 0.81 * 16, 0.729, 5.0, 45.0))
+    # The last steps have fewer rewards to add, and bootstrap from where the replay ends.
+    assert found[3] == pytest.approx((8 + 0.9 * 16, 0.81, 5.0, 45.0))
+    assert found[4] == pytest.approx((16, 0.9, 5.0, 45.0))
+
+
+def test_a_flow_that_leaves_is_bootstrapped_from_its_last_observation_and_no_return_reaches_the_next_one() -> None:
+    found = transitions(filled([1.0, 2.0, 4.0, 8.0], ended=[1]), 3)
+    assert found[0] == pytest.approx((1 + 0.9 * 2, 0.81, 101.0, 15.0))
+    assert found[1] == pytest.approx((2.0, 0.9, 101.0, 15.0))
+    assert found[2] == pytest.approx((4 + 0.9 * 8, 0.81, 4.0, 35.0))
+
+
+def test_nothing_follows_a_flow_that_finished() -> None:
+    found = transitions(filled([1.0, 2.0, 4.0], finished=[1]), 3)
+    assert found[0] == pytest.approx((1 + 0.9 * 2, 0.0, 101.0, 15.0))
+    assert found[1] == pytest.approx((2.0, 0.0, 101.0, 15.0))
+    assert found[2][1] == pytest.approx(0.9)
+
+
+def test_returns_hold_when_the_replay_has_run_round() -> None:
+    replay = filled([float(t) for t in range(20)])  # 16 rows: 4 to 19 are left
+    found = transitions(replay, 2)
+    assert min(found) == 4
+    assert replay.transitions == 16
+    assert found[15] == pytest.approx((15 + 0.9 * 16, 0.81, 17.0, 165.0))
+    assert found[19] == pytest.approx((19.0, 0.9, 20.0, 195.0))
+
+
+class Fixed(torch.nn.Module):
+    """Says what it is told to."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def test_targets_take_the_lower_critic_of_the_smoothed_target_action() -> None:
+    settings = recipes.load("astraea").td3
+    actor = Fixed(lambda x: torch.full((len(x), 1), 0.5493))  # tanh: 0.5
+    critic = Fixed(lambda x, a: torch.stack((10 * a, 3 + a)))
+    batch = {
+        "after": torch.zeros(4, 1),
+        "returns": torch.tensor([1.0, 1.0, 1.0, 1.0]),
+        "discount": torch.tensor([0.9, 0.9, 0.9, 0.0]),
+    }
+    noise = torch.tensor([0.0, 1.0, 10.0, 0.0])  # 0.05 each, clipped at 0.1
+    found = targets(critic, actor, batch, 1, settings, noise)
+    expected = [1 + 0.9 * 3.5, 1 + 0.9 * 3.55, 1 + 0.9 * 3.6, 1.0]
+    assert found.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_both_critics_of_a_twin_are_the_networks_they_look_like() -> None:
+    network = recipes.load("astraea", ["network.critic_hidden=[5, 4]"]).network
+    critic = TwinCritic(3, network)
+    x, action = torch.randn(7, 3), torch.rand(7)
+    both = critic(x, action)
+    for k in range(2):
+        hidden = x
+        for layer in range(3):
+            if layer == 1:
+                hidden = torch.cat((hidden, action[:, None]), dim=1)
+            hidden = hidden @ critic.weights[layer][k] + critic.biases[layer][k]
+            if layer < 2:
+                hidden = torch.nn.functional.layer_norm(hidden, hidden.shape[-1:])
+                hidden = torch.nn.functional.leaky_relu(hidden * critic.scales[layer][k] + critic.shifts[layer][k], 0.2)
+        assert torch.allclose(both[k], hidden[:, 0], atol=1e-5)
+
+
+def test_critics_see_each_flow_among_those_present() -> None:
+    statistics = np.zeros((1, 3, len(STATS)))
+    statistics[0, :, STATS["delivery_rate_bps"]] = [60e6, 20e6, 99e6]
+    view = own_view(statistics, np.array([[True, True, False]]))
+    assert view[0, 0] == pytest.approx([0.6, 0.2, 0.75])
+    assert view[0, 1] == pytest.approx([0.2, -0.2, 0.25])
+    assert not view[0, 2].any()
+
+
+@pytest.fixture
+def learner():
+    made = AstraeaTd3Learner(recipes.load("astraea", SMALL), seed=3)
+    yield made
+    made.stop()
+
+
+def test_the_exported_network_acts_as_the_averaged_actor_does(learner) -> None:
+    while learner.critic_steps < 10:
+        learner.iterate()
+    obs = learner.env.obs[learner.env.active]
+    with torch.inference_mode():
+        expected = torch.tanh(learner.averaged(torch.from_numpy(learner.scale.of(obs)))).numpy()
+    weights = learner.tensors()
+    layers = []
+    for index, layer in enumerate(learner.layers):
+        norm = None
+        if layer.norm == "layer":
+            scale, shift = weights[f"layers.{index}.norm.scale"], weights[f"layers.{index}.norm.shift"]
+            norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
+        dense = {"weight": weights[f"layers.{index}.weight"], "bias": weights[f"layers.{index}.bias"]}
+        layers.append({**dense, "norm": norm, "activation": layer.activation})
+    named = {"observation": '"astraea"', "action": '"astraea"', "interval_ns": 30_000_000}
+    native = _sim.Policy(layers, **named, squash=learner.squash)
+    assert np.abs(native.act(obs) - expected).max() < 1e-5
+
+
+def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -> None:
+    for _ in range(210):  # the longest episode has 200 steps
+        learner._step()
+    assert len(set(learner.env._steps.tolist())) > 1
+    weight = lambda: learner.env._episodes.batch._preset.reward.parameters["fairness"]  # noqa: E731
+    assert weight() == learner.settings.fairness[0]
+    learner.decisions = learner.recipe.agent_steps
+    learner._apply_schedule()
+    assert weight() == learner.settings.fairness[-1]
+
+
+def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path) -> None:
+    while learner.critic_steps < 4:
+        learner.iterate()
+    folder = tmp_path / "state"
+    folder.mkdir()
+    learner.save(folder)
+    other = AstraeaTd3Learner(learner.recipe, seed=99)
+    other.load(folder)
+    for _ in range(2):
+        first, second = learner.iterate(), other.iterate()
+        assert first == second
+    for name, tensor in learner.tensors().items():
+        assert np.array_equal(tensor, other.tensors()[name]), name
+    other.stop()
+
+
+def test_an_actor_starts_out_doing_little() -> None:
+    torch.manual_seed(1)
+    actor = Actor(50, recipes.load("astraea").network)
+    assert torch.tanh(actor(torch.randn(256, 50))).abs().max() < 0.5
