@@ -73,7 +73,11 @@ def _definition(kind: str, request: str) -> Mapping[str, Any]:
     except ValueError as error:
         field_name, _, rest = str(error).partition(" = ")
         value, _, allowed = rest.partition(": ")
-        raise OrbitccError(field_name, value, allowed.removeprefix("must be ") or str(error)) from None
+        try:
+            given = json.loads(value)
+        except json.JSONDecodeError:
+            given = value
+        raise OrbitccError(field_name, given, allowed.removeprefix("must be ") or str(error)) from None
 
 
 Stats = NDArray[np.float64]

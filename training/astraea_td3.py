@@ -1,8 +1,8 @@
 """Astraea's learner: multi-agent TD3 with centralised twin critics and one policy shared by all flows.
 
-Every flow acts on what it sees itself; while it learns, two critics also see the global state of its world (Liao et al.,
-EuroSys 2024: a variant of MADDPG with the improvements of TD3, Fujimoto et al., ICML 2018). Read from top to bottom:
-networks, replay, targets, the loop. Hyper-parameters and their sources: :class:`orbitcc.training.recipe.Td3`.
+Every flow acts on what it sees itself; while it learns, two critics also see the global state of its world (Liao et
+al., EuroSys 2024: a variant of MADDPG with the improvements of TD3, Fujimoto et al., ICML 2018). Read from top to
+bottom: networks, replay, targets, the loop. Hyper-parameters and their sources: :class:`orbitcc.training.recipe.Td3`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from orbitcc.agents.card import Layer
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED
+from orbitcc.envs.batch import GLOBAL_STATE
 from orbitcc.envs.batched import BatchedParallelEnv
 from orbitcc.envs.presets import STATS, preset
 from orbitcc.training.recipe import Network, Recipe, Td3
@@ -105,8 +105,9 @@ class TwinCritic(nn.Module):
 class Replay:
     """The last `rows` steps of N worlds with S slots, in order of time, so that returns of n steps can be read off.
 
-    Row t holds what agents saw and did, what they were paid, and what they saw at the end of the interval: of a flow that
-    left or whose time was up its last observation, which is bootstrapped from; nothing follows a flow that finished.
+    Row t holds what agents saw and did, what they were paid, and what they saw at the end of the interval: of a flow
+    that left or whose time was up its last observation, which is bootstrapped from; nothing follows a flow that
+    finished.
     """
 
     def __init__(self, rows: int, worlds: int, slots: int, width: int) -> None:
@@ -130,8 +131,8 @@ class Replay:
         self.filled = min(self.filled + 1, self.rows)
 
     def sample(self, size: int, steps: int, gamma: float, rng: np.random.Generator) -> dict[str, Array]:
-        """`size` transitions drawn uniformly: `now` and `after` [size, D + 12 + 3], `action`, `returns` (of up to `steps`
-        rewards), and `discount` of what follows (0 after a flow that finished)."""
+        """`size` transitions drawn uniformly: `now` and `after` [size, D + 12 + 3], `action`, `returns` (of up to
+        `steps` rewards), and `discount` of what follows (0 after a flow that finished)."""
         start = (self.next - self.filled) % self.rows
         found: list[NDArray[np.int64]] = []
         missing = size
@@ -239,7 +240,7 @@ class AstraeaTd3Learner:
 
     def iterate(self) -> dict[str, float]:
         """Sample `iteration` decisions, learning all the while."""
-        paid, figures = Mean(), {}
+        paid = Mean()
         learned: dict[str, Mean] = {}
         until = self.decisions + self.settings.iteration
         before = self.decisions
@@ -257,7 +258,7 @@ class AstraeaTd3Learner:
                     for name, value in self._learn().items():
                         learned.setdefault(name, Mean()).add(np.asarray([value]))
         self._apply_schedule()
-        figures = {
+        return {
             "agent_steps": float(self.decisions - before),
             "train/reward": paid.value,
             "train/over_brake": flooded.value,
@@ -266,7 +267,6 @@ class AstraeaTd3Learner:
             "learner/exploration_std": self._sigma(),
             **{f"learner/{name}": mean.value for name, mean in learned.items()},
         }
-        return figures
 
     def _step(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
         """Act once in all worlds and remember it; the row, and the statistics agents acted on."""

@@ -235,6 +235,8 @@ struct Terms {
     stability: f64,
     /// Queueing up to this multiple of the base RTT is free.
     free_inflation: f64,
+    /// And so is a queue of this many milliseconds.
+    free_queue_ms: f64,
     /// The sum is clipped to these.
     floor: f64,
     ceiling: f64,
@@ -253,6 +255,7 @@ impl Default for Terms {
             fairness: 0.02,
             stability: 0.01,
             free_inflation: 1.15,
+            free_queue_ms: 0.0,
             floor: -0.1,
             ceiling: 0.1,
             loss_of: "delivered".into(),
@@ -273,6 +276,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
         within(field, weight, 0.0, 1e3)?;
     }
     within("free_inflation", terms.free_inflation, 1.0, 100.0)?;
+    within("free_queue_ms", terms.free_queue_ms, 0.0, 1e4)?;
     within("floor", terms.floor, -1e6, 0.0)?;
     within("ceiling", terms.ceiling, 1e-6, 1e6)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
@@ -301,7 +305,8 @@ impl Terms {
         let throughput = utilisation.min(1.0);
         let excess = mean(&|m| {
             let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
-            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - self.free_inflation * base).max(0.0) / (base / 2.0) }
+            let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
+            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / (base / 2.0) }
         });
         let load = mean(&|m| {
             // Controllers that do not pace count with what they sent.
@@ -454,6 +459,13 @@ mod tests {
         bad.lost_bytes = 1e9;
         let history = History::default();
         assert_eq!(Terms::default().pay(&[Member { stats: &bad, history: &history }], 0.0), -0.1);
+        let queue = |free_queue_ms| {
+            let stats = IntervalStats { rtt_mean_s: 0.07, ..steady(0.9) };
+            let terms = Terms { free_inflation: 1.0, free_queue_ms, ..Terms::default() };
+            terms.pay(&[Member { stats: &stats, history: &history }], 0.9)
+        };
+        // 20 ms of queue, 10 of them free: 10 ms in one-way delays of 25 ms, at 90 % of the link and a weight of 0.02.
+        assert!((queue(20.0) - queue(10.0) - 0.02 * 0.4 * 0.9).abs() < 1e-9);
         let deep = Terms { floor: -0.5, ..Terms::default() };
         assert_eq!(deep.pay(&[Member { stats: &bad, history: &history }], 0.0), -0.5);
     }
