@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, Protocol
@@ -36,10 +37,13 @@ DEGENERATE = 0.01
 
 
 class Learner(Protocol):
-    """What trains: RLlib or Stable-Baselines3."""
+    """What trains: a learner of our own, RLlib or Stable-Baselines3."""
 
     squash: Literal["tanh", "clip"]
     """How the exported network's last layer becomes an action: `clip` or `tanh`."""
+
+    layers: tuple[Layer, ...]
+    """The exported network, first hidden layer to output layer: units, activation, norm; as the card keeps them."""
 
     def iterate(self) -> dict[str, float]:
         """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, and `learner/...`."""
@@ -171,8 +175,6 @@ class _Loop:
     def _card(self) -> Card:
         pieces = preset(self.recipe.preset)
         observation, action = str(pieces.observation), str(pieces.action)
-        widths = [*self.recipe.network.hidden, pieces.action_space().shape[0]]
-        activations = [self.recipe.network.activation] * len(self.recipe.network.hidden) + ["linear"]
         interval_hours = pieces.interval_ms / 3.6e6
         return Card(
             name=self.recipe.name,
@@ -180,14 +182,11 @@ class _Loop:
             observation=Observation(
                 preset=observation, dim=pieces.observation_space().shape[0], hash=observation_hash(observation)
             ),
-            action=Action(preset=action, dim=widths[-1]),
+            action=Action(preset=action, dim=pieces.action_space().shape[0]),
             interval_ms=pieces.interval_ms,
             interval_rtts=pieces.interval_rtts,
             squash=self.learner.squash,
-            layers=tuple(
-                Layer.model_validate({"units": units, "activation": activation})
-                for units, activation in zip(widths, activations, strict=True)
-            ),
+            layers=self.learner.layers,
             envelope=envelope(scenarios.load(self.recipe.scenario)),
             training=Training(
                 recipe=self.recipe.name,
@@ -202,14 +201,18 @@ class _Loop:
         )
 
 
+_LEARNERS = {
+    "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
+    "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
+    "sb3-ppo": "orbitcc.training.sb3:SB3Learner",
+    "sb3-sac": "orbitcc.training.sb3:SB3Learner",
+}
+"""Algorithm of a recipe -> module and class of its learner; only that one is imported."""
+
+
 def _learner(recipe: Recipe, seed: int) -> Learner:
-    if recipe.algorithm.startswith("sb3"):
-        from orbitcc.training.sb3 import SB3Learner
-
-        return SB3Learner(recipe, seed)
-    from orbitcc.training.rllib import RLlibLearner
-
-    return RLlibLearner(recipe, seed)
+    module, name = _LEARNERS[recipe.algorithm].split(":")
+    return getattr(import_module(module), name)(recipe, seed)
 
 
 def _rounded(scores: Scores) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from orbitcc.agents.card import Layer
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
@@ -23,6 +24,11 @@ class Network(Model):
 
     hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
+
+    def layers(self, actions: int) -> tuple[Layer, ...]:
+        """Plain hidden layers and a linear output of so many actions, as a card states them."""
+        hidden = [Layer(units=units, activation=self.activation) for units in self.hidden]
+        return (*hidden, Layer(units=actions, activation="linear"))
 
 
 class Ppo(Model):

@@ -32,6 +32,7 @@ class RLlibLearner:
         self.recipe = recipe
         ppo = recipe.algorithm == "rllib-ppo"
         self.squash: Literal["tanh", "clip"] = "clip" if ppo else "tanh"
+        self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         self._module = MODULE if ppo or recipe.sac.worlds else "default_policy"
         self.algorithm = _start(recipe, seed)
 

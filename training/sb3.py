@@ -16,6 +16,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
+from orbitcc.envs.presets import preset
 from orbitcc.envs.sb3 import SB3VecEnv
 from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.training.recipe import Recipe
@@ -40,6 +41,7 @@ class SB3Learner:
         self.recipe = recipe
         self._is_ppo = recipe.algorithm == "sb3-ppo"
         self.squash: Literal["tanh", "clip"] = "clip" if self._is_ppo else "tanh"
+        self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         settings = recipe.settings
         native = FlowVectorEnv(
             settings.slots,

@@ -75,9 +75,9 @@ def _learner(recipe: Any) -> Any:
     try:
         import torch  # noqa: F401
 
-        if recipe.algorithm.startswith("sb3"):
+        if recipe.algorithm.startswith("sb3-"):
             import stable_baselines3  # noqa: F401
-        else:
+        elif recipe.algorithm.startswith("rllib-"):
             import ray.rllib  # noqa: F401
     except ImportError as error:
         raise OrbitccError(

@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from orbitcc.agents import checkpoint
+from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.training import loop, recipe
 
@@ -15,6 +17,7 @@ class Stubborn:
     """A learner whose policy always does the same."""
 
     squash = "clip"
+    layers = (Layer(units=4, activation="leaky_relu", norm="layer"), Layer(units=1, activation="linear"))
 
     def __init__(self, plan: recipe.Recipe, seed: int) -> None:
         del plan, seed
@@ -25,6 +28,7 @@ class Stubborn:
     def tensors(self) -> dict[str, np.ndarray]:
         shapes = {"layers.0": (4, 50), "layers.1": (1, 4)}
         weights = {f"{name}.weight": np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        weights |= {f"layers.0.norm.{name}": np.ones(4, np.float32) for name in ("scale", "shift")}
         return weights | {f"{name}.bias": np.full(shape[0], 0.3, np.float32) for name, shape in shapes.items()}
 
     def save(self, folder: Path) -> None:
@@ -47,4 +51,5 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     said = [line for line in capsys.readouterr().err.splitlines() if "nearly the same" in line]
     assert [line.split()[0] for line in said] == ["500", "1,000"]  # and not of the untrained policy
     rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()]
+    assert checkpoint.read_card(run.last).layers == Stubborn.layers
     assert [float(row[2]) for row in rows if row[1] == "heldout/action_spread"] == [pytest.approx(0, abs=1e-3)] * 3
