@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
@@ -94,6 +94,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.worlds = np.repeat(np.arange(len(self._sizes)), self._sizes)
         """World of each slot, int[num_envs]."""
         self._slots = np.concatenate([np.arange(size) for size in self._sizes])
+        self._rows = self.worlds * max(self._sizes) + self._slots
+        """Row of each slot in the batch's arrays, flattened over worlds and their slots."""
         seen = self.preset.observation_space()
         self.single_observation_space = seen
         self._nothing_seen = np.clip(np.float32(0), seen.low, seen.high)
@@ -102,6 +104,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
         self._over = np.zeros(num_envs, np.bool_)
+        self._ended: NDArray[np.bool_] | None = None
 
     @property
     def num_worlds(self) -> int:
@@ -121,43 +124,85 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._begin(world, None if first is None else first + world, cut=self._stagger)
         self._running.observe()
         self._over[:] = False
+        self._ended = None
         self._look()
-        return self._obs(), {}
+        return self.observations(), {}
 
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        values = np.asarray(actions, np.float32)
-        if values.shape != self.action_space.shape:
-            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
-        batch, renewed = self._running, self._over
-        over = batch.finished()
-        self._actions[self.worlds, self._slots] = values
-        batch.step(self._actions)
-        if over.any():  # next-step mode: this step is the reset of worlds whose time was up in the last one
-            self._renew(over)
-        status = np.where(renewed, 0, batch.status[self.worlds, self._slots])
-        rewards = np.where(renewed, 0.0, self._reward_scale * batch.reward[self.worlds, self._slots].astype(np.float64))
-        terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
-        ended = terminated | truncated
-        infos = self._totals(ended)
-        obs = self._obs()
         if self._mode is AutoresetMode.SAME_STEP:
-            if ended.any():
-                final = np.full(self.num_envs, None, dtype=object)
-                for i in np.flatnonzero(ended):
-                    final[i] = obs[i].copy()
-                infos = {"final_info": infos, "_final_info": ended, "final_obs": final, "_final_obs": ended.copy()}
-                infos |= {"final_state": self.state(), "_final_state": ended.copy()}
-                over = batch.finished()
-                if over.any():
-                    self._renew(over)
-                    obs = self._obs()
-                obs[ended & ~over[self.worlds]] = self._nothing_seen
-        else:
-            self._over = ended
+            paid, terminated, truncated = self.advance(actions)
+            infos = self._last_words(terminated | truncated)
+            return self.renew(), paid.astype(np.float64), terminated, truncated, infos
+        renewed, over = self._over, self._running.finished()
+        self._move(actions)
+        if over.any():  # this step is the reset of worlds whose time was up in the last one
+            self._begin_anew(over)
+        paid, terminated, truncated = self._outcome()
+        for array in (paid, terminated, truncated):
+            array[renewed] = 0
+        self._over = terminated | truncated
         self._look()
-        return obs, rewards, terminated, truncated, infos
+        return self.observations(), paid.astype(np.float64), terminated, truncated, self._totals(self._over)
+
+    def advance(
+        self, actions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The first half of a step with same-step autoreset, for learners: let all worlds run for one interval.
+
+        Until :meth:`renew`, :meth:`observations`, :meth:`state` and :meth:`statistics` are those at the end of this
+        interval, final ones where a connection ended. Nothing is gathered that only `infos` tell.
+
+        Args:
+            actions: f32[num_envs, A] in [-1, 1].
+
+        Returns:
+            rewards f32[num_envs], terminated bool[num_envs], truncated bool[num_envs].
+
+        Raises:
+            OrbitccError: :meth:`renew` has not been called since the last time, or a wrong shape.
+        """
+        if self._ended is not None:
+            raise OrbitccError("advance", "called twice", "renew() in between")
+        self._move(actions)
+        paid, terminated, truncated = self._outcome()
+        self._ended = terminated | truncated
+        return paid, terminated, truncated
+
+    def renew(self) -> NDArray[np.float32]:
+        """The second half: new connections for those that ended, new worlds for those whose time is up.
+
+        Returns:
+            The observations to act on, f32[num_envs, D].
+
+        Raises:
+            OrbitccError: there was no :meth:`advance`.
+        """
+        if self._ended is None:
+            raise OrbitccError("renew", "called before advance()", "advance() first")
+        ended, self._ended = self._ended, None
+        if not ended.any():
+            self._look()
+            return self.observations()
+        over = self._running.finished()
+        if over.any():
+            self._begin_anew(over)
+        obs = self.observations()
+        obs[ended & ~over[self.worlds]] = self._nothing_seen
+        self._look()
+        return obs
+
+    def observations(self) -> NDArray[np.float32]:
+        """What every slot's flow has observed by now, f32[num_envs, D]; a copy."""
+        return self._running.obs.reshape(-1, *self._nothing_seen.shape)[self._rows]
+
+    def active(self) -> NDArray[np.bool_]:
+        """Slots that heed the next action, bool[num_envs].
+
+        After a same-step autoreset a connection that has only just begun does not; its reward is for nobody's action.
+        """
+        return self._running.status.reshape(-1)[self._rows] == ACTIVE
 
     def state(self) -> NDArray[np.float32]:
         """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
@@ -170,7 +215,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every slot's flow over the last interval, f64[num_envs, len(STATS_FIELDS)]."""
-        return self._running.statistics()[self.worlds, self._slots]
+        rows = self._running.statistics()
+        return rows.reshape(-1, rows.shape[-1])[self._rows]
 
     def render(self) -> Any:
         """With `rgb_array` a frame for every slot: that of its world, uint8[450, 800, 3]."""
@@ -203,7 +249,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._pictures is not None:
             self._pictures.clear(world)
         self._look()
-        obs = self._obs()
+        obs = self.observations()
         if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
             obs[(self._running.status[self.worlds, self._slots] & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
         return obs
@@ -239,10 +285,31 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._pictures is not None:
             self._pictures.add(self._running)
 
-    def _obs(self) -> NDArray[np.float32]:
-        return self._running.obs[self.worlds, self._slots]
+    def _move(self, actions: NDArray[np.float32]) -> None:
+        values = np.asarray(actions, np.float32)
+        if values.shape != self.action_space.shape:
+            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        batch = self._running
+        self._actions.reshape(-1, *self.single_action_space.shape)[self._rows] = values
+        batch.step(self._actions)
 
-    def _renew(self, over: NDArray[np.bool_]) -> None:
+    def _outcome(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Rewards, terminated, truncated of the last interval."""
+        rewards, status = (a.reshape(-1)[self._rows] for a in (self._running.reward, self._running.status))
+        rewards *= self._reward_scale
+        return rewards, (status & TERMINATED) != 0, (status & TRUNCATED) != 0
+
+    def _last_words(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """The infos of a step with same-step autoreset: what is known of connections that have just ended."""
+        if not ended.any():
+            return {}
+        obs, final = self.observations(), np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(ended):
+            final[i] = obs[i]
+        found = {"final_info": self._totals(ended), "final_obs": final, "final_state": self.state()}
+        return found | {f"_{key}": ended.copy() for key in found}
+
+    def _begin_anew(self, over: NDArray[np.bool_]) -> None:
         for world in np.flatnonzero(over):
             self._begin(int(world))
         self._running.observe()

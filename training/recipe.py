@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orbitcc.agents.card import Layer
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
@@ -20,10 +20,13 @@ _steps = number(1, 1e12, "agent steps", whole=True)
 
 
 class Network(Model):
-    """The policy's hidden layers; the value function has a network of the same shape."""
+    """The policy's hidden layers; the value function has a network of the same shape.
+
+    `leaky_relu` (slope 0.2) is known to the algorithm `ppo` alone.
+    """
 
     hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """Plain hidden layers and a linear output of so many actions, as a card states them."""
@@ -35,7 +38,22 @@ class Ppo(Model):
     """Proximal policy optimisation (Schulman et al., 2017).
 
     `worlds`, `env_runners` and `give_up_...` are RLlib's, which samples whole worlds: there `batch` and `lr_decay`
-    count steps of worlds. Stable-Baselines3 samples `slots` flows, and they count agent steps.
+    count steps of worlds. Stable-Baselines3 and the algorithm `ppo` sample `slots` flows, and they count agent steps.
+
+    What follows `reward_scale` is known to the algorithm `ppo` alone:
+
+    critic_hidden: hidden layers of the value network; none: as the policy's.
+    privileged_critic: the value network also sees what :mod:`orbitcc.training.privileged` knows of the flow's world.
+    normalise_observations: by running mean and standard deviation, which the exported policy carries.
+    normalise_advantages: to mean 0 and standard deviation 1 over an iteration.
+    squash: how what is sampled becomes an action: `clip` it to [-1, 1], or its `tanh`.
+    exploration_std_final: reached linearly, like `lr_final`; 0 = the standard deviation is learned.
+    value_loss: of the error of the value: `squared`, `huber` (linear beyond 1), or `clipped` (squared, of a value that
+        moves by `clip` at most per iteration; Schulman's implementation).
+    value_weight: of the value loss, beside the policy's.
+    kl_target: no further epoch once the policy is so far (mean divergence over an epoch) from the one that sampled;
+        0 = never.
+    action_penalty: weight of the policy's mean squared output, added to the loss.
     """
 
     slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
@@ -57,6 +75,20 @@ class Ppo(Model):
     give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
     give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+    critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
+    privileged_critic: bool = False
+    normalise_observations: bool = False
+    normalise_advantages: bool = True
+    squash: Literal["clip", "tanh"] = "clip"
+    exploration_std_final: Annotated[float, number(0, 10, "")] = 0.0
+    value_loss: Literal["squared", "huber", "clipped"] = "squared"
+    value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
+    kl_target: Annotated[float, number(0, 1e3, "")] = 0.0
+    action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
+
+
+_OWN = tuple(Ppo.model_fields)[list(Ppo.model_fields).index("reward_scale") + 1 :]
+"""Settings that only the algorithm `ppo` knows."""
 
 
 class Sac(Model):
@@ -95,7 +127,7 @@ class Recipe(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac"]
+    algorithm: Literal["ppo", "rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac"]
     scenario: str
     preset: str = "astraea"
     agent_steps: Annotated[int, _steps]
@@ -103,6 +135,18 @@ class Recipe(Model):
     ppo: Ppo = Ppo()
     sac: Sac = Sac()
     evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _settings_of_our_own(self) -> Self:
+        if self.algorithm == "ppo":
+            return self
+        if self.network.activation == "leaky_relu":
+            raise OrbitccError("network.activation", "leaky_relu", f"tanh or relu with the algorithm {self.algorithm}")
+        for name in _OWN:
+            value, default = getattr(self.ppo, name), Ppo.model_fields[name].default
+            if value != default:
+                raise OrbitccError(f"ppo.{name}", value, f"{default} with the algorithm {self.algorithm}")
+        return self
 
     @property
     def settings(self) -> Ppo | Sac:
