@@ -1,46 +1,32 @@
 """PPO (Schulman et al., 2017) for one policy that all flows share, on a slot per flow.
 
-One file from sampling to update. The recipe's :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter.
-Networks of this size cost more in calls than in arithmetic as soon as batches are small, so acting, with one row per
-flow, is numpy on the memory of torch's weights; values, log-probabilities and advantages are computed once per
-iteration, for all of its transitions together.
+One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. All arrays are
+made once: fresh memory costs networks of this size as much as their arithmetic (docs/performance.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from orbitcc.agents.card import Card, Layer
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.training import privileged
-from orbitcc.training.recipe import Recipe
+from orbitcc.training.mlp import Mlp
+from orbitcc.training.recipe import Network, Recipe
 
 F32 = NDArray[np.float32]
 
-LEAKY_SLOPE = 0.2
-"""Of `leaky_relu`, as in the native policy network."""
-_TORCH: dict[str, Callable[[], nn.Module]] = {
-    "tanh": nn.Tanh,
-    "relu": nn.ReLU,
-    "leaky_relu": lambda: nn.LeakyReLU(LEAKY_SLOPE),
-}
-_NUMPY: dict[str, Callable[[F32], Any]] = {  # in place
-    "tanh": lambda x: np.tanh(x, out=x),
-    "relu": lambda x: np.maximum(x, 0, out=x),
-    "leaky_relu": lambda x: np.maximum(x, LEAKY_SLOPE * x, out=x),
-}
 _STATE = "ppo.pt"
+_AT_ONCE = 2_048
+"""Rows the critic is asked about at a time: what lies in between stays in the processor's cache."""
 
 
 class PpoLearner:
@@ -66,14 +52,14 @@ class PpoLearner:
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
-        torch.manual_seed(seed)
-        activation, hidden = recipe.network.activation, recipe.network.hidden
-        self.actor = _network(sees, hidden, acts, activation, last_gain=0.01)
-        self.critic = _network(sees + knows, ppo.critic_hidden or hidden, 1, activation, last_gain=1.0)
-        self.log_std = nn.Parameter(torch.full((acts,), math.log(ppo.exploration_std)))
-        self.log_std.requires_grad_(ppo.exploration_std_final == 0.0)
-        self._parameters = [*self.actor.parameters(), *self.critic.parameters(), self.log_std]
-        self._optimiser = torch.optim.Adam(self._parameters, lr=ppo.lr, eps=1e-5, fused=True)
+        first = torch.Generator().manual_seed(seed)
+        deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
+        self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
+        self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
+        self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
+        self._learns_std = ppo.exploration_std_final == 0.0
+        self._learned = [self.actor.theta, self.critic.theta, *([self.log_std] if self._learns_std else [])]
+        self._optimiser = torch.optim.Adam(self._learned, lr=ppo.lr, eps=1e-5, fused=True)
         self.normaliser = Normaliser(sees) if ppo.normalise_observations else None
         self.agent_steps = 0
         self._obs, _ = self._env.reset(seed=seed)
@@ -82,20 +68,20 @@ class PpoLearner:
     def iterate(self) -> dict[str, float]:
         self._schedule()
         self._sample()
-        batch, figures = self._learn_from()
-        figures |= self._update(batch)
+        roll = self._rollout
+        figures = self._judge()
+        figures |= self._update()
         if self.normaliser is not None:  # not before: the divergence is from the policy that has sampled
-            self.normaliser.update(self._rollout.obs[self._rollout.heeded])
-        steps = len(batch.advantages)
+            self.normaliser.update(roll.obs[roll.heeded])
+        steps = int(np.count_nonzero(roll.heeded))
         self.agent_steps += steps
-        paid = float(self._rollout.rewards.sum(where=self._rollout.heeded, dtype=np.float64))
+        paid = float(roll.rewards.sum(where=roll.heeded, dtype=np.float64))
         return {"agent_steps": steps, "train/reward": paid / (steps * self.settings.reward_scale), **figures}
 
     def tensors(self) -> Tensors:
         found = {}
-        for index, layer in enumerate(_dense(self.actor)):
-            found[f"layers.{index}.weight"] = layer.weight.detach().numpy().copy()
-            found[f"layers.{index}.bias"] = layer.bias.detach().numpy().copy()
+        for index, (weight, bias) in enumerate(self.actor.weights):
+            found[f"layers.{index}.weight"], found[f"layers.{index}.bias"] = weight.numpy().copy(), bias.numpy().copy()
         if self.normaliser is not None:
             found["normaliser.mean"], found["normaliser.std"] = self.normaliser.mean.copy(), self.normaliser.std.copy()
         return found
@@ -103,9 +89,9 @@ class PpoLearner:
     def save(self, folder: Path) -> None:
         torch.save(
             {
-                "actor": self.actor.state_dict(),
-                "critic": self.critic.state_dict(),
-                "log_std": self.log_std.detach(),
+                "actor": self.actor.theta,
+                "critic": self.critic.theta,
+                "log_std": self.log_std,
                 "optimiser": self._optimiser.state_dict(),
                 "normaliser": None if self.normaliser is None else self.normaliser.state(),
                 "rng": self._rng.bit_generator.state,
@@ -123,11 +109,10 @@ class PpoLearner:
         path = folder / _STATE
         try:
             state = torch.load(path, weights_only=True)
-            self.actor.load_state_dict(state["actor"])
-            self.critic.load_state_dict(state["critic"])
+            self.actor.theta.copy_(state["actor"])
+            self.critic.theta.copy_(state["critic"])
+            self.log_std.copy_(state["log_std"])
             self._optimiser.load_state_dict(state["optimiser"])
-            with torch.no_grad():
-                self.log_std.copy_(state["log_std"])
             if self.normaliser is not None:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
@@ -143,141 +128,140 @@ class PpoLearner:
         ppo = self.settings
         share = min(1.0, self.agent_steps / ppo.lr_decay)
         self._optimiser.param_groups[0]["lr"] = ppo.lr + share * (ppo.lr_final - ppo.lr)
-        if ppo.exploration_std_final > 0.0:
+        if not self._learns_std:
             std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
-            self.log_std.data.fill_(math.log(std))
+            self.log_std.fill_(math.log(std))
 
     def _sample(self) -> None:
-        """Fill the rollout."""
+        """Fill the rollout, and the row of inputs after its last step."""
         env, roll = self._env, self._rollout
-        roll.noise[...] = self._rng.standard_normal(roll.noise.shape, np.float32)
-        act = _Actor(self.actor, self.recipe.network.activation, self.settings.slots)
-        spread = self.log_std.detach().exp().numpy() * roll.noise
+        self._rng.standard_normal(out=roll.noise, dtype=np.float32)
+        np.multiply(roll.noise, self.log_std.exp().numpy(), out=roll.sampled)
         roll.finals.clear()
-        obs = self._obs
+        self._look(self._obs, roll.inputs[0])
         for t in range(roll.steps):
-            roll.obs[t] = obs
             roll.heeded[t] = env.active()
-            if roll.extra is not None:
-                roll.extra[t] = self._extra()
-            seen = roll.obs[t] if self.normaliser is None else self.normaliser(obs)
-            sampled = np.add(act(seen), spread[t], out=roll.sampled[t])
-            actions = np.tanh(sampled) if self.squash == "tanh" else np.clip(sampled, -1.0, 1.0)
+            if self.normaliser is not None:
+                roll.obs[t] = self._obs
+            sampled = roll.sampled[t]
+            sampled += self.actor.forward(roll.rows[t, :, : roll.sees]).numpy()
+            actions = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
             roll.rewards[t], terminated, truncated = env.advance(actions)
             np.logical_or(terminated, truncated, out=roll.ended[t])
             cut = np.flatnonzero(truncated & ~terminated)
             if cut.size:
-                extra = None if roll.extra is None else self._extra()[cut]
-                roll.finals.append((t, cut, env.observations()[cut], extra))
-            obs = env.renew()
-        self._obs = obs
+                final = np.empty_like(roll.inputs[t])
+                self._look(env.observations(), final)
+                roll.finals.append((t, cut, final[cut]))
+            self._obs = env.renew()
+            self._look(self._obs, roll.inputs[t + 1])
 
-    def _extra(self) -> F32:
-        """What the critic sees beside the observation now, f32[slots, DIM]."""
-        return privileged.privileged(self._env.state(), self._env.statistics()[:, privileged.COLUMNS])
+    def _look(self, obs: F32, into: F32) -> None:
+        """Write what the networks see now, f32[slots, D + E]: the observation, then what only the critic knows."""
+        sees = self._rollout.sees
+        into[:, :sees] = obs if self.normaliser is None else self.normaliser(obs)
+        if self.settings.privileged_critic:
+            truths = self._env.statistics()[:, privileged.COLUMNS]
+            into[:, sees:] = privileged.privileged(self._env.state(), truths)
 
-    @torch.no_grad()
-    def _learn_from(self) -> tuple[_Batch, dict[str, float]]:
-        """The rollout as rows to learn from: values, advantages and log-probabilities, without what nobody heeded."""
+    def _judge(self) -> dict[str, float]:
+        """Values, advantages and log-probabilities of the rollout."""
         ppo, roll = self.settings, self._rollout
-        values = np.empty((roll.steps + 1, ppo.slots), np.float32)
-        values[:-1] = self._values(roll.obs, roll.extra)
-        values[-1] = self._values(self._obs, None if roll.extra is None else self._extra())
+        values = self._values(roll.inputs)
         final = np.zeros((roll.steps, ppo.slots), np.float32)  # 0: nothing follows a connection that is done
-        if roll.finals:
-            extra = None if roll.extra is None else np.concatenate([rest for *_, rest in roll.finals])
-            at = np.concatenate([np.full(cut.size, t) for t, cut, *_ in roll.finals])
-            slots = np.concatenate([cut for _, cut, *_ in roll.finals])
-            final[at, slots] = self._values(np.concatenate([obs for _, _, obs, _ in roll.finals]), extra)
+        for t, slots, inputs in roll.finals:
+            final[t, slots] = self._values(inputs)
         advantages = gae(roll.rewards, values, roll.ended, final, ppo.gamma, ppo.gae_lambda)
-        rows = np.flatnonzero(roll.heeded)
-        returns = advantages + values[:-1]
-
-        def take(array: F32) -> torch.Tensor:
-            return torch.from_numpy(array.reshape(roll.steps * ppo.slots, -1)[rows])
-
-        seen = take(roll.obs)
-        if self.normaliser is not None:
-            seen = torch.from_numpy(self.normaliser(seen.numpy()))
-        batch = _Batch(
-            seen=seen,
-            known=seen if roll.extra is None else torch.cat([seen, take(roll.extra)], dim=1),
-            sampled=take(roll.sampled),
-            log_prob=-0.5 * (take(roll.noise) ** 2).sum(1) - self.log_std.sum(),
-            values=take(values[:-1]).squeeze(1),
-            advantages=take(advantages).squeeze(1),
-            returns=take(returns).squeeze(1),
-        )
-        explained = 1.0 - float((batch.returns - batch.values).var()) / max(float(batch.returns.var()), 1e-12)
+        returns, heeded = advantages + values[:-1], roll.heeded
+        unexplained, spread = float(advantages[heeded].var()), float(returns[heeded].var())
         if ppo.normalise_advantages:
-            batch.advantages.sub_(batch.advantages.mean()).div_(batch.advantages.std() + 1e-8)
-        return batch, {"learner/value_explained": explained}
+            advantages -= advantages[heeded].mean()
+            advantages /= advantages[heeded].std() + 1e-8
+        roll.judged[..., 0] = -0.5 * np.square(roll.noise).sum(-1) - float(self.log_std.sum())
+        roll.judged[..., 1], roll.judged[..., 2], roll.judged[..., 3] = values[:-1], advantages, returns
+        return {"learner/value_explained": 1.0 - unexplained / max(spread, 1e-12)}
 
-    def _values(self, obs: F32, extra: F32 | None) -> F32:
-        """Of rows [..., D]: f32[...]."""
-        seen = obs if self.normaliser is None else self.normaliser(obs)
-        known = seen if extra is None else np.concatenate([seen, extra], axis=-1)
-        return self.critic(torch.from_numpy(known)).squeeze(-1).numpy()
+    def _values(self, inputs: F32) -> F32:
+        """Of rows [..., D + E]: f32[...]."""
+        rows = torch.from_numpy(inputs.reshape(-1, inputs.shape[-1]))
+        values = torch.empty(len(rows))
+        for part, out in zip(rows.split(_AT_ONCE), values.split(_AT_ONCE), strict=True):
+            out.copy_(self.critic.forward(part).squeeze(1))
+        return values.numpy().reshape(inputs.shape[:-1])
 
-    def _update(self, batch: _Batch) -> dict[str, float]:
-        ppo, count = self.settings, len(batch.advantages)
-        parts = max(1, round(count / ppo.minibatch))
-        sums: dict[str, float] = {}
-        minibatches = 0
+    def _update(self) -> dict[str, float]:
+        ppo, roll = self.settings, self._rollout
+        inputs, sampled, judged = (
+            torch.from_numpy(array).flatten(0, 1) for array in (roll.inputs, roll.sampled, roll.judged)
+        )
+        heeded = np.flatnonzero(roll.heeded)
+        parts = max(1, round(heeded.size / ppo.minibatch))
+        sums, minibatches = np.zeros(len(_FIGURES)), 0
         for _ in range(ppo.epochs):
-            order = torch.from_numpy(self._rng.permutation(count))
             divergence = 0.0
-            for rows in order.tensor_split(parts):
-                loss, figures = self._loss(batch.rows(rows))
-                self._optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                nn.utils.clip_grad_norm_(self._parameters, ppo.grad_clip)
-                self._optimiser.step()
-                minibatches += 1
-                for name, value in figures.items():
-                    sums[name] = sums.get(name, 0.0) + float(value)
-                divergence += float(figures["kl"]) / parts
+            for rows in torch.from_numpy(self._rng.permutation(heeded)).tensor_split(parts):
+                picked = (array.index_select(0, rows) for array in (inputs, sampled, judged))
+                figures = self._descend(*picked)
+                divergence += figures[_FIGURES.index("kl")] / parts
+                sums, minibatches = sums + figures, minibatches + 1
             if 0.0 < ppo.kl_target < divergence:
                 break
         return {
-            **{f"learner/{name}": value / minibatches for name, value in sums.items()},
-            "learner/exploration_std": float(self.log_std.detach().exp().mean()),
+            **{f"learner/{name}": float(value) / minibatches for name, value in zip(_FIGURES, sums, strict=True)},
+            "learner/exploration_std": float(self.log_std.exp().mean()),
             "learner/epochs": minibatches / parts,
         }
 
-    def _loss(self, batch: _Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:
+        """One step of the optimiser; :data:`_FIGURES` of the minibatch before it.
+
+        Args:
+            inputs: f32[n, D + E].
+            sampled: f32[n, A], before they were squashed.
+            judged: f32[n, 4]: log-probability, value, advantage and return.
+        """
         ppo = self.settings
-        mean = self.actor(batch.seen)
-        deviation = (batch.sampled - mean) * torch.exp(-self.log_std)
+        log_prob, old_values, advantages, returns = judged.unbind(1)
+        mean = self.actor.forward(inputs[:, : self._rollout.sees]).detach().requires_grad_()
+        values = self.critic.forward(inputs).detach().requires_grad_()
+        log_std = self.log_std.detach().requires_grad_(self._learns_std)
+
+        deviation = (sampled - mean) * torch.exp(-log_std)
         # what is constant in the log-density of a Gaussian cancels in the ratio; so does the slope of a tanh
-        log_ratio = -0.5 * (deviation**2).sum(1) - self.log_std.sum() - batch.log_prob
+        log_ratio = -0.5 * (deviation**2).sum(1) - log_std.sum() - log_prob
         ratio = log_ratio.exp()
         clipped = ratio.clamp(1.0 - ppo.clip, 1.0 + ppo.clip)
-        policy_loss = -torch.minimum(batch.advantages * ratio, batch.advantages * clipped).mean()
-        value_loss = self._value_loss(self.critic(batch.known).squeeze(1), batch)
-        entropy = (self.log_std + 0.5 * math.log(2.0 * math.pi * math.e)).sum()
+        policy_loss = -torch.minimum(advantages * ratio, advantages * clipped).mean()
+        value_loss = self._value_loss(values.squeeze(1), old_values, returns)
+        entropy = (log_std + 0.5 * math.log(2.0 * math.pi * math.e)).sum()
         loss = policy_loss + ppo.value_weight * value_loss - ppo.entropy * entropy
         if ppo.action_penalty > 0.0:
             loss = loss + ppo.action_penalty * (mean**2).mean()
-        with torch.no_grad():
-            figures = {
-                "policy_loss": policy_loss.detach(),
-                "value_loss": value_loss.detach(),
-                "entropy": entropy.detach(),
-                "kl": (ratio - 1.0 - log_ratio).mean(),  # http://joschu.net/blog/kl-approx.html, k3
-                "clipped": (ratio != clipped).float().mean(),
-            }
-        return loss, figures
 
-    def _value_loss(self, values: torch.Tensor, batch: _Batch) -> torch.Tensor:
+        loss.backward()
+        self.actor.backward(mean.grad)
+        self.critic.backward(values.grad)
+        self.log_std.grad = log_std.grad
+        torch.nn.utils.clip_grad_norm_(self._learned, ppo.grad_clip)
+        self._optimiser.step()
+        with torch.no_grad():
+            kl = (ratio - 1.0 - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html, k3
+            outside = (ratio != clipped).float().mean()
+            return torch.stack([policy_loss, value_loss, entropy, kl, outside]).double().numpy()
+
+    def _value_loss(self, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
         ppo = self.settings
         if ppo.value_loss == "huber":
-            return nn.functional.smooth_l1_loss(values, batch.returns)
-        error = (values - batch.returns) ** 2
+            return torch.nn.functional.smooth_l1_loss(values, returns)
+        error = (values - returns) ** 2
         if ppo.value_loss == "clipped":
-            near = batch.values + (values - batch.values).clamp(-ppo.clip, ppo.clip)
-            error = torch.maximum(error, (near - batch.returns) ** 2)
+            near = old_values + (values - old_values).clamp(-ppo.clip, ppo.clip)
+            error = torch.maximum(error, (near - returns) ** 2)
         return error.mean()
+
+
+_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
+"""What a step of the optimiser reports, as `learner/...`; `clipped`: share of ratios beyond the clip."""
 
 
 def gae(
@@ -295,9 +279,8 @@ def gae(
         lambda_: of the exponential average.
     """
     follows = np.where(ended, final_values, values[1:])
-    surprise = rewards + np.float32(gamma) * follows - values[:-1]
+    advantages = rewards + np.float32(gamma) * follows - values[:-1]
     keep = np.where(ended, np.float32(0), np.float32(gamma * lambda_))
-    advantages = surprise
     for t in range(len(rewards) - 2, -1, -1):
         advantages[t] += keep[t] * advantages[t + 1]
     return advantages
@@ -327,83 +310,38 @@ class Normaliser:
         self._square += ((obs - mean) ** 2).sum(axis=0) + off**2 * (self._count * count / total)
         self._mean += off * (count / total)
         self._count = total
-        self.mean = self._mean.astype(np.float32)
-        self.std = np.maximum(np.sqrt(self._square / total), self.FLOOR).astype(np.float32)
+        self._freeze()
 
     def state(self) -> dict[str, Any]:
-        return {"count": self._count, "mean": torch.from_numpy(self._mean), "square": torch.from_numpy(self._square)}
+        return {"count": self._count, "mean": self._mean.tolist(), "square": self._square.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._count = state["count"]
-        self._mean, self._square = state["mean"].numpy(), state["square"].numpy()
-        self.update(np.zeros((0, self._mean.size), np.float32))
+        self._count, self._mean, self._square = state["count"], np.array(state["mean"]), np.array(state["square"])
+        self._freeze()
 
-
-class _Actor:
-    """The policy's mean for a fixed number of rows: numpy on the memory of torch's weights, without allocations."""
-
-    def __init__(self, network: nn.Sequential, activation: str, rows: int) -> None:
-        dense = _dense(network)
-        self._weights = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in dense]
-        self._out = [np.empty((rows, layer.out_features), np.float32) for layer in dense]
-        self._activate = _NUMPY[activation]
-
-    def __call__(self, x: F32) -> F32:
-        for (weight, bias), out in zip(self._weights, self._out, strict=True):
-            np.matmul(x, weight, out=out)
-            out += bias
-            if out is not self._out[-1]:
-                self._activate(out)
-            x = out
-        return x
+    def _freeze(self) -> None:
+        if self._count > 0.0:
+            self.mean = self._mean.astype(np.float32)
+            self.std = np.maximum(np.sqrt(self._square / self._count), self.FLOOR).astype(np.float32)
 
 
 class _Rollout:
-    """What was sampled, [T, N, ...], reused by every iteration."""
+    """What was sampled, used again by every iteration."""
 
     def __init__(self, steps: int, slots: int, sees: int, acts: int, knows: int) -> None:
-        self.steps = steps
-        self.obs = np.empty((steps, slots, sees), np.float32)
-        self.extra = np.empty((steps, slots, knows), np.float32) if knows else None
-        self.noise = np.empty((steps, slots, acts), np.float32)
-        self.sampled = np.empty((steps, slots, acts), np.float32)
-        self.rewards = np.empty((steps, slots), np.float32)
-        self.ended = np.empty((steps, slots), np.bool_)
-        self.heeded = np.empty((steps, slots), np.bool_)
-        self.finals: list[tuple[int, NDArray[np.int64], F32, F32 | None]] = []
-        """Steps that cut connections off: step, slots [k], last observations [k, D], what the critic knows [k, E]."""
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Transitions to learn from: `seen` [n, D] by the policy, `known` [n, D + E] to the critic, the rest [n]."""
-
-    seen: torch.Tensor
-    known: torch.Tensor
-    sampled: torch.Tensor
-    log_prob: torch.Tensor
-    values: torch.Tensor
-    advantages: torch.Tensor
-    returns: torch.Tensor
-
-    def rows(self, index: torch.Tensor) -> _Batch:
-        picked = {name: value.index_select(0, index) for name, value in vars(self).items() if name != "known"}
-        known = picked["seen"] if self.known is self.seen else self.known.index_select(0, index)
-        return _Batch(**picked, known=known)
-
-
-def _network(inputs: int, hidden: tuple[int, ...], outputs: int, activation: str, last_gain: float) -> nn.Sequential:
-    """Dense layers with orthogonal weights, of gain sqrt(2) but for the last (Engstrom et al., 2020, appendix A.2)."""
-    widths = [inputs, *hidden, outputs]
-    layers: list[nn.Module] = []
-    for index, (before, after) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
-        last = index == len(hidden)
-        layer = nn.Linear(before, after)
-        nn.init.orthogonal_(layer.weight, last_gain if last else math.sqrt(2.0))
-        nn.init.zeros_(layer.bias)
-        layers += [layer] if last else [layer, _TORCH[activation]()]
-    return nn.Sequential(*layers)
-
-
-def _dense(network: nn.Sequential) -> list[Any]:
-    return [layer for layer in network if isinstance(layer, nn.Linear)]
+        self.steps, self.sees = steps, sees
+        self.inputs: F32 = np.zeros((steps + 1, slots, sees + knows), np.float32)
+        """What the networks see: the observation, perhaps normalised, and what only the critic knows."""
+        self.rows = torch.from_numpy(self.inputs)
+        self.obs: F32 = np.zeros((steps, slots, sees), np.float32)
+        """Observations as they are, where they are normalised."""
+        self.noise: F32 = np.zeros((steps, slots, acts), np.float32)
+        self.sampled: F32 = np.zeros((steps, slots, acts), np.float32)
+        self.rewards: F32 = np.zeros((steps, slots), np.float32)
+        self.ended = np.zeros((steps, slots), np.bool_)
+        self.heeded = np.zeros((steps, slots), np.bool_)
+        """Whose action counted: a connection that has only just begun does not heed it, and teaches nothing."""
+        self.judged: F32 = np.zeros((steps, slots, 4), np.float32)
+        """Log-probability, value, advantage, return."""
+        self.finals: list[tuple[int, NDArray[np.int64], F32]] = []
+        """Where connections were cut off: step, slots [k], last inputs [k, D + E]."""
