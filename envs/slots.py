@@ -1,8 +1,6 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
 import copy
-import json
-from collections import deque
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +12,15 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.connections import Dealer, never_idle
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.journal import Journal
 from orbitcc.envs.presets import Action, Observation, Preset, Reward, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import autoreset_of, check_counts
-
-SHORTEST_LIFE_S = 2.0
-"""No connection of a slot lives for less."""
-LIFETIME_SHARE = (0.25, 1.0)
-"""Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
 
 Saved = tuple[Scenario, _sim.WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""
@@ -39,9 +34,9 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     world lends what is still needed; its other flows run `background`.
 
     A slot is never idle. A flow that leaves is truncated and replaced at once by a new connection on the same path,
-    with a lifetime drawn from :data:`LIFETIME_SHARE`; before a flow that comes late there is another one. When the time
-    of a world is up all its slots are truncated and it is drawn anew. Episodes begin when all flows of a world have
-    been observed for part of an interval.
+    with a lifetime drawn from :data:`orbitcc.envs.connections.LIFETIME_SHARE`; before a flow that comes late there is
+    another one. When the time of a world is up all its slots are truncated and it is drawn anew. Episodes begin when
+    all flows of a world have been observed for part of an interval.
 
     Observation, action and reward are those of :class:`orbitcc.envs.single.CongestionEnv`. In a slot's reset step of
     next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
@@ -53,6 +48,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: learning flows per world at most; further ones run `background`.
         reward_scale: a factor on every reward (the rewards of `astraea` are small).
         stagger: cut the first episode of each world at a random moment, so that they do not end together.
+        journal: keep what :meth:`journal` tells.
         autoreset_mode, threads, render_mode, and the preset's pieces: as in the vector environment; slots of the same
             world have the same picture.
     """
@@ -72,6 +68,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: int | None = None,
         background: str = "cubic",
         stagger: bool = False,
+        journal: bool = False,
         reward_scale: float = 1.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int = 0,
@@ -82,7 +79,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
         self.render_mode = render_mode
         self.preset = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._dealer = _Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
+        self._dealer = Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
         self._flows, lent = self._dealer.sizes(num_envs)
         self._sizes = [*self._flows[:-1], lent]
         self._pictures = pictures(render_mode, len(self._sizes))
@@ -90,6 +87,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._batch: Batch | None = None
         self._rng: np.random.Generator | None = None
         self._scenarios: list[Scenario | None] = [None] * len(self._sizes)
+        self._journal = Journal(len(self._sizes)) if journal else None
         self.num_envs = num_envs
         self.worlds = np.repeat(np.arange(len(self._sizes)), self._sizes)
         """World of each slot, int[num_envs]."""
@@ -146,9 +144,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._look()
         return self.observations(), paid.astype(np.float64), terminated, truncated, self._totals(self._over)
 
-    def advance(
-        self, actions: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+    def advance(self, actions: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
         """The first half of a step with same-step autoreset, for learners: let all worlds run for one interval.
 
         Until :meth:`renew`, :meth:`observations`, :meth:`state` and :meth:`statistics` are those at the end of this
@@ -236,8 +232,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         """Put a saved world back; all observations, float32[num_envs, D]. It continues identically.
 
         Raises:
-            OrbitccError: the saved world lends another number of slots.
+            OrbitccError: the saved world lends another number of slots, or its past is not in the journal that is kept.
         """
+        if self._journal is not None:
+            raise OrbitccError("restore", "an environment that keeps a journal", "one without")
         scenario, state, over = saved
         mine = self.worlds == world
         if over.size != np.count_nonzero(mine):
@@ -249,10 +247,47 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._pictures is not None:
             self._pictures.clear(world)
         self._look()
-        obs = self.observations()
-        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
-            obs[(self._running.status[self.worlds, self._slots] & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
-        return obs
+        return self._after_restoring()
+
+    def journal(self) -> dict[str, Any]:
+        """All that :meth:`relive` needs, to be pickled: networks, actions since they began, and what is drawn next.
+
+        Raises:
+            OrbitccError: no journal is kept, or nothing runs yet.
+        """
+        if self._journal is None or self._rng is None:
+            raise OrbitccError("journal", "not there", "an environment with journal=True, after reset()")
+        return {
+            **self._journal.written(),
+            "scenarios": self._scenarios,
+            "dealer": self._dealer.waiting,
+            "generator": self._rng.bit_generator.state,
+            "over": self._over,
+        }
+
+    def relive(self, journal: dict[str, Any]) -> NDArray[np.float32]:
+        """Run all worlds to where they were when the journal was taken; all observations, f32[num_envs, D].
+
+        They continue identically, and so does what is drawn. It takes as long as it took.
+
+        Raises:
+            OrbitccError: it is the journal of another environment, or this one keeps none.
+        """
+        if self._journal is None:
+            raise OrbitccError("relive", "without a journal", "an environment with journal=True")
+        self.reset(seed=0)
+        self._rng, _ = seeding.np_random(0)
+        self._rng.bit_generator.state = journal["generator"]
+        self._dealer.waiting = journal["dealer"]
+        self._scenarios = list(journal["scenarios"])
+        policies = self.scenario(0).policies()
+        alone = Batch(
+            [journal["networks"][0]], slots=max(self._sizes), preset=self.preset, threads=1, policies=policies
+        )
+        self._journal.relive(journal, self._running, self._sizes, alone)
+        self._over[:] = journal["over"]
+        self._look()
+        return self._after_restoring()
 
     def clone(self) -> Self:
         """An environment of its own at the same moment; both continue identically."""
@@ -262,6 +297,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._batch is not None:
             twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
             twin._actions, twin._state = self._actions.copy(), self._state.copy()
+        if self._journal is not None:
+            twin._journal = copy.deepcopy(self._journal)
         return twin
 
     def scenario(self, world: int) -> Scenario:
@@ -281,6 +318,13 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             raise OrbitccError("step", "called before reset()", "reset() first")
         return self._batch
 
+    def _after_restoring(self) -> NDArray[np.float32]:
+        obs = self.observations()
+        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
+            status = self._running.status.reshape(-1)[self._rows]
+            obs[(status & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
+        return obs
+
     def _look(self) -> None:
         if self._pictures is not None:
             self._pictures.add(self._running)
@@ -292,6 +336,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         batch = self._running
         self._actions.reshape(-1, *self.single_action_space.shape)[self._rows] = values
         batch.step(self._actions)
+        if self._journal is not None:
+            self._journal.step(self._actions)
 
     def _outcome(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
         """Rewards, terminated, truncated of the last interval."""
@@ -333,6 +379,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._actions = np.zeros((self.num_worlds, slots, *self._batch.action_space.shape), np.float32)
             self._state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
         self._batch.reset(world, network, agents=size)
+        if self._journal is not None:
+            self._journal.begin(world, network)
         self._scenarios[world] = scenario
         if self._pictures is not None:
             self._pictures.clear(world)
@@ -351,100 +399,6 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
                 for key in FINAL_INFO:
                     infos[key][i] = float(totals[flow][key])
         return infos
-
-
-class _Dealer:
-    """Deals scenarios by their number of agents; what fits no hand now waits, so that nothing drawn is wasted."""
-
-    def __init__(self, source: EpisodeSource) -> None:
-        self.source = source
-        self._waiting: dict[int, deque[Scenario]] = {}
-
-    def sizes(self, slots: int) -> tuple[list[int], int]:
-        """How many learning flows each world has, and how many of them the last world lends.
-
-        A function of the source and `slots` alone.
-        """
-        rng = np.random.default_rng(0)
-        sizes: list[int] = []
-        while sum(sizes) < slots:
-            sizes.append(len(agent_flows(self.source.draw(rng))))
-        return sizes, slots - sum(sizes[:-1])
-
-    def clone(self) -> "_Dealer":
-        twin = _Dealer(self.source)
-        twin._waiting = {size: deque(hand, hand.maxlen) for size, hand in self._waiting.items()}
-        return twin
-
-    def forget(self) -> None:
-        self._waiting.clear()
-
-    def deal(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
-        """The next scenario with `size` agents."""
-        if isinstance(self.source.scenario, Scenario):
-            return self.source.draw(rng, seed)
-        if self._waiting.get(size):
-            return self._waiting[size].popleft()
-        for _ in range(10_000):
-            scenario = self.source.draw(rng)
-            agents = len(agent_flows(scenario))
-            if agents == size:
-                return scenario
-            self._waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
-        raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
-
-
-def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
-    """A compiled network in which flows that follow each other take every learning flow's slot from start to end.
-
-    Changes of flow fall on the grid of decisions.
-
-    Args:
-        network: JSON text, as `Scenario.compile` makes it.
-        interval_ns: of decisions.
-        rng: draws lifetimes.
-        cut: end the world at a random moment.
-
-    Raises:
-        OrbitccError: a learning flow sends an object, so that nobody knows when it ends.
-    """
-    data = json.loads(network)
-    flows = data["flows"]
-    shortest = max(round(SHORTEST_LIFE_S * 1e9), 3 * interval_ns)
-    if cut and data["duration"] > shortest:
-        data["duration"] = int(rng.integers(shortest, data["duration"]))
-    end = data["duration"]
-
-    def on_grid(at: float) -> int:  # not before `at`
-        return int(-(-at // interval_ns)) * interval_ns
-
-    for index in range(len(flows)):
-        flow = flows[index]
-        if flow["controller"]["name"] != "external":
-            continue
-        if flow.get("traffic", {}).get("kind") == "bytes":
-            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")
-        changes: list[int] = []  # from one connection to the next
-        for at in (flow.get("start", 0), flow.get("stop")):
-            if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:
-                changes.append(on_grid(at))
-        if flow.get("stop") is not None and changes:
-            while end - changes[-1] >= 2 * shortest:
-                life = rng.uniform(*LIFETIME_SHARE) * (end - changes[-1])
-                change = on_grid(changes[-1] + max(life, shortest))
-                if change > end - shortest:
-                    break
-                changes.append(change)
-        starts, stops = [0, *changes], [*changes, None]
-        place = index
-        for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            piece = {**flow, "start": start, "stop": stop, "name": f"{flow['name']}.{k}" if k else flow["name"]}
-            if k == 0:
-                flows[index] = piece
-            else:
-                flows.append({**piece, "follows": place})
-                place = len(flows) - 1
-    return json.dumps(data)
 
 
 _preset = preset  # the constructor's argument of the same name hides the function

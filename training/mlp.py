@@ -6,6 +6,7 @@ and on bookkeeping than on arithmetic: this takes two thirds of its time (docs/p
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -49,7 +50,7 @@ class Mlp:
     ) -> None:
         self.layers = tuple(layers)
         widths = [inputs, *(layer.units for layer in layers)]
-        self._shapes = [(after, before) for before, after in zip(widths[:-1], widths[1:], strict=True)]
+        self._shapes = [(after, before) for before, after in itertools.pairwise(widths)]
         self.theta = torch.zeros(sum(after * (before + 1) for after, before in self._shapes))
         self.theta.grad = torch.zeros_like(self.theta)
         self.weights, self._gradients = self._views(self.theta), self._views(self.theta.grad)

@@ -7,6 +7,7 @@ made once: fresh memory costs networks of this size as much as their arithmetic 
 from __future__ import annotations
 
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from orbitcc.training.recipe import Network, Recipe
 
 F32 = NDArray[np.float32]
 
-_STATE = "ppo.pt"
+_LEARNER, _WORLDS = "ppo.pt", "worlds.pkl"
 _AT_ONCE = 2_048
 """Rows the critic is asked about at a time: what lies in between stays in the processor's cache."""
 
@@ -45,6 +46,7 @@ class PpoLearner:
             preset=recipe.preset,
             reward_scale=ppo.reward_scale,
             stagger=True,
+            journal=True,
             autoreset_mode="SameStep",
         )
         sees, acts = self._env.single_observation_space.shape[0], self._env.single_action_space.shape[0]
@@ -97,16 +99,18 @@ class PpoLearner:
                 "rng": self._rng.bit_generator.state,
                 "agent_steps": self.agent_steps,
             },
-            folder / _STATE,
+            folder / _LEARNER,
         )
+        with (folder / _WORLDS).open("wb") as file:
+            pickle.dump(self._env.journal(), file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def load(self, folder: Path) -> None:
-        """Networks, optimiser and generator go on as they were; the worlds are drawn anew.
+        """Go on exactly where :meth:`save` stood, worlds included: these live through their past once more.
 
         Raises:
-            OrbitccError: the file is missing, or is not what :meth:`save` writes with this recipe.
+            OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
         """
-        path = folder / _STATE
+        path = folder / _LEARNER
         try:
             state = torch.load(path, weights_only=True)
             self.actor.theta.copy_(state["actor"])
@@ -117,7 +121,10 @@ class PpoLearner:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
             self.agent_steps = state["agent_steps"]
-        except Exception as error:  # torch raises what it pleases
+            path = folder / _WORLDS
+            with path.open("rb") as file:
+                self._obs = self._env.relive(pickle.load(file))
+        except Exception as error:  # torch and pickle raise what they please
             raise FileError("resume", str(path), f"the state of a run of this recipe ({error})") from None
 
     def stop(self) -> None:
@@ -264,9 +271,7 @@ _FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
 """What a step of the optimiser reports, as `learner/...`; `clipped`: share of ratios beyond the clip."""
 
 
-def gae(
-    rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, gamma: float, lambda_: float
-) -> F32:
+def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, gamma: float, lambda_: float) -> F32:
     """Generalised advantage estimates, f32[T, N] (Schulman et al., 2016, equation 16), within connections.
 
     Args:

@@ -20,8 +20,8 @@ def privileged(state: NDArray[np.float32], statistics: NDArray[np.float64]) -> N
     """Inputs of about unit size, f32[..., DIM].
 
     After the global state: capacity and fair share as the logarithm to base 10 of Mbit/s; base RTT as that of ms, less
-    one; queue and buffer as the logarithm of 1 + their size in bandwidth-delay products; ten times the link's loss rate;
-    delivery rate over fair share; flows over ten. What is not defined (no capacity during an outage) is 0.
+    one; queue and buffer as the natural logarithm of 1 + their size in bandwidth-delay products; ten times the link's
+    loss rate; delivery rate over fair share; flows over ten. What is not defined (no capacity in an outage) is 0.
 
     Args:
         state: global state of each flow's world, f32[..., 12].

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from orbitcc.envs.connections import SHORTEST_LIFE_S, never_idle
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
-from orbitcc.envs.slots import SHORTEST_LIFE_S, FlowVectorEnv, never_idle
+from orbitcc.envs.slots import FlowVectorEnv
 
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
 
