@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.agents.card import Layer
-from orbitcc.agents.policy import Tensors
+from orbitcc import _sim
 from orbitcc.envs.batch import Batch
 from orbitcc.envs.presets import preset
 from orbitcc.envs.slots import FlowVectorEnv
@@ -61,14 +60,14 @@ class Parts:
         self._since = time.process_time()
 
 
-def watch(parts: Parts, algorithm: str) -> None:
-    """Wrap what learners of this algorithm call; only those that are installed are imported."""
+def watch(parts: Parts, algorithms: set[str]) -> None:
+    """Wrap what learners of these algorithms call; nothing else is imported."""
     parts.time(Batch, "step", "simulation")
     parts.time(FlowVectorEnv, "_begin", "new worlds")
     for method in ("step", "advance", "renew", "observations", "active"):
         parts.time(FlowVectorEnv, method, "environment")
     parts.time(FlowVectorEnv, "_totals", "infos")
-    if algorithm == "sb3-ppo":
+    if "sb3-ppo" in algorithms:
         from stable_baselines3 import PPO
 
         from orbitcc.envs.sb3 import SB3VecEnv
@@ -76,12 +75,12 @@ def watch(parts: Parts, algorithm: str) -> None:
         parts.time(SB3VecEnv, "step_wait", "infos")
         parts.time(PPO, "collect_rollouts", "acting")
         parts.time(PPO, "train", "update")
-    elif algorithm == "ppo":
+    if "ppo" in algorithms:
         from orbitcc.training.ppo import PpoLearner
 
-        parts.time(PpoLearner, "_look", "what the critic knows")
         parts.time(PpoLearner, "_sample", "acting")
-        parts.time(PpoLearner, "_judge", "values, advantages")
+        parts.time(PpoLearner, "_look", "inputs")
+        parts.time(PpoLearner, "_judge", "values and advantages")
         parts.time(PpoLearner, "_update", "update")
 
 
@@ -95,11 +94,9 @@ def train(plan: recipes.Recipe, seed: int, parts: Parts) -> tuple[Learner, int, 
     return learner, steps, time.process_time() - began
 
 
-def score(plan: recipes.Recipe, layers: tuple[Layer, ...], tensors: Tensors, squash: str) -> Scores:
-    """What a policy is worth on :data:`HELDOUT_WORLDS` worlds."""
-    from orbitcc import _sim
-
-    pieces = preset(plan.preset)
+def score(plan: recipes.Recipe, learner: Learner) -> Scores:
+    """What its policy is worth on :data:`HELDOUT_WORLDS` worlds."""
+    pieces, tensors = preset(plan.preset), learner.tensors()
     policy = _sim.Policy(
         [
             {
@@ -108,14 +105,14 @@ def score(plan: recipes.Recipe, layers: tuple[Layer, ...], tensors: Tensors, squ
                 "norm": None,
                 "activation": layer.activation,
             }
-            for index, layer in enumerate(layers)
+            for index, layer in enumerate(learner.layers)
         ],
         observation=str(pieces.observation),
         action=str(pieces.action),
         interval_ns=pieces.interval_ns,
         mean=tensors.get("normaliser.mean"),
         std=tensors.get("normaliser.std"),
-        squash=squash,
+        squash=learner.squash,
     )
     return HeldOut(plan.scenario, plan.preset, HELDOUT_WORLDS, HELDOUT_SEED).score(policy)
 
@@ -128,18 +125,16 @@ def main() -> None:
     asked = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):  # native threads are one per core
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    parts, watched = Parts(), set()
-    for name in asked.recipe:
-        plan = recipes.load(name, asked.changes)
-        if plan.algorithm not in watched:
-            watched.add(plan.algorithm)
-            watch(parts, plan.algorithm)
-        for seed in asked.seeds:
+    plans = [recipes.load(name, asked.changes) for name in asked.recipe]
+    parts = Parts()
+    watch(parts, {plan.algorithm for plan in plans})
+    for seed in asked.seeds:
+        for plan in plans:  # in turn, so that a busy machine is busy for all of them
             learner, steps, seconds = train(plan, seed, parts)
             each = {part: 1e6 * spent / steps for part, spent in parts.spent.most_common()}
-            scores = score(plan, learner.layers, learner.tensors(), learner.squash)
+            scores = score(plan, learner)
             learner.stop()
-            print(f"{name}, seed {seed}: {steps:,} decisions, {steps / seconds:,.0f} per CPU second")
+            print(f"{plan.name}, seed {seed}: {steps:,} decisions, {steps / seconds:,.0f} per CPU second")
             print("  µs:", ", ".join(f"{part} {value:.2f}" for part, value in each.items()), end="")
             print(f", rest {1e6 * seconds / steps - sum(each.values()):.2f}")
             print("  held out:", ", ".join(f"{key} {np.round(value, 4)}" for key, value in scores.items()), flush=True)
