@@ -3,7 +3,7 @@
     python -m benches.learner sb3-ppo-leo ppo-leo --seeds 1 2
 
 prints the tables of docs/performance.md, and what each policy is worth in the end on worlds that no recipe evaluates.
-Each part's time is without that of the parts inside it; what measuring costs is in none of them.
+Each part's time is without that of the parts inside it; what measuring costs is in the rest.
 """
 
 from __future__ import annotations

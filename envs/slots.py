@@ -334,7 +334,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if values.shape != self.action_space.shape:
             raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
         batch = self._running
-        self._actions.reshape(-1, *self.single_action_space.shape)[self._rows] = values
+        self._actions.reshape(-1, self._actions.shape[-1])[self._rows] = values
         batch.step(self._actions)
         if self._journal is not None:
             self._journal.step(self._actions)

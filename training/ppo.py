@@ -49,7 +49,7 @@ class PpoLearner:
             journal=True,
             autoreset_mode="SameStep",
         )
-        sees, acts = self._env.single_observation_space.shape[0], self._env.single_action_space.shape[0]
+        (sees,), (acts,) = self._env.preset.observation_space().shape, self._env.preset.action_space().shape
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
@@ -283,8 +283,9 @@ def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, 
         gamma: discount per step.
         lambda_: of the exponential average.
     """
-    follows = np.where(ended, final_values, values[1:])
-    advantages = rewards + np.float32(gamma) * follows - values[:-1]
+    follows: F32 = np.where(ended, final_values, values[1:])
+    follows *= gamma
+    advantages: F32 = rewards + follows - values[:-1]
     keep = np.where(ended, np.float32(0), np.float32(gamma * lambda_))
     for t in range(len(rewards) - 2, -1, -1):
         advantages[t] += keep[t] * advantages[t + 1]
