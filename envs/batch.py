@@ -68,6 +68,11 @@ class Batch:
             self._native_obs = self.obs
 
     @property
+    def preset(self) -> Preset:
+        """The pieces, with the reward that is paid now."""
+        return self._preset
+
+    @property
     def num_worlds(self) -> int:
         return self._worlds.num_worlds
 
@@ -100,20 +105,6 @@ class Batch:
                 raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
             nursery.step(self._no_action[:1], obs, reward, status)
         self._worlds.restore(index, nursery.save(0))
-
-    def replay(self, index: int, spec: str, actions: NDArray[np.float32]) -> None:
-        """Bring world `index` to where `actions` f32[steps, S, A] from its reset lead; the others stand still.
-
-        For native actions. :meth:`observe` must follow before the arrays are read.
-        """
-        self.reset(index, spec)
-        if self._nursery is None:
-            self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
-        self._nursery.restore(0, self._worlds.save(index))
-        obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
-        for row in actions:
-            self._nursery.step(np.ascontiguousarray(row[None]), obs, reward, status)
-        self._worlds.restore(index, self._nursery.save(0))
 
     def observe(self) -> None:
         """Write obs, reward and status as they stand, without advancing."""
@@ -198,6 +189,10 @@ class Batch:
         for name in ("obs", "reward", "status", "_native_obs"):
             getattr(twin, name)[...] = getattr(self, name)
         return twin
+
+    def alone(self) -> Self:
+        """A batch of one world with the same pieces."""
+        return type(self)([self._any_spec], slots=self.slots, preset=self._preset, policies=self._settings["policies"])
 
     def _custom_pieces(self) -> None:
         if not (self._custom_obs or self._custom_reward):

@@ -13,7 +13,8 @@ from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import Action, ActionLike, Native, ObservationLike, Preset, RewardLike, preset
+from orbitcc.envs.journal import Journal
+from orbitcc.envs.presets import ActionLike, Native, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
@@ -72,10 +73,7 @@ class BatchedParallelEnv:
         self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
         self._state = np.zeros((num_worlds, GLOBAL_STATE), np.float32)
         self._rngs: list[np.random.Generator | None] = [None] * num_worlds
-        self._played: NDArray[np.float32] | None = None
-        if journal:
-            self._played = np.zeros((num_worlds, 64, self.slots, *self.single_action_space.shape), np.float32)
-        self._steps = np.zeros(num_worlds, np.int64)
+        self._journal = Journal(num_worlds) if journal else None
 
     @property
     def obs(self) -> NDArray[np.float32]:
@@ -119,11 +117,8 @@ class BatchedParallelEnv:
             raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {expected}")
         acted = self.active
         batch.step(values)
-        if self._played is not None:
-            if self._steps.max() == self._played.shape[1]:
-                self._played = np.concatenate((self._played, np.zeros_like(self._played)), axis=1)
-            self._played[np.arange(self.num_worlds), self._steps] = values
-        self._steps += 1
+        if self._journal is not None:
+            self._journal.step(values)
         obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))
         terminated, truncated = (batch.status & TERMINATED) != 0, (batch.status & TRUNCATED) != 0
         infos: dict[str, NDArray[Any]] = {"state": self.state(), "renewed": batch.finished()}
@@ -151,7 +146,13 @@ class BatchedParallelEnv:
         return self._episodes.save(index)
 
     def restore(self, index: int, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
-        """Put a saved world into place `index`; all observations, float32[N, S, D]. It continues identically."""
+        """Put a saved world into place `index`; all observations, float32[N, S, D]. It continues identically.
+
+        Raises:
+            OrbitccError: the past of this world is not in the journal that is kept.
+        """
+        if self._journal is not None:
+            raise OrbitccError("restore", "an environment that keeps a journal", "one without")
         self._episodes.restore(index, saved)
         if self._pictures is not None:
             self._pictures.clear(index)
@@ -164,41 +165,37 @@ class BatchedParallelEnv:
         twin._episodes = self._episodes.clone()
         twin._pictures = pictures(self.render_mode, self.num_worlds)
         twin._rngs, twin._state = copy.deepcopy(self._rngs), self._state.copy()
-        twin._played, twin._steps = copy.copy(self._played), self._steps.copy()
+        twin._journal = copy.deepcopy(self._journal)
         return twin
 
     def journal(self) -> dict[str, Any]:
-        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
-
-        Worlds cannot be written to disk, but the same actions lead to the same moment.
+        """How all worlds came to where they are, to be pickled: what :meth:`relive` needs to bring them there again.
 
         Raises:
-            OrbitccError: the environment was made without `journal`, or has a Python action.
+            OrbitccError: the environment was made without `journal`.
         """
-        if self._played is None or isinstance(self._episodes.preset.action, Action):
-            raise OrbitccError("journal", "False", "an environment made with journal=True, and a native action")
-        worlds = range(self.num_worlds)
         return {
-            "told": [self._episodes.told(index) for index in worlds],
-            "actions": [self._played[index, : self._steps[index]].copy() for index in worlds],
+            **self._written.written(),
+            "scenarios": [self._episodes.scenario(index) for index in range(self.num_worlds)],
             "rngs": copy.deepcopy(self._rngs),
         }
 
-    def replay(self, journal: dict[str, Any]) -> None:
-        """Bring all worlds to where they were when `journal` was written; they continue identically."""
-        if self._played is None:
-            raise OrbitccError("journal", "False", "an environment made with journal=True")
-        if len(journal["actions"]) != self.num_worlds:
-            raise OrbitccError("journal", f"{len(journal['actions'])} worlds", f"{self.num_worlds} worlds")
-        longest = max(len(actions) for actions in journal["actions"])
-        if longest > self._played.shape[1]:
-            self._played = np.zeros((self.num_worlds, 2 * longest, *self._played.shape[2:]), np.float32)
+    def relive(self, journal: dict[str, Any]) -> None:
+        """Bring all worlds to where they were when `journal` was written; they continue identically.
+
+        Raises:
+            OrbitccError: the environment was made without `journal`, or it is one of another number of worlds.
+        """
+        self._written.relive(journal, self._episodes.batch, [1] * self.num_worlds, self._episodes.alone())
         self._rngs = copy.deepcopy(journal["rngs"])
-        for index, (told, actions) in enumerate(zip(journal["told"], journal["actions"], strict=True)):
-            self._episodes.replay(index, told, actions)
-            self._played[index, : len(actions)], self._steps[index] = actions, len(actions)
-        self._episodes.batch.observe()
+        self._episodes.put(journal["scenarios"])
         self._look()
+
+    @property
+    def _written(self) -> Journal:
+        if self._journal is None:
+            raise OrbitccError("journal", "False", "an environment made with journal=True")
+        return self._journal
 
     def state(self) -> NDArray[np.float32]:
         """The global state of each world as those see it who act next, float32[N, 12], for centralised critics."""
@@ -225,7 +222,8 @@ class BatchedParallelEnv:
             rng, _ = seeding.np_random(seed)
             self._rngs[index] = rng
         self._episodes.begin(index, rng, seed, scenario, cut=cut)
-        self._steps[index] = 0
+        if self._journal is not None:
+            self._journal.begin(index, self._episodes.network(index))
         if self._pictures is not None:
             self._pictures.clear(index)
 

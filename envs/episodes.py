@@ -86,14 +86,17 @@ class Episodes:
         self._scenarios[index] = scenario
         self._networks[index] = network
 
-    def told(self, index: int) -> tuple[Scenario, str]:
-        """The scenario of world `index`, and the network that was made from it."""
-        return self.scenario(index), self._networks[index]
+    def network(self, index: int) -> str:
+        """The network that world `index` was made from."""
+        return self._networks[index]
 
-    def replay(self, index: int, told: tuple[Scenario, str], actions: NDArray[np.float32]) -> None:
-        """Bring world `index`, after the first :meth:`begin`, to where `actions` [steps, S, A] from its start lead."""
-        self._scenarios[index], self._networks[index] = told
-        self.batch.replay(index, told[1], actions)
+    def put(self, scenarios: list[Scenario]) -> None:
+        """Of worlds that were brought elsewhere: the scenarios of their episodes."""
+        self._scenarios = list(scenarios)
+
+    def alone(self) -> Batch:
+        """A batch of one world with the same pieces."""
+        return self.batch.alone()
 
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of world `index`."""

@@ -1,8 +1,6 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
 import copy
-import json
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -14,19 +12,16 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.connections import Dealer, never_idle
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.journal import Journal
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import autoreset_of, check_counts
-
-SHORTEST_LIFE_S = 2.0
-"""No connection of a slot lives for less."""
-LIFETIME_SHARE = (0.25, 1.0)
-"""Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
 
 Saved = tuple[Scenario, _sim.WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""
@@ -40,9 +35,9 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     world lends what is still needed; its other flows run `background`.
 
     A slot is never idle. A flow that leaves is truncated and replaced at once by a new connection on the same path,
-    with a lifetime drawn from :data:`LIFETIME_SHARE`; before a flow that comes late there is another one. When the time
-    of a world is up all its slots are truncated and it is drawn anew. Episodes begin when all flows of a world have
-    been observed for part of an interval.
+    with a lifetime drawn from :data:`orbitcc.envs.connections.LIFETIME_SHARE`; before a flow that comes late there is
+    another one. When the time of a world is up all its slots are truncated and it is drawn anew. Episodes begin when
+    all flows of a world have been observed for part of an interval.
 
     Observation, action and reward are those of :class:`orbitcc.envs.single.CongestionEnv`. In a slot's reset step of
     next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
@@ -54,6 +49,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: learning flows per world at most; further ones run `background`.
         reward_scale: a factor on every reward (the rewards of `astraea` are small).
         stagger: cut the first episode of each world at a random moment, so that they do not end together.
+        journal: keep what :meth:`journal` tells.
         autoreset_mode, threads, render_mode, and the preset's pieces: as in the vector environment; slots of the same
             world have the same picture.
     """
@@ -73,6 +69,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         max_agents: int | None = None,
         background: str = "cubic",
         stagger: bool = False,
+        journal: bool = False,
         reward_scale: float = 1.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         threads: int = 0,
@@ -83,7 +80,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
         self.render_mode = render_mode
         self.preset = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._dealer = _Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
+        self._dealer = Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
         self._flows, lent = self._dealer.sizes(num_envs)
         self._sizes = [*self._flows[:-1], lent]
         self._pictures = pictures(render_mode, len(self._sizes))
@@ -91,10 +88,13 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._batch: Batch | None = None
         self._rng: np.random.Generator | None = None
         self._scenarios: list[Scenario | None] = [None] * len(self._sizes)
+        self._journal = Journal(len(self._sizes)) if journal else None
         self.num_envs = num_envs
         self.worlds = np.repeat(np.arange(len(self._sizes)), self._sizes)
         """World of each slot, int[num_envs]."""
         self._slots = np.concatenate([np.arange(size) for size in self._sizes])
+        self._rows = self.worlds * max(self._sizes) + self._slots
+        """Row of each slot in the batch's arrays, flattened over worlds and their slots."""
         seen = self.preset.observation_space()
         self.single_observation_space = seen
         self._nothing_seen = np.clip(np.float32(0), seen.low, seen.high)
@@ -103,6 +103,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
         self._over = np.zeros(num_envs, np.bool_)
+        self._ended: NDArray[np.bool_] | None = None
 
     @property
     def num_worlds(self) -> int:
@@ -122,43 +123,83 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._begin(world, None if first is None else first + world, cut=self._stagger)
         self._running.observe()
         self._over[:] = False
+        self._ended = None
         self._look()
-        return self._obs(), {}
+        return self.observations(), {}
 
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        values = np.asarray(actions, np.float32)
-        if values.shape != self.action_space.shape:
-            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
-        batch, renewed = self._running, self._over
-        over = batch.finished()
-        self._actions[self.worlds, self._slots] = values
-        batch.step(self._actions)
-        if over.any():  # next-step mode: this step is the reset of worlds whose time was up in the last one
-            self._renew(over)
-        status = np.where(renewed, 0, batch.status[self.worlds, self._slots])
-        rewards = np.where(renewed, 0.0, self._reward_scale * batch.reward[self.worlds, self._slots].astype(np.float64))
-        terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
-        ended = terminated | truncated
-        infos = self._totals(ended)
-        obs = self._obs()
         if self._mode is AutoresetMode.SAME_STEP:
-            if ended.any():
-                final = np.full(self.num_envs, None, dtype=object)
-                for i in np.flatnonzero(ended):
-                    final[i] = obs[i].copy()
-                infos = {"final_info": infos, "_final_info": ended, "final_obs": final, "_final_obs": ended.copy()}
-                infos |= {"final_state": self.state(), "_final_state": ended.copy()}
-                over = batch.finished()
-                if over.any():
-                    self._renew(over)
-                    obs = self._obs()
-                obs[ended & ~over[self.worlds]] = self._nothing_seen
-        else:
-            self._over = ended
+            paid, terminated, truncated = self.advance(actions)
+            infos = self._last_words(terminated | truncated)
+            return self.renew(), paid.astype(np.float64), terminated, truncated, infos
+        renewed, over = self._over, self._running.finished()
+        self._move(actions)
+        if over.any():  # this step is the reset of worlds whose time was up in the last one
+            self._begin_anew(over)
+        paid, terminated, truncated = self._outcome()
+        for array in (paid, terminated, truncated):
+            array[renewed] = 0
+        self._over = terminated | truncated
         self._look()
-        return obs, rewards, terminated, truncated, infos
+        return self.observations(), paid.astype(np.float64), terminated, truncated, self._totals(self._over)
+
+    def advance(self, actions: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+        """The first half of a step with same-step autoreset, for learners: let all worlds run for one interval.
+
+        Until :meth:`renew`, :meth:`observations`, :meth:`state` and :meth:`statistics` are those at the end of this
+        interval, final ones where a connection ended. Nothing is gathered that only `infos` tell.
+
+        Args:
+            actions: f32[num_envs, A] in [-1, 1].
+
+        Returns:
+            rewards f32[num_envs], terminated bool[num_envs], truncated bool[num_envs].
+
+        Raises:
+            OrbitccError: :meth:`renew` has not been called since the last time, or a wrong shape.
+        """
+        if self._ended is not None:
+            raise OrbitccError("advance", "called twice", "renew() in between")
+        self._move(actions)
+        paid, terminated, truncated = self._outcome()
+        self._ended = terminated | truncated
+        return paid, terminated, truncated
+
+    def renew(self) -> NDArray[np.float32]:
+        """The second half: new connections for those that ended, new worlds for those whose time is up.
+
+        Returns:
+            The observations to act on, f32[num_envs, D].
+
+        Raises:
+            OrbitccError: there was no :meth:`advance`.
+        """
+        if self._ended is None:
+            raise OrbitccError("renew", "called before advance()", "advance() first")
+        ended, self._ended = self._ended, None
+        if not ended.any():
+            self._look()
+            return self.observations()
+        over = self._running.finished()
+        if over.any():
+            self._begin_anew(over)
+        obs = self.observations()
+        obs[ended & ~over[self.worlds]] = self._nothing_seen
+        self._look()
+        return obs
+
+    def observations(self) -> NDArray[np.float32]:
+        """What every slot's flow has observed by now, f32[num_envs, D]; a copy."""
+        return self._running.obs.reshape(-1, *self._nothing_seen.shape)[self._rows]
+
+    def active(self) -> NDArray[np.bool_]:
+        """Slots that heed the next action, bool[num_envs].
+
+        After a same-step autoreset a connection that has only just begun does not; its reward is for nobody's action.
+        """
+        return self._running.status.reshape(-1)[self._rows] == ACTIVE
 
     def state(self) -> NDArray[np.float32]:
         """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
@@ -171,7 +212,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every slot's flow over the last interval, f64[num_envs, len(STATS_FIELDS)]."""
-        return self._running.statistics()[self.worlds, self._slots]
+        rows = self._running.statistics()
+        return rows.reshape(-1, rows.shape[-1])[self._rows]
 
     def render(self) -> Any:
         """With `rgb_array` a frame for every slot: that of its world, uint8[450, 800, 3]."""
@@ -191,8 +233,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         """Put a saved world back; all observations, float32[num_envs, D]. It continues identically.
 
         Raises:
-            OrbitccError: the saved world lends another number of slots.
+            OrbitccError: the saved world lends another number of slots, or its past is not in the journal that is kept.
         """
+        if self._journal is not None:
+            raise OrbitccError("restore", "an environment that keeps a journal", "one without")
         scenario, state, over = saved
         mine = self.worlds == world
         if over.size != np.count_nonzero(mine):
@@ -204,10 +248,47 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._pictures is not None:
             self._pictures.clear(world)
         self._look()
-        obs = self._obs()
-        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
-            obs[(self._running.status[self.worlds, self._slots] & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
-        return obs
+        return self._after_restoring()
+
+    def journal(self) -> dict[str, Any]:
+        """All that :meth:`relive` needs, to be pickled: networks, actions since they began, and what is drawn next.
+
+        Raises:
+            OrbitccError: no journal is kept, or nothing runs yet.
+        """
+        if self._journal is None or self._rng is None:
+            raise OrbitccError("journal", "not there", "an environment with journal=True, after reset()")
+        return {
+            **self._journal.written(),
+            "scenarios": self._scenarios,
+            "dealer": self._dealer.waiting,
+            "generator": self._rng.bit_generator.state,
+            "over": self._over,
+        }
+
+    def relive(self, journal: dict[str, Any]) -> NDArray[np.float32]:
+        """Run all worlds to where they were when the journal was taken; all observations, f32[num_envs, D].
+
+        They continue identically, and so does what is drawn. It takes as long as it took.
+
+        Raises:
+            OrbitccError: it is the journal of another environment, or this one keeps none.
+        """
+        if self._journal is None:
+            raise OrbitccError("relive", "without a journal", "an environment with journal=True")
+        self.reset(seed=0)
+        self._rng, _ = seeding.np_random(0)
+        self._rng.bit_generator.state = journal["generator"]
+        self._dealer.waiting = journal["dealer"]
+        self._scenarios = list(journal["scenarios"])
+        policies = self.scenario(0).policies()
+        alone = Batch(
+            [journal["networks"][0]], slots=max(self._sizes), preset=self.preset, threads=1, policies=policies
+        )
+        self._journal.relive(journal, self._running, self._sizes, alone)
+        self._over[:] = journal["over"]
+        self._look()
+        return self._after_restoring()
 
     def clone(self) -> Self:
         """An environment of its own at the same moment; both continue identically."""
@@ -217,6 +298,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         if self._batch is not None:
             twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
             twin._actions, twin._state = self._actions.copy(), self._state.copy()
+        if self._journal is not None:
+            twin._journal = copy.deepcopy(self._journal)
         return twin
 
     def scenario(self, world: int) -> Scenario:
@@ -236,14 +319,44 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             raise OrbitccError("step", "called before reset()", "reset() first")
         return self._batch
 
+    def _after_restoring(self) -> NDArray[np.float32]:
+        obs = self.observations()
+        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
+            status = self._running.status.reshape(-1)[self._rows]
+            obs[(status & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
+        return obs
+
     def _look(self) -> None:
         if self._pictures is not None:
             self._pictures.add(self._running)
 
-    def _obs(self) -> NDArray[np.float32]:
-        return self._running.obs[self.worlds, self._slots]
+    def _move(self, actions: NDArray[np.float32]) -> None:
+        values = np.asarray(actions, np.float32)
+        if values.shape != self.action_space.shape:
+            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        batch = self._running
+        self._actions.reshape(-1, self._actions.shape[-1])[self._rows] = values
+        batch.step(self._actions)
+        if self._journal is not None:
+            self._journal.step(self._actions)
 
-    def _renew(self, over: NDArray[np.bool_]) -> None:
+    def _outcome(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Rewards, terminated, truncated of the last interval."""
+        rewards, status = (a.reshape(-1)[self._rows] for a in (self._running.reward, self._running.status))
+        rewards *= self._reward_scale
+        return rewards, (status & TERMINATED) != 0, (status & TRUNCATED) != 0
+
+    def _last_words(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
+        """The infos of a step with same-step autoreset: what is known of connections that have just ended."""
+        if not ended.any():
+            return {}
+        obs, final = self.observations(), np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(ended):
+            final[i] = obs[i]
+        found = {"final_info": self._totals(ended), "final_obs": final, "final_state": self.state()}
+        return found | {f"_{key}": ended.copy() for key in found}
+
+    def _begin_anew(self, over: NDArray[np.bool_]) -> None:
         for world in np.flatnonzero(over):
             self._begin(int(world))
         self._running.observe()
@@ -267,6 +380,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             self._actions = np.zeros((self.num_worlds, slots, *self._batch.action_space.shape), np.float32)
             self._state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
         self._batch.reset(world, network, agents=size)
+        if self._journal is not None:
+            self._journal.begin(world, network)
         self._scenarios[world] = scenario
         if self._pictures is not None:
             self._pictures.clear(world)
@@ -285,100 +400,6 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
                 for key in FINAL_INFO:
                     infos[key][i] = float(totals[flow][key])
         return infos
-
-
-class _Dealer:
-    """Deals scenarios by their number of agents; what fits no hand now waits, so that nothing drawn is wasted."""
-
-    def __init__(self, source: EpisodeSource) -> None:
-        self.source = source
-        self._waiting: dict[int, deque[Scenario]] = {}
-
-    def sizes(self, slots: int) -> tuple[list[int], int]:
-        """How many learning flows each world has, and how many of them the last world lends.
-
-        A function of the source and `slots` alone.
-        """
-        rng = np.random.default_rng(0)
-        sizes: list[int] = []
-        while sum(sizes) < slots:
-            sizes.append(len(agent_flows(self.source.draw(rng))))
-        return sizes, slots - sum(sizes[:-1])
-
-    def clone(self) -> "_Dealer":
-        twin = _Dealer(self.source)
-        twin._waiting = {size: deque(hand, hand.maxlen) for size, hand in self._waiting.items()}
-        return twin
-
-    def forget(self) -> None:
-        self._waiting.clear()
-
-    def deal(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
-        """The next scenario with `size` agents."""
-        if isinstance(self.source.scenario, Scenario):
-            return self.source.draw(rng, seed)
-        if self._waiting.get(size):
-            return self._waiting[size].popleft()
-        for _ in range(10_000):
-            scenario = self.source.draw(rng)
-            agents = len(agent_flows(scenario))
-            if agents == size:
-                return scenario
-            self._waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
-        raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
-
-
-def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
-    """A compiled network in which flows that follow each other take every learning flow's slot from start to end.
-
-    Changes of flow fall on the grid of decisions.
-
-    Args:
-        network: JSON text, as `Scenario.compile` makes it.
-        interval_ns: of decisions.
-        rng: draws lifetimes.
-        cut: end the world at a random moment.
-
-    Raises:
-        OrbitccError: a learning flow sends an object, so that nobody knows when it ends.
-    """
-    data = json.loads(network)
-    flows = data["flows"]
-    shortest = max(round(SHORTEST_LIFE_S * 1e9), 3 * interval_ns)
-    if cut and data["duration"] > shortest:
-        data["duration"] = int(rng.integers(shortest, data["duration"]))
-    end = data["duration"]
-
-    def on_grid(at: float) -> int:  # not before `at`
-        return int(-(-at // interval_ns)) * interval_ns
-
-    for index in range(len(flows)):
-        flow = flows[index]
-        if flow["controller"]["name"] != "external":
-            continue
-        if flow.get("traffic", {}).get("kind") == "bytes":
-            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")
-        changes: list[int] = []  # from one connection to the next
-        for at in (flow.get("start", 0), flow.get("stop")):
-            if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:
-                changes.append(on_grid(at))
-        if flow.get("stop") is not None and changes:
-            while end - changes[-1] >= 2 * shortest:
-                life = rng.uniform(*LIFETIME_SHARE) * (end - changes[-1])
-                change = on_grid(changes[-1] + max(life, shortest))
-                if change > end - shortest:
-                    break
-                changes.append(change)
-        starts, stops = [0, *changes], [*changes, None]
-        place = index
-        for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            piece = {**flow, "start": start, "stop": stop, "name": f"{flow['name']}.{k}" if k else flow["name"]}
-            if k == 0:
-                flows[index] = piece
-            else:
-                flows.append({**piece, "follows": place})
-                place = len(flows) - 1
-    return json.dumps(data)
 
 
 _preset = preset  # the constructor's argument of the same name hides the function

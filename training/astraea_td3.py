@@ -424,7 +424,7 @@ class AstraeaTd3Learner:
             setattr(self, name, rest[name])
         self.rng.bit_generator.state = rest["rng"]
         self._apply_schedule()
-        self.env.replay(rest["worlds"])
+        self.env.relive(rest["worlds"])
 
     def stop(self) -> None:
         self.env.close()

@@ -147,7 +147,7 @@ class _Loop:
 
     def _evaluate_and_save(self) -> None:
         tensors = self.learner.tensors()
-        card = self._card()
+        card = self._card().model_copy(update={"normaliser": "normaliser.mean" in tensors})
         scores = self.heldout.score(build(card, tensors))
         if self.progress.agent_steps and scores["action_spread"] < DEGENERATE:
             self.display.say(f"{self.progress.agent_steps:,} agent steps: the policy always does nearly the same")
@@ -210,6 +210,7 @@ class _Loop:
 
 _LEARNERS = {
     "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
+    "ppo": "orbitcc.training.ppo:PpoLearner",
     "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
     "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
     "sb3-ppo": "orbitcc.training.sb3:SB3Learner",

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orbitcc.agents.card import Layer
 from orbitcc.envs import presets, scenarios
@@ -22,7 +22,11 @@ _steps = number(1, 1e12, "agent steps", whole=True)
 
 
 class Network(Model):
-    """The policy's hidden layers; the value function has a network of the same shape."""
+    """The policy's hidden layers; the value function has a network of the same shape.
+
+    `leaky_relu` (slope 0.2) is known to `ppo` and `astraea-td3`; a `norm` and `critic_hidden`, the layers of critics, to
+    the latter alone.
+    """
 
     hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
     activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"
@@ -39,7 +43,22 @@ class Ppo(Model):
     """Proximal policy optimisation (Schulman et al., 2017).
 
     `worlds`, `env_runners` and `give_up_...` are RLlib's, which samples whole worlds: there `batch` and `lr_decay`
-    count steps of worlds. Stable-Baselines3 samples `slots` flows, and they count agent steps.
+    count steps of worlds. Stable-Baselines3 and the algorithm `ppo` sample `slots` flows, and they count agent steps.
+
+    What follows `reward_scale` is known to the algorithm `ppo` alone:
+
+    critic_hidden: hidden layers of the value network; none: as the policy's.
+    privileged_critic: the value network also sees what :mod:`orbitcc.training.privileged` knows of the flow's world.
+    normalise_observations: by running mean and standard deviation, which the exported policy carries.
+    normalise_advantages: to mean 0 and standard deviation 1 over an iteration.
+    squash: how what is sampled becomes an action: `clip` it to [-1, 1], or its `tanh`.
+    exploration_std_final: reached linearly, like `lr_final`; 0 = the standard deviation is learned.
+    value_loss: of the error of the value: `squared`, `huber` (linear beyond 1), or `clipped` (squared, of a value that
+        moves by `clip` at most per iteration; Schulman's implementation).
+    value_weight: of the value loss, beside the policy's.
+    kl_target: no further epoch once the policy is so far (mean divergence over an epoch) from the one that sampled;
+        0 = never.
+    action_penalty: weight of the policy's mean squared output, added to the loss.
     """
 
     slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
@@ -61,6 +80,20 @@ class Ppo(Model):
     give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
     give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+    critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
+    privileged_critic: bool = False
+    normalise_observations: bool = False
+    normalise_advantages: bool = True
+    squash: Literal["clip", "tanh"] = "clip"
+    exploration_std_final: Annotated[float, number(0, 10, "")] = 0.0
+    value_loss: Literal["squared", "huber", "clipped"] = "squared"
+    value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
+    kl_target: Annotated[float, number(0, 1e3, "")] = 0.0
+    action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
+
+
+_OWN = tuple(Ppo.model_fields)[list(Ppo.model_fields).index("reward_scale") + 1 :]
+"""Settings that only the algorithm `ppo` knows."""
 
 
 class Sac(Model):
@@ -89,39 +122,55 @@ class Sac(Model):
 class Td3(Model):
     """Astraea's learner (`training/astraea_td3.py`); in brackets what its authors' code or paper has, else ours."""
 
-    worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = Field(160, description="side by side [2 actors]")
-    threads: Annotated[int, number(0, 1024, "threads", whole=True)] = Field(1, description="that step worlds; 0: all")
-    iteration: Annotated[int, _steps] = Field(20_000, description="decisions between two lines of the curve")
-    replay: Annotated[int, _steps] = Field(400_000, description="transitions kept [400,000]")
-    presence: Annotated[float, number(0, 1, "", above=True)] = Field(
-        0.5, description="share of slots with a flow, on average: what the replay's room is planned for"
+    worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = Field(
+        default=160, description="side by side [2 actors]"
     )
-    learning_starts: Annotated[int, _steps] = Field(20_000, description="decisions before the first update")
-    batch: Annotated[int, _steps] = Field(1024, description="transitions per update [192]")
-    update_every: Annotated[int, _steps] = Field(128, description="decisions per critic update [about 20 to 60]")
-    actor_every: Annotated[int, _steps] = Field(2, description="critic updates per actor update [20]")
-    actor_lr: Annotated[float, _rate] = Field(5e-4, description="[5e-5]")
-    critic_lr: Annotated[float, _rate] = Field(1e-3, description="[1e-3]")
-    lr_final_share: Annotated[float, _rate] = Field(0.2, description="of the rates, at the end; linear [1]")
-    tau: Annotated[float, _rate] = Field(0.01, description="share by which targets follow [0.005]")
-    averaging: Annotated[float, _rate] = Field(0.01, description="share by which the exported actor follows [1]")
-    gamma: Annotated[float, _fraction] = Field(0.98, description="[0.98]")
-    steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(5, description="of a return [1]")
-    target_noise: Annotated[float, _fraction] = Field(0.05, description="[0.05]")
-    target_noise_clip: Annotated[float, _fraction] = Field(0.1, description="[0.1]")
-    noise_std: Annotated[float, _fraction] = Field(0.3, description="of exploration, at first [random actions]")
+    threads: Annotated[int, number(0, 1024, "threads", whole=True)] = Field(
+        default=1, description="that step worlds; 0: all"
+    )
+    iteration: Annotated[int, _steps] = Field(default=20_000, description="decisions between two lines of the curve")
+    replay: Annotated[int, _steps] = Field(default=400_000, description="transitions kept [400,000]")
+    presence: Annotated[float, number(0, 1, "", above=True)] = Field(
+        default=0.5, description="share of slots with a flow, on average: what the replay's room is planned for"
+    )
+    learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
+    batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
+    update_every: Annotated[int, _steps] = Field(
+        default=128, description="decisions per critic update [about 20 to 60]"
+    )
+    actor_every: Annotated[int, _steps] = Field(default=2, description="critic updates per actor update [20]")
+    actor_lr: Annotated[float, _rate] = Field(default=5e-4, description="[5e-5]")
+    critic_lr: Annotated[float, _rate] = Field(default=1e-3, description="[1e-3]")
+    lr_final_share: Annotated[float, _rate] = Field(default=0.2, description="of the rates, at the end; linear [1]")
+    tau: Annotated[float, _rate] = Field(default=0.01, description="share by which targets follow [0.005]")
+    averaging: Annotated[float, _rate] = Field(
+        default=0.01, description="share by which the exported actor follows [1]"
+    )
+    gamma: Annotated[float, _fraction] = Field(default=0.98, description="[0.98]")
+    steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(default=5, description="of a return [1]")
+    target_noise: Annotated[float, _fraction] = Field(default=0.05, description="[0.05]")
+    target_noise_clip: Annotated[float, _fraction] = Field(default=0.1, description="[0.1]")
+    noise_std: Annotated[float, _fraction] = Field(default=0.3, description="of exploration, at first [random actions]")
     noise_std_final: Annotated[float, _fraction] = 0.1
-    noise_decay: Annotated[float, number(0, 1, "", above=True)] = Field(0.5, description="share of the run it falls in")
-    noise_correlation: Annotated[float, number(0, 0.999)] = Field(0.9, description="from one decision to the next [0]")
+    noise_decay: Annotated[float, number(0, 1, "", above=True)] = Field(
+        default=0.5, description="share of the run it falls in"
+    )
+    noise_correlation: Annotated[float, number(0, 0.999)] = Field(
+        default=0.9, description="from one decision to the next [0]"
+    )
     brake_bdp: Annotated[float, number(0, 1e3, "BDP")] = Field(
-        2.0, description="above this window exploring actions are `brake_action` at most; 0: never [window cap 1.5]"
+        default=2.0,
+        description="above this window exploring actions are `brake_action` at most; 0: never [window cap 1.5]",
     )
     brake_action: Annotated[float, number(-1, 0)] = -0.2
-    action_penalty: Annotated[float, number(0, 1e3)] = Field(1e-3, description="on the squared pre-tanh action [0]")
-    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = Field(10.0, description="[none]")
-    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = Field(10.0, description="[1]")
+    action_penalty: Annotated[float, number(0, 1e3)] = Field(
+        default=1e-3, description="on the squared pre-tanh action [0]"
+    )
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = Field(default=10.0, description="[none]")
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = Field(default=10.0, description="[1]")
     fairness: tuple[Annotated[float, number(0, 1e3)], ...] = Field(
-        (), description="the reward's fairness weight in equal parts of the run, a curriculum; (): the preset's [0.02]"
+        default=(),
+        description="the reward's fairness weight in equal parts of the run, a curriculum; (): the preset's [0.02]",
     )
 
 
@@ -138,7 +187,7 @@ class Recipe(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    algorithm: Literal["rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac", "astraea-td3"]
+    algorithm: Literal["ppo", "rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac", "astraea-td3"]
     scenario: str | dict[str, Any] = Field(
         description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}"
     )
@@ -149,6 +198,23 @@ class Recipe(Model):
     sac: Sac = Sac()
     td3: Td3 = Td3()
     evaluation: Evaluation = Evaluation()
+
+    @model_validator(mode="after")
+    def _settings_of_our_own(self) -> Self:
+        td3 = self.algorithm == "astraea-td3"
+        for name in ("norm", "critic_hidden"):
+            value, default = getattr(self.network, name), Network.model_fields[name].default
+            if value != default and not td3:
+                raise OrbitccError(f"network.{name}", value, f"{default} with the algorithm {self.algorithm}")
+        if self.algorithm == "ppo":
+            return self
+        if self.network.activation == "leaky_relu" and not td3:
+            raise OrbitccError("network.activation", "leaky_relu", f"tanh or relu with the algorithm {self.algorithm}")
+        for name in _OWN:
+            value, default = getattr(self.ppo, name), Ppo.model_fields[name].default
+            if value != default:
+                raise OrbitccError(f"ppo.{name}", value, f"{default} with the algorithm {self.algorithm}")
+        return self
 
     @property
     def scenario_name(self) -> str:
@@ -164,10 +230,8 @@ class Recipe(Model):
         return scenarios.load(self.scenario_name, settings)
 
     @property
-    def settings(self) -> Ppo | Sac | Td3:
-        """Those of the recipe's own algorithm."""
-        if self.algorithm == "astraea-td3":
-            return self.td3
+    def settings(self) -> Ppo | Sac:
+        """Those of the recipe's own algorithm, of the libraries' and ours of their kind."""
         return self.ppo if self.algorithm.endswith("ppo") else self.sac
 
 

@@ -67,7 +67,10 @@ def test_the_hash_covers_parameters_and_is_the_same_for_the_same_definition() ->
 @pytest.mark.parametrize(
     ("piece", "message"),
     [
-        ({"observation": {"name": "astraea", "history": 0}}, "observation.history: 0 is not allowed; allowed: a number in 1 .. 64"),
+        (
+            {"observation": {"name": "astraea", "history": 0}},
+            "observation.history: 0 .* a number in 1 .. 64",
+        ),
         ({"observation": {"name": "astraea", "windows": 1}}, "observation.windows"),
         ({"action": {"name": "astraea", "step": "fast"}}, "action.step"),
         ({"reward": {"name": "astraea", "fairness": -1}}, "reward.fairness"),

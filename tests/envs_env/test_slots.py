@@ -2,18 +2,20 @@
 
 import itertools
 import json
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from orbitcc.envs.connections import SHORTEST_LIFE_S, never_idle
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
-from orbitcc.envs.slots import SHORTEST_LIFE_S, FlowVectorEnv, never_idle
+from orbitcc.envs.slots import FlowVectorEnv
 
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP
 
@@ -194,3 +196,83 @@ def test_bad_use_names_the_field() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.close()
+
+
+def test_the_halves_of_a_step_make_a_whole_one() -> None:
+    whole, halves = (FlowVectorEnv(7, busy(9.0), autoreset_mode=SAME, reward_scale=3.0) for _ in range(2))
+    assert np.array_equal(whole.reset(seed=3)[0], halves.reset(seed=3)[0])
+    rng = np.random.default_rng(0)
+    begun = np.zeros(7, bool)
+    ends = 0
+    for _ in range(700):
+        actions = rng.uniform(-1, 1, (7, 1)).astype(np.float32)
+        assert np.array_equal(halves.active(), ~begun), "a connection that has only just begun does not heed actions"
+        obs, rewards, terminated, truncated, infos = whole.step(actions)
+        ours = halves.advance(actions)
+        assert all(np.array_equal(a, b) for a, b in zip(ours, (rewards, terminated, truncated), strict=True))
+        if truncated.any():
+            last = halves.observations()
+            assert all(np.array_equal(infos["final_obs"][i], last[i]) for i in np.flatnonzero(truncated))
+            assert np.array_equal(infos["final_state"], halves.state())
+        assert np.array_equal(obs, halves.renew())
+        begun = truncated & (obs == 0).all(axis=1)
+        ends += int(begun.sum())
+    assert ends >= 4
+
+
+def test_halves_of_a_step_take_turns() -> None:
+    env = FlowVectorEnv(3, busy(), autoreset_mode=SAME)
+    env.reset(seed=1)
+    with pytest.raises(OrbitccError, match=r"advance\(\) first"):
+        env.renew()
+    env.advance(np.zeros((3, 1), np.float32))
+    with pytest.raises(OrbitccError, match=r"renew\(\) in between"):
+        env.advance(np.zeros((3, 1), np.float32))
+    with pytest.raises(OrbitccError, match=r"renew\(\) in between"):
+        env.step(np.zeros((3, 1), np.float32))
+    env.reset()
+    env.advance(np.zeros((3, 1), np.float32))
+
+
+@pytest.mark.parametrize("mode", [NEXT, SAME])
+@pytest.mark.parametrize("steps", [0, 400, 611])
+def test_worlds_that_live_through_their_journal_go_on_identically(mode: AutoresetMode, steps: int) -> None:
+    def make(**changes) -> FlowVectorEnv:
+        worlds = distribution("train-leo").changed(duration_s=9.0)
+        return FlowVectorEnv(9, worlds, autoreset_mode=mode, stagger=True, **changes)
+
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 1, (steps + 400, 9, 1)).astype(np.float32)
+    first = make(journal=True)
+    obs, _ = first.reset(seed=3)
+    ended = 0
+    for k in range(steps):
+        obs, *_, truncated, _ = first.step(actions[k])
+        ended += int(truncated.sum())
+    assert ended > 9 or not steps
+    journal = pickle.loads(pickle.dumps(first.journal()))
+    second = make(journal=True)
+    assert np.array_equal(second.relive(journal), obs)
+    for k in range(steps, steps + 400):
+        ours, theirs = first.step(actions[k]), second.step(actions[k])
+        assert all(np.array_equal(a, b) for a, b in zip(ours[:4], theirs[:4], strict=True))
+    again = make(journal=True)
+    assert np.array_equal(again.relive(pickle.loads(pickle.dumps(second.journal()))), ours[0])
+
+
+def test_a_journal_is_kept_only_where_it_is_asked_for() -> None:
+    env = FlowVectorEnv(3, busy())
+    env.reset(seed=1)
+    with pytest.raises(OrbitccError, match="journal=True"):
+        env.journal()
+    with pytest.raises(OrbitccError, match="journal=True"):
+        env.relive({})
+    keeping = FlowVectorEnv(3, busy(), journal=True)
+    with pytest.raises(OrbitccError, match=r"reset\(\)"):
+        keeping.journal()
+    keeping.reset(seed=1)
+    with pytest.raises(OrbitccError, match="journal"):
+        keeping.restore(0, keeping.save(0))
+    other = FlowVectorEnv(9, busy(), journal=True)
+    with pytest.raises(OrbitccError, match="3 worlds"):
+        other.relive(keeping.journal())

@@ -175,10 +175,12 @@ def test_the_exported_network_acts_as_the_averaged_actor_does(learner) -> None:
 
 
 def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -> None:
+    ages = learner.env.journal()["ages"]
     for _ in range(210):  # the longest episode has 200 steps
         learner._step()
-    assert len(set(learner.env._steps.tolist())) > 1
-    weight = lambda: learner.env._episodes.batch._preset.reward.parameters["fairness"]  # noqa: E731
+    assert ages == [0] * 4
+    assert len(set(learner.env.journal()["ages"])) > 1
+    weight = lambda: learner.env._episodes.batch.preset.reward.parameters["fairness"]  # noqa: E731
     assert weight() == learner.settings.fairness[0]
     learner.decisions = learner.recipe.agent_steps
     learner._apply_schedule()

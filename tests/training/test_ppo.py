@@ -1,0 +1,341 @@
+"""PPO of our own: advantages, masks, gradients, exported policies, exact resuming, and that it learns."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from orbitcc import _sim
+from orbitcc.agents import checkpoint
+from orbitcc.agents.card import Layer
+from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.presets import STATS
+from orbitcc.envs.scenario import Flow
+from orbitcc.envs.scenarios import get
+from orbitcc.training import loop, privileged, recipe
+from orbitcc.training.mlp import Mlp
+from orbitcc.training.ppo import Normaliser, PpoLearner, gae
+
+SMALL = (
+    "agent_steps=1000",
+    "evaluation.every=500",
+    "evaluation.worlds=1",
+    "network.hidden=[16,16]",
+    "ppo.slots=8",
+    "ppo.batch=512",
+    "ppo.minibatch=128",
+    "ppo.epochs=2",
+)
+
+
+def learner(*changes: str, seed: int = 1) -> PpoLearner:
+    return PpoLearner(recipe.load("ppo-leo", [*SMALL, *changes]), seed)
+
+
+def policy_of(trained: PpoLearner) -> _sim.Policy:
+    tensors = trained.tensors()
+    layers = [
+        {
+            "weight": tensors[f"layers.{i}.weight"],
+            "bias": tensors[f"layers.{i}.bias"],
+            "norm": None,
+            "activation": layer.activation,
+        }
+        for i, layer in enumerate(trained.layers)
+    ]
+    return _sim.Policy(
+        layers,
+        observation="astraea-leo",
+        action="astraea",
+        interval_ns=30_000_000,
+        squash=trained.squash,
+        mean=tensors.get("normaliser.mean"),
+        std=tensors.get("normaliser.std"),
+    )
+
+
+def column(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)[:, None]
+
+
+def test_advantages_of_a_connection_that_goes_on() -> None:
+    """Gamma 0.5, lambda 0.5, by hand: the surprises are 1 + 0.5 x 2 - 1 = 1, 0 + 0.5 x 4 - 2 = 0, 2 + 0 - 4 = -2."""
+    rewards, values = column(1, 0, 2), column(1, 2, 4, 0)
+    nothing = np.zeros((3, 1), bool), np.zeros((3, 1), np.float32)
+    found = gae(rewards, values, *nothing, gamma=0.5, lambda_=0.5)
+    assert found[:, 0].tolist() == [1 + 0.25 * (0 + 0.25 * -2), 0 + 0.25 * -2, -2]
+
+
+def test_a_connection_cut_off_is_worth_its_last_observation_and_nothing_of_the_next() -> None:
+    """By hand: 0 + 0.5 x 6 - 2 = 1 where it is cut off; the first step sees that, but not what the successor gets."""
+    rewards, values = column(1, 0, 2), column(1, 2, 4, 100)
+    ended, final = column(0, 1, 0).astype(bool), column(0, 6, 0)
+    found = gae(rewards, values, ended, final, gamma=0.5, lambda_=0.5)
+    assert found[:, 0].tolist() == [1 + 0.25 * 1, 1, 2 + 50 - 4]
+    done = gae(rewards, values, ended, 0 * final, gamma=0.5, lambda_=0.5)
+    assert done[1, 0] == -2, "nothing follows a connection that is done"
+
+
+def test_advantages_add_up_the_discounted_rewards_when_lambda_is_one() -> None:
+    rng = np.random.default_rng(0)
+    rewards, values = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(21, 3)).astype(np.float32)
+    ended, final = rng.random((20, 3)) < 0.2, rng.normal(size=(20, 3)).astype(np.float32)
+    found = gae(rewards, values, ended, final, gamma=0.9, lambda_=1.0)
+    for slot in range(3):
+        expected = float(values[-1, slot])
+        for t in reversed(range(20)):
+            expected = rewards[t, slot] + 0.9 * (final[t, slot] if ended[t, slot] else expected)
+            assert found[t, slot] == pytest.approx(expected - values[t, slot], abs=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "leaky_relu"])
+def test_gradients_by_hand_are_those_of_autograd(activation: str) -> None:
+    layers = [Layer(units=7, activation=activation), Layer(units=5, activation=activation)]
+    ours = Mlp(4, [*layers, Layer(units=2, activation="linear")], last_gain=1.0)
+    theirs = []
+    for weight, bias in ours.weights:
+        dense = torch.nn.Linear(weight.shape[1], weight.shape[0])
+        dense.weight.data, dense.bias.data = weight.clone(), bias.copy_(torch.randn(len(bias))).clone()
+        theirs += [dense, {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}.get(activation, torch.nn.LeakyReLU)()]
+        if activation == "leaky_relu":
+            theirs[-1] = torch.nn.LeakyReLU(0.2)
+    network = torch.nn.Sequential(*theirs[:-1])
+    for count in (30, 11):  # the second time in memory that is too large
+        wide = torch.randn(count, 6)
+        rows, weights = wide[:, :4], torch.randn(count, 2)  # rows of a larger array, as the learner's
+        out = ours.forward(rows)
+        assert torch.allclose(out, network(rows), atol=1e-6)
+        network.zero_grad()
+        (network(rows) * weights).sum().backward()
+        ours.backward(weights)
+        expected = torch.cat([p.grad.flatten() for p in network.parameters()])
+        assert torch.allclose(ours.theta.grad, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("squash", ["clip", "tanh"])
+@pytest.mark.parametrize("normalise", ["true", "false"])
+def test_the_exported_policy_acts_as_the_learner_does(squash: str, normalise: str) -> None:
+    trained = learner(
+        f"ppo.squash={squash}", f"ppo.normalise_observations={normalise}", "network.activation=leaky_relu"
+    )
+    trained.iterate()
+    trained.actor.theta += 0.1 * torch.randn(trained.actor.theta.shape, generator=torch.Generator().manual_seed(1))
+    obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
+    seen = obs
+    if trained.normaliser is not None:
+        obs = trained.normaliser.mean + obs * trained.normaliser.std
+        seen = trained.normaliser(obs)
+    mean = trained.actor.forward(torch.from_numpy(seen)).numpy()
+    expected = np.tanh(mean) if squash == "tanh" else np.clip(mean, -1, 1)
+    assert expected.std() > 0.01
+    assert np.allclose(policy_of(trained).act(obs), expected, atol=1e-5)
+
+
+def test_the_normaliser_knows_mean_and_deviation_of_all_it_has_seen() -> None:
+    rows = np.random.default_rng(0).normal([1.0, -3.0], [2.0, 0.1], (500, 2)).astype(np.float32)
+    normaliser = Normaliser(2)
+    for part in np.split(rows, [3, 50, 400]):
+        normaliser.update(part)
+    assert np.allclose(normaliser.mean, rows.mean(axis=0), atol=1e-5)
+    assert np.allclose(normaliser.std, rows.std(axis=0), atol=1e-5)
+    normaliser.update(np.zeros((100_000, 2), np.float32))
+    assert normaliser.std[1] >= Normaliser.FLOOR
+    assert np.abs(normaliser(np.full((1, 2), 1e6, np.float32))).max() == Normaliser.CLIP
+
+
+def test_what_nobody_heeds_is_not_learned_from() -> None:
+    """A connection that has just begun sees zeros and acts from the next decision on."""
+    trained = learner("ppo.batch=4096")
+    figures = trained.iterate()
+    roll = trained._rollout
+    begun = ~roll.heeded
+    assert begun.any()
+    assert (roll.inputs[:-1][begun] == 0).all()
+    assert (roll.inputs[:-1][roll.heeded] != 0).any(axis=-1).all()
+    assert roll.ended[:-1][begun[1:]].all(), "each of them follows an end"
+    assert figures["agent_steps"] == roll.heeded.sum()
+    learned = (trained.actor.theta, trained.critic.theta, trained.log_std)
+    before = [part.clone() for part in learned]
+    generator = trained._rng.bit_generator.state
+
+    def learn() -> torch.Tensor:
+        """The last gradients of a new update from where it stood."""
+        for part, value in zip(learned, before, strict=True):
+            part.copy_(value)
+        trained._rng.bit_generator.state = generator
+        trained._judge()
+        trained._optimiser.state.clear()
+        trained._update()
+        return torch.cat([trained.actor.theta.grad, trained.critic.theta.grad])
+
+    as_it_was = learn()
+    roll.rewards[begun] += 1000.0
+    roll.sampled[begun] += 1000.0
+    assert torch.equal(learn(), as_it_was)
+    roll.rewards[roll.heeded] += 1000.0
+    assert not torch.equal(learn(), as_it_was)
+
+
+def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
+    trained = learner("ppo.batch=4096", "ppo.privileged_critic=true")
+    trained.iterate()
+    roll = trained._rollout
+    kept = np.zeros_like(roll.ended)
+    for t, slots, inputs in roll.finals:
+        kept[t, slots] = True
+        assert inputs.shape == (slots.size, 50 + privileged.DIM)
+        assert (inputs[:, :50] != 0).any(axis=1).all(), "not the zeros of the connection that follows"
+        assert (inputs[:, 50 + privileged.GLOBAL_STATE] != 0).all(), "the link still has a capacity"
+    assert kept.any()
+    assert np.array_equal(kept, roll.ended)
+
+
+def test_the_values_of_all_rows_are_the_critics() -> None:
+    trained = learner("ppo.slots=60", "ppo.batch=6000")
+    trained.iterate()
+    values = trained._values(trained._rollout.inputs)
+    one_by_one = [float(trained.critic.forward(torch.from_numpy(row[:1]))) for row in trained._rollout.inputs]
+    assert values.shape == (101, 60)
+    assert np.allclose(values[:, 0], one_by_one, atol=1e-5)
+
+
+def test_only_the_critic_is_privileged() -> None:
+    plain, knowing = learner(), learner("ppo.privileged_critic=true", "ppo.critic_hidden=[32]")
+    assert plain.critic.weights[0][0].shape == (16, 50)
+    assert knowing.critic.weights[0][0].shape == (32, 50 + privileged.DIM)
+    assert knowing.actor.weights[0][0].shape == (16, 50)
+    assert {name: value.shape for name, value in knowing.tensors().items()} == {
+        name: value.shape for name, value in plain.tensors().items()
+    }
+    knowing.iterate()
+    known = knowing._rollout.inputs[..., 50:]
+    assert np.isfinite(known).all()
+    assert np.abs(known).max() <= 10.0
+    assert (known[:-1][knowing._rollout.heeded].std(axis=0) > 0).sum() >= 15, "most of it differs between flows"
+
+
+def test_privileged_inputs_by_hand() -> None:
+    """A link of 100 Mbit/s and 20 ms, a BDP of 250 kB."""
+    row = np.zeros(len(_sim.STATS_FIELDS))
+    truths = {
+        "capacity_bps": 100e6,
+        "base_rtt_s": 0.02,
+        "queue_bytes": 250e3,
+        "buffer_bytes": 500e3,
+        "link_loss": 0.01,
+        "fair_share_bps": 50e6,
+        "flows_active": 2.0,
+        "delivery_rate_bps": 25e6,
+    }
+    for name, value in truths.items():
+        row[STATS[name]] = value
+    state = np.arange(12, dtype=np.float32)
+    found = privileged.privileged(state[None], row[None, privileged.COLUMNS])[0]
+    assert found[:12].tolist() == np.minimum(state, 10).tolist()
+    expected = [2.0, np.log10(50), np.log10(20) - 1, np.log(2), np.log(3), 0.1, 0.5, 0.2]
+    assert found[12:].tolist() == pytest.approx(expected, rel=1e-6)
+    outage = privileged.privileged(state[None], np.zeros((1, 8)))[0, 12:]
+    assert (outage == 0).all()
+
+
+def test_schedules_are_linear_in_agent_steps() -> None:
+    trained = learner("ppo.lr=1e-3", "ppo.lr_final=1e-4", "ppo.lr_decay=1000", "ppo.exploration_std_final=0.1")
+    for steps, rate, std in ((0, 1e-3, 0.4), (500, 5.5e-4, 0.25), (5000, 1e-4, 0.1)):
+        trained.agent_steps = steps
+        trained._schedule()
+        assert trained._optimiser.param_groups[0]["lr"] == pytest.approx(rate)
+        assert float(trained.log_std.exp()) == pytest.approx(std)
+    assert trained.iterate()["learner/exploration_std"] == pytest.approx(0.1)
+    learned = learner("ppo.lr=1e-2")
+    assert learned.iterate()["learner/exploration_std"] != pytest.approx(0.4, abs=1e-4)
+
+
+def test_epochs_end_once_the_policy_is_too_far() -> None:
+    assert learner("ppo.lr=1e-2", "ppo.epochs=6").iterate()["learner/epochs"] == 6
+    assert learner("ppo.lr=1e-2", "ppo.epochs=6", "ppo.kl_target=1e-6").iterate()["learner/epochs"] == 1
+
+
+@pytest.mark.parametrize("kind", ["squared", "huber", "clipped"])
+def test_value_losses_by_hand(kind: str) -> None:
+    """Values 0.5 and 3, returns 0, values before 0: with clip 0.2 the worse of the error and the clipped value's."""
+    trained = learner(f"ppo.value_loss={kind}")
+    found = trained._value_loss(torch.tensor([0.5, 3.0]), torch.zeros(2), torch.tensor([0.0, 0.0]))
+    expected = {"squared": (0.25 + 9) / 2, "huber": (0.125 + 2.5) / 2, "clipped": (0.25 + 9) / 2}
+    assert float(found) == pytest.approx(expected[kind])
+    near = trained._value_loss(torch.tensor([0.5]), torch.zeros(1), torch.tensor([1.0]))
+    assert float(near) == pytest.approx({"squared": 0.25, "huber": 0.125, "clipped": 0.64}[kind])
+
+
+def test_a_penalty_keeps_actions_small() -> None:
+    free, held = learner("ppo.lr=1e-2"), learner("ppo.lr=1e-2", "ppo.action_penalty=10")
+    obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
+    for _ in range(3):
+        free.iterate(), held.iterate()
+    sizes = [float(np.abs(policy_of(one).act(obs)).mean()) for one in (free, held)]
+    assert sizes[1] < 0.5 * sizes[0]
+
+
+def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    changes = ["ppo.normalise_observations=true", "ppo.privileged_critic=true", "ppo.batch=2048"]
+    first = learner(*changes)
+    first.iterate()
+    first.save(tmp_path)
+    second = learner(*changes, seed=7)
+    second.load(tmp_path)
+    for _ in range(2):
+        assert second.iterate() == first.iterate()
+    assert torch.equal(second.actor.theta, first.actor.theta)
+    assert all(np.array_equal(value, second.tensors()[name]) for name, value in first.tensors().items())
+    other = learner(*changes, "network.hidden=[8]")
+    with pytest.raises(OrbitccError, match="resume"):
+        other.load(tmp_path)
+    with pytest.raises(OrbitccError, match="resume"):
+        other.load(tmp_path / "nowhere")
+
+
+def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    plan = recipe.load("ppo-leo", [*SMALL, "ppo.normalise_observations=true"])
+    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    first = loop.train(plan, 1, run, resume=False, command="test")
+    assert first.finished
+    longer = plan.model_copy(update={"agent_steps": first.agent_steps + 500})
+    second = loop.train(longer, 1, run, resume=True, command="test")
+    assert second.agent_steps > first.agent_steps
+    tags = {line.split(",")[1] for line in (run.path / "metrics.csv").read_text().splitlines()[1:]}
+    assert {"train/reward", "heldout/reward", "learner/policy_loss", "learner/kl", "learner/value_explained"} <= tags
+    loaded = checkpoint.load(run.last)
+    assert loaded.card.normaliser
+    assert [layer.units for layer in loaded.card.layers] == [16, 16, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("ppo.privileged_critic=true", r"ppo\.privileged_critic"),
+        ("ppo.kl_target=0.1", r"ppo\.kl_target"),
+        ("ppo.squash=tanh", r"ppo\.squash"),
+        ("network.activation=leaky_relu", r"network\.activation"),
+    ],
+)
+def test_settings_that_another_learner_does_not_know_are_refused(change: str, message: str) -> None:
+    recipe.load("ppo-leo", [change])
+    with pytest.raises(OrbitccError, match=message):
+        recipe.load("sb3-ppo-leo", [change])
+    with pytest.raises(OrbitccError, match=r"value_loss"):
+        recipe.load("ppo-leo", ["ppo.value_loss=absolute"])
+
+
+def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
+    """One flow on a link of 10 Mbit/s; doing nothing leaves most of it idle."""
+    scenario = tmp_path / "tiny.toml"
+    world = get("dumbbell", rate_mbps=10, base_rtt_ms=30, duration_s=10).with_flows([Flow(controller="external")])
+    scenario.write_text(world.to_toml())
+    changes = ["ppo.slots=32", "ppo.batch=4096", "ppo.minibatch=512", "ppo.lr=1e-3", f"scenario={scenario}"]
+    trained = learner(*changes, "ppo.epochs=4")
+    rewards = [trained.iterate()["train/reward"] for _ in range(12)]
+    assert np.mean(rewards[-2:]) > np.mean(rewards[:2]) + 0.02

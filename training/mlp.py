@@ -1,0 +1,100 @@
+"""Dense networks whose gradients are taken by hand, in memory that is used again and again.
+
+For networks of a few thousand weights, autograd spends more on fresh memory, which is never in the processor's cache,
+and on bookkeeping than on arithmetic: this takes two thirds of its time (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from orbitcc.agents.card import Layer
+
+LEAKY_SLOPE = 0.2
+"""Of `leaky_relu`, as in the native policy network."""
+_TORCH: dict[str, Callable[[Any], Any]] = {  # in place
+    "tanh": lambda x: x.tanh_(),
+    "relu": lambda x: x.relu_(),
+    "leaky_relu": lambda x: torch.nn.functional.leaky_relu_(x, LEAKY_SLOPE),
+    "linear": lambda x: x,
+}
+_BACKWARD: dict[str, Callable[[Any, Any], Any]] = {  # gradient times slope, in place; the slope is known by the output
+    "tanh": lambda gradient, output: torch.ops.aten.tanh_backward(gradient, output, grad_input=gradient),
+    "relu": lambda gradient, output: torch.ops.aten.threshold_backward(gradient, output, 0, grad_input=gradient),
+    "leaky_relu": lambda gradient, output: torch.ops.aten.leaky_relu_backward(
+        gradient, output, LEAKY_SLOPE, True, grad_input=gradient
+    ),
+    "linear": lambda gradient, output: gradient,
+}
+
+
+class Mlp:
+    """A feed-forward network, all of its weights in one vector `theta`, their gradients in `theta.grad`.
+
+    Weights begin orthogonal, with gain sqrt(2) but for the last layer (Engstrom et al., 2020, appendix A.2).
+
+    Args:
+        inputs: numbers per row.
+        layers: units and activation of each layer, the output's included; layer norms are not known.
+        last_gain: of the output layer's first weights.
+        generator: draws them.
+    """
+
+    def __init__(
+        self, inputs: int, layers: Sequence[Layer], *, last_gain: float, generator: torch.Generator | None = None
+    ) -> None:
+        self.layers = tuple(layers)
+        widths = [inputs, *(layer.units for layer in layers)]
+        self._shapes = [(after, before) for before, after in itertools.pairwise(widths)]
+        self.theta = torch.zeros(sum(after * (before + 1) for after, before in self._shapes))
+        self.theta.grad = torch.zeros_like(self.theta)
+        self.weights, self._gradients = self._views(self.theta), self._views(self.theta.grad)
+        for index, (weight, _) in enumerate(self.weights):
+            last = index == len(self.weights) - 1
+            torch.nn.init.orthogonal_(weight, last_gain if last else math.sqrt(2.0), generator=generator)
+        self._rows = 0
+        self._input: Any = None
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """f32[n, inputs] -> f32[n, outputs]; the result lives until the next call."""
+        self._reserve(len(rows))
+        self._input, x = rows, rows
+        for (weight, bias), layer, room in zip(self.weights, self.layers, self._outputs, strict=True):
+            out = room[: len(rows)]
+            torch.addmm(bias, x, weight.T, out=out)
+            x = _TORCH[layer.activation](out)
+        return x
+
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Overwrite `theta.grad` by that of a loss, given its gradient f32[n, outputs] at what `forward` gave last."""
+        n = len(gradient)
+        ones, gradient = self._ones[:n], gradient.clone()
+        for index in range(len(self.layers) - 1, -1, -1):
+            below = self._outputs[index - 1][:n] if index else self._input
+            (weight, _), (to_weight, to_bias) = self.weights[index], self._gradients[index]
+            _BACKWARD[self.layers[index].activation](gradient, self._outputs[index][:n])
+            torch.mm(gradient.T, below, out=to_weight)
+            torch.mv(gradient.T, ones, out=to_bias)
+            if index:
+                gradient = torch.mm(gradient, weight, out=self._passed[index - 1][:n])
+
+    def _reserve(self, rows: int) -> None:
+        if rows > self._rows:
+            self._rows = rows
+            self._outputs = [torch.empty(rows, after) for after, _ in self._shapes]
+            self._passed = [torch.empty(rows, after) for after, _ in self._shapes[:-1]]
+            self._ones = torch.ones(rows)
+
+    def _views(self, vector: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Weight [out, in] and bias [out] of each layer in a vector like `theta`."""
+        found, start = [], 0
+        for after, before in self._shapes:
+            weight = vector[start : start + after * before].view(after, before)
+            found.append((weight, vector[start + after * before : start + after * (before + 1)]))
+            start += after * (before + 1)
+        return found

@@ -1,0 +1,353 @@
+"""PPO (Schulman et al., 2017) for one policy that all flows share, on a slot per flow.
+
+One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. All arrays are
+made once: fresh memory costs networks of this size as much as their arithmetic (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from orbitcc.agents.card import Card, Layer
+from orbitcc.agents.policy import Tensors
+from orbitcc.envs.errors import FileError
+from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.training import privileged
+from orbitcc.training.mlp import Mlp
+from orbitcc.training.recipe import Network, Recipe
+
+F32 = NDArray[np.float32]
+
+_LEARNER, _WORLDS = "ppo.pt", "worlds.pkl"
+_AT_ONCE = 2_048
+"""Rows the critic is asked about at a time: what lies in between stays in the processor's cache."""
+
+
+class PpoLearner:
+    """Samples `slots` flows for `batch` agent steps, then makes `epochs` passes over them in minibatches.
+
+    Behind :class:`orbitcc.training.loop.Learner`.
+    """
+
+    def __init__(self, recipe: Recipe, seed: int) -> None:
+        torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
+        self.recipe, self.settings = recipe, recipe.ppo
+        ppo = self.settings
+        self._env = FlowVectorEnv(
+            ppo.slots,
+            recipe.world(),
+            preset=recipe.preset,
+            reward_scale=ppo.reward_scale,
+            stagger=True,
+            journal=True,
+            autoreset_mode="SameStep",
+        )
+        (sees,), (acts,) = self._env.preset.observation_space().shape, self._env.preset.action_space().shape
+        knows = privileged.DIM if ppo.privileged_critic else 0
+        self.squash = ppo.squash
+        self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
+        self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
+        first = torch.Generator().manual_seed(seed)
+        deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
+        self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
+        self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
+        self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
+        self._learns_std = ppo.exploration_std_final == 0.0
+        self._learned = [self.actor.theta, self.critic.theta, *([self.log_std] if self._learns_std else [])]
+        self._optimiser = torch.optim.Adam(self._learned, lr=ppo.lr, eps=1e-5, fused=True)
+        self.normaliser = Normaliser(sees) if ppo.normalise_observations else None
+        self.agent_steps = 0
+        self._obs, _ = self._env.reset(seed=seed)
+        self._rollout = _Rollout(max(1, ppo.batch // ppo.slots), ppo.slots, sees, acts, knows)
+
+    def iterate(self) -> dict[str, float]:
+        self._schedule()
+        self._sample()
+        roll = self._rollout
+        figures = self._judge()
+        figures |= self._update()
+        if self.normaliser is not None:  # not before: the divergence is from the policy that has sampled
+            self.normaliser.update(roll.obs[roll.heeded])
+        steps = int(np.count_nonzero(roll.heeded))
+        self.agent_steps += steps
+        paid = float(roll.rewards.sum(where=roll.heeded, dtype=np.float64))
+        return {"agent_steps": steps, "train/reward": paid / (steps * self.settings.reward_scale), **figures}
+
+    def tensors(self) -> Tensors:
+        found = {}
+        for index, (weight, bias) in enumerate(self.actor.weights):
+            found[f"layers.{index}.weight"], found[f"layers.{index}.bias"] = weight.numpy().copy(), bias.numpy().copy()
+        if self.normaliser is not None:
+            found["normaliser.mean"], found["normaliser.std"] = self.normaliser.mean.copy(), self.normaliser.std.copy()
+        return found
+
+    def save(self, folder: Path) -> None:
+        torch.save(
+            {
+                "actor": self.actor.theta,
+                "critic": self.critic.theta,
+                "log_std": self.log_std,
+                "optimiser": self._optimiser.state_dict(),
+                "normaliser": None if self.normaliser is None else self.normaliser.state(),
+                "rng": self._rng.bit_generator.state,
+                "agent_steps": self.agent_steps,
+            },
+            folder / _LEARNER,
+        )
+        with (folder / _WORLDS).open("wb") as file:
+            pickle.dump(self._env.journal(), file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def load(self, folder: Path) -> None:
+        """Go on exactly where :meth:`save` stood, worlds included: these live through their past once more.
+
+        Raises:
+            OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
+        """
+        path = folder / _LEARNER
+        try:
+            state = torch.load(path, weights_only=True)
+            self.actor.theta.copy_(state["actor"])
+            self.critic.theta.copy_(state["critic"])
+            self.log_std.copy_(state["log_std"])
+            self._optimiser.load_state_dict(state["optimiser"])
+            if self.normaliser is not None:
+                self.normaliser.restore(state["normaliser"])
+            self._rng.bit_generator.state = state["rng"]
+            self.agent_steps = state["agent_steps"]
+            path = folder / _WORLDS
+            with path.open("rb") as file:
+                self._obs = self._env.relive(pickle.load(file))
+        except Exception as error:  # torch and pickle raise what they please
+            raise FileError("resume", str(path), f"the state of a run of this recipe ({error})") from None
+
+    def stop(self) -> None:
+        self._env.close()
+
+    def _schedule(self) -> None:
+        """Learning rate and, unless it is learned, exploration: linear in agent steps, then constant."""
+        ppo = self.settings
+        share = min(1.0, self.agent_steps / ppo.lr_decay)
+        self._optimiser.param_groups[0]["lr"] = ppo.lr + share * (ppo.lr_final - ppo.lr)
+        if not self._learns_std:
+            std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
+            self.log_std.fill_(math.log(std))
+
+    def _sample(self) -> None:
+        """Fill the rollout, and the row of inputs after its last step."""
+        env, roll = self._env, self._rollout
+        self._rng.standard_normal(out=roll.noise, dtype=np.float32)
+        np.multiply(roll.noise, self.log_std.exp().numpy(), out=roll.sampled)
+        roll.finals.clear()
+        self._look(self._obs, roll.inputs[0])
+        for t in range(roll.steps):
+            roll.heeded[t] = env.active()
+            if self.normaliser is not None:
+                roll.obs[t] = self._obs
+            sampled = roll.sampled[t]
+            sampled += self.actor.forward(roll.rows[t, :, : roll.sees]).numpy()
+            actions = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
+            roll.rewards[t], terminated, truncated = env.advance(actions)
+            np.logical_or(terminated, truncated, out=roll.ended[t])
+            cut = np.flatnonzero(truncated & ~terminated)
+            if cut.size:
+                final = np.empty_like(roll.inputs[t])
+                self._look(env.observations(), final)
+                roll.finals.append((t, cut, final[cut]))
+            self._obs = env.renew()
+            self._look(self._obs, roll.inputs[t + 1])
+
+    def _look(self, obs: F32, into: F32) -> None:
+        """Write what the networks see now, f32[slots, D + E]: the observation, then what only the critic knows."""
+        sees = self._rollout.sees
+        into[:, :sees] = obs if self.normaliser is None else self.normaliser(obs)
+        if self.settings.privileged_critic:
+            truths = self._env.statistics()[:, privileged.COLUMNS]
+            into[:, sees:] = privileged.privileged(self._env.state(), truths)
+
+    def _judge(self) -> dict[str, float]:
+        """Values, advantages and log-probabilities of the rollout."""
+        ppo, roll = self.settings, self._rollout
+        values = self._values(roll.inputs)
+        final = np.zeros((roll.steps, ppo.slots), np.float32)  # 0: nothing follows a connection that is done
+        for t, slots, inputs in roll.finals:
+            final[t, slots] = self._values(inputs)
+        advantages = gae(roll.rewards, values, roll.ended, final, ppo.gamma, ppo.gae_lambda)
+        returns, heeded = advantages + values[:-1], roll.heeded
+        unexplained, spread = float(advantages[heeded].var()), float(returns[heeded].var())
+        if ppo.normalise_advantages:
+            advantages -= advantages[heeded].mean()
+            advantages /= advantages[heeded].std() + 1e-8
+        roll.judged[..., 0] = -0.5 * np.square(roll.noise).sum(-1) - float(self.log_std.sum())
+        roll.judged[..., 1], roll.judged[..., 2], roll.judged[..., 3] = values[:-1], advantages, returns
+        return {"learner/value_explained": 1.0 - unexplained / max(spread, 1e-12)}
+
+    def _values(self, inputs: F32) -> F32:
+        """Of rows [..., D + E]: f32[...]."""
+        rows = torch.from_numpy(inputs.reshape(-1, inputs.shape[-1]))
+        values = torch.empty(len(rows))
+        for part, out in zip(rows.split(_AT_ONCE), values.split(_AT_ONCE), strict=True):
+            out.copy_(self.critic.forward(part).squeeze(1))
+        return values.numpy().reshape(inputs.shape[:-1])
+
+    def _update(self) -> dict[str, float]:
+        ppo, roll = self.settings, self._rollout
+        inputs, sampled, judged = (
+            torch.from_numpy(array).flatten(0, 1) for array in (roll.inputs, roll.sampled, roll.judged)
+        )
+        heeded = np.flatnonzero(roll.heeded)
+        parts = max(1, round(heeded.size / ppo.minibatch))
+        sums, minibatches = np.zeros(len(_FIGURES)), 0
+        for _ in range(ppo.epochs):
+            divergence = 0.0
+            for rows in torch.from_numpy(self._rng.permutation(heeded)).tensor_split(parts):
+                picked = (array.index_select(0, rows) for array in (inputs, sampled, judged))
+                figures = self._descend(*picked)
+                divergence += figures[_FIGURES.index("kl")] / parts
+                sums, minibatches = sums + figures, minibatches + 1
+            if 0.0 < ppo.kl_target < divergence:
+                break
+        return {
+            **{f"learner/{name}": float(value) / minibatches for name, value in zip(_FIGURES, sums, strict=True)},
+            "learner/exploration_std": float(self.log_std.exp().mean()),
+            "learner/epochs": minibatches / parts,
+        }
+
+    def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:
+        """One step of the optimiser; :data:`_FIGURES` of the minibatch before it.
+
+        Args:
+            inputs: f32[n, D + E].
+            sampled: f32[n, A], before they were squashed.
+            judged: f32[n, 4]: log-probability, value, advantage and return.
+        """
+        ppo = self.settings
+        log_prob, old_values, advantages, returns = judged.unbind(1)
+        mean = self.actor.forward(inputs[:, : self._rollout.sees]).detach().requires_grad_()
+        values = self.critic.forward(inputs).detach().requires_grad_()
+        log_std = self.log_std.detach().requires_grad_(self._learns_std)
+
+        deviation = (sampled - mean) * torch.exp(-log_std)
+        # what is constant in the log-density of a Gaussian cancels in the ratio; so does the slope of a tanh
+        log_ratio = -0.5 * (deviation**2).sum(1) - log_std.sum() - log_prob
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1.0 - ppo.clip, 1.0 + ppo.clip)
+        policy_loss = -torch.minimum(advantages * ratio, advantages * clipped).mean()
+        value_loss = self._value_loss(values.squeeze(1), old_values, returns)
+        entropy = (log_std + 0.5 * math.log(2.0 * math.pi * math.e)).sum()
+        loss = policy_loss + ppo.value_weight * value_loss - ppo.entropy * entropy
+        if ppo.action_penalty > 0.0:
+            loss = loss + ppo.action_penalty * (mean**2).mean()
+
+        loss.backward()
+        self.actor.backward(mean.grad)
+        self.critic.backward(values.grad)
+        self.log_std.grad = log_std.grad
+        torch.nn.utils.clip_grad_norm_(self._learned, ppo.grad_clip)
+        self._optimiser.step()
+        with torch.no_grad():
+            kl = (ratio - 1.0 - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html, k3
+            outside = (ratio != clipped).float().mean()
+            return torch.stack([policy_loss, value_loss, entropy, kl, outside]).double().numpy()
+
+    def _value_loss(self, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
+        ppo = self.settings
+        if ppo.value_loss == "huber":
+            return torch.nn.functional.smooth_l1_loss(values, returns)
+        error = (values - returns) ** 2
+        if ppo.value_loss == "clipped":
+            near = old_values + (values - old_values).clamp(-ppo.clip, ppo.clip)
+            error = torch.maximum(error, (near - returns) ** 2)
+        return error.mean()
+
+
+_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
+"""What a step of the optimiser reports, as `learner/...`; `clipped`: share of ratios beyond the clip."""
+
+
+def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, gamma: float, lambda_: float) -> F32:
+    """Generalised advantage estimates, f32[T, N] (Schulman et al., 2016, equation 16), within connections.
+
+    Args:
+        rewards: f32[T, N].
+        values: of the observations acted on, and of those after the last step, f32[T + 1, N].
+        ended: whose connection ended with this step, bool[T, N]; the next row belongs to another one.
+        final_values: where a connection ended, the value of its last observation: what it would have gone on to
+            receive if it was cut off (truncated), 0 if it was done (terminated), f32[T, N].
+        gamma: discount per step.
+        lambda_: of the exponential average.
+    """
+    follows: F32 = np.where(ended, final_values, values[1:])
+    follows *= gamma
+    advantages: F32 = rewards + follows - values[:-1]
+    keep = np.where(ended, np.float32(0), np.float32(gamma * lambda_))
+    for t in range(len(rewards) - 2, -1, -1):
+        advantages[t] += keep[t] * advantages[t + 1]
+    return advantages
+
+
+class Normaliser:
+    """Running mean and standard deviation of observations (Chan et al., 1979), as the native policy applies them."""
+
+    CLIP = float(Card.model_fields["clip"].default)
+    FLOOR = 0.01
+    """Of the standard deviation: what hardly ever changes is not blown up (our choice; observations are ratios)."""
+
+    def __init__(self, dim: int) -> None:
+        self._count = 0.0
+        self._mean, self._square = np.zeros(dim), np.zeros(dim)  # float64
+        self.mean: F32 = np.zeros(dim, np.float32)
+        self.std: F32 = np.ones(dim, np.float32)
+
+    def __call__(self, obs: F32) -> F32:
+        scaled = (obs - self.mean) / self.std
+        return np.clip(scaled, -self.CLIP, self.CLIP, out=scaled)
+
+    def update(self, obs: F32) -> None:
+        """Count rows [n, D] in."""
+        mean, count = obs.mean(axis=0, dtype=np.float64), float(len(obs))
+        off, total = mean - self._mean, self._count + count
+        self._square += ((obs - mean) ** 2).sum(axis=0) + off**2 * (self._count * count / total)
+        self._mean += off * (count / total)
+        self._count = total
+        self._freeze()
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self._count, "mean": self._mean.tolist(), "square": self._square.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._count, self._mean, self._square = state["count"], np.array(state["mean"]), np.array(state["square"])
+        self._freeze()
+
+    def _freeze(self) -> None:
+        if self._count > 0.0:
+            self.mean = self._mean.astype(np.float32)
+            self.std = np.maximum(np.sqrt(self._square / self._count), self.FLOOR).astype(np.float32)
+
+
+class _Rollout:
+    """What was sampled, used again by every iteration."""
+
+    def __init__(self, steps: int, slots: int, sees: int, acts: int, knows: int) -> None:
+        self.steps, self.sees = steps, sees
+        self.inputs: F32 = np.zeros((steps + 1, slots, sees + knows), np.float32)
+        """What the networks see: the observation, perhaps normalised, and what only the critic knows."""
+        self.rows = torch.from_numpy(self.inputs)
+        self.obs: F32 = np.zeros((steps, slots, sees), np.float32)
+        """Observations as they are, where they are normalised."""
+        self.noise: F32 = np.zeros((steps, slots, acts), np.float32)
+        self.sampled: F32 = np.zeros((steps, slots, acts), np.float32)
+        self.rewards: F32 = np.zeros((steps, slots), np.float32)
+        self.ended = np.zeros((steps, slots), np.bool_)
+        self.heeded = np.zeros((steps, slots), np.bool_)
+        """Whose action counted: a connection that has only just begun does not heed it, and teaches nothing."""
+        self.judged: F32 = np.zeros((steps, slots, 4), np.float32)
+        """Log-probability, value, advantage, return."""
+        self.finals: list[tuple[int, NDArray[np.int64], F32]] = []
+        """Where connections were cut off: step, slots [k], last inputs [k, D + E]."""
