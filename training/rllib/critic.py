@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchDiagGaussian
@@ -12,6 +14,7 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import nn
 
 from orbitcc.envs.batch import GLOBAL_STATE
+from orbitcc.envs.errors import OrbitccError
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 
@@ -29,12 +32,17 @@ class CentralCritic(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
     * `state`: S (default 12; 0 = the critic sees no more than the policy);
     * `hidden`, `activation`: of both networks (default `(64, 64)` and `tanh`; or `relu`);
     * `exploration_std`: standard deviation of actions at first (default 0.4).
+
+    Raises:
+        OrbitccError: the observations do not end with a global state.
     """
 
     def setup(self) -> None:
         config = self.model_config
         width, actions = self.observation_space.shape[0], self.action_space.shape[0]
         self._seen = width - int(config.get("state", GLOBAL_STATE))
+        if self._seen < 1 or np.isfinite(self.observation_space.high[self._seen :]).any():  # a state has no bounds
+            raise OrbitccError("env_config.global_state", False, "true: the last columns are the critic's alone")
         hidden, activation = config.get("hidden", (64, 64)), ACTIVATIONS[config.get("activation", "tanh")]
         self.pi = network([self._seen, *hidden, actions], activation, gain=0.01)
         self.log_std = nn.Parameter(torch.full((actions,), math.log(config.get("exploration_std", 0.4))))
@@ -56,7 +64,7 @@ class CentralCritic(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
 def network(widths: Sequence[int], activation: type[nn.Module], *, gain: float) -> nn.Sequential:
     """Dense layers from `widths[0]` inputs to `widths[-1]` linear outputs, whose weights begin with this gain."""
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), activation()]
         nn.init.orthogonal_(layers[-2].weight, 2**0.5)
         nn.init.zeros_(layers[-2].bias)

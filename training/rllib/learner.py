@@ -67,8 +67,8 @@ def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
         weight, bias = state[f"{source}.weight"], state[f"{source}.bias"]
         if source == sources[-1]:  # RLlib's heads give means, then logarithms of standard deviations
             weight, bias = weight[:actions], bias[:actions]
-        tensors[f"layers.{index}.weight"] = np.ascontiguousarray(weight, np.float32)
-        tensors[f"layers.{index}.bias"] = np.ascontiguousarray(bias, np.float32)
+        tensors[f"layers.{index}.weight"] = np.array(weight, np.float32)
+        tensors[f"layers.{index}.bias"] = np.array(bias, np.float32)
     return tensors
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
@@ -20,6 +22,7 @@ from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
 from orbitcc.envs.errors import OrbitccError
 
+_OTHERWISE = "RLlib's own env runner"
 _PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
 
 
@@ -32,19 +35,24 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
     advantages and the metrics are RLlib's own. What it leaves out, and therefore refuses, are custom connectors between
     environment and module, modules with memory, and callbacks for each episode or step; `infos` are empty.
 
-    It needs a vector environment that resets in the next step (RLlib's convention), with boxes of actions and
+    It needs a vector environment that resets in the next step (RLlib's convention) and has boxes of actions and
     observations.
 
     Raises:
-        OrbitccError: the configuration has what this runner leaves out.
+        OrbitccError: the configuration has what this runner leaves out, or another kind of environment.
     """
+
+    _needs_initial_reset: bool
+    _observations: NDArray[np.float32]
+    _renewing: NDArray[np.bool_]  # slots whose next step is a reset and takes no decision
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         _refuse_what_is_left_out(config)
         super().__init__(config=config, **kwargs)
         if self.module is not None and self.module.is_stateful():
-            raise OrbitccError("rl_module", "a module with memory", "one without, or RLlib's own env runner")
+            raise OrbitccError("rl_module", "a module with memory", f"one without, or {_OTHERWISE}")
         self._pick, self._kind = GetActions(), [SingleAgentEpisode()]  # it asks what kind of episodes there are
+        self._was_whole = False  # of complete episodes: what else ran in the last sample is lost
 
     def _sample(
         self,
@@ -55,10 +63,15 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        """As RLlib's, where `num_episodes` are wanted: all that end in the step in which the last of them does."""
-        if force_reset or num_episodes is not None or self._needs_initial_reset:
+        """Episodes as RLlib's runner returns them.
+
+        Where `num_episodes` are wanted these are all that end in the step in which the last of them does, and other
+        worlds in each sample: RLlib gives its first seed again.
+        """
+        whole = num_episodes is not None
+        if force_reset or whole or self._was_whole or self._needs_initial_reset:
             self._reset_slots()
-        self._needs_initial_reset = num_episodes is not None
+        self._was_whole = whole
         rollout, steps, ends = _Rollout(self._observations), 0, 0
         while steps < num_timesteps if num_timesteps is not None else ends < (num_episodes or 0):
             outputs = self._act(steps, explore, random_actions)
@@ -72,17 +85,26 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             steps += self.num_envs - int(np.count_nonzero(self._renewing))
             self._renewing = terminated | truncated
             ends += int(np.count_nonzero(self._renewing))
-        episodes = list(self._cut(rollout.stacked(), keep_ongoing=num_timesteps is not None)) if rollout else []
+        episodes = list(self._cut(rollout.stacked(), keep_ongoing=not whole)) if rollout else []
         self._log_env_steps(metric=self._metrics_num_env_steps_sampled, num_steps=steps)
         self._increase_sampled_metrics(steps, ends)
         return episodes
+
+    def make_env(self) -> None:
+        super().make_env()
+        mode = self.env.metadata.get("autoreset_mode")
+        if mode is not AutoresetMode.NEXT_STEP:
+            raise OrbitccError("autoreset_mode", str(mode), AutoresetMode.NEXT_STEP.value)
+        for name in ("observation_space", "action_space"):
+            space = getattr(self.env, f"single_{name}")
+            if not isinstance(space, Box):
+                raise OrbitccError(name, str(space), f"a Box, or {_OTHERWISE}")
 
     def _reset_slots(self) -> None:
         seed = self._seed if self._needs_initial_reset else None
         self._observations, _ = self._try_env_reset(seed=seed)
         self._needs_initial_reset = False
         self._renewing = np.zeros(self.num_envs, np.bool_)
-        """Whose next step is a reset and takes no decision."""
         self._ids = [uuid.uuid4().hex for _ in range(self.num_envs)]
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._returns = np.zeros(self.num_envs)
@@ -111,7 +133,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         """Episodes that ended, in the order of their ends, then what there is of the others, in the order of slots."""
         length = len(rollout["ended"])
         begins = rollout["renewing"][0].astype(np.int64)
-        for step, slot in np.argwhere(rollout["ended"]):
+        for step, slot in np.argwhere(rollout["ended"]).tolist():
             yield self._episode(rollout, slot, begins[slot], step + 1)
             self._log_episode_metrics(
                 int(self._lengths[slot]), float(self._returns[slot]), time.perf_counter() - self._began[slot]
@@ -119,7 +141,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             self._ids[slot], self._began[slot] = uuid.uuid4().hex, time.perf_counter()
             self._lengths[slot] = self._returns[slot] = 0
             begins[slot] = step + 2  # after the reset
-        for slot in np.flatnonzero(begins < length) if keep_ongoing else ():
+        for slot in np.flatnonzero(begins < length).tolist() if keep_ongoing else ():
             yield self._episode(rollout, slot, begins[slot], length)
 
     def _episode(self, rollout: dict[str, NDArray[Any]], slot: int, begin: int, end: int) -> SingleAgentEpisode:
@@ -187,9 +209,9 @@ class _Rollout:
 def _refuse_what_is_left_out(config: AlgorithmConfig) -> None:
     for name in ("env_to_module_connector", "module_to_env_connector"):
         if getattr(config, f"_{name}", None) is not None:
-            raise OrbitccError(name, "a connector", "none, or RLlib's own env runner")
+            raise OrbitccError(name, "a connector", f"none, or {_OTHERWISE}")
     classes = config.callbacks_class if isinstance(config.callbacks_class, list) else [config.callbacks_class]
     for name in _PER_EPISODE:
         heard = [kind for kind in classes if getattr(kind, name, None) is not getattr(RLlibCallback, name)]
         if heard or getattr(config, f"callbacks_{name}", None):
-            raise OrbitccError(f"callbacks.{name}", "a callback", "none, or RLlib's own env runner")
+            raise OrbitccError(f"callbacks.{name}", "a callback", f"none, or {_OTHERWISE}")
