@@ -158,6 +158,7 @@ def _slots(config: Any, recipe: Recipe, *, global_state: bool = False) -> Any:
         "reward_scale": settings.reward_scale,
         "stagger": True,
         "global_state": global_state,
+        "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
     }
     return config.environment(SLOTS, env_config=arguments, disable_env_checking=True).env_runners(
         num_env_runners=settings.env_runners,

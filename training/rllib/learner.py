@@ -58,7 +58,7 @@ def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
     hidden = range(len(recipe.network.hidden))
     if recipe.algorithm == "rllib-ppo" and not recipe.ppo.worlds:
-        sources = [f"pi.{2 * i}" for i in (*hidden, len(hidden))]
+        sources = [f"pi.{2 * i}" for i in range(len(hidden) + 1)]
     else:
         encoder = "encoder.actor_encoder" if recipe.algorithm == "rllib-ppo" else "pi_encoder"
         sources = [f"{encoder}.net.mlp.{2 * i}" for i in hidden] + ["pi.net.mlp.0"]
