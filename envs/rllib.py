@@ -1,17 +1,24 @@
-"""RLlib's view of a world with late joiners (new API stack).
+"""RLlib's view of worlds with late joiners and of slots (new API stack). It needs Ray; nothing else in this room does.
 
-RLlib's own PettingZoo wrapper takes the agents present at reset for all there are; this adapter does not. It needs Ray;
-nothing else in this room does.
+:func:`register_envs` makes both known to RLlib by name.
 """
 
 import math
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
+from orbitcc.envs.slots import FlowVectorEnv
+
+SLOTS, WORLDS = "orbitcc-slots", "orbitcc-worlds"
+"""RLlib's names of :func:`slots` and :class:`RLlibCongestionEnv`, once :func:`register_envs` has been called."""
 
 Obs = dict[str, NDArray[np.float32]]
 
@@ -19,6 +26,7 @@ Obs = dict[str, NDArray[np.float32]]
 class RLlibCongestionEnv(MultiAgentEnv):
     """One world as an RLlib `MultiAgentEnv`.
 
+    RLlib's own PettingZoo wrapper takes the agents present at reset for all there are; this adapter does not.
     `config` holds the arguments of :func:`orbitcc.envs.parallel.parallel_env`, and
 
     * `reward_scale`: a factor on every reward (default 1; the preset's rewards are small);
@@ -92,3 +100,56 @@ class RLlibCongestionEnv(MultiAgentEnv):
             {**{agent: truncateds[agent] and known_stay for agent in self.agents}, "__all__": not known_stay},
             {agent: infos[agent] for agent in self.agents},
         )
+
+
+class StatefulFlowVectorEnv(FlowVectorEnv):
+    """A slot per flow whose observations end with the global state of the slot's world, for centralised critics.
+
+    An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
+    :meth:`~orbitcc.envs.slots.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
+    step, so the last observation of an episode comes with the last state of its world.
+    """
+
+    def __init__(self, num_envs: int, scenario: Any, **arguments: Any) -> None:
+        """Arguments are those of :class:`FlowVectorEnv`.
+
+        Raises:
+            OrbitccError: another `autoreset_mode` than the next step.
+        """
+        super().__init__(num_envs, scenario, **arguments)
+        if self.metadata["autoreset_mode"] is not AutoresetMode.NEXT_STEP:
+            raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
+        seen, state = self.single_observation_space, self.state_space
+        assert isinstance(seen, spaces.Box)
+        self.single_observation_space = spaces.Box(
+            np.concatenate([seen.low, state.low]), np.concatenate([seen.high, state.high]), dtype=np.float32
+        )
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+
+    def _obs(self) -> NDArray[np.float32]:
+        return np.concatenate([super()._obs(), self.state()], axis=1)
+
+
+def slots(config: dict[str, Any]) -> FlowVectorEnv:
+    """A slot per flow, made from what RLlib hands over: `env_config` and `num_envs`.
+
+    Args:
+        config: arguments of :class:`orbitcc.envs.slots.FlowVectorEnv`, and `global_state`: observations end with the
+            global state, as those of :class:`StatefulFlowVectorEnv` (default false).
+
+    Raises:
+        OrbitccError: RLlib asks for a single environment.
+    """
+    arguments = dict(config)
+    kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv
+    if "num_envs" not in arguments:
+        raise OrbitccError("gym_env_vectorize_mode", "one environment at a time", "'vector_entry_point'")
+    return kind(**arguments)
+
+
+def register_envs() -> None:
+    """Tell RLlib the names :data:`SLOTS` and :data:`WORLDS`; `ray.shutdown()` makes it forget them."""
+    from ray.tune import register_env
+
+    register_env(SLOTS, slots)
+    register_env(WORLDS, RLlibCongestionEnv)

@@ -42,8 +42,10 @@ class Network(Model):
 class Ppo(Model):
     """Proximal policy optimisation (Schulman et al., 2017).
 
-    `worlds`, `env_runners` and `give_up_...` are RLlib's, which samples whole worlds: there `batch` and `lr_decay`
-    count steps of worlds. Stable-Baselines3 and the algorithm `ppo` sample `slots` flows, and they count agent steps.
+    On `slots` flows side by side, `batch` and `lr_decay` count agent steps. `worlds`, `env_runners`, `array_runner` and
+    `give_up_...` are RLlib's. With `worlds` it samples so many whole worlds instead, and `batch` and `lr_decay` count
+    steps of worlds; without, its critic sees the global state of the flow's world. `slots` and `worlds` are those of
+    each env runner.
 
     What follows `reward_scale` is known to the algorithm `ppo` alone:
 
@@ -62,7 +64,9 @@ class Ppo(Model):
     """
 
     slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
-    worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
+    worlds: Annotated[int, number(0, 1024, "worlds", whole=True)] = 16
+    array_runner: bool = True
+    """Sample slots as arrays; false: with RLlib's own env runner, a Python object per step."""
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     batch: Annotated[int, number(1, 1e9, "steps of worlds", whole=True)] = 4_096
     minibatch: Annotated[int, _steps] = 2_048

@@ -143,3 +143,85 @@ def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
     samples = runner.sample(num_timesteps=600)
     assert sum(episode.is_done for episode in samples) >= 6
     assert sum(len(episode) for episode in samples) >= 600
+
+
+def test_observations_of_slots_end_with_the_global_state_until_the_very_end() -> None:
+    from orbitcc.envs.rllib import slots
+    from orbitcc.envs.slots import FlowVectorEnv
+
+    arguments = {"num_envs": 3, "scenario": world(agent(), agent(start_s=1, stop_s=3)), "stagger": True}
+    plain = FlowVectorEnv(**arguments)
+    stateful = slots({**arguments, "global_state": True})
+    assert stateful.single_observation_space.shape == (62,)
+    assert stateful.observation_space.shape == (3, 62)
+    assert np.isinf(stateful.single_observation_space.high[50:]).all()
+    obs, _ = plain.reset(seed=1)
+    both, _ = stateful.reset(seed=1)
+    rng, ends = np.random.default_rng(0), 0
+    for _ in range(300):
+        assert np.array_equal(both[:, :50], obs)
+        assert np.array_equal(both[:, 50:], plain.state())  # where a slot ends, that of the world it ended in
+        assert both.dtype == np.float32
+        actions = rng.uniform(-1, 1, (3, 1)).astype(np.float32)
+        obs, rewards, _, truncated, _ = plain.step(actions)
+        both, same, _, _, _ = stateful.step(actions)
+        assert np.array_equal(rewards, same)
+        ends += np.count_nonzero(truncated)
+    assert ends >= 6
+
+
+def test_a_slot_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the_next() -> None:
+    from orbitcc.envs.rllib import StatefulFlowVectorEnv
+    from orbitcc.envs.slots import FlowVectorEnv
+
+    scenario = world(agent(), agent(start_s=3, stop_s=5), duration_s=10)
+    stateful, same_step = StatefulFlowVectorEnv(2, scenario), FlowVectorEnv(2, scenario, autoreset_mode="SameStep")
+    stateful.reset(seed=1)
+    same_step.reset(seed=1)
+    actions, ended = np.full((2, 1), 0.5, np.float32), set()
+    for _ in range(400):
+        both, _, _, truncated, _ = stateful.step(actions)
+        _, _, _, _, infos = same_step.step(actions)
+        if truncated.any():
+            assert np.array_equal(both[truncated, 50:], infos["final_state"][truncated])
+            assert np.array_equal(both[truncated, :50], np.stack(infos["final_obs"][truncated]))
+            ended.add(int(truncated.sum()))
+        if truncated.all():  # the world's time is up
+            break
+    assert ended == {1, 2}
+    assert not np.array_equal(both[:, 50:], same_step.state())
+
+
+def test_a_single_slot_or_another_autoreset_is_refused() -> None:
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.rllib import StatefulFlowVectorEnv, slots
+
+    with pytest.raises(OrbitccError, match="vector_entry_point"):
+        slots({"scenario": "train-leo"})
+    with pytest.raises(OrbitccError, match="autoreset_mode"):
+        StatefulFlowVectorEnv(4, "train-leo", autoreset_mode="SameStep")
+
+
+def test_rllib_finds_both_environments_by_name(runner_for) -> None:
+    from ray.rllib.algorithms.ppo import PPOConfig
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from orbitcc.envs.rllib import SLOTS, WORLDS, register_envs
+
+    register_envs()
+    config = {"scenario": world(agent(), agent(start_s=1))}
+    slots = (
+        PPOConfig()
+        .environment(SLOTS, env_config=config)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=4, gym_env_vectorize_mode="vector_entry_point")
+    )
+    assert sum(map(len, SingleAgentEnvRunner(config=slots).sample(num_timesteps=40))) == 40
+    worlds = (
+        PPOConfig()
+        .environment(WORLDS, env_config=config)
+        .env_runners(num_env_runners=0)
+        .multi_agent(policies={"shared"}, policy_mapping_fn=lambda agent, *rest, **more: "shared")
+    )
+    (episode,) = MultiAgentEnvRunner(worlds).sample(num_timesteps=40)
+    assert len(episode) == 40

@@ -232,6 +232,9 @@ struct Terms {
     latency: f64,
     loss: f64,
     fairness: f64,
+    /// What the deviation of throughputs is a share of: their `sum`, as published, or their `mean`, by which a crowd's
+    /// unfairness costs as much as a pair's.
+    fairness_of: String,
     stability: f64,
     /// Queueing up to this multiple of the base RTT is free.
     free_inflation: f64,
@@ -253,6 +256,7 @@ impl Default for Terms {
             latency: 0.02,
             loss: 1.0,
             fairness: 0.02,
+            fairness_of: "sum".into(),
             stability: 0.01,
             free_inflation: 1.15,
             free_queue_ms: 0.0,
@@ -280,6 +284,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("floor", terms.floor, -1e6, 0.0)?;
     within("ceiling", terms.ceiling, 1e-6, 1e6)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
+    one_of("fairness_of", &terms.fairness_of, &["sum", "mean"])?;
     one_of("loss_of", &terms.loss_of, &["delivered", "capacity"])?;
     let (low, high, memory) = (terms.floor, terms.ceiling, terms.memory);
     let payment = Payment::Shared(Arc::new(move |members, utilisation| terms.pay(members, utilisation)));
@@ -327,7 +332,7 @@ impl Terms {
         let fairness = if total > 0.0 {
             let centre = total / n;
             let variance = mean(&|m| (m.history.mean() - centre) * (m.history.mean() - centre));
-            libm::sqrt(variance) / total
+            libm::sqrt(variance) / if self.fairness_of == "mean" { centre } else { total }
         } else {
             0.0
         };
@@ -436,6 +441,10 @@ mod tests {
     }
 
     fn reward_of(shares: &[f64]) -> f64 {
+        reward_of_terms(&Terms::default(), shares)
+    }
+
+    fn reward_of_terms(terms: &Terms, shares: &[f64]) -> f64 {
         let stats: Vec<_> = shares.iter().map(|s| steady(*s)).collect();
         let histories: Vec<_> = stats
             .iter()
@@ -446,13 +455,15 @@ mod tests {
             })
             .collect();
         let members: Vec<_> = stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
-        Terms::default().pay(&members, shares.iter().sum())
+        terms.pay(&members, shares.iter().sum())
     }
 
     #[test]
     fn reward_grows_with_throughput_and_fairness_and_is_bounded() {
         assert!(reward_of(&[0.9]) > reward_of(&[0.5]));
         assert!(reward_of(&[0.5, 0.5]) > reward_of(&[0.9, 0.1]));
+        let of_mean = Terms { fairness_of: "mean".into(), fairness: 0.01, ..Terms::default() };
+        assert!((reward_of_terms(&of_mean, &[0.9, 0.1]) - reward_of(&[0.9, 0.1])).abs() < 1e-12, "two of them: half");
         assert_eq!(Terms::default().pay(&[], 0.0), 0.0);
         let mut bad = steady(0.0);
         bad.rtt_mean_s = 5.0;

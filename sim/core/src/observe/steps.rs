@@ -94,7 +94,11 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
 impl Steps {
     fn meaning(&self) -> String {
         let Steps { step, cubic, .. } = self;
-        let x = if *cubic > 0.0 { format!("({} a + {cubic} a^3)", libm::round((1.0 - cubic) * 1e6) / 1e6) } else { "a".into() };
+        let x = if *cubic > 0.0 {
+            format!("({} a + {cubic} a^3)", libm::round((1.0 - cubic) * 1e6) / 1e6)
+        } else {
+            "a".into()
+        };
         match (self.form.as_str(), self.moves.as_str()) {
             ("log", what) => format!("{} x exp({step} {x})", if what == "rate" { "rate" } else { "cwnd" }),
             (_, "rate") => format!("a >= 0: rate x (1 + {step} {x}); a < 0: rate / (1 - {step} {x})"),

@@ -1,0 +1,210 @@
+"""What RLlib is told: the configuration of a recipe."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from orbitcc.envs.batch import GLOBAL_STATE
+from orbitcc.envs.presets import preset
+from orbitcc.envs.source import EpisodeSource
+from orbitcc.training.recipe import Recipe
+
+MODULE = "shared"
+"""The one network of all agents, where whole worlds are sampled."""
+DEFAULT_MODULE = "default_policy"
+"""RLlib's name of the network where slots are sampled."""
+
+
+def config(recipe: Recipe, seed: int) -> Any:
+    """The RLlib configuration of a recipe."""
+    return ppo_config(recipe, seed) if recipe.algorithm == "rllib-ppo" else sac_config(recipe, seed)
+
+
+def ppo_config(recipe: Recipe, seed: int) -> Any:
+    """The RLlib `PPOConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
+    from ray.rllib.algorithms.ppo import PPOConfig
+
+    ppo = recipe.ppo
+    config = (
+        PPOConfig()
+        .learners(num_learners=0)
+        .training(
+            train_batch_size_per_learner=ppo.batch,
+            minibatch_size=ppo.minibatch,
+            num_epochs=ppo.epochs,
+            lr=[[0, ppo.lr], [ppo.lr_decay, ppo.lr_final]],  # linear in steps of environments, then constant
+            gamma=ppo.gamma,
+            lambda_=ppo.gae_lambda,
+            clip_param=ppo.clip,
+            entropy_coeff=ppo.entropy,
+            grad_clip=ppo.grad_clip,
+            vf_clip_param=ppo.value_clip,
+            use_kl_loss=True,  # with weight 0: the divergence is reported, the clipping does the work
+            kl_coeff=0.0,
+        )
+        .callbacks(on_sample_end=_log_rewards)
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    return _ppo_on_worlds(config, recipe) if ppo.worlds else _ppo_on_slots(config, recipe)
+
+
+def _ppo_on_slots(config: Any, recipe: Recipe) -> Any:
+    """Every flow is a single agent, stepped natively; the critic sees the global state of its world."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    from orbitcc.training.rllib.critic import CentralCritic
+    from orbitcc.training.rllib.runner import ArrayEnvRunner
+
+    ppo, network = recipe.ppo, recipe.network
+    model = {
+        "state": GLOBAL_STATE,
+        "hidden": network.hidden,
+        "activation": network.activation,
+        "exploration_std": ppo.exploration_std,
+    }
+    config = _slots(config, recipe, global_state=True)
+    config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=model))
+    return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
+
+
+def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
+    """All agents of all worlds, as multi-agent environments."""
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    ppo = recipe.ppo
+    arguments = {
+        "scenario": recipe.world(),
+        "preset": recipe.preset,
+        "reward_scale": ppo.reward_scale,
+        "stagger": True,
+        "give_up_below": ppo.give_up_below,
+        "give_up_steps": math.ceil(ppo.give_up_s * 1e9 / preset(recipe.preset).interval_ns),
+    }
+    return (
+        config.environment(RLlibCongestionEnv, env_config=arguments, disable_env_checking=True)
+        .env_runners(num_env_runners=ppo.env_runners, num_envs_per_env_runner=ppo.worlds)
+        # Batches count steps of worlds: RLlib's count of agent steps breaks (NaN) once an agent it has seen stays away
+        # for a whole iteration, as late joiners and leavers do.
+        .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
+        .rl_module(
+            model_config=DefaultModelConfig(
+                fcnet_hiddens=list(recipe.network.hidden),
+                fcnet_activation=recipe.network.activation,
+                vf_share_layers=False,
+            )
+        )
+    )
+
+
+def sac_config(recipe: Recipe, seed: int) -> Any:
+    """The RLlib `SACConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
+    from ray.rllib.algorithms.sac import SACConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    sac = recipe.sac
+    sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
+    config = (
+        SACConfig()
+        .learners(num_learners=0)
+        .rl_module(
+            model_config=DefaultModelConfig(
+                fcnet_hiddens=list(recipe.network.hidden),
+                fcnet_activation=recipe.network.activation,
+                head_fcnet_hiddens=[],
+            )
+        )
+        .training(
+            gamma=sac.gamma,
+            tau=sac.tau,
+            initial_alpha=sac.alpha,
+            actor_lr=sac.lr,
+            critic_lr=sac.lr,
+            alpha_lr=sac.lr,
+            lr=None,
+            train_batch_size_per_learner=sac.minibatch,
+            training_intensity=sampling * sac.minibatch / sac.update_every,
+            num_steps_sampled_before_learning_starts=sac.learning_starts,
+            grad_clip=sac.grad_clip,
+        )
+        .reporting(min_sample_timesteps_per_iteration=sac.batch, min_time_s_per_iteration=0)
+        .callbacks(on_sample_end=_log_rewards)
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    return _sac_on_worlds(config, recipe) if sac.worlds else _sac_on_slots(config, recipe)
+
+
+def _sac_on_slots(config: Any, recipe: Recipe) -> Any:
+    """Every flow is a single agent, stepped natively."""
+    return (
+        _slots(config, recipe)
+        .env_runners(rollout_fragment_length=1)
+        .training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": recipe.sac.buffer})
+    )
+
+
+def _slots(config: Any, recipe: Recipe, *, global_state: bool = False) -> Any:
+    from orbitcc.envs.rllib import SLOTS, register_envs
+
+    register_envs()
+    settings = recipe.settings
+    arguments = {
+        "scenario": recipe.world(),
+        "preset": recipe.preset,
+        "reward_scale": settings.reward_scale,
+        "stagger": True,
+        "global_state": global_state,
+        "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
+    }
+    return config.environment(SLOTS, env_config=arguments, disable_env_checking=True).env_runners(
+        num_env_runners=settings.env_runners,
+        num_envs_per_env_runner=settings.slots,
+        gym_env_vectorize_mode="vector_entry_point",
+    )
+
+
+def _sac_on_worlds(config: Any, recipe: Recipe) -> Any:
+    """Agents come late and leave early, so episodes are sampled and replayed whole.
+
+    RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
+    It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
+    all worlds, with the seed of the very first time: the environment must not heed that again.
+    """
+    from orbitcc.envs.rllib import RLlibCongestionEnv
+
+    sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
+    return (
+        config.environment(
+            RLlibCongestionEnv,
+            env_config={
+                "scenario": recipe.world(),
+                "preset": recipe.preset,
+                "reward_scale": sac.reward_scale,
+                "seed_once": True,
+            },
+            disable_env_checking=True,
+        )
+        .env_runners(
+            num_env_runners=sac.env_runners,
+            num_envs_per_env_runner=sac.worlds,
+            batch_mode="complete_episodes",
+            # not heeded in sampling, but RLlib derives from it how many updates an episode is worth
+            rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / preset(recipe.preset).interval_ns),
+        )
+        .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
+        .training(replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer})
+    )
+
+
+def _everyone_shares(agent: str, *rest: Any, **more: Any) -> str:
+    return MODULE
+
+
+def _log_rewards(*, samples: list[Any], metrics_logger: Any, **_: Any) -> None:
+    """RLlib callback: sums over everything sampled, for the mean reward per decision."""
+    metrics_logger.log_value("reward_sum", sum(float(episode.get_return()) for episode in samples), reduce="sum")
+    metrics_logger.log_value("decisions", sum(episode.agent_steps() for episode in samples), reduce="sum")
