@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+DIVERGED = 3
+"""Exit code of a run that was stopped because its policy is past help."""
+
 
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (see `orbitcc list recipes`) or a TOML file.")],
@@ -55,15 +58,19 @@ def train(
                     "run": str(run.path),
                     "finished": outcome.finished,
                     "agent_steps": outcome.agent_steps,
-                    "best_reward": outcome.best_reward,
+                    "best_score": outcome.best_score,
+                    "best": outcome.best,
                     "scores": outcome.scores,
+                    "failure": outcome.failure,
                 }
             )
         )
     else:
         _table(outcome.scores)
-        typer.echo(f"best held-out reward {outcome.best_reward:.4f}: {run.best}")
+        typer.echo(f"best score {outcome.best_score:.4f}: {run.best}")
         typer.echo(f"curves: tensorboard --logdir {out}")
+    if outcome.failure:
+        raise typer.Exit(DIVERGED)
     if not outcome.finished:
         raise typer.Exit(130)
 

@@ -95,9 +95,9 @@ def test_verdicts_follow_the_direction_of_the_metric(difference, better, said):
     assert verdict(difference, better) == said
 
 
-# Scores of two made-up algorithms, 5 and 7 runs of 6 tasks, with ties. The expected numbers below are what rliable 1.2.0
-# (the package of Agarwal et al., 2021; arch 7.2.0, 50,000 resamples, seed 0) gave for them: `metrics.aggregate_iqm`,
-# `library.get_interval_estimates`, `metrics.probability_of_improvement`, `library.create_performance_profile`.
+# Scores of two made-up algorithms, 5 and 7 runs of 6 tasks, with ties. The expected numbers are what rliable 1.2.0
+# (the package of Agarwal et al., 2021; with arch 7.2.0 and 50,000 resamples) gave for them: `metrics.aggregate_iqm`,
+# `metrics.probability_of_improvement`, `library.get_interval_estimates`, `library.create_performance_profile`.
 FIRST = np.array(
     [
         [0.50, 0.55, 0.53, 0.81, 0.79, 0.50],
@@ -164,10 +164,10 @@ def test_runs_are_resampled_within_their_task():
 
 
 def test_the_stratified_interval_covers_the_truth_about_as_often_as_it_says():
-    # percentile intervals of ten runs are somewhat narrow (Agarwal et al., figure A.6)
+    # 90 % and more of 60 intervals: percentile intervals of ten runs are somewhat narrow
     rng = np.random.default_rng(5)
     found = [aggregate(rng.normal(10, 2, size=(10, 4))) for _ in range(60)]
-    assert 50 <= sum(one.low <= 10 <= one.high for one in found) < 60
+    assert 54 <= sum(one.low <= 10 <= one.high for one in found) < 60
 
 
 def test_one_run_has_a_value_without_interval():
