@@ -34,6 +34,8 @@ from orbitcc.training.recipe import Recipe
 from orbitcc.training.scorecard import Figures, failures
 
 _PROGRESS = "progress.json"
+DIVERGED, INTERRUPTED = 3, 130
+"""Exit codes of a run whose policy is past help, and of one that was stopped from outside (128 + SIGINT)."""
 
 
 class Learner(Protocol):
@@ -90,6 +92,10 @@ class Outcome:
     best_score: float
     failure: str = ""
 
+    @property
+    def exit_code(self) -> int:
+        return DIVERGED if self.failure else 0 if self.finished else INTERRUPTED
+
     @staticmethod
     def stored(run: RunFolder, recipe: Recipe) -> Outcome:
         """As the run folder has it."""
@@ -115,7 +121,7 @@ def train(
     progress = replace(progress, restarts=progress.restarts + resume, failing=0)
     heldout = HeldOut(recipe.scenario, recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
-    with _Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
+    with Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
         display.say(f"run folder {run.path}")
         learner = _learner(recipe, seed + 100_003 * progress.restarts)
         logbook = Logbook(run, progress.agent_steps if resume else None)
@@ -146,7 +152,7 @@ class _Loop:
     learner: Learner
     _numbers: set[str] = field(default_factory=set)
 
-    def run(self, interrupt: _Interrupt) -> None:
+    def run(self, interrupt: Interrupt) -> None:
         """Iterations of sampling and learning, with an evaluation and a save every so often and at the end."""
         progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
         while not interrupt.requested:
@@ -320,14 +326,14 @@ def read_progress(run: RunFolder) -> Progress:
         raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
 
 
-class _Interrupt:
+class Interrupt:
     """The first Ctrl-C or SIGTERM asks for an orderly end, the second Ctrl-C forces one."""
 
     def __init__(self) -> None:
         self.requested = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
-    def __enter__(self) -> _Interrupt:
+    def __enter__(self) -> Interrupt:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._ask)
         return self
