@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
+from orbitcc.training import compare
 from orbitcc.training.heldout import HeldOut, constant, uniform
-from orbitcc.training.scorecard import FIGURES
+from orbitcc.training.scorecard import FIGURES, Weights, print_figures
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +42,15 @@ def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     ours = worlds.reward(checkpoint.load(name).policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1)] + [uniform(1)]
     assert ours > max(worlds.reward(other) for other in others)
+
+
+def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(compare, "CONSTANTS", (0.0,))
+    scores = compare.compare(checkpoint.shipped()[0], worlds=1, seed=5)
+    assert {"score", "starved", "flooded", "ratio_equal_rtt", "convergence_s"} <= set(scores["cubic"])
+    assert scores["cubic"]["score"] == Weights().score(scores["cubic"])
+    assert set(scores["best constant action"]) == {"reward"}
+    print_figures({"cubic": scores["cubic"], "nobody": {"reward": 0.5}})
+    rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
+    assert "0.5000" in rows["reward"]
+    assert rows["starved"].split()[-2] == "lower"

@@ -1,5 +1,6 @@
 """The loop around every learner."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ pytest.importorskip("torch")
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
+from orbitcc.cli import main
 from orbitcc.training import loop, recipe
 from orbitcc.training.scorecard import Weights
 
@@ -190,3 +192,14 @@ def test_best_follows_the_recipes_score_and_the_card_says_how(tmp_path, monkeypa
     )
     assert set(rows(quiet, "heldout/score").values()) == {-x for x in rows(quiet, "heldout/flooded").values()}
     assert rows(quiet, "heldout/reward")  # logged, whatever the score
+
+
+def test_the_command_tells_a_failed_run_by_its_exit_code(tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("stable_baselines3")
+    monkeypatch.setattr(loop, "_learner", LosesItsLoss)
+    words = ["train", "sb3-ppo-leo", "--set", "evaluation.worlds=1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["orbitcc", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == loop.DIVERGED == 3
+    assert "diverged: after 1,500 agent steps" in capsys.readouterr().err
