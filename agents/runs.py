@@ -58,16 +58,18 @@ class RunFolder:
         return folder
 
     @staticmethod
-    def latest(root: Path, recipe: str, seed: int) -> "RunFolder":
-        """The newest run of this recipe and seed under `root` that can be resumed.
+    def latest(root: Path, recipe: str, seed: int, saved: bool = True) -> "RunFolder":
+        """The newest run of this recipe and seed under `root`; `saved`: of those that have saved a state.
 
         Raises:
             OrbitccError: there is none.
         """
         pattern = f"*__{recipe}__{seed}__*"
-        candidates = [path for path in root.glob(pattern) if (path / STATE).is_dir()] if root.is_dir() else []
+        needed = STATE if saved else CONFIG
+        candidates = [path for path in root.glob(pattern) if (path / needed).exists()] if root.is_dir() else []
         if not candidates:
-            raise OrbitccError("resume", str(root), f"a folder with a run {pattern} that has saved its state")
+            has = " that has saved its state" if saved else ""
+            raise OrbitccError("resume", str(root), f"a folder with a run {pattern}{has}")
         return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
 
     def config(self) -> dict[str, Any]:

@@ -126,8 +126,8 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         )
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
-    def _obs(self) -> NDArray[np.float32]:
-        return np.concatenate([super()._obs(), self.state()], axis=1)
+    def observations(self) -> NDArray[np.float32]:
+        return np.concatenate([super().observations(), self.state()], axis=1)
 
 
 def slots(config: dict[str, Any]) -> FlowVectorEnv:

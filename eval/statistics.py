@@ -1,15 +1,22 @@
-"""How sure a number is: medians over runs with bootstrap intervals, and differences paired by seed."""
+"""How sure a number is: bootstrap intervals of medians over runs, of differences paired by seed, of training seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from orbitcc.envs.errors import OrbitccError
+
+Scores = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
+_BLOCK = 500
+"""Resamples made at once: keeps the memory of many runs small."""
 _SEED = 20260101
 """Of the resampling: the same values give the same interval, every time."""
 
@@ -79,3 +86,114 @@ def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Verdict
     if difference.low <= 0 <= difference.high:
         return "tied"
     return "better" if (difference.median > 0) == (better == "higher") else "worse"
+
+
+# -- over training runs (Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", NeurIPS
+# 2021): scores are [runs, tasks], a run being a training seed; runs of different tasks have nothing in common ---------
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A statistic over runs x tasks and its percentile interval from stratified bootstrap resamples.
+
+    NaN bounds when there is a single run, which allows none.
+    """
+
+    value: float
+    low: float
+    high: float
+    runs: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The share of runs x tasks that score more than each threshold, with pointwise intervals; all [thresholds]."""
+
+    thresholds: Scores
+    share: Scores
+    low: Scores
+    high: Scores
+
+
+def interquartile_mean(scores: Scores) -> Scores:
+    """Mean of the middle half of all runs and tasks: `[..., runs, tasks]` -> `[...]`.
+
+    The lowest and the highest `floor(n / 4)` of n scores are left out.
+    """
+    flat = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
+    cut = flat.shape[-1] // 4
+    return np.asarray(flat[..., cut : flat.shape[-1] - cut].mean(axis=-1))
+
+
+def aggregate(scores: ArrayLike, statistic: Callable[[Scores], Scores] = interquartile_mean) -> Aggregate:
+    """A statistic `[..., runs, tasks]` -> `[...]` of scores [runs, tasks] or [runs], and its 95 % interval.
+
+    Raises:
+        OrbitccError: no scores, or one that is not finite.
+    """
+    x = _runs_by_tasks(scores)
+    low, high = _interval(_resampled([x], lambda samples: statistic(samples[0])), len(x) > 1)
+    return Aggregate(float(statistic(x)), float(low), float(high), *x.shape)
+
+
+def probability_of_improvement(first: ArrayLike, second: ArrayLike) -> Aggregate:
+    """How likely a run of `first` beats a run of `second` on the same task, mean over tasks; ties count half.
+
+    Mann and Whitney's U over the number of pairs. Both [runs, tasks] or [runs], runs may differ in number.
+
+    Raises:
+        OrbitccError: other tasks, no scores, or one that is not finite.
+    """
+    x, y = _runs_by_tasks(first), _runs_by_tasks(second)
+    if x.shape[1] != y.shape[1]:
+        raise OrbitccError("second", list(y.shape), f"scores of {x.shape[1]} tasks, as the first")
+
+    def wins(samples: Sequence[Scores]) -> Scores:
+        a, b = samples[0][..., :, None, :], samples[1][..., None, :, :]
+        return np.asarray(((a > b) + 0.5 * (a == b)).mean(axis=(-3, -2, -1)))
+
+    low, high = _interval(_resampled([x, y], wins), len(x) > 1 or len(y) > 1)
+    return Aggregate(float(wins([x, y])), float(low), float(high), len(x) + len(y), x.shape[1])
+
+
+def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Profile:
+    """Score distribution of scores [runs, tasks] or [runs]: the share above each threshold, and its 95 % interval.
+
+    Raises:
+        OrbitccError: no scores, or one that is not finite.
+    """
+    x, limits = _runs_by_tasks(scores), np.asarray(thresholds, dtype=np.float64)
+
+    def above(samples: Sequence[Scores]) -> Scores:
+        return np.stack([(samples[0] > limit).mean(axis=(-2, -1)) for limit in limits], axis=-1)
+
+    low, high = _interval(_resampled([x], above), len(x) > 1)
+    return Profile(limits, above([x]), low, high)
+
+
+def _runs_by_tasks(scores: ArrayLike) -> Scores:
+    x = np.asarray(scores, dtype=np.float64)
+    x = x[:, None] if x.ndim == 1 else x
+    if x.ndim != 2 or x.size == 0 or not np.isfinite(x).all():
+        raise OrbitccError("scores", np.asarray(scores).tolist(), "finite numbers, [runs] or [runs, tasks]")
+    return x
+
+
+def _resampled(groups: Sequence[Scores], statistic: Callable[[Sequence[Scores]], Scores]) -> Scores:
+    """The statistic of every resample, [RESAMPLES, ...]: runs are drawn anew within each task of each group."""
+    rng = np.random.default_rng(_SEED)
+    parts = []
+    for _ in range(RESAMPLES // _BLOCK):
+        draws = [rng.integers(len(x), size=(_BLOCK, *x.shape)) for x in groups]
+        samples = [np.take_along_axis(x[None], draw, axis=1) for x, draw in zip(groups, draws, strict=True)]
+        parts.append(statistic(samples))
+    return np.concatenate(parts)
+
+
+def _interval(resampled: Scores, exists: bool) -> tuple[Scores, Scores]:
+    if not exists:
+        return np.full(resampled.shape[1:], np.nan), np.full(resampled.shape[1:], np.nan)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail], axis=0)
+    return low, high

@@ -12,7 +12,8 @@ from typing import Any
 
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
-from orbitcc.training.heldout import HeldOut, Scores, constant, uniform
+from orbitcc.training.heldout import HeldOut, constant, uniform
+from orbitcc.training.scorecard import Figures, Weights, print_figures
 
 CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 """Constant actions to beat. Any action but 0 moves the window by a packet at least, so little lies between these."""
@@ -20,14 +21,19 @@ CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 CLASSICAL = ("cubic", "reno")
 
 
-def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Scores]:
-    """Scores by contender: the policy, classical controllers, the best constant policy, a uniformly random one."""
+def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:
+    """Figures by contender: the policy, classical controllers, the best constant policy, a uniformly random one.
+
+    The first three have the scorecard and its `score` with the default weights, the others a reward only.
+    """
     loaded = checkpoint.load(name_or_path)
     heldout = HeldOut(loaded.card.envelope.scenario, loaded.card.observation.preset, worlds, seed)
-    scores: dict[str, Scores] = {loaded.card.name: heldout.score(loaded.policy)}
+    scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})
         scores[name] = heldout.run(controller)
+    for figures in scores.values():
+        figures["score"] = Weights().score(figures)
     scores["best constant action"] = {"reward": max(heldout.reward(constant(value)) for value in CONSTANTS)}
     scores["uniformly random"] = {"reward": heldout.reward(uniform(seed))}
     return scores
@@ -42,7 +48,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     scores = compare(arguments.checkpoint, arguments.worlds, arguments.seed)
-    _print(scores)
+    print_figures(scores)
     if arguments.write:
         folder = checkpoint.resolve(arguments.checkpoint)
         card, tensors = checkpoint.read_card(folder), checkpoint.read_tensors(folder)
@@ -50,17 +56,6 @@ def main() -> None:
         for name, row in scores.items():
             table[name] = {key: round(value, 5) for key, value in row.items() if math.isfinite(value)}
         checkpoint.save(folder, card.model_copy(update={"scores": {**card.scores, "test": table}}), tensors)
-
-
-def _print(scores: dict[str, Scores]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    columns = list(next(iter(scores.values())))
-    table = Table("policy", *columns)
-    for name, row in scores.items():
-        table.add_row(name, *(f"{row[key]:.4f}" if key in row else "" for key in columns))
-    Console().print(table)
 
 
 if __name__ == "__main__":

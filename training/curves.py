@@ -1,28 +1,40 @@
-"""The learning curves of a run as a picture, from its TensorBoard events.
+"""Learning curves as a picture, from TensorBoard events: of one run, or of several seeds with their interquartile mean.
 
-python -m orbitcc.training.curves RUN_FOLDER PICTURE
+python -m orbitcc.training.curves RUN [RUN ...] PICTURE
 """
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from orbitcc.envs.errors import FileError
+import numpy as np
+
+from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.eval.statistics import interquartile_mean
 from orbitcc.eval.style import CONTROLLER_COLOURS, LIGHT
 
 Curve = tuple[list[int], list[float]]
 """Agent steps and values."""
 
+Curves = Mapping[str, Curve]
+"""Tag -> curve, of one run."""
+
 PANELS = (
     ("reward per decision", {"train/reward": "training, exploring", "heldout/reward": "held-out worlds"}, 1.0),
+    ("score", {"heldout/score": "held-out worlds"}, 1.0),
     ("utilisation [%]", {"heldout/utilisation": "held-out worlds"}, 100.0),
     ("queue delay [ms]", {"heldout/queue_delay_ms": "held-out worlds"}, 1.0),
     ("Jain index", {"heldout/jain": "held-out worlds"}, 1.0),
     ("lost packets [%]", {"heldout/loss": "held-out worlds"}, 100.0),
+    ("failing windows [%]", {"heldout/flooded": "flooded", "heldout/starved": "starved"}, 100.0),
     ("policy entropy [nat]", {"learner/entropy": "learner"}, 1.0),
 )
 """Title, tag -> label, factor."""
+
+_FAILURES = ("flooded", "starved")
+_COLOURS = {"heldout/starved": CONTROLLER_COLOURS["reno"]}
 
 
 def read_curves(run: Path) -> dict[str, Curve]:
@@ -43,10 +55,16 @@ def read_curves(run: Path) -> dict[str, Curve]:
     }
 
 
-def plot_curves(
-    curves: Mapping[str, Curve], path: Path, marks: Mapping[str, Mapping[str, float]] | None = None
-) -> Path:
-    """Draw one panel per score.
+def mean_curve(curves: Sequence[Curve]) -> Curve:
+    """Interquartile mean over runs, where all have values: at every step of any of them, straight lines between."""
+    first, last = max(steps[0] for steps, _ in curves), min(steps[-1] for steps, _ in curves)
+    grid = sorted({step for steps, _ in curves for step in steps if first <= step <= last})
+    runs = np.array([np.interp(grid, steps, values) for steps, values in curves])  # [runs, steps]
+    return grid, [float(value) for value in interquartile_mean(runs.T[:, :, None])]
+
+
+def plot_curves(runs: Sequence[Curves], path: Path, marks: Mapping[str, Mapping[str, float]] | None = None) -> Path:
+    """Draw one panel per figure: of several runs thin lines and a thick one for their interquartile mean.
 
     marks: tag -> label -> value, drawn as horizontal lines to compare with (a constant policy, Cubic).
     """
@@ -56,22 +74,20 @@ def plot_curves(
     from matplotlib import pyplot as plt
 
     with plt.rc_context(LIGHT.rc()):
-        figure, axes = plt.subplots(2, 3, figsize=(12, 6.2), sharex=True, layout="constrained")
+        figure, axes = plt.subplots(2, 4, figsize=(16, 6.2), sharex=True, layout="constrained")
         for axis, (title, tags, factor) in zip(axes.flat, PANELS, strict=True):
             for tag, label in tags.items():
-                if tag not in curves:
-                    continue
-                steps, values = curves[tag]
+                found = [curves[tag] for curves in runs if tag in curves]
                 held_out = tag.startswith("heldout/")
-                axis.plot(
-                    [step / 1e6 for step in steps],
-                    [factor * value for value in values],
-                    color=CONTROLLER_COLOURS["astraea"] if held_out else LIGHT.muted,
-                    marker="o" if held_out else None,
-                    markersize=3,
-                    linewidth=1.5 if held_out else 1.0,
-                    label=label,
-                )
+                colour = _COLOURS.get(tag, CONTROLLER_COLOURS["astraea"] if held_out else LIGHT.muted)
+                several = len(found) > 1
+                for curve in found if several else ():
+                    _draw(axis, curve, factor, color=colour, linewidth=0.6, alpha=0.5)
+                if found:
+                    style = {"marker": "o", "markersize": 3} if held_out and not several else {}
+                    width = 2.0 if several else 1.5 if held_out else 1.0
+                    curve = mean_curve(found) if several else found[0]
+                    _draw(axis, curve, factor, color=colour, linewidth=width, label=label, **style)
             lines = {label: factor * value for label, value in _marks(marks, tags).items()}
             for number, (label, value) in enumerate(lines.items()):
                 colour = CONTROLLER_COLOURS.get(label.lower(), LIGHT.muted)
@@ -89,14 +105,19 @@ def plot_curves(
                     color=CONTROLLER_COLOURS.get(label.lower(), LIGHT.muted),
                 )
             axis.set_title(title)
-            if len(tags) > 1:
-                axis.legend(loc="lower right")
+            if len(tags) > 1 and axis.get_legend_handles_labels()[0]:
+                axis.legend(loc="best")
         for axis in axes[-1]:
             axis.set_xlabel("agent steps [million]")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130)
         plt.close(figure)
     return path
+
+
+def _draw(axis: Any, curve: Curve, factor: float, **style: Any) -> None:
+    steps, values = curve
+    axis.plot([step / 1e6 for step in steps], [factor * value for value in values], **style)
 
 
 def _marks(marks: Mapping[str, Mapping[str, float]] | None, tags: Mapping[str, str]) -> dict[str, float]:
@@ -113,24 +134,39 @@ def _apart(values: list[float], gap: float) -> list[float]:
 
 
 def main(arguments: list[str]) -> None:
-    """The command line: a run folder, a picture, and Cubic, a constant and a random policy to compare with."""
+    """The command line: run folders, a picture, and Cubic, a constant and a random policy to compare with.
+
+    Raises:
+        OrbitccError: no run or picture is named, a folder is no run, or the runs are not of one recipe.
+    """
     from orbitcc.agents.runs import RunFolder
     from orbitcc.envs import controllers
     from orbitcc.training.compare import CONSTANTS
     from orbitcc.training.heldout import HeldOut, constant, uniform
     from orbitcc.training.recipe import Recipe
 
-    run, picture = Path(arguments[0]), Path(arguments[1])
-    plan = Recipe.build(RunFolder(run).config()["recipe"])
+    if len(arguments) < 2:
+        raise OrbitccError("arguments", arguments, "one run folder or more, then the picture to write")
+    *folders, picture = (Path(argument) for argument in arguments)
+    plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
+    plan = plans[0]
+    for folder, other in zip(folders, plans, strict=True):
+        if other.changed(agent_steps=plan.agent_steps) != plan:
+            raise OrbitccError("run", str(folder), f"a run of the same recipe as {folders[0]}")
     heldout = HeldOut(plan.world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
-    marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in heldout.run(cubic).items()}
+    figures = heldout.run(cubic)
+    figures["score"] = plan.evaluation.score.score(figures)
+    marks = {f"heldout/{tag}": {"Cubic": value} for tag, value in figures.items() if tag not in _FAILURES}
     marks["heldout/reward"] = {
         "best constant": max(heldout.reward(constant(value)) for value in CONSTANTS),
         "random": heldout.reward(uniform(plan.evaluation.seed)),
     }
-    plot_curves(read_curves(run), picture, marks)
+    plot_curves([read_curves(folder) for folder in folders], picture, marks)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except OrbitccError as error:
+        sys.exit(f"error: {error}")

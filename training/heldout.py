@@ -1,9 +1,7 @@
-"""Scores on held-out worlds: the same worlds at every evaluation, for policies and for classical controllers.
+"""Held-out worlds: the same at every evaluation, for policies and for classical controllers.
 
-Scores: `reward` per decision and `action_spread`, the standard deviation of the actions, over all of them; and means
-over worlds of `utilisation` of the busiest link; `queue_delay_ms`, smoothed RTT above the unloaded RTT, mean over
-flows; `jain`, Jain's index over the goodput of seconds in which two flows or more were present throughout (worlds
-without such seconds do not count); `loss`, lost of sent packets.
+Figures: `reward` per decision and `action_spread`, the standard deviation of the actions, over all worlds, step by
+step; and means over worlds of what :mod:`orbitcc.training.scorecard` measures on their recordings.
 """
 
 import json
@@ -20,11 +18,14 @@ from orbitcc.envs.batch import ACTIVE, Batch
 from orbitcc.envs.presets import preset
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.training.scorecard import Figures, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """obs f32[n, D] -> actions f32[n, A]."""
 
-Scores = dict[str, float]
+
+_WINDOW_NS = 10**9
+"""What the scorecard counts in."""
 
 
 class HeldOut:
@@ -47,7 +48,7 @@ class HeldOut:
         """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
         return self.play(act)["reward"]
 
-    def play(self, act: Act) -> Scores:
+    def play(self, act: Act) -> Figures:
         """`reward` and `action_spread` of `act`; near 0 spread means that it always does the same."""
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
@@ -71,28 +72,26 @@ class HeldOut:
         n = max(1, decisions)
         return {"reward": total / n, "action_spread": float(np.sqrt(max(second / n - (first / n) ** 2, 0.0)))}
 
-    def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Scores:
+    def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Figures:
         """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
 
-        def one(scenario: Scenario) -> Scores:
+        def one(scenario: Scenario) -> Figures:
             network = json.loads(scenario.compile())
             agents = agent_flows(scenario)
             for index in agents:
                 network["flows"][index]["controller"] = dict(controller)
             networks = {**scenario.policies(), **(policies or {})}
-            simulation = _sim.Simulation(json.dumps(network), record_interval_ns=10**9, policies=networks)
+            simulation = _sim.Simulation(json.dumps(network), record_interval_ns=_WINDOW_NS, policies=networks)
             simulation.run()
-            series = simulation.recording()["flows"]
-            goodput, there = series["goodput_mbps"][:, agents], series["active"][:, agents] >= 1.0
-            there[1:] &= there[:-1]  # whole seconds only
-            return _scores(simulation.flow_totals(), simulation.link_totals(), agents, goodput, there)
+            series = simulation.recording()
+            return measure(scenario, agents, series, simulation.flow_totals(), simulation.link_totals())
 
         # the simulator releases the interpreter while it runs
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return _mean(list(pool.map(one, self.scenarios)))
+            return mean_figures(list(pool.map(one, self.scenarios)))
 
-    def score(self, policy: _sim.Policy) -> Scores:
-        """Everything about a policy: its reward, and its native runs."""
+    def score(self, policy: _sim.Policy) -> Figures:
+        """Everything about a policy: its reward, and the figures of its native runs."""
         return {
             **self.play(policy.act),
             **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}),
@@ -108,42 +107,3 @@ def uniform(seed: int) -> Act:
     """Uniformly random actions."""
     rng = np.random.default_rng(seed)
     return lambda obs: rng.uniform(-1.0, 1.0, (len(obs), 1)).astype(np.float32)
-
-
-def jain(goodput: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
-    """Mean Jain index (sum x)^2 / (n sum x^2) over the windows with two flows or more; NaN if there is none.
-
-    goodput, present: [windows, flows].
-    """
-    rates = np.where(present, goodput, 0.0)
-    count = present.sum(axis=1)
-    squares = (rates**2).sum(axis=1)
-    valid = (count >= 2) & (squares > 0.0)
-    if not valid.any():
-        return float("nan")
-    return float((rates.sum(axis=1)[valid] ** 2 / (count[valid] * squares[valid])).mean())
-
-
-def _scores(
-    flows: list[dict[str, Any]],
-    links: list[dict[str, Any]],
-    agents: list[int],
-    goodput: NDArray[np.float64],
-    present: NDArray[np.bool_],
-) -> Scores:
-    own = [flows[index] for index in agents if flows[index]["sent_packets"]]
-    delays = [flow["srtt_ms"] - flow["base_rtt_ms"] for flow in own]
-    return {
-        "utilisation": max(link["utilisation"] for link in links),
-        "queue_delay_ms": float(np.mean(delays)) if delays else float("nan"),
-        "jain": jain(goodput, present),
-        "loss": sum(f["lost_packets"] for f in own) / max(1, sum(f["sent_packets"] for f in own)),
-    }
-
-
-def _mean(worlds: list[Scores]) -> Scores:
-    mean: Scores = {}
-    for key in worlds[0]:
-        values = [scores[key] for scores in worlds if np.isfinite(scores[key])]
-        mean[key] = float(np.mean(values)) if values else float("nan")
-    return mean

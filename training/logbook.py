@@ -9,9 +9,6 @@ from typing import Self
 
 from orbitcc.agents.runs import METRICS, MetricsFile, RunFolder
 
-SCORES = ("reward", "action_spread", "utilisation", "queue_delay_ms", "jain", "loss")
-"""Tags `heldout/...`, the same whoever trains; `train/reward` is the mean per decision while exploring."""
-
 
 class Logbook:
     """Scalars by tag and agent step, into TensorBoard and `metrics.csv`."""
@@ -37,15 +34,19 @@ class Logbook:
 
 
 class Display:
-    """A progress bar on a terminal, else one plain line every few seconds, on standard error."""
+    """A progress bar on a terminal, else one plain line every few seconds, on standard error.
 
-    def __init__(self, total: int, title: str, every_s: float = 5.0) -> None:
+    who: begins every line said, to tell several runs apart; `bar` = False: plain lines on a terminal, too.
+    """
+
+    def __init__(self, total: int, title: str, every_s: float = 5.0, who: str = "", bar: bool = True) -> None:
         self._total = total
-        self._title = title
+        self._title = f"{title}, {who}" if who else title
+        self._who = f"{who}: " if who else ""
         self._every_s = every_s
         self._last = -math.inf
         self._bar = None
-        if sys.stderr.isatty():
+        if bar and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -72,6 +73,9 @@ class Display:
 
     def say(self, text: str) -> None:
         """One line now."""
+        self._line(self._who + text)
+
+    def _line(self, text: str) -> None:
         if self._bar is not None:
             self._bar.console.print(text, highlight=False)
         else:
@@ -83,4 +87,4 @@ class Display:
             self._bar.update(self._task, completed=min(done, self._total), note=note)
         elif time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
-            self.say(f"{self._title}: {done:,} of {self._total:,} agent steps, {note}")
+            self._line(f"{self._title}: {done:,} of {self._total:,} agent steps, {note}")

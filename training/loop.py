@@ -6,15 +6,16 @@ A learner samples and learns; this file asks it for one iteration after another,
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
@@ -26,13 +27,14 @@ from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, versions
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.presets import definition_hash, preset
-from orbitcc.training.heldout import HeldOut, Scores
+from orbitcc.training.heldout import HeldOut
 from orbitcc.training.logbook import Display, Logbook
 from orbitcc.training.recipe import Recipe
+from orbitcc.training.scorecard import Figures, failures
 
 _PROGRESS = "progress.json"
-DEGENERATE = 0.01
-"""Standard deviation of the actions on held-out worlds below which a policy is reported as degenerate (our choice)."""
+DIVERGED, INTERRUPTED = 3, 130
+"""Exit codes of a run whose policy is past help, and of one that was stopped from outside (128 + SIGINT)."""
 
 
 class Learner(Protocol):
@@ -66,32 +68,59 @@ class Progress:
 
     agent_steps: int = 0
     seconds: float = 0.0
-    best_reward: float = -float("inf")
     restarts: int = 0
     evaluated_at: int = -1
-    scores: Scores = field(default_factory=dict)
+    failing: int = 0
+    scores: Figures = field(default_factory=dict)
+    best: Figures = field(default_factory=dict)
+    best_score: float = -math.inf
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """What a run came to.
+
+    scores, best: figures of the last policy and of `best/`. failure: why it stopped for good, or nothing.
+    """
 
     run: RunFolder
     agent_steps: int
     finished: bool
-    best_reward: float
-    scores: Scores
+    scores: Figures
+    best: Figures
+    best_score: float
+    failure: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        return DIVERGED if self.failure else 0 if self.finished else INTERRUPTED
+
+    @staticmethod
+    def stored(run: RunFolder, recipe: Recipe) -> Outcome:
+        """As the run folder has it."""
+        return _outcome(run, recipe, read_progress(run))
 
 
-def train(recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: str) -> Outcome:
+class Diverged(Exception):
+    """A run that is not worth going on with."""
+
+
+def train(
+    recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: str, display: Display | None = None
+) -> Outcome:
     """Train until `recipe.agent_steps`, or until interrupted (Ctrl-C or SIGTERM), which saves and returns.
+
+    A learner that diverges ends the run, too (see :class:`Outcome`): figures or weights are no numbers any more, or
+    evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
 
     Raises:
         OrbitccError: the run folder's state cannot be read.
     """
-    progress = _read_progress(run) if resume else Progress()
+    progress = read_progress(run) if resume else Progress()
+    progress = replace(progress, restarts=progress.restarts + resume, failing=0)
     heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
-    with _Interrupt() as interrupt, Display(recipe.agent_steps, recipe.name) as display:
+    failure = ""
+    with Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
         display.say(f"run folder {run.path}")
         learner = _learner(recipe, seed + 100_003 * progress.restarts)
         logbook = Logbook(run, progress.agent_steps if resume else None)
@@ -99,12 +128,14 @@ def train(recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: s
             if resume:
                 learner.load(run.state)
             loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner)
-            scores = loop.run(interrupt)
+            loop.run(interrupt)
+        except Diverged as error:
+            failure = str(error)
+            display.say(failure)
         finally:
             logbook.close()
             learner.stop()
-    finished = progress.agent_steps >= recipe.agent_steps
-    return Outcome(run, progress.agent_steps, finished, progress.best_reward, scores)
+    return replace(_outcome(run, recipe, progress), failure=failure)
 
 
 @dataclass
@@ -118,8 +149,9 @@ class _Loop:
     logbook: Logbook
     display: Display
     learner: Learner
+    _numbers: set[str] = field(default_factory=set)
 
-    def run(self, interrupt: _Interrupt) -> Scores:
+    def run(self, interrupt: Interrupt) -> None:
         """Iterations of sampling and learning, with an evaluation and a save every so often and at the end."""
         progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
         while not interrupt.requested:
@@ -128,7 +160,7 @@ class _Loop:
             if progress.agent_steps >= target:
                 break
             began = time.monotonic()
-            figures = self.learner.iterate()
+            figures = self._iterate()
             progress.seconds += time.monotonic() - began
             agent_steps = int(figures.pop("agent_steps"))
             progress.agent_steps += agent_steps
@@ -137,28 +169,85 @@ class _Loop:
             self.display.update(
                 progress.agent_steps,
                 f"reward {figures['train/reward']:.4f}, held-out {progress.scores['reward']:.4f}, "
+                f"score {progress.scores['score']:.3f}{self._failing()}, "
                 f"{figures['train/agent_steps_per_s']:,.0f} steps/s",
             )
+            self._check(figures)
         if progress.evaluated_at != progress.agent_steps:
             self._evaluate_and_save()
         if interrupt.requested:
             self.display.say("interrupted; saved: continue with --resume")
-        return progress.scores
+
+    def _iterate(self) -> dict[str, float]:
+        try:
+            return self.learner.iterate()
+        except Exception as error:
+            self._check_weights(self.learner.tensors(), error)  # many a learner stumbles over its NaN before we see it
+            raise
+
+    def _check(self, figures: dict[str, float]) -> None:
+        """A mean reward or a loss that was a number and is none any more will not become one again."""
+        watched = {tag: x for tag, x in figures.items() if tag == "train/reward" or tag.endswith("loss")}
+        for tag, value in watched.items():
+            if tag in self._numbers and not math.isfinite(value):
+                self._diverged(f"{tag} is {value}")
+        self._numbers |= {tag for tag, value in watched.items() if math.isfinite(value)}
+
+    def _check_weights(self, tensors: Tensors, cause: Exception | None = None) -> None:
+        for name, values in tensors.items():
+            if not np.isfinite(values).all():
+                self._diverged(f"the weights {name} hold NaN or infinity", cause)
+
+    def _diverged(self, reason: str, cause: Exception | None = None) -> NoReturn:
+        raise Diverged(
+            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; best/, last/ and state/ are those "
+            f"after {self.progress.evaluated_at:,}"
+        ) from cause
 
     def _evaluate_and_save(self) -> None:
-        tensors = self.learner.tensors()
+        progress, tensors = self.progress, self.learner.tensors()
+        self._check_weights(tensors)
         card = self._card().model_copy(update={"normaliser": "normaliser.mean" in tensors})
         scores = self.heldout.score(build(card, tensors))
-        if self.progress.agent_steps and scores["action_spread"] < DEGENERATE:
-            self.display.say(f"{self.progress.agent_steps:,} agent steps: the policy always does nearly the same")
-        self.progress.scores, self.progress.evaluated_at = scores, self.progress.agent_steps
-        self.logbook.write(self.progress.agent_steps, {f"heldout/{key}": value for key, value in scores.items()})
-        card = card.model_copy(update={"scores": {"heldout": _rounded(scores)}})
-        if scores["reward"] > self.progress.best_reward:
-            self.progress.best_reward = scores["reward"]
+        weights = self.recipe.evaluation.score
+        scores["score"] = score = weights.score(scores)
+        if progress.agent_steps and failures(scores):
+            self.display.say(f"{progress.agent_steps:,} agent steps: the policy {' and '.join(failures(scores))}")
+        progress.scores, progress.evaluated_at = scores, progress.agent_steps
+        self.logbook.write(progress.agent_steps, {f"heldout/{key}": value for key, value in scores.items()})
+        card = card.model_copy(
+            update={"scores": {"heldout": _rounded(scores), "score": round(score, 6), "selection": self._selection()}}
+        )
+        if score > progress.best_score:
+            progress.best, progress.best_score = scores, score
             checkpoint.save(self.run_folder.best, card, tensors)
         checkpoint.save(self.run_folder.last, card, tensors)
+        self._count_failures(scores)
         self._save_state()
+        if 0 < self.recipe.evaluation.give_up_after <= progress.failing:
+            raise Diverged(
+                f"gave up after {progress.agent_steps:,} agent steps: in {progress.failing} evaluations in a row the "
+                f"policy flooded or starved, in the last it {' and '.join(failures(scores))}; saved (--resume goes on, "
+                "evaluation.give_up_after=0 never gives up)"
+            )
+
+    def _count_failures(self, scores: Figures) -> None:
+        steps = self.progress.agent_steps
+        late = steps > 0 and steps >= self.recipe.evaluation.give_up_from * self.recipe.agent_steps
+        failed = late and {"floods", "starves"} & set(failures(scores))
+        self.progress.failing = self.progress.failing + 1 if failed else 0
+
+    def _failing(self) -> str:
+        """What is wrong with the policy last evaluated, for the line of its progress; the untrained one may fail."""
+        return "".join(f", {failure}" for failure in failures(self.progress.scores) if self.progress.evaluated_at)
+
+    def _selection(self) -> str:
+        """How `best/` is chosen, for the card."""
+        evaluation = self.recipe.evaluation
+        return (
+            f"best/ has the highest score of all evaluations, on {evaluation.worlds} held-out worlds of "
+            f"{self.recipe.scenario_name} (seed {evaluation.seed}): {evaluation.score}"
+        )
 
     def _save_state(self) -> None:
         fresh = scratch(self.run_folder.state)
@@ -224,28 +313,36 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
     return getattr(import_module(module), name)(recipe, seed)
 
 
-def _rounded(scores: Scores) -> dict[str, float | None]:
+def _outcome(run: RunFolder, recipe: Recipe, progress: Progress) -> Outcome:
+    finished = progress.agent_steps >= recipe.agent_steps
+    return Outcome(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
+
+
+def _rounded(scores: Figures) -> dict[str, float | None]:
     return {key: round(value, 6) if np.isfinite(value) else None for key, value in scores.items()}
 
 
-def _read_progress(run: RunFolder) -> Progress:
+def read_progress(run: RunFolder) -> Progress:
+    """Where a run stood when it was last saved.
+
+    Raises:
+        OrbitccError: its state cannot be read.
+    """
     path = run.state / _PROGRESS
     try:
-        progress = Progress(**json.loads(path.read_text(encoding="utf-8")))
+        return Progress(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
-    progress.restarts += 1
-    return progress
 
 
-class _Interrupt:
+class Interrupt:
     """The first Ctrl-C or SIGTERM asks for an orderly end, the second Ctrl-C forces one."""
 
     def __init__(self) -> None:
         self.requested = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
-    def __enter__(self) -> _Interrupt:
+    def __enter__(self) -> Interrupt:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._ask)
         return self

@@ -13,6 +13,7 @@ from orbitcc.envs.files import read_toml
 from orbitcc.envs.flows import parse_value
 from orbitcc.envs.model import Model, number
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+from orbitcc.training.scorecard import Weights
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -24,7 +25,7 @@ _steps = number(1, 1e12, "agent steps", whole=True)
 class Network(Model):
     """The policy's hidden layers; the value function has a network of the same shape.
 
-    `leaky_relu` (slope 0.2) is known to `ppo` and `astraea-td3`; a `norm` and `critic_hidden`, the layers of critics, to
+    `leaky_relu` (slope 0.2) is known to `ppo` and `astraea-td3`; a `norm` and `critic_hidden` (critics) to
     the latter alone.
     """
 
@@ -179,11 +180,18 @@ class Td3(Model):
 
 
 class Evaluation(Model):
-    """Held-out worlds, the same at every evaluation."""
+    """Held-out worlds, the same at every evaluation; `score` chooses `best/`.
+
+    `give_up_after` evaluations in a row that find the policy flooding or starving end a run, counted from the share
+    `give_up_from` of its agent steps on; 0: none do.
+    """
 
     every: Annotated[int, _steps] = 150_000
     worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = 16
     seed: Annotated[int, number(0, 2**53, whole=True)] = 1_000_000
+    score: Weights = Weights()
+    give_up_after: Annotated[int, number(0, 10_000, "evaluations", whole=True)] = 5
+    give_up_from: Annotated[float, _fraction] = 0.5
 
 
 class Recipe(Model):

@@ -6,6 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class SeveralSeeds(TyperCommand):
+    """Takes `--seed 1 2 3` for `--seed 1 --seed 2 --seed 3`, as users of argparse write it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for word in args:
+            after_seed = words[-2:-1] == ["--seed"] or (words[-1:] and words[-1].startswith("--seed="))
+            words += ["--seed", word] if after_seed and word.isdigit() else [word]
+        return super().parse_args(ctx, words)
 
 
 def train(
@@ -13,63 +25,106 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. ppo.lr=1e-4.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of networks, worlds and exploration.")] = 1,
+    seed: Annotated[
+        list[int], typer.Option(min=0, metavar="N [N ...]", help="Of networks, worlds and exploration; one or several.")
+    ] = [1],  # noqa: B006
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds that train side by side.")] = 1,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed; finished ones stay.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a policy; Ctrl-C saves and stops, --resume continues."""
-    from orbitcc.agents.runs import RunFolder, revision, versions
+    """Train a policy, or one for each of several seeds; Ctrl-C saves and stops, --resume continues.
+
+    Exits with 3 when a policy is past help (docs/training.md), with 130 when interrupted.
+    """
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.training import recipe as recipes
 
     if resume and changes:
         raise OrbitccError("set", changes, "nothing with --resume: a run continues with the values it began with")
+    if len(set(seed)) < len(seed):
+        raise OrbitccError("seed", seed, "different seeds")
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
-    command = _command(recipe, changes or [], seed)
+    commands = {number: _command(recipe, changes or [], number) for number in seed}
     if resume:
-        run = RunFolder.latest(out, plan.name, seed)
-        stored = run.config()
-        plan, command = recipes.Recipe.build(stored["recipe"]), stored["command"]
-    learner = _learner(plan)
-    if not resume:
-        run = RunFolder.create(
-            out,
-            plan.scenario_name,
-            plan.name,
-            seed,
-            {
-                "recipe": plan.model_dump(),
-                "seed": seed,
-                "command": command,
-                "revision": revision(),
-                "versions": versions(),
-            },
-        )
-    outcome = learner.train(plan, seed, run, resume=resume, command=command)
+        work = [_resumed(plan.name, number, out, alone=len(seed) == 1) for number in seed]
+        _check_learner(work[0][0])
+    else:
+        _check_learner(plan)
+        work = [_fresh(plan, number, out, commands[number]) for number in seed]
+
+    from orbitcc.training.seeds import Job
+
+    todo = [Job(*what) for what in work]
+    code = _one(todo[0], as_json) if len(todo) == 1 else _several(todo, jobs, as_json)
+    if code:
+        raise typer.Exit(code)
+
+
+def _fresh(plan: Any, seed: int, out: Path, command: str) -> tuple[Any, ...]:
+    """What a :class:`orbitcc.training.seeds.Job` is made of, with a run folder made for it."""
+    from orbitcc.agents.runs import RunFolder, revision, versions
+
+    about = {"recipe": plan.model_dump(), "seed": seed, "command": command}
+    config = {**about, "revision": revision(), "versions": versions()}
+    run = RunFolder.create(out, plan.scenario_name, plan.name, seed, config)
+    return plan, seed, run, False, command
+
+
+def _resumed(name: str, seed: int, out: Path, alone: bool) -> tuple[Any, ...]:
+    """The same from the newest run folder; one of several seeds may have a folder without having begun."""
+    from orbitcc.agents.runs import RunFolder
+    from orbitcc.training.recipe import Recipe
+
+    run = RunFolder.latest(out, name, seed, saved=alone)
+    stored = run.config()
+    return Recipe.build(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
+
+
+def _one(job: Any, as_json: bool) -> int:
+    from orbitcc.training import loop
+    from orbitcc.training.scorecard import print_figures
+
+    outcome = loop.train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command)
     if as_json:
         typer.echo(
             json.dumps(
                 {
-                    "run": str(run.path),
+                    "run": str(job.run.path),
                     "finished": outcome.finished,
                     "agent_steps": outcome.agent_steps,
-                    "best_reward": outcome.best_reward,
+                    "best_score": outcome.best_score,
+                    "best": outcome.best,
                     "scores": outcome.scores,
+                    "failure": outcome.failure,
                 }
             )
         )
     else:
-        _table(outcome.scores)
-        typer.echo(f"best held-out reward {outcome.best_reward:.4f}: {run.best}")
-        typer.echo(f"curves: tensorboard --logdir {out}")
-    if not outcome.finished:
-        raise typer.Exit(130)
+        print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
+        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.best}")
+        typer.echo(f"curves: tensorboard --logdir {job.run.path.parent}")
+    return int(outcome.exit_code)
 
 
-def _learner(recipe: Any) -> Any:
-    """The module that trains; a clear error where the recipe's learner is not installed."""
+def _several(todo: list[Any], jobs: int, as_json: bool) -> int:
+    from orbitcc.training import seeds
+
+    results = seeds.train_all(todo, jobs)
+    if as_json:
+        typer.echo(json.dumps(seeds.summary(results)))
+    else:
+        seeds.print_summary(results)
+        pictured = " ".join(str(result.run.path) for result in results)
+        typer.echo(f"curves: python -m orbitcc.training.curves {pictured} curves.png")
+    return seeds.exit_code(results)
+
+
+def _check_learner(recipe: Any) -> None:
+    """A clear error where the recipe's learner is not installed, before anything is written."""
     from orbitcc.envs.errors import OrbitccError
 
     try:
@@ -83,22 +138,8 @@ def _learner(recipe: Any) -> Any:
         raise OrbitccError(
             "train", str(error), "an installation with the extra: pip install 'orbitcc[train]'"
         ) from None
-    from orbitcc.training import loop
-
-    return loop
 
 
 def _command(recipe: str, changes: list[str], seed: int) -> str:
     words = ["orbitcc", "train", recipe, *(word for change in changes for word in ("--set", change))]
     return shlex.join([*words, "--seed", str(seed)])
-
-
-def _table(scores: dict[str, float]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="held-out worlds, last policy")
-    for key in scores:
-        table.add_column(key, justify="right")
-    table.add_row(*(f"{value:.4f}" for value in scores.values()))
-    Console().print(table)

@@ -1,11 +1,21 @@
-"""Medians, their intervals, and paired differences."""
+"""Medians, their intervals, paired differences, and statistics over training seeds."""
 
 import math
 
 import numpy as np
 import pytest
 
-from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference, verdict
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval.statistics import (
+    Estimate,
+    aggregate,
+    interquartile_mean,
+    median_estimate,
+    paired_difference,
+    performance_profile,
+    probability_of_improvement,
+    verdict,
+)
 
 
 def test_median_of_even_and_odd_counts():
@@ -83,3 +93,96 @@ def test_pairing_sees_a_small_effect_that_unpaired_medians_hide():
 )
 def test_verdicts_follow_the_direction_of_the_metric(difference, better, said):
     assert verdict(difference, better) == said
+
+
+# Scores of two made-up algorithms, 5 and 7 runs of 6 tasks, with ties. The expected numbers are what rliable 1.2.0
+# (the package of Agarwal et al., 2021; with arch 7.2.0 and 50,000 resamples) gave for them: `metrics.aggregate_iqm`,
+# `metrics.probability_of_improvement`, `library.get_interval_estimates`, `library.create_performance_profile`.
+FIRST = np.array(
+    [
+        [0.50, 0.55, 0.53, 0.81, 0.79, 0.50],
+        [0.49, 0.32, 0.47, 0.77, 0.55, 0.90],
+        [0.53, 0.61, 0.95, 0.73, 0.63, 0.57],
+        [0.46, 0.37, 0.80, 0.84, 0.41, 0.36],
+        [0.59, 0.54, 0.75, 0.45, 0.89, 0.89],
+    ]
+)
+SECOND = np.array(
+    [
+        [0.50, 0.53, 0.81, 0.53, 0.54, 0.46],
+        [0.38, 0.16, 0.80, 0.34, 0.48, 0.77],
+        [0.63, 0.54, 0.54, 0.47, 0.55, 0.50],
+        [0.36, 0.28, 0.79, 0.60, 0.46, 0.48],
+        [0.16, 0.49, 0.48, 0.66, 0.62, 0.44],
+        [0.35, 0.28, 0.69, 0.49, 0.49, 0.12],
+        [0.35, 0.76, 0.46, 0.16, 0.46, 0.62],
+    ]
+)
+RESAMPLING = 0.006
+"""Two resamplings of 10,000 and 50,000 may place a bound so far apart: these bounds fall on a grid."""
+
+
+@pytest.mark.parametrize(
+    ("scores", "value", "low", "high"),
+    [(FIRST, 0.601875, 0.53123438, 0.674375), (SECOND, 0.4940909090909091, 0.45318182, 0.535)],
+)
+def test_the_interquartile_mean_and_its_stratified_interval_are_rliables(scores, value, low, high):
+    found = aggregate(scores)
+    assert found.value == pytest.approx(value, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=RESAMPLING)
+    assert (found.runs, found.tasks) == scores.shape
+
+
+def test_the_probability_of_improvement_is_rliables():
+    found = probability_of_improvement(FIRST, SECOND)
+    assert found.value == pytest.approx(0.7214285714285714, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((0.58571429, 0.84285714), abs=RESAMPLING)
+
+
+def test_the_performance_profile_is_rliables():
+    found = performance_profile(FIRST, [0.2, 0.4, 0.6, 0.8])
+    assert found.share == pytest.approx([1.0, 0.9, 0.43333333, 0.2], abs=1e-8)  # strictly above: one score is 0.80
+    assert found.low == pytest.approx([1.0, 0.8, 0.3, 0.06666667], abs=1 / 30 + 1e-8)  # 30 scores: a grid of 1/30
+    assert found.high == pytest.approx([1.0, 1.0, 0.56666667, 0.33333333], abs=1 / 30 + 1e-8)
+
+
+def test_the_interquartile_mean_drops_a_quarter_at_either_end_rounded_down():
+    assert interquartile_mean(np.array([[1.0], [2.0], [3.0], [100.0]])) == 2.5
+    assert interquartile_mean(np.array([[1.0], [2.0], [6.0]])) == 3.0  # floor(3 / 4) = 0: nothing is left out
+    assert interquartile_mean(np.array([[0.0], [1.0], [2.0], [3.0], [100.0]])) == 2.0
+
+
+def test_ties_count_half():
+    assert probability_of_improvement([1.0, 2.0], [1.0, 1.0]).value == 0.75
+    assert probability_of_improvement([[1.0, 5.0]], [[1.0, 4.0]]).value == 0.75
+
+
+def test_runs_are_resampled_within_their_task():
+    # the tasks differ by 100, the runs of a task by nothing: only a resampling across tasks could see a spread
+    found = aggregate(np.tile([0.0, 100.0], (6, 1)), lambda x: x.mean(axis=(-2, -1)))
+    assert (found.low, found.value, found.high) == (50.0, 50.0, 50.0)
+
+
+def test_the_stratified_interval_covers_the_truth_about_as_often_as_it_says():
+    # 90 % and more of 60 intervals: percentile intervals of ten runs are somewhat narrow
+    rng = np.random.default_rng(5)
+    found = [aggregate(rng.normal(10, 2, size=(10, 4))) for _ in range(60)]
+    assert 54 <= sum(one.low <= 10 <= one.high for one in found) < 60
+
+
+def test_one_run_has_a_value_without_interval():
+    found = aggregate([0.7])
+    assert found.value == 0.7
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+
+
+@pytest.mark.parametrize("scores", [[], [0.1, float("nan")], [[0.1], [float("inf")]], [[[0.1]]]])
+def test_scores_that_are_no_numbers_of_runs_are_refused(scores):
+    with pytest.raises(OrbitccError, match="finite numbers"):
+        aggregate(scores)
+
+
+def test_other_tasks_cannot_be_compared():
+    with pytest.raises(OrbitccError, match="6 tasks"):
+        probability_of_improvement(FIRST, SECOND[:, :4])

@@ -1,5 +1,6 @@
 """The loop around every learner."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ pytest.importorskip("torch")
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
+from orbitcc.cli import main
 from orbitcc.training import loop, recipe
+from orbitcc.training.scorecard import Weights
 
 
 class Stubborn:
@@ -53,3 +56,150 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()]
     assert checkpoint.read_card(run.last).layers == Stubborn.layers
     assert [float(row[2]) for row in rows if row[1] == "heldout/action_spread"] == [pytest.approx(0, abs=1e-3)] * 3
+
+
+def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Outcome:
+    monkeypatch.setattr(loop, "_learner", learner)
+    small = ["agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
+    plan = recipe.load("sb3-ppo-leo", small)
+    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    return loop.train(plan, 1, run, resume=False, command="test")
+
+
+def rows(outcome: loop.Outcome, tag: str) -> dict[int, float]:
+    lines = [line.split(",") for line in (outcome.run.path / "metrics.csv").read_text().splitlines()]
+    return {int(step): float(value) for step, name, value in lines[1:] if name == tag}
+
+
+def test_a_policy_that_floods_is_named_and_ends_the_run(tmp_path, monkeypatch, capsys) -> None:
+    changes = ("evaluation.give_up_after=3", "evaluation.give_up_from=0.2")
+    outcome = train(tmp_path, Stubborn, monkeypatch, *changes)
+    assert outcome.agent_steps == 4000  # 2,000 is a fifth of the budget; that evaluation and two more
+    assert not outcome.finished
+    assert outcome.failure.startswith("gave up after 4,000 agent steps: in 3 evaluations in a row")
+    assert "floods" in outcome.failure
+    said = capsys.readouterr().err
+    assert "1,000 agent steps: the policy floods" in said
+    assert said.count(outcome.failure) == 1
+    flooded = rows(outcome, "heldout/flooded")
+    assert list(flooded) == [0, 1000, 2000, 3000, 4000]
+    assert min(flooded.values()) > 0.6
+    assert loop.read_progress(outcome.run).agent_steps == 4000  # saved
+    checkpoint.load(outcome.run.last)
+
+
+def test_a_run_may_be_told_never_to_give_up(tmp_path, monkeypatch) -> None:
+    changes = ("evaluation.give_up_after=0", "evaluation.give_up_from=0", "agent_steps=3000")
+    outcome = train(tmp_path, Stubborn, monkeypatch, *changes)
+    assert outcome.finished
+    assert outcome.failure == ""
+
+
+def test_a_run_that_gave_up_may_go_on_for_as_many_evaluations_again(tmp_path, monkeypatch) -> None:
+    changes = ("evaluation.give_up_after=2", "evaluation.give_up_from=0")
+    first = train(tmp_path, Stubborn, monkeypatch, *changes)
+    plan = recipe.Recipe.build(first.run.config()["recipe"])
+    second = loop.train(plan, 1, first.run, resume=True, command="test")
+    assert (first.agent_steps, second.agent_steps) == (2000, 4000)
+
+
+class Shaken(Stubborn):
+    """Breaks after so many iterations, in a way of its own."""
+
+    broken_after = 3
+    iterations = 0
+
+    def iterate(self) -> dict[str, float]:
+        self.iterations += 1
+        return super().iterate() | {"learner/critic_loss": 1.0, "learner/value_explained": float("nan")}
+
+    @property
+    def broken(self) -> bool:
+        return self.iterations >= self.broken_after
+
+
+class LosesItsLoss(Shaken):
+    def iterate(self) -> dict[str, float]:
+        figures = super().iterate()
+        return figures | ({"learner/critic_loss": float("nan")} if self.broken else {})
+
+
+class LosesItsWeights(Shaken):
+    def tensors(self) -> dict[str, np.ndarray]:
+        tensors = super().tensors()
+        if self.broken:
+            tensors["layers.0.weight"][1, 2] = np.nan
+        return tensors
+
+
+class Stumbles(LosesItsWeights):
+    def iterate(self) -> dict[str, float]:
+        figures = super().iterate()
+        if self.broken:
+            raise ValueError("probability tensor contains either inf, nan or element < 0")
+        return figures
+
+
+@pytest.mark.parametrize(
+    ("learner", "reason"),
+    [
+        (LosesItsLoss, "after 1,500 agent steps learner/critic_loss is nan"),
+        (LosesItsWeights, "after 2,000 agent steps the weights layers.0.weight hold NaN or infinity"),
+        (Stumbles, "after 1,000 agent steps the weights layers.0.weight hold NaN or infinity"),
+    ],
+)
+def test_a_learner_that_diverges_stops_with_its_last_sound_policy_saved(
+    learner, reason, tmp_path, monkeypatch, capsys
+) -> None:
+    outcome = train(tmp_path, learner, monkeypatch)
+    assert outcome.failure.startswith(f"diverged: {reason}; best/, last/ and state/ are those after 1,000")
+    assert capsys.readouterr().err.count(outcome.failure) == 1
+    assert not outcome.finished
+    assert loop.read_progress(outcome.run).agent_steps == 1000
+    assert np.isfinite(checkpoint.read_tensors(outcome.run.last)["layers.0.weight"]).all()
+
+
+def test_an_error_of_a_sound_learner_is_no_divergence(tmp_path, monkeypatch) -> None:
+    class Fails(Stubborn):
+        def iterate(self) -> dict[str, float]:
+            raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        train(tmp_path, Fails, monkeypatch)
+
+
+class Alternating(Stubborn):
+    """Always does the same, but something else at each evaluation: floods, then holds still."""
+
+    asked = -1
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        self.asked += 1
+        return super().tensors() | {"layers.1.bias": np.full(1, (0.3, 0.0, 1.0)[self.asked % 3], np.float32)}
+
+
+def test_best_follows_the_recipes_score_and_the_card_says_how(tmp_path, monkeypatch) -> None:
+    zero = [f"evaluation.score.{name}=0" for name in Weights.model_fields]
+    quiet = train(tmp_path, Alternating, monkeypatch, *zero, "evaluation.score.flooded=1", "agent_steps=2000")
+    busy = train(tmp_path, Alternating, monkeypatch, *zero, "evaluation.score.utilisation=1", "agent_steps=2000")
+    assert checkpoint.read_tensors(quiet.run.best)["layers.1.bias"] == [0.0]
+    assert checkpoint.read_tensors(busy.run.best)["layers.1.bias"] != [0.0]
+    card = checkpoint.read_card(quiet.run.best)
+    assert card.scores["score"] == pytest.approx(quiet.best_score, abs=1e-6)
+    assert card.scores["heldout"]["flooded"] == pytest.approx(quiet.best["flooded"], abs=1e-6)
+    assert card.scores["selection"] == (
+        "best/ has the highest score of all evaluations, on 1 held-out worlds of train-leo (seed 1000000): - 1 flooded"
+    )
+    assert set(rows(quiet, "heldout/score").values()) == {-x for x in rows(quiet, "heldout/flooded").values()}
+    assert rows(quiet, "heldout/reward")  # logged, whatever the score
+
+
+def test_the_command_tells_a_failed_run_by_its_exit_code(tmp_path, monkeypatch, capsys) -> None:
+    pytest.importorskip("stable_baselines3")
+    monkeypatch.setattr(loop, "_learner", LosesItsLoss)
+    words = ["train", "sb3-ppo-leo", "--set", "evaluation.worlds=1", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["orbitcc", *words])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == loop.DIVERGED == 3
+    assert "diverged: after 1,500 agent steps" in capsys.readouterr().err

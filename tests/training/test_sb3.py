@@ -116,4 +116,4 @@ def test_sac_learns_what_no_constant_action_knows(tmp_path: Path) -> None:
     plan = recipe.load("sb3-sac-leo", ["agent_steps=100_000", "evaluation.every=20_000"])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     outcome = loop.train(plan, 1, run, resume=False, command="test")
-    assert outcome.best_reward > 0.028
+    assert outcome.best["reward"] > 0.028

@@ -1,0 +1,178 @@
+"""One recipe with several training seeds: a process for each, some side by side, and what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval.statistics import Aggregate, aggregate
+from orbitcc.training.logbook import Display
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, Outcome, train
+from orbitcc.training.recipe import Recipe
+from orbitcc.training.scorecard import failures, print_figures
+
+_POLL_S = 0.2
+"""How soon an interrupt is passed on."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The training of one seed in a run folder that exists; `resume` if it has begun before."""
+
+    recipe: Recipe
+    seed: int
+    run: RunFolder
+    resume: bool
+    command: str
+
+    @property
+    def is_done(self) -> bool:
+        return self.resume and Outcome.stored(self.run, self.recipe).finished
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a seed: the exit code of its process, and what its folder has (None: it never saved anything)."""
+
+    seed: int
+    run: RunFolder
+    code: int
+    outcome: Outcome | None
+
+    @property
+    def status(self) -> str:
+        known = {0: "finished", DIVERGED: "failed", INTERRUPTED: "interrupted", -signal.SIGTERM: "interrupted"}
+        return known.get(self.code, "crashed")
+
+    @property
+    def counts(self) -> bool:
+        """Is it part of the statistics? A seed that failed is one, or the others would flatter the recipe."""
+        return self.outcome is not None and self.status in ("finished", "failed")
+
+
+def train_all(jobs: Sequence[Job], at_once: int) -> list[Result]:
+    """Train every job that is not done; one that crashes does not stop the others.
+
+    Ctrl-C or SIGTERM lets those that run save, and starts no other; a second Ctrl-C ends them.
+    """
+    waiting = [job for job in jobs if not job.is_done]
+    codes = {job.seed: INTERRUPTED for job in waiting}
+    running: dict[int, tuple[Job, BaseProcess]] = {}
+    passed_on = False
+    try:
+        with Interrupt() as interrupt:
+            while running or (waiting and not interrupt.requested):
+                while waiting and len(running) < at_once and not interrupt.requested:
+                    job = waiting.pop(0)
+                    process = _start(job, alone=at_once == 1)
+                    running[process.sentinel] = job, process
+                if interrupt.requested and not passed_on:
+                    passed_on = True
+                    for _, process in running.values():
+                        process.terminate()  # SIGTERM: harmless to one that Ctrl-C has reached already
+                ended = set(wait(list(running), timeout=_POLL_S))
+                for sentinel in [sentinel for sentinel in running if sentinel in ended]:
+                    job, process = running.pop(sentinel)
+                    process.join()
+                    codes[job.seed] = process.exitcode or 0
+    finally:
+        for _, process in running.values():
+            process.kill()
+    return [_result(job, codes.get(job.seed, 0)) for job in jobs]
+
+
+def median_seed(results: Sequence[Result]) -> Result | None:
+    """The seed whose `best/` has the median score; of an even number the lower one of the middle two."""
+    ranked = sorted((r for r in results if r.counts), key=_score)
+    return ranked[(len(ranked) - 1) // 2] if ranked else None
+
+
+def over_seeds(results: Sequence[Result]) -> Aggregate | None:
+    """Interquartile mean and interval of the score of `best/` over the seeds that count; None without one."""
+    scores = [_score(result) for result in results if result.counts]
+    return aggregate(scores) if scores else None
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """All of it for `--json`."""
+    mean, median = over_seeds(results), median_seed(results)
+    return {
+        "seeds": [
+            {
+                "seed": result.seed,
+                "run": str(result.run.path),
+                "status": result.status,
+                "agent_steps": result.outcome.agent_steps if result.outcome else 0,
+                "best_score": result.outcome.best_score if result.outcome else None,
+                "best": result.outcome.best if result.outcome else {},
+            }
+            for result in results
+        ],
+        "score": {"iqm": mean.value, "low": mean.low, "high": mean.high, "seeds": mean.runs} if mean else None,
+        "median_seed": median.seed if median else None,
+    }
+
+
+def print_summary(results: Sequence[Result]) -> None:
+    """A line per seed, figures of the best policies, mean and median of their score; on standard output."""
+    print_figures({f"seed {r.seed}": r.outcome.best for r in results if r.outcome}, "held-out worlds, best policies")
+    for result in results:
+        line = f"seed {result.seed}: {result.status}"
+        if result.outcome is not None:
+            named = "".join(f", {failure}" for failure in failures(result.outcome.best))
+            line += f", {result.outcome.agent_steps:,} agent steps, best score {_score(result):.4f}{named}"
+        print(line)
+    mean, median = over_seeds(results), median_seed(results)
+    if mean is not None and median is not None:
+        interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.runs > 1 else ""
+        print(f"score: interquartile mean {mean.value:.4f}{interval}, over {mean.runs} of {len(results)} seeds")
+        print(f"median seed {median.seed}: {median.run.best}")
+
+
+def exit_code(results: Sequence[Result]) -> int:
+    """Interrupted, else crashed, else failed, else 0."""
+    found = {result.status for result in results}
+    if "interrupted" in found:
+        return INTERRUPTED
+    return 1 if "crashed" in found else DIVERGED if "failed" in found else 0
+
+
+def _start(job: Job, alone: bool) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=_train, args=(job, alone), name=f"seed {job.seed}")
+    # Ctrl-C reaches the child, too: until its training can save, it shall not notice
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return process
+
+
+def _train(job: Job, alone: bool) -> None:
+    """What the process of a seed does."""
+    display = Display(job.recipe.agent_steps, job.recipe.name, who=f"seed {job.seed}", bar=alone)
+    try:
+        outcome = train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command, display=display)
+    except OrbitccError as error:
+        display.say(f"error: {error}")
+        sys.exit(2)
+    sys.exit(outcome.exit_code)
+
+
+def _result(job: Job, code: int) -> Result:
+    if not job.run.state.is_dir():
+        return Result(job.seed, job.run, code, None)
+    return Result(job.seed, job.run, code, Outcome.stored(job.run, job.recipe))
+
+
+def _score(result: Result) -> float:
+    assert result.outcome is not None
+    return result.outcome.best_score
