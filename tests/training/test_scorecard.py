@@ -45,7 +45,7 @@ def always(action: float, rate_mbps: float) -> dict[str, float]:
     policy = _sim.Policy(
         [layer | {"norm": None, "activation": "linear"}],
         observation='"astraea"',
-        action="astraea",
+        action='"astraea"',
         interval_ns=30_000_000,
     )
     return HeldOut(dumbbell(rate_mbps), "astraea", 1, 1).run(
