@@ -280,6 +280,9 @@ class AstraeaTd3Learner:
         self.noise *= rho
         self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
         action = np.clip(action + self._sigma() * self.noise, -1.0, 1.0)
+        if settings.random_share:
+            replaced = self.rng.random(action.shape) < self._fallen(settings.random_share, settings.random_share_final)
+            action[replaced] = self.rng.uniform(-1.0, 1.0, int(replaced.sum()))
         if settings.brake_bdp:
             over = _window_bdp(statistics) > settings.brake_bdp
             action[over] = np.minimum(action[over], settings.brake_action)
@@ -345,9 +348,12 @@ class AstraeaTd3Learner:
         return min(1.0, self.decisions / self.recipe.agent_steps)
 
     def _sigma(self) -> float:
-        settings = self.settings
-        share = min(1.0, self._done_share() / settings.noise_decay)
-        return settings.noise_std + share * (settings.noise_std_final - settings.noise_std)
+        return self._fallen(self.settings.noise_std, self.settings.noise_std_final)
+
+    def _fallen(self, first: float, last: float) -> float:
+        """Between a setting of exploration at first and at last."""
+        share = min(1.0, self._done_share() / self.settings.noise_decay)
+        return first + share * (last - first)
 
     def _apply_schedule(self) -> None:
         """Learning rates and the fairness weight of this part of the run."""
