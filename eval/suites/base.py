@@ -81,8 +81,8 @@ class Suite(ABC):
     """An experiment that any controller or policy can be put through.
 
     settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source; one that
-    the grid varies is pinned to that value. `first_run` is the number of the first run (1): schedules and seeds of others
-    are fresh ones.
+    the grid varies is pinned to that value. `first_run` is the number of the first run (1): other numbers are fresh
+    schedules and seeds.
     """
 
     name: ClassVar[str]
