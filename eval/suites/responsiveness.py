@@ -111,7 +111,8 @@ class Responsiveness(Suite):
                 f"run-{number}",
                 f"One run up close: {label}",
                 f"Run {self.first_run + SHOWCASE_RUN - 1}, first second to last: goodput under the bandwidth there "
-                "was, pacing rate, smoothed and base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
+                "was, pacing rate, smoothed and base RTT, congestion window, bottleneck queue. Red marks are "
+                "interruptions.",
                 partial(run_figure.draw_run, recording, lines=campaign.lines),
                 folded=True,
             )
