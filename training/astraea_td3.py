@@ -183,6 +183,11 @@ def targets(
         return batch["returns"] + batch["discount"] * value
 
 
+def critic_loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Huber's loss of what the two critics said, [2, K], summed over them as published."""
+    return 2 * functional.huber_loss(said, wanted.expand_as(said))
+
+
 def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
     """What critics see of each flow among those present, f32[N, S, 3]; 0 for the others."""
     rate = np.where(present, statistics[..., STATS["delivery_rate_bps"]], 0.0) / 1e8
@@ -323,7 +328,7 @@ class AstraeaTd3Learner:
         noise = torch.randn(settings.batch, generator=self.noise_generator)
         wanted = targets(self.critic_target, self.actor_target, batch, self.width, settings, noise)
         said = self.critic(batch["now"], batch["action"])
-        loss = functional.huber_loss(said, wanted.expand_as(said)) * 2  # the mean over both; published: their sum
+        loss = critic_loss(said, wanted)
         self.critic_optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.critic.parameters(), settings.grad_clip)
