@@ -46,8 +46,8 @@ class Batch:
     Args:
         specs: N compiled networks.
         slots: agents per world at most; worlds with fewer leave slots idle.
-        preset: the pieces; native ones run in the simulator, Python ones on the raw statistics of all flows at once, and
-            once for every interval of a flow.
+        preset: the pieces; native ones run in the simulator, Python ones on the raw statistics of all flows at once,
+            and once for every interval of a flow.
         threads: of the native pool; 0 = one per core.
         policies: of background flows with the native controller ``policy``.
     """

@@ -80,7 +80,7 @@ def observe(piece: Observation, stats: Stats, who: Who) -> NDArray[np.float32]:
 
 
 def control(piece: Action, actions: NDArray[np.float32], stats: Stats, who: Who) -> NDArray[np.float64]:
-    """What a Python action makes of actions [n, dim]: windows in packets and pacing rates in bit/s (0: none), f64[2, n].
+    """What a Python action makes of actions [n, dim]: windows in packets, pacing rates in bit/s (0: none), f64[2, n].
 
     Raises:
         OrbitccError: it returned another shape, NaN, infinity or a negative number.

@@ -94,8 +94,8 @@ class Who:
     world: i64[n], number of the world in the batch. slot: i64[n], place of the flow among the agents of its world.
     flow: i64[n], a number that no other connection of the batch has; the next flow in a slot has another one.
     fresh: bool[n], true in the first interval in which a connection is seen.
-    memory: f64[n, piece.memory], what the piece wrote into these rows in the interval before; zeros where `fresh`. It is
-    written in place, belongs to the piece, and is saved, restored and cloned with the world.
+    memory: f64[n, piece.memory], what the piece wrote into these rows in the interval before; zeros where `fresh`. It
+    is written in place, belongs to the piece, and is saved, restored and cloned with the world.
     """
 
     world: NDArray[np.int64]

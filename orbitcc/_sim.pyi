@@ -64,8 +64,8 @@ class Policy:
 class OutsidePolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.
 
-    begin: called without arguments for every new world; it returns `decide(flow, obs, stats)`, which is called for every
-    decision of every flow the policy drives: the flow's place in the spec, the native observation f32[D], the raw
+    begin: called without arguments for every new world; it returns `decide(flow, obs, stats)`, which is called for
+    every decision of every flow the policy drives: the flow's place in the spec, the native observation f32[D], the raw
     statistics f64[len(STATS_FIELDS)] of the interval that ended. It answers with an action in [-1, 1], which the native
     action performs, or with `(cwnd_packets, pacing_bps)` (0: pacing is left to the sender).
     What either raises, and a ValueError for NaN, stops the world there, and is raised by `run`, `run_until`, `step`
@@ -166,7 +166,9 @@ class Worlds:
         status: NDArray[np.uint8],
     ) -> None:
         """Apply actions [N, S, A] in [-1, 1] to slots with STATUS_ACTIVE (None: windows stay as :meth:`set_cwnd` left
-        them) and advance every unfinished world one interval. Raises ValueError (naming world and slot) for a NaN action, leaving every world as it was."""
+        them) and advance every unfinished world one interval. Raises ValueError (naming world and slot) for a NaN
+        action, leaving every world as it was; and what an OutsidePolicy raised, whose world stands still from then on.
+        """
 
     def stats(self, out: NDArray[np.float64]) -> None:
         """Write the raw interval statistics, [N, S, len(STATS_FIELDS)]."""
