@@ -81,6 +81,7 @@ class _Run:
             self.preset: Preset = preset(getattr(self._policy, "preset", "astraea")).for_deployment()
         except (OrbitccError, AttributeError, TypeError) as error:
             raise _refused(name, "a policy whose preset is a name, a table or a Preset", error) from error
+        self._shape = (1, *self.preset.action_space().shape)
         self._memory: dict[int, dict[str, NDArray[np.float64]]] = {}
 
     def decide(self, flow: int, obs: NDArray[np.float32], stats: NDArray[np.float64]) -> float | tuple[float, float]:
@@ -109,9 +110,8 @@ class _Run:
 
     def _acted(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
         actions = np.asarray(self._policy.act(seen), np.float32)
-        shape = (1, *self.preset.action_space().shape)
-        if actions.shape != shape:
-            raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {shape}: a row per flow")
+        if actions.shape != self._shape:
+            raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")
         if np.isnan(actions).any():
             raise OrbitccError("act", "NaN", "numbers in [-1, 1]")
         return actions
