@@ -92,7 +92,7 @@ class Rule:
         "rule",
         observation=presets.Observation(remembering, np.zeros(2), np.full(2, 10.0), memory=2),
         action=presets.Action(windows, dim=2, memory=1),
-        interval_ms=30,  # not a decision at the very end, which only a native policy takes
+        interval_ms=20,
     )
 
     def act(self, obs: np.ndarray) -> np.ndarray:

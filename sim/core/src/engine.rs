@@ -25,7 +25,9 @@ impl World {
         while self.failure.is_none() {
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
             let change = self.next_change();
-            let last = end.min(self.next_decision);
+            // At the very end nobody acts any more, as in an environment.
+            let decision = if self.next_decision < self.duration { self.next_decision } else { Nanos::MAX };
+            let last = end.min(decision);
             // Samples see the state before the events of their instant, which known changes open; decisions see the
             // state after them.
             self.run_events(sample.min(change).min(last + Nanos(1)));
@@ -35,8 +37,8 @@ impl World {
             } else if change <= last {
                 self.now = change;
                 self.on_control();
-            } else if self.next_decision <= end {
-                self.now = self.next_decision;
+            } else if decision <= end {
+                self.now = decision;
                 self.decide();
             } else {
                 self.now = self.now.max(end);
