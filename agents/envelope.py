@@ -7,7 +7,8 @@ from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 
 def envelope(scenario: Scenario | ScenarioDistribution) -> Envelope:
-    """Ranges over all parts of a distribution; a single scenario or a foreign distribution is only named."""
+    """What a world may hold at any time, over all parts of a distribution: rates after changes, flows as they come and
+    go. A single scenario or a foreign distribution is only named."""
     if isinstance(scenario, Mixture):
         parts: tuple[PathDistribution, ...] = scenario.parts
     elif isinstance(scenario, PathDistribution):
@@ -16,13 +17,24 @@ def envelope(scenario: Scenario | ScenarioDistribution) -> Envelope:
         return Envelope(scenario=scenario.name)
     return Envelope(
         scenario=scenario.name,
-        rate_mbps=_union([part.rate_mbps for part in parts]),
+        rate_mbps=_union([_rates(part) for part in parts]),
         base_rtt_ms=_union([part.base_rtt_ms for part in parts]),
         buffer_bdp=_union([part.buffer_bdp for part in parts]),
         loss=_union([Span(low=0.0, high=part.loss.p.high if part.loss else 0.0) for part in parts]),
         flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
         remarks=scenario.description,
     )
+
+
+def _rates(part: PathDistribution) -> Span:
+    """The rates of links, as drawn, on other hops, and after a reconfiguration."""
+    low, high = part.rate_mbps.low, part.rate_mbps.high
+    factors = [part.slots.rate_factor] if part.slots is not None else []
+    if part.one_bottleneck_probability < 1:
+        factors.append(part.hop_rate_factor)
+    for factor in factors:
+        low, high = low * min(1.0, factor.low), high * max(1.0, factor.high)
+    return Span(low=low, high=high)
 
 
 def _union(spans: list[Span]) -> Range:

@@ -107,14 +107,14 @@ def score(plan: recipes.Recipe, learner: Learner) -> Scores:
             }
             for index, layer in enumerate(learner.layers)
         ],
-        observation=str(pieces.observation),
-        action=str(pieces.action),
+        observation=pieces.native("observation").json(),
+        action=pieces.native("action").json(),
         interval_ns=pieces.interval_ns,
         mean=tensors.get("normaliser.mean"),
         std=tensors.get("normaliser.std"),
         squash=learner.squash,
     )
-    return HeldOut(plan.scenario, plan.preset, HELDOUT_WORLDS, HELDOUT_SEED).score(policy)
+    return HeldOut(plan.world(), plan.preset, HELDOUT_WORLDS, HELDOUT_SEED).score(policy)
 
 
 def main() -> None:

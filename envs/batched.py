@@ -185,7 +185,11 @@ class BatchedParallelEnv:
         Raises:
             OrbitccError: the environment was made without `journal`, or it is one of another number of worlds.
         """
-        self._written.relive(journal, self._episodes.batch, [1] * self.num_worlds, self._episodes.alone())
+        worlds = self._written
+        if len(journal["networks"]) != self.num_worlds:
+            raise OrbitccError("journal", f"{len(journal['networks'])} worlds", f"{self.num_worlds} worlds")
+        self.reset(seed=0)
+        worlds.relive(journal, self._episodes.batch, [1] * self.num_worlds, self._episodes.alone())
         self._rngs = copy.deepcopy(journal["rngs"])
         self._episodes.put(journal["scenarios"])
         self._look()

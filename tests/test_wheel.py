@@ -48,7 +48,7 @@ def test_the_wheel_holds_every_room(wheel):
             assert name in names
     assert "orbitcc/py.typed" in names
     assert any(name.startswith("orbitcc/_sim.") and name.endswith(".so") for name in names)
-    assert "orbitcc/training/recipes/ppo-mixed.toml" in names
+    assert "orbitcc/training/recipes/astraea.toml" in names
 
 
 def test_the_wheel_runs_outside_the_checkout(wheel, tmp_path):
@@ -58,6 +58,7 @@ def test_the_wheel_runs_outside_the_checkout(wheel, tmp_path):
     orbitcc = str(python.with_name("orbitcc"))
     assert "utilisation" in command(orbitcc, "run", "dumbbell", "--set", "duration_s=2", "--json", cwd=tmp_path)
     listed = command(orbitcc, "list", "--json", cwd=tmp_path)
-    assert "ppo-mixed" in listed
+    assert "astraea" in listed
+    assert "perigee" in listed
     where = command(str(python), "-c", "import orbitcc; print(orbitcc.__file__)", cwd=tmp_path)
     assert where.startswith(str(tmp_path))

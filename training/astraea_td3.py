@@ -183,6 +183,11 @@ def targets(
         return batch["returns"] + batch["discount"] * value
 
 
+def critic_loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Huber's loss of what the two critics said, [2, K], summed over them as published."""
+    return 2 * functional.huber_loss(said, wanted.expand_as(said))
+
+
 def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
     """What critics see of each flow among those present, f32[N, S, 3]; 0 for the others."""
     rate = np.where(present, statistics[..., STATS["delivery_rate_bps"]], 0.0) / 1e8
@@ -280,6 +285,9 @@ class AstraeaTd3Learner:
         self.noise *= rho
         self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
         action = np.clip(action + self._sigma() * self.noise, -1.0, 1.0)
+        if settings.random_share:
+            replaced = self.rng.random(action.shape) < self._fallen(settings.random_share, settings.random_share_final)
+            action[replaced] = self.rng.uniform(-1.0, 1.0, int(replaced.sum()))
         if settings.brake_bdp:
             over = _window_bdp(statistics) > settings.brake_bdp
             action[over] = np.minimum(action[over], settings.brake_action)
@@ -320,7 +328,7 @@ class AstraeaTd3Learner:
         noise = torch.randn(settings.batch, generator=self.noise_generator)
         wanted = targets(self.critic_target, self.actor_target, batch, self.width, settings, noise)
         said = self.critic(batch["now"], batch["action"])
-        loss = functional.huber_loss(said, wanted.expand_as(said)) * 2  # the mean over both; published: their sum
+        loss = critic_loss(said, wanted)
         self.critic_optimiser.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.critic.parameters(), settings.grad_clip)
@@ -345,9 +353,12 @@ class AstraeaTd3Learner:
         return min(1.0, self.decisions / self.recipe.agent_steps)
 
     def _sigma(self) -> float:
-        settings = self.settings
-        share = min(1.0, self._done_share() / settings.noise_decay)
-        return settings.noise_std + share * (settings.noise_std_final - settings.noise_std)
+        return self._fallen(self.settings.noise_std, self.settings.noise_std_final)
+
+    def _fallen(self, first: float, last: float) -> float:
+        """Between a setting of exploration at first and at last."""
+        share = min(1.0, self._done_share() / self.settings.noise_decay)
+        return first + share * (last - first)
 
     def _apply_schedule(self) -> None:
         """Learning rates and the fairness weight of this part of the run."""

@@ -1,7 +1,8 @@
 """Dense networks whose gradients are taken by hand, in memory that is used again and again.
 
-For networks of a few thousand weights, autograd spends more on fresh memory, which is never in the processor's cache,
-and on bookkeeping than on arithmetic: this takes two thirds of its time (docs/performance.md).
+For networks of a few thousand weights autograd spends much on bookkeeping and on fresh memory, which is not in the
+processor's cache: this takes a fifth less for minibatches of 2,048 rows, and two fifths less for 256
+(docs/performance.md).
 """
 
 from __future__ import annotations

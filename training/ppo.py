@@ -1,7 +1,8 @@
 """PPO (Schulman et al., 2017) for one policy that all flows share, on a slot per flow.
 
-One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. All arrays are
-made once: fresh memory costs networks of this size as much as their arithmetic (docs/performance.md).
+One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. Values,
+log-probabilities and advantages are worked out once per iteration, for all of its decisions together, and large arrays
+are made once (docs/performance.md says where the time goes).
 """
 
 from __future__ import annotations

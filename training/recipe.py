@@ -160,6 +160,10 @@ class Td3(Model):
     noise_decay: Annotated[float, number(0, 1, "", above=True)] = Field(
         default=0.5, description="share of the run it falls in"
     )
+    random_share: Annotated[float, _fraction] = Field(
+        default=0.0, description="of actions that are uniformly random instead, at first [1]"
+    )
+    random_share_final: Annotated[float, _fraction] = Field(default=0.0, description="likewise falling [0.05]")
     noise_correlation: Annotated[float, number(0, 0.999)] = Field(
         default=0.9, description="from one decision to the next [0]"
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from orbitcc.envs import scenarios
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.model import checked_number
 from orbitcc.envs.scenario import Scenario
 from orbitcc.eval.contenders import Contender
 
@@ -80,7 +81,8 @@ class Suite(ABC):
     """An experiment that any controller or policy can be put through.
 
     settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source; one that
-    the grid varies is pinned to that value.
+    the grid varies is pinned to that value. `first_run` is the number of the first run (1): other numbers are fresh
+    schedules and seeds.
     """
 
     name: ClassVar[str]
@@ -97,10 +99,15 @@ class Suite(ABC):
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.settings = dict(settings or {})
+        try:
+            self.first_run = int(checked_number(self.settings.get("first_run", 1), 1, 10**9, whole=True))
+        except OrbitccError as error:
+            raise error.at("first_run") from None
 
     def build(self, **params: Any) -> Scenario:
         """Its scenario with these parameters and the suite's settings, which go first."""
-        return scenarios.get(self.scenario, **{**params, **self.settings})
+        changed = {key: value for key, value in self.settings.items() if key != "first_run"}
+        return scenarios.get(self.scenario, **{**params, **changed})
 
     def grid(self, profile: str) -> Sequence[Point]:
         """The conditions of a profile; by default there is only one."""
@@ -117,11 +124,12 @@ class Suite(ABC):
 
     def cases(self, profile: str, runs: int) -> list[Case]:
         """The first `runs` cases at each point of the profile's grid."""
-        return [self.case(point, seed) for seed in range(1, runs + 1) for point in self.points(profile)]
+        numbers = range(self.first_run, self.first_run + runs)
+        return [self.case(point, number) for number in numbers for point in self.points(profile)]
 
     def shows(self, case: Case) -> bool:
         """Are the series of this case kept for pictures? By default those of the very first."""
-        return case.seed == 1
+        return case.seed == self.first_run
 
     @abstractmethod
     def measure(self, recording: Recording) -> dict[str, float]:

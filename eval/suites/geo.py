@@ -233,7 +233,7 @@ class Hystart(Suite):
         return case.scenario.with_flows(flows)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point["hystart"] == "both+off"
+        return case.seed == self.first_run and case.point["hystart"] == "both+off"
 
     def measure(self, recording: Recording) -> dict[str, float]:
         if len(recording.scenario.flows) == 1:

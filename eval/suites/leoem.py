@@ -34,7 +34,7 @@ class _Leoem(Suite):
         return Case(seed, self.build(path=point["path"], run=seed, flows=self.flows), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point["path"] == "sd-ny-bp"
+        return case.seed == self.first_run and case.point["path"] == "sd-ny-bp"
 
 
 class LeoemSingle(_Leoem):

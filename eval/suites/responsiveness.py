@@ -67,7 +67,7 @@ class Responsiveness(Suite):
         return Case(seed, self.build(run=seed, loss=self.loss), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == SHOWCASE_RUN
+        return case.seed == self.first_run + SHOWCASE_RUN - 1
 
     def measure(self, recording: Recording) -> dict[str, float]:
         duration_s = recording.scenario.duration_s
@@ -110,14 +110,15 @@ class Responsiveness(Suite):
             Figure(
                 f"run-{number}",
                 f"One run up close: {label}",
-                f"Run {SHOWCASE_RUN}, first second to last: goodput under the bandwidth there was, pacing rate, "
-                "smoothed and base RTT, congestion window, bottleneck queue. Red marks are interruptions.",
+                f"Run {self.first_run + SHOWCASE_RUN - 1}, first second to last: goodput under the bandwidth there "
+                "was, pacing rate, smoothed and base RTT, congestion window, bottleneck queue. Red marks are "
+                "interruptions.",
                 partial(run_figure.draw_run, recording, lines=campaign.lines),
                 folded=True,
             )
             for number, (label, recording) in enumerate(shown.items(), start=1)
         ]
-        return [ecdf, sending_rates(campaign, shown, f"Run {SHOWCASE_RUN}"), *close]
+        return [ecdf, sending_rates(campaign, shown, f"Run {self.first_run + SHOWCASE_RUN - 1}"), *close]
 
 
 class ResponsivenessLoss(Responsiveness):

@@ -40,7 +40,11 @@ class _Sharing(Suite):
     max_runs = 100
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point.get("base_rtt_ms") in (100, 120) and case.point.get("buffer_bdp", 1) == 1
+        return (
+            case.seed == self.first_run
+            and case.point.get("base_rtt_ms") in (100, 120)
+            and case.point.get("buffer_bdp", 1) == 1
+        )
 
 
 class InterRtt(_Sharing):
@@ -214,7 +218,7 @@ class Efficiency(_Sharing):
         return Case(seed, self.build(run=seed, **point), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point["flows"] == 5
+        return case.seed == self.first_run and case.point["flows"] == 5
 
     def measure(self, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 150.0)
@@ -336,7 +340,7 @@ class CubicCrowd(_Sharing):
         return Case(seed, self.build(**{"base_rtt_ms": 30, "run": seed, **point}), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point["flows"] == 3
+        return case.seed == self.first_run and case.point["flows"] == 3
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
@@ -395,7 +399,7 @@ class CrossPath(_Sharing):
         return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
+        return case.seed == self.first_run and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
 
     def measure(self, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario

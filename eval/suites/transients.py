@@ -54,7 +54,7 @@ class HardHandover(Suite):
         return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point["interruption_ms"] == 120
+        return case.seed == self.first_run and case.point["interruption_ms"] == 120
 
     def measure(self, recording: Recording) -> dict[str, float]:
         totals = recording.flow_totals[0]
@@ -156,7 +156,7 @@ class DelayJump(Suite):
         return Case(seed, self.build(**point).with_seed(seed), point)
 
     def shows(self, case: Case) -> bool:
-        return case.seed == 1 and case.point == {"base_rtt_ms": 20, "factor": 3}
+        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "factor": 3}
 
     def measure(self, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario

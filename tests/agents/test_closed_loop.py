@@ -16,13 +16,16 @@ from orbitcc.envs.source import EpisodeSource
 
 def random_policy() -> _sim.Policy:
     """A network of the shipped shape that grows its window when the path is empty and shrinks it when it is not."""
-    card = checkpoint.read_card(checkpoint.SHIPPED / checkpoint.shipped()[0])
+    card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")
     rng = np.random.default_rng(4)
     width, tensors = card.observation.dim, {}
     for index, layer in enumerate(card.layers):
         weight = rng.standard_normal((layer.units, width)) / np.sqrt(width)
         tensors[f"layers.{index}.weight"] = weight.astype(np.float32)
         tensors[f"layers.{index}.bias"] = (0.1 * rng.standard_normal(layer.units)).astype(np.float32)
+        if layer.norm == "layer":
+            tensors[f"layers.{index}.norm.scale"] = np.ones(layer.units, np.float32)
+            tensors[f"layers.{index}.norm.shift"] = np.zeros(layer.units, np.float32)
         width = layer.units
     return build(card, tensors)
 

@@ -45,3 +45,13 @@ def test_a_policy_outside_its_envelope_is_named_with_both_ranges(tmp_path, check
     assert "idle-policy" in warning
     assert "trained: 10–20 Mbit/s" in warning  # its card says so; the runs have 50-100
     assert "base RTT" not in warning  # 1-500 ms covers them
+
+
+def test_the_envelope_of_training_says_what_a_world_may_hold_at_any_time():
+    from orbitcc.agents.envelope import envelope
+
+    leo = envelope(scenarios.distribution("train-leo"))
+    assert leo.rate_mbps == (5, 200)  # 10 to 200, halved at most by a reconfiguration
+    assert leo.flows == (1, 5)
+    assert envelope(scenarios.distribution("train-astraea")).flows == (1, 5)  # 2 to 5, and the first is alone at first
+    assert envelope(scenarios.get("dumbbell")).rate_mbps is None

@@ -211,3 +211,12 @@ def test_the_alternatives_of_a_source_are_settings():
         suites.get("responsiveness", {"rttt": "paper"})
     with pytest.raises(OrbitccError, match="rtt: 'papr' is not allowed"):
         suites.get("responsiveness", {"rtt": "papr"})
+
+
+def test_runs_from_another_number_are_fresh_schedules():
+    usual, fresh = (suites.get("responsiveness", settings).cases("quick", 3) for settings in ({}, {"first_run": 1001}))
+    assert [case.seed for case in fresh] == [1001, 1002, 1003]
+    assert not {case.digest for case in usual} & {case.digest for case in fresh}
+    assert [suites.get("responsiveness", {"first_run": 1001}).shows(case) for case in fresh] == [False, True, False]
+    with pytest.raises(OrbitccError, match="first_run"):
+        suites.get("responsiveness", {"first_run": 0})

@@ -14,6 +14,7 @@ from orbitcc.training.astraea_td3 import (  # noqa: E402
     AstraeaTd3Learner,
     Replay,
     TwinCritic,
+    critic_loss,
     own_view,
     targets,
 )
@@ -119,6 +120,27 @@ def test_targets_take_the_lower_critic_of_the_smoothed_target_action() -> None:
     found = targets(critic, actor, batch, 1, settings, noise)
     expected = [1 + 0.9 * 3.5, 1 + 0.9 * 3.55, 1 + 0.9 * 3.6, 1.0]
     assert found.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_targets_and_losses_are_those_of_torchrl() -> None:
+    """TorchRL 0.14.1's TD3Loss on the same batch and linear networks, gamma 0.9, smoothing off, smooth L1."""
+
+    def grid(a: int, b: int, modulus: int, shift: float) -> torch.Tensor:
+        return torch.tensor([[((a * i + b * j) % modulus) / 10 - shift for j in range(3)] for i in range(6)])
+
+    critics = torch.tensor([[1.0, -2.0, 0.5, 1.5], [0.5, 1.0, -1.5, 3.0]])
+    both = Fixed(lambda x, a: torch.cat((x, a[:, None]), 1).matmul(critics.T).T)
+    actor = Fixed(lambda x: x @ torch.tensor([[0.8], [-0.5], [0.3]]))
+    batch = {
+        "after": grid(5, 2, 13, 0.6),
+        "returns": torch.tensor([0.1 * i - 0.2 for i in range(6)]),
+        "discount": torch.tensor([0.0 if i == 4 else 0.9 for i in range(6)]),
+    }
+    wanted = targets(both, actor, batch, 3, recipes.load("astraea").td3, torch.zeros(6))
+    theirs = [-1.4441890717, -0.5679425001, -1.1195179224, -0.8445987701, 0.2, 2.0502288342]
+    assert wanted.tolist() == pytest.approx(theirs, abs=1e-6)
+    action = torch.tensor([((3 * i) % 7) / 5 - 0.6 for i in range(6)])
+    assert critic_loss(both(grid(7, 3, 11, 0.5), action), wanted).item() == pytest.approx(2.2329752445, abs=1e-6)
 
 
 def test_both_critics_of_a_twin_are_the_networks_they_look_like() -> None:

@@ -50,8 +50,8 @@ def policy_of(trained: PpoLearner) -> _sim.Policy:
     ]
     return _sim.Policy(
         layers,
-        observation="astraea-leo",
-        action="astraea",
+        observation='"astraea-leo"',
+        action='"astraea"',
         interval_ns=30_000_000,
         squash=trained.squash,
         mean=tensors.get("normaliser.mean"),

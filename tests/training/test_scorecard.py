@@ -44,8 +44,8 @@ def always(action: float, rate_mbps: float) -> dict[str, float]:
     layer = {"weight": np.zeros((1, 50), np.float32), "bias": np.full(1, action, np.float32)}
     policy = _sim.Policy(
         [layer | {"norm": None, "activation": "linear"}],
-        observation="astraea",
-        action="astraea",
+        observation='"astraea"',
+        action='"astraea"',
         interval_ns=30_000_000,
     )
     return HeldOut(dumbbell(rate_mbps), "astraea", 1, 1).run(

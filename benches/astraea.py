@@ -1,0 +1,239 @@
+"""How policies trained by the recipe `astraea` share links, and how they behave beside the released one.
+
+    python -m benches.astraea CHECKPOINT [CHECKPOINT ...] [--seed 5000] [--picture docs/images/astraea.png]
+
+One checkpoint for each training seed. Worlds are drawn with `--seed`; those of docs/training.md were drawn once, after
+everything had been chosen. Figures are of the last seconds of each run: a mean over worlds (or their median, or the
+worst) for each policy, then the interquartile mean over policies with its 95 % interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.agents import checkpoint
+from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.flows import Flow
+from orbitcc.envs.scenarios import get
+from orbitcc.eval import style
+from orbitcc.eval.figures import render
+from orbitcc.eval.statistics import aggregate
+
+Array = NDArray[np.float64]
+
+PAYLOAD = 1448 / 1500
+LAST_S = 15
+WORLDS = 12
+"""Of each kind."""
+TOLERANCE, SPAN_S = 0.2, 5
+"""Converged: all flows within this part of the fair share for so many seconds."""
+
+BALANCE_MBPS = (20, 50, 100, 150)
+BALANCE_MS = (10, 20, 50, 100, 140, 200)
+RELEASED_BALANCE = {
+    20: (1.45, 1.39, 1.27, 1.24, 1.17, 1.12),
+    50: (1.35, 1.31, 1.21, 1.11, 1.07, 1.05),
+    100: (1.26, 1.22, 1.12, 1.08, 1.09, 1.08),
+    150: (1.32, 1.27, 1.12, 1.11, 1.12, 1.12),
+}
+"""RTT inflation at which the released policy's action changes sign, by capacity and base RTT: read off its network
+(Liao et al., EuroSys 2024, inference code of July 2024)."""
+STEP_MS = (25, 30, 40, 60, 100)
+RELEASED_STEP = (90, 43, 35, 23, 14)
+"""Its throughput on 100 Mbit/s once the base RTT has risen from 20 ms, in Mbit/s: over a fluid link."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Flows of these base RTTs that start one after the other on one link."""
+
+    rate_mbps: float
+    rtts_ms: tuple[float, ...]
+    starts_s: tuple[float, ...]
+    duration_s: float
+    buffer_bdp: float = 1.0
+
+
+def worlds(seed: int) -> dict[str, list[World]]:
+    """The worlds of each row of the table: Astraea's ranges, drawn uniformly."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(flows: int) -> World:
+        rate, rtt = rng.uniform(40, 160), rng.uniform(10, 140)
+        starts = tuple(10.0 * k for k in range(flows))
+        return World(rate, (rtt,) * flows, starts, starts[-1] + 40)
+
+    found = {name: [drawn(n) for _ in range(WORLDS)] for name, n in (("one", 1), ("two", 2), ("three", 3), ("five", 5))}
+    found["inter"] = [World(rng.uniform(40, 160), (20.0, rtt), (0.0, 15.0), 60) for rtt in np.linspace(40, 200, WORLDS)]
+    return found
+
+
+def played(policy: _sim.Policy, world: World, seed: int) -> tuple[Array, Array]:
+    """Goodput in Mbit/s and smoothed RTT in ms of every flow, second by second, both [T, F]."""
+    base = min(world.rtts_ms)
+    scenario = get("dumbbell", duration_s=world.duration_s)
+    limit = int(world.buffer_bdp * world.rate_mbps * base * 125)
+    for field, value in {
+        "links.0.rate_mbps": world.rate_mbps,
+        "links.0.delay_ms": base / 2,
+        "links.0.queue": {"kind": "drop_tail_bytes", "limit_bytes": limit},
+    }.items():
+        scenario = scenario.override(field, value)
+    flows = zip(world.starts_s, world.rtts_ms, strict=True)
+    scenario = scenario.with_flows(
+        [Flow(controller="external", start_s=start, uplink_delay_ms=rtt - base) for start, rtt in flows]
+    )
+    return _recorded(policy, scenario.with_seed(seed).compile())
+
+
+def _recorded(policy: _sim.Policy, network: str) -> tuple[Array, Array]:
+    data = json.loads(network)
+    for flow in data["flows"]:
+        flow["controller"] = {"name": "policy", "params": {"policy": "p"}}
+    simulation = _sim.Simulation(json.dumps(data), record_interval_ns=10**9, policies={"p": policy})
+    simulation.run()
+    series = simulation.recording()["flows"]
+    return series["goodput_mbps"], series["srtt_ms"]
+
+
+def convergence_s(goodput: Array, world: World) -> float:
+    """From the last flow's entry to the first of `SPAN_S` fair seconds; to the end if there are none."""
+    joined = int(world.starts_s[-1])
+    fair = world.rate_mbps * PAYLOAD / len(world.rtts_ms)
+    near = (np.abs(goodput - fair) < TOLERANCE * fair).all(axis=1)
+    for t in range(joined, len(near) - SPAN_S + 1):
+        if near[t : t + SPAN_S].all():
+            return float(t - joined)
+    return float(len(near) - joined)
+
+
+def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
+    """The rows of the table for one policy."""
+    table = worlds(seed)
+    jobs = [(name, world) for name, rows in table.items() for world in rows]
+    with ThreadPoolExecutor(2) as pool:
+        runs = list(pool.map(lambda job: played(policy, job[1], seed), jobs))
+    seen: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        seen.setdefault(name, []).append(value)
+
+    for (name, world), (goodput, srtt) in zip(jobs, runs, strict=True):
+        last = goodput[-LAST_S:].mean(axis=0)
+        note(f"{name}: utilisation", last.sum() / (world.rate_mbps * PAYLOAD))
+        if name == "one":
+            note("one: queue", float(np.nanmean(srtt[-LAST_S:])) - world.rtts_ms[0])
+            continue
+        note(f"{name}: ratio", last.min() / last.max())
+        note(f"{name}: Jain", last.sum() ** 2 / (last.size * (last**2).sum()))
+        note(f"{name}: convergence", convergence_s(goodput, world))
+    reduce: dict[str, tuple[str, Callable[[list[float]], float]]] = {
+        "one flow: least utilisation": ("one: utilisation", min),
+        "one flow: longest queue, ms": ("one: queue", max),
+        "two: median ratio": ("two: ratio", _median),
+        "two: worst ratio": ("two: ratio", min),
+        "two: mean Jain index": ("two: Jain", _mean),
+        "two: median convergence, s": ("two: convergence", _median),
+        "three: median ratio": ("three: ratio", _median),
+        "three: median convergence, s": ("three: convergence", _median),
+        "five: median ratio": ("five: ratio", _median),
+        "20 ms beside 40-200 ms: median ratio": ("inter: ratio", _median),
+        "20 ms beside 40-200 ms: worst ratio": ("inter: ratio", min),
+    }
+    return {label: reduced(seen[name]) for label, (name, reduced) in reduce.items()}
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values))
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values))
+
+
+def balance(policy: _sim.Policy, rate_mbps: float, rtt_ms: float) -> float:
+    """RTT inflation at which the action in a steady state changes sign; 2 when it does not below."""
+    inflation = np.linspace(1.0, 2.0, 401)
+    rows = np.zeros((inflation.size, 10), np.float32)
+    rows[:, 0] = 1.0
+    rows[:, 1] = rows[:, 2] = inflation
+    rows[:, 3] = 0.8 * inflation
+    rows[:, 4], rows[:, 5] = rate_mbps / 80, rtt_ms / 500
+    rows[:, 7] = rows[:, 8] = 1.0
+    action = policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
+    below = np.flatnonzero(action < 0)
+    return float(inflation[below[0]]) if below.size else 2.0
+
+
+def after_step(policy: _sim.Policy, rtt_ms: float) -> float:
+    """Mbit/s on 100 Mbit/s, 10 to 30 s after the base RTT has risen from 20 ms without an interruption."""
+    scenario = get("dumbbell", duration_s=60).with_flows([Flow(controller="external")])
+    scenario = scenario.override("links.0.rate_mbps", 100.0)
+    scenario = scenario.override("links.0.delay_ms", [[0.0, 10.0], [30.0, rtt_ms / 2]])
+    scenario = scenario.override("links.0.queue", {"kind": "drop_tail_bytes", "limit_bytes": 1_250_000})
+    goodput, _ = _recorded(policy, scenario.with_seed(1).compile())
+    return float(goodput[40:].mean())
+
+
+def draw(policies: Sequence[_sim.Policy]) -> Figure:
+    """Balance points and the steps of the RTT: the released policy's as dots, those of all training seeds as lines."""
+    theme = style.LIGHT
+    colours = [style.CONTROLLER_COLOURS[name] for name in ("cubic", "reno", "bbr3", "astraea")]
+    with mpl.rc_context(theme.rc()):
+        figure = Figure(figsize=(10, 4.4), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+        for rate, colour in zip(BALANCE_MBPS, colours, strict=True):
+            points = np.array([[balance(policy, rate, rtt) for rtt in BALANCE_MS] for policy in policies])
+            left.fill_between(BALANCE_MS, points.min(axis=0), points.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+            left.plot(BALANCE_MS, np.median(points, axis=0), color=colour, label=f"{rate} Mbit/s")
+            left.plot(BALANCE_MS, RELEASED_BALANCE[rate], color=colour, linestyle="", marker="o", markersize=4)
+        left.set_xscale("log")
+        left.set_xticks(BALANCE_MS, [str(rtt) for rtt in BALANCE_MS])
+        left.set(xlabel="base RTT [ms]", ylabel="RTT / base RTT where the action changes sign", ylim=(0.98, 1.6))
+        left.set_title("how much queue is enough: trained here (lines), released (dots)")
+        left.legend()
+        steps = np.array([[after_step(policy, rtt) for rtt in STEP_MS] for policy in policies])
+        x = np.arange(len(STEP_MS))
+        for row in steps:
+            right.plot(x, row, color=colours[-1], alpha=0.3)
+        right.plot(x, np.median(steps, axis=0), color=colours[-1], label="trained here, median")
+        right.plot(x, RELEASED_STEP, color=theme.muted, linestyle="", marker="o", label="released, over a fluid link")
+        right.set_xticks(x, [str(rtt) for rtt in STEP_MS])
+        right.set(xlabel="base RTT after 20 ms [ms]", ylabel="goodput of 100 [Mbit/s]", ylim=(0, 100))
+        right.set_title("a longer path looks like a queue")
+        right.legend()
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoints", nargs="+")
+    parser.add_argument("--seed", type=int, default=5000)
+    parser.add_argument("--picture", type=Path)
+    arguments = parser.parse_args()
+    policies = [checkpoint.load(path).policy for path in arguments.checkpoints]
+    rows = [figures(policy, arguments.seed) for policy in policies]
+    print(f"| | {' | '.join(str(k + 1) for k in range(len(rows)))} | interquartile mean |")
+    print("|---|" + "---|" * (len(rows) + 1))
+    for label in rows[0]:
+        values = [row[label] for row in rows]
+        mean = aggregate(values)
+        interval = f" ({mean.low:.3f}-{mean.high:.3f})" if len(rows) > 1 else ""
+        print(f"| {label} | {' | '.join(f'{value:.3f}' for value in values)} | {mean.value:.3f}{interval} |")
+    if arguments.picture is not None:
+        atomic_write_bytes(arguments.picture, render(draw(policies), arguments.picture.suffix.removeprefix(".")))
+
+
+if __name__ == "__main__":
+    main()
