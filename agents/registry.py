@@ -1,7 +1,11 @@
-"""Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `agent:path=...`."""
+"""Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `agent:path=...`.
+
+A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.outside`).
+"""
 
 from typing import Any
 
+from orbitcc.agents import outside
 from orbitcc.agents.checkpoint import SHIPPED, load, read_card, shipped
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import ControllerInfo, Made, Param
@@ -9,6 +13,8 @@ from orbitcc.envs.errors import OrbitccError
 
 
 def _make(name_or_path: str) -> Made:
+    if outside.is_outside(name_or_path):
+        return {"name": "policy", "params": {"policy": name_or_path}}, {name_or_path: outside.load(name_or_path)}
     checkpoint = load(name_or_path)
     key = str(checkpoint.path)
     return {"name": "policy", "params": {"policy": key}}, {key: checkpoint.policy}
@@ -16,7 +22,8 @@ def _make(name_or_path: str) -> Made:
 
 def _agent(params: dict[str, Any]) -> Made:
     if not params["path"]:
-        raise OrbitccError("controller.path", params["path"], "the folder or the name of a checkpoint")
+        allowed = "the folder or the name of a checkpoint, or package.module:factory"
+        raise OrbitccError("controller.path", params["path"], allowed)
     return _make(params["path"])
 
 
@@ -26,9 +33,9 @@ def register_agents() -> None:
         ControllerInfo(
             name="agent",
             kind="agent",
-            description="a trained policy from a checkpoint folder",
+            description="a trained policy from a checkpoint folder, or one in Python",
             make=_agent,
-            params={"path": Param("", "folder or name of the checkpoint")},
+            params={"path": Param("", "folder or name of the checkpoint, or package.module:factory")},
         )
     )
     for name in shipped():

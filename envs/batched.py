@@ -9,8 +9,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
-from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.journal import Journal
@@ -141,11 +140,11 @@ class BatchedParallelEnv:
         if self._pictures is not None:
             self._pictures.close()
 
-    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+    def save(self, index: int) -> tuple[Scenario, WorldState]:
         """An exact copy of world `index`."""
         return self._episodes.save(index)
 
-    def restore(self, index: int, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
+    def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Put a saved world into place `index`; all observations, float32[N, S, D]. It continues identically.
 
         Raises:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 if TYPE_CHECKING:
-    from orbitcc._sim import Policy
+    from orbitcc._sim import OutsidePolicy, Policy
 
 Kind = Literal["baseline", "agent", "internal"]
 
-Made = tuple[dict[str, Any], "dict[str, Policy]"]
-"""The native controller, `{"name": ..., "params": {...}}`, and the policy networks it refers to by key."""
+AnyPolicy: TypeAlias = "Policy | OutsidePolicy"
+"""Drives flows from within the simulator: a network, or something that decides in Python."""
+
+Made = tuple[dict[str, Any], "dict[str, AnyPolicy]"]
+"""The native controller, `{"name": ..., "params": {...}}`, and the policies it refers to by key."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, Batch
+from orbitcc.envs.batch import ACTIVE, Batch, WorldState
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import STATS, Preset
 from orbitcc.envs.scenario import Scenario
@@ -131,11 +130,11 @@ class Episodes:
         """Slots of world `index` that act on the next step, bool[S]."""
         return self.batch.status[index] == ACTIVE
 
-    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+    def save(self, index: int) -> tuple[Scenario, WorldState]:
         """An exact copy of a running episode."""
         return self.scenario(index), self.batch.save(index)
 
-    def restore(self, index: int, saved: tuple[Scenario, Any]) -> None:
+    def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> None:
         """Go back to a saved episode; it continues identically."""
         self._scenarios[index] = saved[0]
         self.batch.restore(index, saved[1])

@@ -11,8 +11,7 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
-from orbitcc import _sim
-from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED
+from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
@@ -160,11 +159,11 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         if self._pictures is not None:
             self._pictures.close()
 
-    def save(self) -> tuple[Scenario, _sim.WorldState]:
+    def save(self) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
         return self._episodes.save(0)
 
-    def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> dict[str, NDArray[np.float32]]:
+    def restore(self, saved: tuple[Scenario, WorldState]) -> dict[str, NDArray[np.float32]]:
         """Go back to a saved moment: who acts then, and what they see. The episode continues identically."""
         self._episodes.restore(0, saved)
         if self._pictures is not None:

@@ -88,13 +88,48 @@ STATS: Mapping[str, int] = {name: column for column, name in enumerate(_sim.STAT
 
 
 @dataclass(frozen=True)
-class Observation:
-    """A custom observation: ``function(stats[n, F]) -> [n, D]`` with finite bounds ``low`` and ``high``, each [D]."""
+class Who:
+    """Whose statistics the rows of a Python piece are: arrays with an entry per row.
 
-    function: Callable[[Stats], NDArray[Any]]
+    world: i64[n], number of the world in the batch. slot: i64[n], place of the flow among the agents of its world.
+    flow: i64[n], a number that no other connection of the batch has; the next flow in a slot has another one.
+    fresh: bool[n], true in the first interval in which a connection is seen.
+    memory: f64[n, piece.memory], what the piece wrote into these rows in the interval before; zeros where `fresh`. It
+    is written in place, belongs to the piece, and is saved, restored and cloned with the world.
+    """
+
+    world: NDArray[np.int64]
+    slot: NDArray[np.int64]
+    flow: NDArray[np.int64]
+    fresh: NDArray[np.bool_]
+    memory: NDArray[np.float64]
+
+
+def team_mean(values: NDArray[Any], who: Who) -> NDArray[np.float64]:
+    """Each world's mean over those of its flows that are in the rows: f64[n] from values [n], for team rewards."""
+    _, team = np.unique(who.world, return_inverse=True)
+    means: NDArray[np.float64] = np.bincount(team, values) / np.bincount(team)
+    return means[team]
+
+
+def _check_memory(kind: str, memory: int) -> None:
+    if not (isinstance(memory, int) and memory >= 0):
+        raise OrbitccError(f"{kind}.memory", memory, "a whole number of values per flow, 0 or more")
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A custom observation: ``function(stats[n, F], who) -> [n, D]`` with finite bounds ``low`` and ``high``, each [D].
+
+    It is called once for every interval of every flow, with the flows of all worlds at once; in `orbitcc run` and
+    `eval` each flow is alone. memory: how many values it remembers of a flow (:attr:`Who.memory`).
+    """
+
+    function: Callable[[Stats, Who], NDArray[Any]]
     low: NDArray[np.float32]
     high: NDArray[np.float32]
     name: str = "custom"
+    memory: int = 0
 
     def __post_init__(self) -> None:
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
@@ -104,27 +139,41 @@ class Observation:
             raise OrbitccError("observation.low", low.tolist(), "finite bounds with low <= high")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
+        _check_memory("observation", self.memory)
 
 
 @dataclass(frozen=True)
 class Action:
-    """A custom action: ``function(actions[n, dim], stats[n, F]) -> cwnd[n]`` in packets.
+    """A custom action: ``function(actions[n, dim], stats[n, F], who) -> cwnd[n]`` in packets.
 
     The function may return ``(cwnd[n], pacing_bps[n])`` instead; a pacing rate of 0 leaves pacing to the sender.
     """
 
-    function: Callable[[NDArray[np.float32], Stats], Any]
+    function: Callable[[NDArray[np.float32], Stats, Who], Any]
     dim: int = 1
     name: str = "custom"
+    memory: int = 0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.dim, int) and self.dim >= 1):
+            raise OrbitccError("action.dim", self.dim, "a whole number of at least 1")
+        _check_memory("action", self.memory)
 
 
 @dataclass(frozen=True)
 class Reward:
-    """A custom reward: ``function(stats[n, F]) -> [n]``, one number for each flow that just finished an interval."""
+    """A custom reward: ``function(stats[n, F], who) -> [n]``, a number for each flow that just finished an interval."""
 
-    function: Callable[[Stats], NDArray[Any]]
+    function: Callable[[Stats, Who], NDArray[Any]]
     name: str = "custom"
+    memory: int = 0
 
+    def __post_init__(self) -> None:
+        _check_memory("reward", self.memory)
+
+
+Piece: TypeAlias = Observation | Action | Reward
+"""A piece in Python."""
 
 ObservationLike: TypeAlias = str | Mapping[str, Any] | Native | Observation
 ActionLike: TypeAlias = str | Mapping[str, Any] | Native | Action
@@ -155,7 +204,7 @@ class Preset:
     def __post_init__(self) -> None:
         for kind in ("observation", "action", "reward"):
             piece = getattr(self, kind)
-            if not isinstance(piece, Observation | Action | Reward):
+            if not isinstance(piece, Piece):
                 object.__setattr__(self, kind, Native.of(kind, piece))
         if not (isinstance(self.interval_ms, int | float) and 0.1 <= self.interval_ms <= 10_000):
             raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
@@ -189,6 +238,11 @@ class Preset:
     @property
     def interval_ns(self) -> int:
         return round(self.interval_ms * 1e6)
+
+    def python(self) -> dict[str, Piece]:
+        """Its pieces in Python, by kind."""
+        pieces = {kind: getattr(self, kind) for kind in ("observation", "action", "reward")}
+        return {kind: piece for kind, piece in pieces.items() if not isinstance(piece, Native)}
 
     def native(self, kind: str) -> Native:
         """The native piece to run: the named one, or astraea's where a Python piece replaces its result."""

@@ -23,7 +23,7 @@ from orbitcc.envs.links import Direction, Link
 from orbitcc.envs.model import MAX_TIME_S, Model, mean_over, number, value_at
 
 if TYPE_CHECKING:
-    from orbitcc._sim import Policy
+    from orbitcc.envs.controllers import AnyPolicy
 
 SCHEMA_VERSION = 1
 TCP_IP_HEADER_BYTES = 52
@@ -231,9 +231,9 @@ class Scenario(Model):
 
         return compile_scenario(self)
 
-    def policies(self) -> dict[str, Policy]:
-        """The policy networks the compiled text refers to."""
-        found: dict[str, Policy] = {}
+    def policies(self) -> dict[str, AnyPolicy]:
+        """The policies the compiled text refers to."""
+        found: dict[str, AnyPolicy] = {}
         for i, flow in enumerate(self.flows):
             _, policies = controllers.make(flow.controller.name, flow.controller.params, f"flows.{i}.controller")
             found.update(policies)

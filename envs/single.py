@@ -8,8 +8,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc import _sim
-from orbitcc.envs.batch import TERMINATED, TRUNCATED
+from orbitcc.envs.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
@@ -164,7 +163,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
         return self._episodes.statistics(0, 0)
 
-    def save(self) -> tuple[Scenario, _sim.WorldState]:
+    def save(self) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
         return self._episodes.save(0)
 
@@ -176,7 +175,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         twin._pictures = pictures(self.render_mode)
         return twin
 
-    def restore(self, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
+    def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Go back to a saved moment and return its observation; the episode continues identically."""
         self._episodes.restore(0, saved)
         if self._pictures is not None:

@@ -11,8 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.connections import Dealer, never_idle
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
@@ -23,7 +22,7 @@ from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import autoreset_of, check_counts
 
-Saved = tuple[Scenario, _sim.WorldState, NDArray[np.bool_]]
+Saved = tuple[Scenario, WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""
 
 

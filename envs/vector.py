@@ -10,8 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED
+from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
@@ -149,11 +148,11 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         """The scenario of the running episode of environment `index`."""
         return self._episodes.scenario(index)
 
-    def save(self, index: int) -> tuple[Scenario, _sim.WorldState]:
+    def save(self, index: int) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode of environment `index`."""
         return self._episodes.save(index)
 
-    def restore(self, index: int, saved: tuple[Scenario, _sim.WorldState]) -> NDArray[np.float32]:
+    def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
         self._episodes.restore(index, saved)
         self._over[index] = False

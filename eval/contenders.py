@@ -17,8 +17,8 @@ from orbitcc.envs.scenario import ControllerSpec, Scenario
 class Contender:
     """One line of every table and figure.
 
-    label: what people read, unique within a campaign. digest: of a learned policy's files, so that a retrained policy
-    under the same name is another contender; empty for classical controllers.
+    label: what people read, unique within a campaign. digest: of a policy's files or source, so that a policy that was
+    trained or written anew is another contender under the same name; empty for classical controllers.
     """
 
     label: str
@@ -75,9 +75,12 @@ def from_controller(text: str) -> Contender:
 
 
 def from_agent(name_or_path: str) -> Contender:
-    """An `--agent NAME_OR_PATH` argument. Raises OrbitccError if it is no usable checkpoint."""
-    from orbitcc.agents import checkpoint
+    """An `--agent` argument: a checkpoint or package.module:factory. Raises OrbitccError if it cannot be used."""
+    from orbitcc.agents import checkpoint, outside
 
+    if outside.is_outside(name_or_path):
+        outside.load(name_or_path)
+        return Contender(name_or_path, "agent", {"path": name_or_path}, outside.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
     acting = loaded.card.model_dump_json(include={"observation", "action", "interval_ms", "layers", "clip", "squash"})
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()

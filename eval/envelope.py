@@ -13,15 +13,20 @@ Range = tuple[float, float]
 
 
 def warnings(campaign: Campaign) -> list[str]:
-    """One sentence for every policy of the campaign that meets conditions outside its card's envelope."""
+    """One sentence for every policy of the campaign that meets conditions outside its card's envelope.
+
+    A policy in Python has no card.
+    """
     from orbitcc.agents import checkpoint
+    from orbitcc.agents.outside import is_outside
 
     found = []
     met = conditions(case.scenario for case in campaign.suite.cases(campaign.profile, campaign.runs))
     for contender in campaign.contenders:
-        if not contender.digest:
+        source = str(contender.params.get("path", contender.controller))
+        if not contender.digest or is_outside(source):
             continue
-        card = checkpoint.load(str(contender.params.get("path", contender.controller))).card
+        card = checkpoint.load(source).card
         outside = []
         for name, (what, unit) in NAMES.items():
             trained = getattr(card.envelope, name)

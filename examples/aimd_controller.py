@@ -9,7 +9,7 @@ Run: python examples/aimd_controller.py
 import numpy as np
 
 import orbitcc
-from orbitcc.envs.presets import STATS, Action
+from orbitcc.envs.presets import STATS, Action, Who
 from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
@@ -19,13 +19,12 @@ COLUMNS = [STATS[name] for name in ("time_s", "interval_s", "srtt_s", "lost_pack
 class Aimd:
     """Doubles the window once per RTT until the first loss, then adds a packet; halves it on loss, once per RTT."""
 
-    def __init__(self) -> None:
-        self.cwnd = 10.0
-        self.slow_start = True
-        self.deaf_until_s = 0.0  # losses until then belong to the window that was already cut
-
-    def __call__(self, _actions: np.ndarray, stats: np.ndarray) -> np.ndarray:
+    def __call__(self, _actions: np.ndarray, stats: np.ndarray, who: Who) -> np.ndarray:
         now_s, interval_s, srtt_s, lost = stats[0, COLUMNS]
+        if who.fresh[0]:  # another connection
+            self.cwnd = 10.0
+            self.slow_start = True
+            self.deaf_until_s = 0.0  # losses until then belong to the window that was already cut
         if now_s >= self.deaf_until_s and srtt_s > 0:
             if lost > 0:
                 self.cwnd = max(self.cwnd / 2, 4.0)

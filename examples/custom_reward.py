@@ -7,11 +7,14 @@ import gymnasium as gym
 import numpy as np
 
 import orbitcc  # noqa: F401  (registers the environments)
-from orbitcc.envs.presets import STATS, Reward
+from orbitcc.envs.presets import STATS, Reward, Who
 
 
-def power(stats: np.ndarray) -> np.ndarray:
-    """Kleinrock's power, goodput over delay, as a share of the best possible. stats: one row per flow."""
+def power(stats: np.ndarray, who: Who) -> np.ndarray:
+    """Kleinrock's power, goodput over delay, as a share of the best possible. stats: one row per flow.
+
+    `who` tells whose rows they are: `presets.team_mean(power, who)` would pay all flows of a world the same.
+    """
     goodput, srtt = stats[:, STATS["goodput_bps"]], stats[:, STATS["srtt_s"]]
     capacity, base_rtt = stats[:, STATS["capacity_bps"]], stats[:, STATS["base_rtt_s"]]
     delay = np.where(srtt > 0, srtt, np.inf)  # no RTT sample yet: no power

@@ -3,7 +3,7 @@
 Times are integer nanoseconds, rates bits per second, sizes bytes, unless a name says otherwise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,22 +61,44 @@ class Policy:
     def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """f32[n, D] -> f32[n, A]."""
 
+class OutsidePolicy:
+    """A policy that decides in Python, wherever a :class:`Policy` does.
+
+    begin: called without arguments for every new world; it returns `decide(flow, obs, stats)`, which is called for
+    every decision of every flow the policy drives: the flow's place in the spec, the native observation f32[D], the raw
+    statistics f64[len(STATS_FIELDS)] of the interval that ended. It answers with an action in [-1, 1], which the native
+    action performs, or with `(cwnd_packets, pacing_bps)` (0: pacing is left to the sender).
+    What either raises, and a ValueError for NaN, stops the world there, and is raised by `run`, `run_until`, `step`
+    and `reset`. Copies of a world (`clone`, `save`) decide by the same function and share what it remembers.
+    observation, action: native pieces as JSON text.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Callable[[int, NDArray[np.float32], NDArray[np.float64]], float | tuple[float, float]]],
+        *,
+        observation: str,
+        action: str,
+        interval_ns: int,
+        interval_rtts: float = 0.0,
+    ) -> None: ...
+
 class Simulation:
     """One network, run from start to end.
 
     spec: the JSON text of a compiled network (`envs.scenario.Scenario.compile`). Raises ValueError naming the field.
-    policies: networks for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
+    policies: for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
     """
 
     def __init__(
-        self, spec: str, *, record_interval_ns: int = 0, policies: Mapping[str, Policy] | None = None
+        self, spec: str, *, record_interval_ns: int = 0, policies: Mapping[str, Policy | OutsidePolicy] | None = None
     ) -> None: ...
     @property
     def now_ns(self) -> int: ...
     @property
     def duration_ns(self) -> int: ...
     def run_until(self, t_ns: int) -> None:
-        """Advance to t_ns (never beyond the duration); the GIL is released."""
+        """Advance to t_ns (never beyond the duration); the GIL is released. Raises what an OutsidePolicy raised."""
 
     def run(self) -> None: ...
     def clone(self) -> Simulation:
@@ -120,7 +142,7 @@ class Worlds:
         action: str = '"astraea"',
         reward: str = '"astraea"',
         threads: int = 0,
-        policies: Mapping[str, Policy] | None = None,
+        policies: Mapping[str, Policy | OutsidePolicy] | None = None,
     ) -> None: ...
     @property
     def num_worlds(self) -> int: ...
@@ -138,13 +160,15 @@ class Worlds:
 
     def step(
         self,
-        actions: NDArray[np.float32],
+        actions: NDArray[np.float32] | None,
         obs: NDArray[np.float32],
         reward: NDArray[np.float32],
         status: NDArray[np.uint8],
     ) -> None:
-        """Apply actions [N, S, A] in [-1, 1] to slots with STATUS_ACTIVE and advance every unfinished world one
-        interval. Raises ValueError (naming world and slot) for a NaN action, leaving every world as it was."""
+        """Apply actions [N, S, A] in [-1, 1] to slots with STATUS_ACTIVE (None: windows stay as :meth:`set_cwnd` left
+        them) and advance every unfinished world one interval. Raises ValueError (naming world and slot) for a NaN
+        action, leaving every world as it was; and what an OutsidePolicy raised, whose world stands still from then on.
+        """
 
     def stats(self, out: NDArray[np.float64]) -> None:
         """Write the raw interval statistics, [N, S, len(STATS_FIELDS)]."""
@@ -157,6 +181,9 @@ class Worlds:
 
     def flow_of(self, index: int, slot: int) -> int | None:
         """The flow in a slot now, by its place in the spec."""
+
+    def places(self, out: NDArray[np.int64]) -> None:
+        """Write the flow in every slot now, by its place in the spec, [N, S]; -1 where a world has fewer agents."""
 
     def set_cwnd(self, index: int, slot: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
         """For custom action pieces: set the window (and, if > 0, the pacing rate) of one slot directly."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, Batch
+from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.presets import preset
 from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
@@ -72,7 +73,7 @@ class HeldOut:
         n = max(1, decisions)
         return {"reward": total / n, "action_spread": float(np.sqrt(max(second / n - (first / n) ** 2, 0.0)))}
 
-    def run(self, controller: Mapping[str, Any], policies: Mapping[str, _sim.Policy] | None = None) -> Figures:
+    def run(self, controller: Mapping[str, Any], policies: Mapping[str, AnyPolicy] | None = None) -> Figures:
         """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
 
         def one(scenario: Scenario) -> Figures:

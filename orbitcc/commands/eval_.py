@@ -24,7 +24,8 @@ def evaluate(
         typer.Option(help="NAME[:param=value,...], e.g. cubic:hystart=off. Repeat. Without any: cubic and reno."),
     ] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="A learned policy: a checkpoint's folder or shipped name. Repeat.")
+        list[str] | None,
+        typer.Option(help="A policy: a checkpoint's folder or shipped name, or package.module:factory. Repeat."),
     ] = None,
     profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "quick",
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,

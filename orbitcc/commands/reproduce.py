@@ -21,7 +21,8 @@ COLOURS = {"holds": "green", "fails": "red", "undecidable": "yellow"}
 def reproduce(
     study: Annotated[str, typer.Argument(help="leo or geo.")],
     agent: Annotated[
-        list[str] | None, typer.Option(help="A learned policy beside the classics: folder or shipped name. Repeat.")
+        list[str] | None,
+        typer.Option(help="A policy beside the classics: folder, shipped name or package.module:factory. Repeat."),
     ] = None,
     profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "reduced",
     workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,

@@ -45,7 +45,8 @@ def run(
         ),
     ] = None,
     agent: Annotated[
-        list[str] | None, typer.Option(help="A flow of a learned policy: a checkpoint's folder or name. Repeat.")
+        list[str] | None,
+        typer.Option(help="A flow of a policy: a checkpoint's folder or name, or package.module:factory. Repeat."),
     ] = None,
     changes: Annotated[
         list[str] | None,

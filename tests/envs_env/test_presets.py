@@ -103,7 +103,7 @@ def test_a_bound_by_the_true_product_is_for_training_only() -> None:
 @pytest.mark.parametrize(("low", "high"), [([0.0], [np.inf]), ([1.0], [0.0]), ([], []), ([0.0], [1.0, 2.0])])
 def test_custom_observations_need_finite_ordered_bounds(low, high) -> None:
     with pytest.raises(OrbitccError, match="observation"):
-        presets.Observation(lambda stats: stats, low=np.array(low), high=np.array(high))
+        presets.Observation(lambda stats, who: stats, low=np.array(low), high=np.array(high))
 
 
 @pytest.mark.parametrize("interval", [float("nan"), 0.0, -1.0, 1e9, "30"])
@@ -117,10 +117,10 @@ def test_custom_pieces_are_the_same_in_every_environment() -> None:
     mine = presets.Preset(
         "mine",
         observation=presets.Observation(
-            lambda stats: stats[:, [cwnd, presets.STATS["srtt_s"]]], low=np.zeros(2), high=np.array([1e4, 10.0])
+            lambda stats, who: stats[:, [cwnd, presets.STATS["srtt_s"]]], low=np.zeros(2), high=np.array([1e4, 10.0])
         ),
-        action=presets.Action(lambda actions, stats: stats[:, cwnd] + 5 * actions[:, 0]),
-        reward=presets.Reward(lambda stats: stats[:, cwnd] / 100),
+        action=presets.Action(lambda actions, stats, who: stats[:, cwnd] + 5 * actions[:, 0]),
+        reward=presets.Reward(lambda stats, who: stats[:, cwnd] / 100),
     )
     scenario = get("dumbbell", duration_s=3).with_flows([Flow(controller="external")])
     acts = np.random.default_rng(1).uniform(-1, 1, 60).astype(np.float32)

@@ -150,15 +150,15 @@ def test_custom_pieces_replace_the_native_ones() -> None:
     column = presets.STATS
     seen: list[int] = []
 
-    def observe(stats):
+    def observe(stats, who):
         seen.append(len(stats))
         return stats[:, [column["cwnd_packets"]]]
 
     env = CongestionEnv(
         dumbbell(),
         observation=presets.Observation(observe, low=np.zeros(1), high=np.full(1, 1e4)),
-        reward=presets.Reward(lambda stats: stats[:, column["cwnd_packets"]] / 100),
-        action=presets.Action(lambda actions, stats: 40.0 + 20.0 * actions[:, 0]),
+        reward=presets.Reward(lambda stats, who: stats[:, column["cwnd_packets"]] / 100),
+        action=presets.Action(lambda actions, stats, who: 40.0 + 20.0 * actions[:, 0]),
     )
     env.reset(seed=1)
     for value in (0.0, 1.0, -1.0):
@@ -169,6 +169,6 @@ def test_custom_pieces_replace_the_native_ones() -> None:
 
 
 def test_a_custom_piece_of_the_wrong_shape_is_refused() -> None:
-    env = CongestionEnv(dumbbell(), reward=presets.Reward(lambda stats: stats))
+    env = CongestionEnv(dumbbell(), reward=presets.Reward(lambda stats, who: stats))
     with pytest.raises(OrbitccError, match="custom reward"):
         env.reset(seed=1)

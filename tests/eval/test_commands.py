@@ -1,6 +1,7 @@
 """`orbitcc eval`, `demo` and `bench` as people call them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +137,59 @@ def test_bench_measures_every_row(orbitcc):
         assert value > 0
         reached = target is None or (value >= target if row["higher_is_better"] else value <= target)
         assert row["met"] == reached
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "outside_policy.py"
+
+
+def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
+    """From the working directory, by two processes; a changed source is run again, the same one is not."""
+    shutil.copy(EXAMPLE, tmp_path)
+    script = "import sys; sys.path.pop(0); from orbitcc.cli import main; main()"  # as a console script, without ''
+
+    def orbitcc(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+
+    ran = orbitcc("run", "dumbbell", "--set", "duration_s=20", "--agent", "outside_policy:make", "--json")
+    assert ran.returncode == 0, ran.stderr
+    (flow,) = json.loads(ran.stdout)["flows"]
+    assert flow["goodput_mbps"] > 80
+    evaluate = (
+        *("eval", "responsiveness", "--agent", "outside_policy:make", "--controller", "reno"),
+        *("--profile", "reduced", "--runs", "2", "--out", "out", "--json", "--workers"),
+    )
+    first, again = orbitcc(*evaluate, "2"), orbitcc(*evaluate, "1", "--resume")
+    assert first.returncode == 0, first.stderr
+    _, delay = json.loads(first.stdout)["contenders"]
+    assert (delay["contender"], delay["controller"]) == ("outside_policy:make", "agent")
+    assert delay["params"] == {"path": "outside_policy:make"}
+    assert 0.3 < delay["goodput_over_optimal"]["median"] < 1
+    assert delay["delay_inflation"]["median"] < 2
+    assert (again.returncode, len(runs(tmp_path / "out"))) == (0, 4)
+    alone = orbitcc(*evaluate[:-4], "--out", "alone", "--json", "--workers", "1")
+    assert metrics(tmp_path / "alone") == metrics(tmp_path / "out"), alone.stderr
+
+    source = (tmp_path / "outside_policy.py").read_text()
+    (tmp_path / "outside_policy.py").write_text(source + "\n# changed\n")
+    assert orbitcc(*evaluate, "2", "--resume").returncode == 0
+    assert len(runs(tmp_path / "out")) == 6
+    (tmp_path / "outside_policy.py").write_text(source.replace("np.tanh(", "np.tann("))
+    broken = orbitcc(*evaluate[:-4], "--out", "broken", "--workers", "2")
+    assert broken.returncode == 2
+    (line,) = broken.stderr.strip().splitlines()[-1:]
+    assert line.startswith("error: agent: 'outside_policy:make'")
+    assert "has no attribute 'tann'" in line
+    compared = orbitcc("compare", "alone", "out", "--json")
+    table = json.loads(compared.stdout)
+    assert {d["contender"].partition("#")[0] for d in table} == {"outside_policy:make", "reno"}
+    assert all(d["runs"] == 2 and d["difference"] == 0 for d in table)
+
+
+def runs(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+
+
+def metrics(folder: Path) -> dict:
+    return {(row["contender"], row["seed"]): row["metrics"] for row in runs(folder)}

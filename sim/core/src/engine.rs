@@ -3,6 +3,7 @@
 use crate::cc::{SSTHRESH_INFINITE, Signal};
 use crate::flow::Life;
 use crate::link::Offer;
+use crate::observe::policy::Answer;
 use crate::packet::{Kind, Packet};
 use crate::pool::PacketId;
 use crate::spec::{SsthreshCache, TrafficSpec};
@@ -17,13 +18,16 @@ const PROBE_BYTES: u16 = 98;
 const KNOWN_CHANGE: usize = usize::MAX;
 
 impl World {
-    /// Process every event up to and including `end`. Native policies decide after the events of their instant.
+    /// Process every event up to and including `end`. Policies decide after the events of their instant; one that cannot
+    /// stops the world for good.
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
-        loop {
+        while self.failure.is_none() {
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
             let change = self.next_change();
-            let last = end.min(self.next_decision);
+            // At the very end nobody acts any more, as in an environment.
+            let decision = if self.next_decision < self.duration { self.next_decision } else { Nanos::MAX };
+            let last = end.min(decision);
             // Samples see the state before the events of their instant, which known changes open; decisions see the
             // state after them.
             self.run_events(sample.min(change).min(last + Nanos(1)));
@@ -33,8 +37,8 @@ impl World {
             } else if change <= last {
                 self.now = change;
                 self.on_control();
-            } else if self.next_decision <= end {
-                self.now = self.next_decision;
+            } else if decision <= end {
+                self.now = decision;
                 self.decide();
             } else {
                 self.now = self.now.max(end);
@@ -423,7 +427,7 @@ impl World {
         self.departing = list;
     }
 
-    /// Decisions of native policies that are due now: all observe, then all act.
+    /// Decisions of policies that are due now: all observe, then all act.
     fn decide(&mut self) {
         let now = self.now;
         let due = |f: &crate::flow::Flow| f.agent.as_ref().is_some_and(|a| a.next_decision == now);
@@ -438,16 +442,23 @@ impl World {
                 continue;
             };
             if agent.next_decision == now {
-                let mut action = [0.0];
-                policy.act(agent.observer.observation(), &mut action);
+                match policy.decide(i, agent.observer.observation(), &flow.stats) {
+                    Ok(answer) => acting.push((i, answer)),
+                    Err(failure) => {
+                        self.failure = Some(failure);
+                        return;
+                    }
+                }
                 agent.next_decision = now + agent.interval.after(&flow.stats);
-                acting.push((i, action[0]));
             }
             next = next.min(agent.next_decision);
         }
         self.next_decision = next;
-        for (i, action) in acting {
-            self.apply_action(i, action);
+        for (i, answer) in acting {
+            match answer {
+                Answer::Action(action) => self.apply_action(i, action),
+                Answer::Control((cwnd, pacing)) => self.set_window(i, cwnd, pacing),
+            }
         }
     }
 

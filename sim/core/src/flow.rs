@@ -7,7 +7,7 @@ use crate::cc::{self, Subscription};
 use crate::observe::astraea::History;
 use crate::observe::handovers::Handovers;
 use crate::observe::pieces::{Action, Interval, Observer, Preset};
-use crate::observe::policy::Policy;
+use crate::observe::policy::{Decide, Policy};
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::ring::Ring;
@@ -83,8 +83,8 @@ pub struct Object {
 /// What an agent-driven flow needs between decisions.
 #[derive(Clone)]
 pub struct Agent {
-    /// Acts natively; otherwise the world's owner acts.
-    pub policy: Option<Arc<Policy>>,
+    /// Decides within the world; otherwise the world's owner acts.
+    pub policy: Option<Arc<dyn Decide>>,
     pub action: Arc<Action>,
     /// The exact window its last action asked for, segments.
     pub window: f64,
@@ -106,14 +106,15 @@ impl Agent {
         }
     }
 
-    pub fn native(policy: Arc<Policy>) -> Agent {
+    /// Driven from within its world: `decides` is what the policy began there.
+    pub fn native(policy: &Policy, decides: Arc<dyn Decide>) -> Agent {
         Agent {
             action: policy.action.clone(),
             window: 0.0,
             observer: Observer::new(policy.observation.clone()),
             interval: policy.interval,
             next_decision: Nanos::MAX,
-            policy: Some(policy),
+            policy: Some(decides),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::link::Link;
 use crate::observe::astraea::Member;
 use crate::observe::handovers::Handovers;
 use crate::observe::pieces::Preset;
-use crate::observe::policy::Policy;
+use crate::observe::policy::{Failure, Policy};
 use crate::pool::{PacketId, Pool};
 use crate::recorder::Recorder;
 use crate::schedule::Schedule;
@@ -18,7 +18,7 @@ use crate::spec::{Directions, Flush, NetworkSpec, OutageMode, SpecError};
 use crate::tcp::metrics::Destination;
 use crate::time::Nanos;
 
-/// Networks by name, for flows whose controller is `policy`.
+/// Policies by name, for flows whose controller is `policy`.
 pub type Policies = BTreeMap<String, Arc<Policy>>;
 
 /// A change that was known from the start.
@@ -82,6 +82,8 @@ pub struct World {
     pub(crate) recorder: Option<Recorder>,
     /// Earliest decision of a native policy.
     pub(crate) next_decision: Nanos,
+    /// Why a policy could not decide: the world stands still since then.
+    pub(crate) failure: Option<Failure>,
     pub(crate) hash: u64,
     pub(crate) events: u64,
 }
@@ -112,6 +114,7 @@ impl World {
             return Err(SpecError(format!("flows: {sources} flows and link directions, at most {limit} are allowed")));
         }
         let mut flows = Vec::with_capacity(spec.flows.len());
+        let mut begun = BTreeMap::new();
         for (i, flow) in spec.flows.iter().enumerate() {
             let agent = if flow.controller.name == "policy" {
                 let key = flow.controller.params.get("policy").and_then(|v| v.as_str()).unwrap_or("");
@@ -122,7 +125,8 @@ impl World {
                         known.join(", ")
                     )));
                 };
-                Some(Agent::native(policy.clone()))
+                let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
+                Some(Agent::native(policy, Arc::clone(decides)))
             } else {
                 (flow.controller.name == "external").then(|| Agent::external(preset))
             };
@@ -170,6 +174,7 @@ impl World {
             departing: Vec::new(),
             recorder,
             next_decision: Nanos::MAX,
+            failure: None,
             hash: 0,
             events: 0,
         })
@@ -185,6 +190,11 @@ impl World {
 
     pub fn is_finished(&self) -> bool {
         self.now >= self.duration
+    }
+
+    /// Why it stands still before its end, if a policy could not decide.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
     }
 
     pub fn flows(&self) -> &[Flow] {

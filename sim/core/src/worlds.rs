@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::flow::{Flow, Life};
 use crate::observe::astraea::{self, STATE_DIM};
 use crate::observe::pieces::{Interval, Payment, Preset, Reward};
-use crate::observe::policy::ACTION_DIM;
+use crate::observe::policy::{ACTION_DIM, Failure};
 use crate::observe::stats::STATS_FIELDS;
 use crate::spec::{NetworkSpec, SpecError};
 use crate::time::Nanos;
@@ -178,6 +178,11 @@ impl Worlds {
         self.members.len()
     }
 
+    /// The first world's failure, if a policy could not decide.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.members.iter().find_map(|member| member.world.failure())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -220,6 +225,16 @@ impl Worlds {
         self.members[index].slots.get(slot).map(Slot::flow)
     }
 
+    /// Write the flow in every slot now, [N, S]; -1 where a world has fewer agents.
+    pub fn places(&self, out: &mut [i64]) {
+        out.fill(-1);
+        for (member, row) in self.members.iter().zip(out.chunks_mut(self.slots)) {
+            for (place, slot) in row.iter_mut().zip(&member.slots) {
+                *place = slot.flow() as i64;
+            }
+        }
+    }
+
     /// Write obs [N, S, D], reward [N, S] and status [N, S].
     pub fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
         let (s, width) = (self.slots, self.observation_dim());
@@ -230,17 +245,19 @@ impl Worlds {
         }
     }
 
-    /// Apply actions [N, S, A], advance every unfinished world by one interval and write the outcome.
-    /// A NaN for an active slot is refused before anything moves.
+    /// Apply actions [N, S, A] (none: windows stay as they were set), advance every unfinished world by one interval and
+    /// write the outcome. A NaN for an active slot is refused before anything moves.
     pub fn step(
         &mut self,
-        actions: &[f32],
+        actions: Option<&[f32]>,
         obs: &mut [f32],
         reward: &mut [f32],
         status: &mut [u8],
     ) -> Result<(), SpecError> {
         let (s, width) = (self.slots, self.observation_dim());
-        for (w, (member, row)) in self.members.iter().zip(actions.chunks(s * ACTION_DIM)).enumerate() {
+        let row_of = |world: usize| actions.map(|a| &a[world * s * ACTION_DIM..(world + 1) * s * ACTION_DIM]);
+        for (w, member) in self.members.iter().enumerate() {
+            let Some(row) = row_of(w) else { break };
             for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
                 if row[slot].is_nan() && member.status(flow) == STATUS_ACTIVE {
                     return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number in [-1, 1]")));
@@ -248,16 +265,14 @@ impl Worlds {
             }
         }
         let interval = self.preset.interval;
-        let some = |members: &mut [Member], a: &[f32], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
-            for ((((member, a), o), r), st) in members
-                .iter_mut()
-                .zip(a.chunks(s * ACTION_DIM))
-                .zip(o.chunks_mut(s * width))
-                .zip(r.chunks_mut(s))
-                .zip(st.chunks_mut(s))
+        let some = |first: usize, members: &mut [Member], o: &mut [f32], r: &mut [f32], st: &mut [u8]| {
+            for ((((world, member), o), r), st) in
+                (first..).zip(members).zip(o.chunks_mut(s * width)).zip(r.chunks_mut(s)).zip(st.chunks_mut(s))
             {
                 if !member.world.is_finished() {
-                    member.apply(a);
+                    if let Some(row) = row_of(world) {
+                        member.apply(row);
+                    }
                     member.advance(interval);
                 }
                 member.observe(o, r, st);
@@ -273,7 +288,7 @@ impl Worlds {
         let rest = Mutex::new(
             self.members
                 .chunks_mut(few)
-                .zip(actions.chunks(few * s * ACTION_DIM))
+                .enumerate()
                 .zip(obs.chunks_mut(few * s * width))
                 .zip(reward.chunks_mut(few * s))
                 .zip(status.chunks_mut(few * s)),
@@ -281,8 +296,8 @@ impl Worlds {
         let drain = || {
             loop {
                 let next = rest.lock().expect("a world panicked").next();
-                let Some(((((members, a), o), r), st)) = next else { return };
-                some(members, a, o, r, st);
+                let Some(((((k, members), o), r), st)) = next else { return };
+                some(k * few, members, o, r, st);
             }
         };
         match &self.pool {

@@ -275,7 +275,7 @@ fn hashes(specs: &[NetworkSpec], threads: usize) -> Vec<u64> {
     for step in 0..160u32 {
         let actions: Vec<f32> =
             (0..n * 20).map(|k| ((specs[k / 20].seed as u32 ^ step) % 7) as f32 / 3.0 - 1.0).collect();
-        worlds.step(&actions, &mut obs, &mut reward, &mut status).unwrap();
+        worlds.step(Some(&actions), &mut obs, &mut reward, &mut status).unwrap();
         assert!(obs.iter().chain(&reward).all(|x| x.is_finite()));
     }
     (0..n).map(|i| worlds.member(i).world.event_hash()).collect()

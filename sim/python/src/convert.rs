@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use numpy::{Element, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
+use orbitcc_core::observe::pieces::Control;
+use orbitcc_core::observe::policy::Failure;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::world::Policies;
 use pyo3::exceptions::PyValueError;
@@ -26,15 +28,39 @@ pub fn spec_error(error: SpecError) -> PyErr {
     value_error(error)
 }
 
-/// `{name: Policy}` -> shared networks.
+/// A window in segments and a pacing rate in bytes per second, from packets and bit/s (0: none).
+pub fn control(cwnd_packets: f64, pacing_bps: f64) -> PyResult<Control> {
+    for (field, value) in [("cwnd_packets", cwnd_packets), ("pacing_bps", pacing_bps)] {
+        if !value.is_finite() || value < 0.0 {
+            return Err(value_error(format!("{field} = {value}: must be a number >= 0")));
+        }
+    }
+    Ok((cwnd_packets as u32, (pacing_bps > 0.0).then_some((pacing_bps / 8.0) as u64)))
+}
+
+/// An error if a policy could not decide: its own exception, where it came from Python.
+pub fn decided(py: Python<'_>, failure: Option<&Failure>) -> PyResult<()> {
+    match failure {
+        None => Ok(()),
+        Some(failure) => Err(match failure.downcast_ref::<PyErr>() {
+            Some(exception) => exception.clone_ref(py),
+            None => value_error(failure),
+        }),
+    }
+}
+
+/// `{name: Policy or OutsidePolicy}` -> shared policies.
 pub fn policies(map: Option<&Bound<'_, PyAny>>) -> PyResult<Policies> {
     let mut table = Policies::new();
     if let Some(map) = map {
         let dict = PyDict::new(map.py());
         dict.call_method1("update", (map,))?;
         for (name, policy) in dict.iter() {
-            let policy = policy.extract::<PyRef<'_, crate::policy::Policy>>()?;
-            table.insert(name.extract()?, Arc::clone(&policy.inner));
+            let shared = match policy.cast::<crate::outside::OutsidePolicy>() {
+                Ok(outside) => Arc::clone(&outside.get().inner),
+                Err(_) => Arc::clone(&policy.extract::<PyRef<'_, crate::policy::Policy>>()?.inner),
+            };
+            table.insert(name.extract()?, shared);
         }
     }
     Ok(table)

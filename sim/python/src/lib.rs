@@ -1,6 +1,7 @@
 //! `orbitcc._sim`: the simulator's face towards Python. Conversion and checking only; no simulation happens here.
 
 mod convert;
+mod outside;
 mod policy;
 mod simulation;
 mod worlds;
@@ -29,6 +30,7 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("PIECES", names(py)?)?;
     m.add_function(wrap_pyfunction!(piece, m)?)?;
     m.add_class::<policy::Policy>()?;
+    m.add_class::<outside::OutsidePolicy>()?;
     m.add_class::<simulation::Simulation>()?;
     m.add_class::<worlds::Worlds>()?;
     m.add_class::<worlds::WorldState>()

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use orbitcc_core::observe::pieces::{self, Interval};
-use orbitcc_core::observe::policy::{ACTION_DIM, Activation, Layer, LayerNorm, Policy as Network, Squash};
+use orbitcc_core::observe::policy::{
+    ACTION_DIM, Activation, Decide, Layer, LayerNorm, Network, Policy as Shared, Squash,
+};
 use orbitcc_core::time::Nanos;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -11,7 +13,8 @@ use crate::convert::value_error;
 
 #[pyclass(module = "orbitcc._sim", frozen)]
 pub struct Policy {
-    pub inner: Arc<Network>,
+    pub inner: Arc<Shared>,
+    network: Arc<Network>,
 }
 
 fn vector(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<f32>> {
@@ -105,17 +108,21 @@ impl Policy {
             (None, None) => None,
             _ => return Err(value_error("mean, std: give both or neither")),
         };
-        let network = Network {
+        let network = Arc::new(Network {
             layers: layers.iter().enumerate().map(|(i, l)| read_layer(i, l)).collect::<PyResult<_>>()?,
             normaliser,
             clip,
             squash: one_of("squash", squash, &[("clip", Squash::Clip), ("tanh", Squash::Tanh)])?,
+        });
+        let decides = Arc::clone(&network);
+        let shared = Shared {
+            begin: Box::new(move || Arc::clone(&decides) as Arc<dyn Decide>),
             observation: Arc::new(pieces::observation(&crate::convert::json(observation)?).map_err(value_error)?),
             action: Arc::new(pieces::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts)?,
         };
-        network.validate().map_err(value_error)?;
-        Ok(Policy { inner: Arc::new(network) })
+        network.validate(shared.observation.dim()).map_err(value_error)?;
+        Ok(Policy { inner: Arc::new(shared), network })
     }
 
     fn act<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
@@ -124,7 +131,7 @@ impl Policy {
         let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, width])?.to_vec();
         let mut actions = vec![0.0; rows * ACTION_DIM];
         for (row, action) in flat.chunks(width).zip(actions.chunks_mut(ACTION_DIM)) {
-            self.inner.act(row, action);
+            self.network.act(row, action);
         }
         actions.into_pyarray(py).reshape([rows, ACTION_DIM])
     }

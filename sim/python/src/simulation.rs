@@ -78,12 +78,13 @@ impl Simulation {
         self.world.event_hash()
     }
 
-    fn run_until(&mut self, py: Python<'_>, t_ns: u64) {
+    fn run_until(&mut self, py: Python<'_>, t_ns: u64) -> PyResult<()> {
         py.detach(|| self.world.run_until(Nanos(t_ns)));
+        convert::decided(py, self.world.failure())
     }
 
-    fn run(&mut self, py: Python<'_>) {
-        py.detach(|| self.world.run());
+    fn run(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.run_until(py, self.duration_ns())
     }
 
     fn clone(&self) -> Simulation {

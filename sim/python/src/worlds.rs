@@ -6,7 +6,7 @@ use orbitcc_core::observe::pieces::{self, Preset};
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::stats::STATS_FIELDS;
 use orbitcc_core::worlds::{Member, Worlds as Batch};
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
@@ -68,6 +68,7 @@ impl Worlds {
                 Batch::new(&specs, slots, preset, threads, policies)
             })
             .map_err(convert::spec_error)?;
+        convert::decided(py, batch.failure())?;
         Ok(Worlds { batch })
     }
 
@@ -95,7 +96,8 @@ impl Worlds {
         let index = self.index(index)?;
         let batch = &mut self.batch;
         py.detach(|| orbitcc_core::spec::NetworkSpec::from_json(spec).and_then(|s| batch.reset(index, &s)))
-            .map_err(convert::spec_error)
+            .map_err(convert::spec_error)?;
+        convert::decided(py, self.batch.failure())
     }
 
     fn observe(
@@ -116,18 +118,20 @@ impl Worlds {
     fn step(
         &mut self,
         py: Python<'_>,
-        actions: PyReadonlyArrayDyn<'_, f32>,
+        actions: Option<PyReadonlyArrayDyn<'_, f32>>,
         mut obs: PyReadwriteArrayDyn<'_, f32>,
         mut reward: PyReadwriteArrayDyn<'_, f32>,
         mut status: PyReadwriteArrayDyn<'_, u8>,
     ) -> PyResult<()> {
         let (n, s, width) = (self.batch.len(), self.batch.slots(), self.batch.observation_dim());
-        let actions = readonly(&actions, "actions", &[n, s, ACTION_DIM])?;
+        let shape = [n, s, ACTION_DIM];
+        let actions = actions.as_ref().map(|given| readonly(given, "actions", &shape)).transpose()?;
         let obs = writable(&mut obs, "obs", &[n, s, width])?;
         let reward = writable(&mut reward, "reward", &[n, s])?;
         let status = writable(&mut status, "status", &[n, s])?;
         let batch = &mut self.batch;
-        py.detach(|| batch.step(actions, obs, reward, status)).map_err(convert::spec_error)
+        py.detach(|| batch.step(actions, obs, reward, status)).map_err(convert::spec_error)?;
+        convert::decided(py, self.batch.failure())
     }
 
     fn stats(&self, mut out: PyReadwriteArrayDyn<'_, f64>) -> PyResult<()> {
@@ -150,19 +154,19 @@ impl Worlds {
         Ok(self.batch.flow_of(self.index(index)?, slot))
     }
 
+    fn places(&self, mut out: PyReadwriteArrayDyn<'_, i64>) -> PyResult<()> {
+        self.batch.places(writable(&mut out, "out", &[self.batch.len(), self.batch.slots()])?);
+        Ok(())
+    }
+
     #[pyo3(signature = (index, slot, cwnd_packets, pacing_bps=0.0))]
     fn set_cwnd(&mut self, index: usize, slot: usize, cwnd_packets: f64, pacing_bps: f64) -> PyResult<()> {
         let index = self.index(index)?;
-        for (field, value) in [("cwnd_packets", cwnd_packets), ("pacing_bps", pacing_bps)] {
-            if !value.is_finite() || value < 0.0 {
-                return Err(PyValueError::new_err(format!("{field} = {value}: must be a number >= 0")));
-            }
-        }
+        let (cwnd, pacing) = convert::control(cwnd_packets, pacing_bps)?;
         let Some(flow) = self.batch.flow_of(index, slot) else {
             return Err(PyIndexError::new_err(format!("slot = {slot}: world {index} has no such agent")));
         };
-        let pacing = (pacing_bps > 0.0).then_some((pacing_bps / 8.0) as u64);
-        self.batch.member_mut(index).world.set_window(flow, cwnd_packets as u32, pacing);
+        self.batch.member_mut(index).world.set_window(flow, cwnd, pacing);
         Ok(())
     }
 

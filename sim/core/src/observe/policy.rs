@@ -1,11 +1,14 @@
-//! A feed-forward policy run natively: dense layers, layer normalisation, tanh / ReLU / leaky ReLU.
+//! Policies that drive flows from within a world: feed-forward networks run natively (dense layers, layer normalisation,
+//! tanh / ReLU / leaky ReLU), and whatever else can decide.
 //!
-//! Sums run over eight fixed lanes and transcendental functions come from `libm`, so that results are the same on
+//! A network's sums run over eight fixed lanes and transcendental functions come from `libm`, so that results are the same on
 //! every machine, thread count and batch position.
 
+use std::error::Error;
 use std::sync::Arc;
 
-use super::pieces::{Action, Interval, Observation};
+use super::pieces::{Action, Control, Interval, Observation};
+use super::stats::IntervalStats;
 
 /// Numbers in an action.
 pub const ACTION_DIM: usize = 1;
@@ -46,22 +49,55 @@ pub struct Layer {
     pub activation: Activation,
 }
 
-#[derive(Clone)]
+/// What a policy decided.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// In [-1, 1], to be performed by the policy's action.
+    Action(f32),
+    /// The window and pacing rate themselves.
+    Control(Control),
+}
+
+/// Why a policy could not decide; its world stops there.
+pub type Failure = Arc<dyn Error + Send + Sync>;
+
+/// Decides for the flows of one world.
+pub trait Decide: Send + Sync {
+    /// For a flow, from its observation and the statistics of the interval that ended.
+    fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure>;
+}
+
+/// Called once for every new world.
+pub type Begin = dyn Fn() -> Arc<dyn Decide> + Send + Sync;
+
+/// Who decides, what it sees, what its actions do, and how often.
 pub struct Policy {
-    pub layers: Vec<Layer>,
-    /// Observation normaliser: (x - mean) / std, clipped.
-    pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
-    pub clip: f32,
-    pub squash: Squash,
+    pub begin: Box<Begin>,
     pub observation: Arc<Observation>,
     pub action: Arc<Action>,
     pub interval: Interval,
 }
 
-impl Policy {
-    /// Check shapes; the error names the layer.
-    pub fn validate(&self) -> Result<(), String> {
-        let observation_dim = self.observation.dim();
+#[derive(Clone)]
+pub struct Network {
+    pub layers: Vec<Layer>,
+    /// Observation normaliser: (x - mean) / std, clipped.
+    pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
+    pub clip: f32,
+    pub squash: Squash,
+}
+
+impl Decide for Network {
+    fn decide(&self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
+        let mut action = [0.0; ACTION_DIM];
+        self.act(observation, &mut action);
+        Ok(Answer::Action(action[0]))
+    }
+}
+
+impl Network {
+    /// Check shapes for observations of this width; the error names the layer.
+    pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
         let mut width = observation_dim;
         if self.layers.is_empty() {
             return Err("layers: at least one".into());
@@ -162,19 +198,11 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pieces::Preset;
     use super::*;
-    use crate::time::Nanos;
 
     #[test]
     fn a_hand_computed_network() {
-        let astraea = Preset::astraea(Nanos::from_millis(30));
-        let pair = Observation {
-            features: astraea.observation.features[..2].to_vec(),
-            history: 1,
-            ..(*astraea.observation).clone()
-        };
-        let mut policy = Policy {
+        let mut network = Network {
             layers: vec![
                 Layer {
                     inputs: 2,
@@ -194,16 +222,13 @@ mod tests {
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,
             squash: Squash::Clip,
-            observation: Arc::new(pair),
-            action: astraea.action.clone(),
-            interval: Interval::fixed(Nanos::from_millis(30)),
         };
-        policy.validate().unwrap();
+        network.validate(2).unwrap();
         let mut action = [0.0];
         // x = ((3 - 1) / 2, -1) = (1, -1); hidden = (-1 -> -0.2, -0.5 -> -0.1); out = -0.02 - 0.1 + 0.05.
-        policy.act(&[3.0, -1.0], &mut action);
+        network.act(&[3.0, -1.0], &mut action);
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
-        policy.layers[0].inputs = 3;
-        assert!(policy.validate().unwrap_err().contains("layers[0]"));
+        network.layers[0].inputs = 3;
+        assert!(network.validate(2).unwrap_err().contains("layers[0]"));
     }
 }
