@@ -76,6 +76,7 @@ def plot_curves(runs: Sequence[Curves], path: Path, marks: Mapping[str, Mapping[
     with plt.rc_context(LIGHT.rc()):
         figure, axes = plt.subplots(2, 4, figsize=(16, 6.2), sharex=True, layout="constrained")
         for axis, (title, tags, factor) in zip(axes.flat, PANELS, strict=True):
+            axis.set_visible(any(tag in curves for curves in runs for tag in tags))  # not every learner has all
             for tag, label in tags.items():
                 found = [curves[tag] for curves in runs if tag in curves]
                 held_out = tag.startswith("heldout/")
