@@ -164,10 +164,10 @@ def test_runs_are_resampled_within_their_task():
 
 
 def test_the_stratified_interval_covers_the_truth_about_as_often_as_it_says():
-    # 90 % and more of 60 intervals: percentile intervals of ten runs are somewhat narrow
+    # Percentile intervals of ten runs are somewhat narrow: some 90 % of 60, within three standard deviations.
     rng = np.random.default_rng(5)
     found = [aggregate(rng.normal(10, 2, size=(10, 4))) for _ in range(60)]
-    assert 54 <= sum(one.low <= 10 <= one.high for one in found) < 60
+    assert 46 <= sum(one.low <= 10 <= one.high for one in found) < 60
 
 
 def test_one_run_has_a_value_without_interval():

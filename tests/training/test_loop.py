@@ -12,6 +12,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
+from orbitcc.envs.presets import preset
 from orbitcc.training import loop, recipe
 from orbitcc.training.scorecard import Weights
 
@@ -23,13 +24,14 @@ class Stubborn:
     layers = (Layer(units=4, activation="leaky_relu", norm="layer"), Layer(units=1, activation="linear"))
 
     def __init__(self, plan: recipe.Recipe, seed: int) -> None:
-        del plan, seed
+        del seed
+        self.width = preset(plan.preset).observation_space().shape[0]
 
     def iterate(self) -> dict[str, float]:
         return {"agent_steps": 500, "train/reward": 0.0}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        shapes = {"layers.0": (4, 50), "layers.1": (1, 4)}
+        shapes = {"layers.0": (4, self.width), "layers.1": (1, 4)}
         weights = {f"{name}.weight": np.zeros(shape, np.float32) for name, shape in shapes.items()}
         weights |= {f"layers.0.norm.{name}": np.ones(4, np.float32) for name in ("scale", "shift")}
         return weights | {f"{name}.bias": np.full(shape[0], 0.3, np.float32) for name, shape in shapes.items()}

@@ -105,7 +105,7 @@ def test_the_exported_policy_acts_as_the_module_does(hidden: str) -> None:
         for i, layer in enumerate(plan.network.layers(1))
     ]
     interval = preset(plan.preset).interval_ns
-    policy = _sim.Policy(layers, observation="astraea-leo", action="astraea", interval_ns=interval, squash="clip")
+    policy = _sim.Policy(layers, observation='"astraea-leo"', action='"astraea"', interval_ns=interval, squash="clip")
     obs = np.random.default_rng(0).uniform(0, 1, (64, 62)).astype(np.float32)
     dist = module.get_inference_action_dist_cls().from_logits(
         module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"]

@@ -61,7 +61,7 @@ def _policy(learner, name: str):
         for i in range(count + 1)
     ]
     return _sim.Policy(
-        layers, observation="astraea-leo", action="astraea", interval_ns=30_000_000, squash=learner.squash
+        layers, observation='"astraea-leo"', action='"astraea"', interval_ns=30_000_000, squash=learner.squash
     )
 
 
