@@ -186,10 +186,9 @@ class BatchedParallelEnv:
             OrbitccError: the environment was made without `journal`, or it is one of another number of worlds.
         """
         worlds = self._written
-        if len(journal["networks"]) != self.num_worlds:
-            raise OrbitccError("journal", f"{len(journal['networks'])} worlds", f"{self.num_worlds} worlds")
         self.reset(seed=0)
-        worlds.relive(journal, self._episodes.batch, [1] * self.num_worlds, self._episodes.alone())
+        batch = self._episodes.batch
+        worlds.relive(journal, batch, [1] * self.num_worlds, batch.alone())
         self._rngs = copy.deepcopy(journal["rngs"])
         self._episodes.put(journal["scenarios"])
         self._look()

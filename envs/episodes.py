@@ -93,10 +93,6 @@ class Episodes:
         """Of worlds that were brought elsewhere: the scenarios of their episodes."""
         self._scenarios = list(scenarios)
 
-    def alone(self) -> Batch:
-        """A batch of one world with the same pieces."""
-        return self.batch.alone()
-
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of world `index`."""
         scenario = self._scenarios[index]

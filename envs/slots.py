@@ -280,11 +280,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._rng.bit_generator.state = journal["generator"]
         self._dealer.waiting = journal["dealer"]
         self._scenarios = list(journal["scenarios"])
-        policies = self.scenario(0).policies()
-        alone = Batch(
-            [journal["networks"][0]], slots=max(self._sizes), preset=self.preset, threads=1, policies=policies
-        )
-        self._journal.relive(journal, self._running, self._sizes, alone)
+        self._journal.relive(journal, self._running, self._sizes, self._running.alone())
         self._over[:] = journal["over"]
         self._look()
         return self._after_restoring()
