@@ -8,44 +8,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::pieces::{Observation, Payment, Reward, Watch, ratio, read, within};
+use super::pieces::{Observation, Payment, Reward, ratio, read, stateless, within};
 use super::stats::IntervalStats;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Sight {
-    history: usize,
-}
-
-impl Default for Sight {
-    fn default() -> Sight {
-        Sight { history: 10 }
-    }
-}
-
-#[derive(Clone)]
-struct AuroraWatch;
-
-impl Watch for AuroraWatch {
-    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
-        features(stats, out);
-    }
-
-    fn clone_box(&self) -> Box<dyn Watch> {
-        Box::new(AuroraWatch)
-    }
-}
-
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
-    let (sight, all): (Sight, _) = read(given)?;
-    within("history", sight.history as f64, 1.0, 64.0)?;
     let features = vec![
         ratio("rise of the RTT / interval", -1.0, 10.0),
         ratio("mean RTT / min RTT", 1.0, 10_000.0),
         ratio("send rate / receive rate", 0.0, 1_000.0),
     ];
-    let history = sight.history;
-    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(AuroraWatch) }, all))
+    stateless(given, features, fill)
 }
 
 /// Weights of the reward, in thousandths, and its bound: 1.2 Gbit/s earn so much; ours, to keep it finite.
@@ -79,7 +51,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
 /// Bytes per packet on the wire.
 const PACKET_BYTES: f64 = 1500.0;
 
-fn features(stats: &IntervalStats, out: &mut [f64]) {
+fn fill(stats: &IntervalStats, out: &mut [f64]) {
     let rtt = stats.latest_rtt_s();
     let (sent, received) = (stats.send_rate_bps, stats.acked_rate_bps);
     out.copy_from_slice(&[
@@ -121,9 +93,9 @@ mod tests {
     #[test]
     fn features_follow_their_formulas() {
         let mut out = [0.0; 3];
-        features(&stats(), &mut out);
+        fill(&stats(), &mut out);
         assert_eq!(out.map(|x| (x * 1e6_f64).round() / 1e6), [0.2, 1.25, 2.0]);
-        features(&IntervalStats::default(), &mut out);
+        fill(&IntervalStats::default(), &mut out);
         assert_eq!(out, [0.0, 1.0, 1.0], "undefined ratios are one");
     }
 

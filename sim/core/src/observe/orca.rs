@@ -7,37 +7,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::pieces::{Action, Feature, Observation, Payment, Reward, Watch, ratio, read, within};
+use super::pieces::{Action, Feature, Observation, Payment, Reward, ratio, read, stateless, within};
 use super::stats::IntervalStats;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Sight {
-    history: usize,
-}
-
-impl Default for Sight {
-    fn default() -> Sight {
-        Sight { history: 10 }
-    }
-}
-
-#[derive(Clone)]
-struct OrcaWatch;
-
-impl Watch for OrcaWatch {
-    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
-        features(stats, out);
-    }
-
-    fn clone_box(&self) -> Box<dyn Watch> {
-        Box::new(OrcaWatch)
-    }
-}
-
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
-    let (sight, all): (Sight, _) = read(given)?;
-    within("history", sight.history as f64, 1.0, 64.0)?;
     let features = vec![
         ratio("throughput / max throughput", 0.0, 1.0),
         ratio("pacing rate / max throughput", 0.0, 10.0),
@@ -47,8 +20,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         ratio("min RTT / smoothed RTT", 0.0, 1.0),
         ratio("delay metric", 0.0, 1.0),
     ];
-    let history = sight.history;
-    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(OrcaWatch) }, all))
+    stateless(given, features, fill)
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -132,7 +104,7 @@ fn pacing_bps(stats: &IntervalStats) -> f64 {
     windows * stats.cwnd_packets * PACKET_BYTES * 8.0 / stats.srtt_s
 }
 
-fn features(stats: &IntervalStats, out: &mut [f64]) {
+fn fill(stats: &IntervalStats, out: &mut [f64]) {
     out.copy_from_slice(&[
         over_max(stats.delivery_rate_bps, stats),
         over_max(pacing_bps(stats), stats),
@@ -178,7 +150,7 @@ mod tests {
     #[test]
     fn features_follow_their_formulas() {
         let mut out = [0.0; 7];
-        features(&stats(), &mut out);
+        fill(&stats(), &mut out);
         let pacing = 1.2 * 200.0 * 1460.0 * 8.0 / 0.05 / 80e6;
         let expected = [0.5, pacing, 5.0 * 1e6 / 80e6, 0.25, 0.02, 0.4, 0.5];
         for (got, want) in out.iter().zip(expected) {

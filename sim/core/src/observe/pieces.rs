@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::cc::Conn;
@@ -237,6 +237,45 @@ pub(super) fn read<P: DeserializeOwned + Serialize>(given: Value) -> Result<(P, 
     let parameters: P = serde_json::from_value(given).map_err(|e| format!("parameters: {e}"))?;
     let all = serde_json::to_value(&parameters).expect("parameters are JSON");
     Ok((parameters, all))
+}
+
+/// The one parameter of an observation without memories.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Stack {
+    /// Intervals stacked.
+    history: usize,
+}
+
+impl Default for Stack {
+    fn default() -> Stack {
+        Stack { history: 10 }
+    }
+}
+
+/// Features that come from the statistics of their interval alone.
+#[derive(Clone)]
+struct Stateless(fn(&IntervalStats, &mut [f64]));
+
+impl Watch for Stateless {
+    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
+        (self.0)(stats, out);
+    }
+
+    fn clone_box(&self) -> Box<dyn Watch> {
+        Box::new(self.clone())
+    }
+}
+
+/// An observation of such features.
+pub(super) fn stateless(
+    given: Value,
+    features: Vec<Feature>,
+    fill: fn(&IntervalStats, &mut [f64]),
+) -> Result<(Observation, Value), String> {
+    let (Stack { history }, all) = read(given)?;
+    within("history", history as f64, 1.0, 64.0)?;
+    Ok((Observation { definition: Definition::default(), features, history, watch: Box::new(Stateless(fill)) }, all))
 }
 
 /// Refuse a parameter outside its range.
