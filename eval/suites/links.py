@@ -1,4 +1,4 @@
-"""One flow on one link: an access network as measured, and links at the ends of what controllers are made for."""
+"""Single links: an access network as measured, the ends of the usual ranges, and a GEO link with company."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from orbitcc.envs.flows import ControllerSpec, Flow
+from orbitcc.envs.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE, flow_figures
+from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
 
 if TYPE_CHECKING:
     from orbitcc.envs.simulate import Recording
     from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.contenders import Contender
 
+EXTERNAL = ControllerSpec(name="external")
 UTILISATION = Metric(
     key="utilisation",
     title="Utilisation",
@@ -108,3 +112,51 @@ class Extremes(Suite):
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
         return flow_figures(campaign, "500 Mbit/s.")
+
+
+class GeoSharing(Suite):
+    """A contender beside Cubic, Hybla and its own kind on a GEO link."""
+
+    name = "geo-sharing"
+    scenario = "geo-viasat-2020"
+    title = "Two flows over a GEO link"
+    description = (
+        "Cubic, Hybla, or a flow of the contender's own kind has the model of a Viasat link of July 2020; after 20 s a "
+        "flow of the contender joins. Seconds 100–200 count."
+    )
+    source = "Ours; the link is that of Claypool et al."
+    metrics = (
+        RATIO,
+        Metric(
+            key="own_share",
+            title="Own share",
+            unit="",
+            better="higher",
+            ideal=0.5,
+            definition="goodput of the joining contender over that of both; 0.5 is fair",
+        ),
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}
+    max_runs = 1000
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        return [{"beside": name} for name in ("cubic", "hybla", "itself")]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = self.build(rtt="sine_ar1", run=1000 + seed, flows=2, duration_s=200.0)
+        first = EXTERNAL if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
+        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=EXTERNAL, start_s=20.0)]
+        return Case(seed, scenario.with_flows(flows), point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point["beside"] == "cubic"
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
+        return {**values, "own_share": values["second_share"]}
+
+    def figures(self, campaign: Campaign) -> Sequence[Figure]:
+        return flow_figures(campaign, "Cubic, and the contender.")
