@@ -161,7 +161,7 @@ _WIDE_LEO = TRAIN_LEO.changed(
     mean_gap_s=6,
     rate_mbps=Span(low=2, high=300, log=True),
     own_rtt_probability=0.6,
-    rivals=Rivals(probability=0.3),
+    rivals=Rivals(probability=0.25),
     loss=RandomLoss(p=Span(low=1e-4, high=2e-2, log=True)),
 )
 
