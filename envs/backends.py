@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, get_args
 
+from orbitcc.envs.description.links import Direction, GilbertElliott, Link, Viasat
+from orbitcc.envs.description.model import points_of
 from orbitcc.envs.errors import UnknownNameError
-from orbitcc.envs.links import Direction, GilbertElliott, Link, Viasat
-from orbitcc.envs.model import points_of
 
 if TYPE_CHECKING:
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
 
 Backend = Literal["simulator", "emulator"]
 """The packet simulator, or the same network built from Linux's own queues (tc, netem) with real TCP."""

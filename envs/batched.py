@@ -10,12 +10,12 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.journal import Journal
 from orbitcc.envs.presets import ActionLike, Native, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import pictures
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import check_counts, scenarios_of
 

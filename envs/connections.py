@@ -5,8 +5,8 @@ from collections import deque
 
 import numpy as np
 
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.source import EpisodeSource, agent_flows
 
 SHORTEST_LIFE_S = 2.0

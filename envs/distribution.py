@@ -12,16 +12,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.impairments import hotspots
-from orbitcc.envs.impairments.access import AccessOverlay
-from orbitcc.envs.impairments.effects import Effect, along, impaired, joined
-from orbitcc.envs.impairments.geo import GeoImpairments
-from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
-from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.impairments.weather import Weather
-from orbitcc.envs.links import (
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import (
     MAX_DELAY_MS,
     MAX_RATE_MBPS,
     PACKET_BYTES,
@@ -33,10 +25,18 @@ from orbitcc.envs.links import (
     Queue,
     Viasat,
 )
-from orbitcc.envs.model import MAX_TIME_S, Model, number
+from orbitcc.envs.description.model import MAX_TIME_S, Model, number
+from orbitcc.envs.description.ranges import Draws, Random, Span, span
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.impairments import hotspots
+from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.effects import Effect, along, impaired, joined
+from orbitcc.envs.impairments.geo import GeoImpairments
+from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
+from orbitcc.envs.impairments.series import Series
+from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool
-from orbitcc.envs.ranges import Draws, Random, Span, span
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 
 EXTERNAL = ControllerSpec(name="external")
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.batch import ACTIVE, Batch, WorldState
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import STATS, Preset
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.source import EpisodeSource, agent_flows
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")

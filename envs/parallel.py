@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
 from orbitcc.envs.batch import GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, pictures
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
 

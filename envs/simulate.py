@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.compile import ns
+from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.model import checked_number
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
-from orbitcc.envs.model import checked_number
-from orbitcc.envs.scenario import Scenario
 
 FORMAT_VERSION = 1
 PIECES = 200

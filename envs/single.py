@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.episodes import Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, pictures
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
 

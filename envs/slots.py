@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.connections import Dealer, never_idle
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.episodes import FINAL_INFO
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.journal import Journal
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 from orbitcc.envs.vector import autoreset_of, check_counts
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.scenarios import load
 
 EXTERNAL = ControllerSpec(name="external")

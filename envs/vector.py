@@ -11,11 +11,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.episodes import FINAL_INFO, Episodes
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
 from orbitcc.envs.render import FPS, MODES, Pictures, pictures
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from orbitcc.envs.description.model import points_of
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.model import points_of
 from orbitcc.eval.style import Line, Theme
 
 if TYPE_CHECKING:

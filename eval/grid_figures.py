@@ -16,7 +16,7 @@ from orbitcc.eval.figures import narrowest, outages, staircase
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
-    from orbitcc.envs.model import Points
+    from orbitcc.envs.description.model import Points
     from orbitcc.envs.simulate import Recording
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.style import Line, Theme
@@ -169,7 +169,7 @@ def draw_goodputs(recordings: Mapping[str, Recording], lines: Mapping[str, Line]
 
 
 def _points(value: Any) -> Points:
-    from orbitcc.envs.model import points_of
+    from orbitcc.envs.description.model import points_of
 
     return points_of(value)
 

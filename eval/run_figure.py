@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from orbitcc.envs.description.model import points_of
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.envs.model import points_of
 from orbitcc.eval import style
 from orbitcc.eval.envelope import buffer_bytes
 from orbitcc.eval.figures import check_name, narrowest, outages, render, staircase

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orbitcc.envs.links import Direction
-from orbitcc.envs.model import points_of
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.links import Direction
+from orbitcc.envs.description.model import points_of
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import style
 from orbitcc.eval.envelope import loss_rate
 from orbitcc.eval.style import Theme

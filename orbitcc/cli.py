@@ -51,7 +51,7 @@ def _wrong_usage(error: typer.TyperException) -> str:
     """One line about options and arguments that typer refuses; its own message does not tell the value."""
     from pydantic import ValidationError
 
-    from orbitcc.envs.model import as_orbitcc_error
+    from orbitcc.envs.description.model import as_orbitcc_error
 
     if isinstance(error, typer.BadParameter) and error.param and isinstance(error.__cause__, ValidationError):
         return str(as_orbitcc_error(error.__cause__).at(error.param.opts[0]))

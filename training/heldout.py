@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.envs.batch import ACTIVE, Batch
 from orbitcc.envs.controllers import AnyPolicy
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.presets import preset
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.source import EpisodeSource, agent_flows
 from orbitcc.training.scorecard import Figures, mean_figures, measure
 

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
+from orbitcc.envs.description.model import MAX_TIME_S, Model, number
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.model import MAX_TIME_S, Model, number
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, ShellChoice
 from orbitcc.envs.orbits.gateways import GATEWAYS

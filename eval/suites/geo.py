@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.envs.description.flows import ControllerSpec
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerSpec
-from orbitcc.envs.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import flow_figures

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values

@@ -41,8 +41,8 @@ def evaluate(
 ) -> None:
     """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
     from orbitcc.commands.run import settings
+    from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.flows import parse_value
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 

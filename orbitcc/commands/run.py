@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
     from orbitcc.envs.simulate import Recording
 
 FLOW_KEYS = (
@@ -94,9 +94,9 @@ def prepare(source: str, flows: list[str], agents: list[str], changes: list[str]
     import numpy as np
 
     from orbitcc.envs import scenarios
+    from orbitcc.envs.description.flows import Flow
+    from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.flows import Flow
-    from orbitcc.envs.scenario import ControllerSpec, Scenario, ScenarioDistribution
 
     given = [Flow.parse(text) for text in flows]
     given += [Flow(controller=ControllerSpec(name="agent", params={"path": path})) for path in agents]

@@ -10,7 +10,7 @@ import typer
 from orbitcc.commands.list_ import list_names
 
 if TYPE_CHECKING:
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
 
 app = typer.Typer(help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True)
 
@@ -85,8 +85,8 @@ def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
 
     from orbitcc.commands.run import settings
     from orbitcc.envs import scenarios
+    from orbitcc.envs.description.scenario import Scenario
     from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.scenario import Scenario
 
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
@@ -179,7 +179,7 @@ def _flows(scenario: Scenario) -> Any:
 
 def _schedule(value: Any) -> str:
     """One value, or the range of a schedule."""
-    from orbitcc.envs.model import points_of
+    from orbitcc.envs.description.model import points_of
 
     points = [v for _, v in points_of(value)]
     if not points:

@@ -8,8 +8,8 @@ import pytest
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.policy import build
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.source import EpisodeSource
 

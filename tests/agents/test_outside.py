@@ -10,10 +10,10 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint, outside
 from orbitcc.envs import presets
 from orbitcc.envs.batch import Batch
+from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS
-from orbitcc.envs.scenario import Flow, Scenario
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.simulate import simulate
 from orbitcc.eval import contenders

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.flows import Flow
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.simulate import simulate
 
 

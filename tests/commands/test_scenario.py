@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
 from orbitcc.envs.simulate import simulate
 from tests.commands.shell import orbitcc

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import simulate
 
 FAMILIES = (

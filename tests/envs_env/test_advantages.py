@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.vector import VectorCongestionEnv
 

@@ -8,8 +8,8 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.envs.batch import Batch
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.presets import preset
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 

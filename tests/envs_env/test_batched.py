@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import ParallelCongestionEnv
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
 
 N = 3

@@ -10,9 +10,9 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
 from pettingzoo.utils import parallel_to_aec
 
 import orbitcc  # noqa: F401
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.registration import IDS
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 

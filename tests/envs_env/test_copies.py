@@ -8,9 +8,9 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import ParallelCongestionEnv
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.slots import FlowVectorEnv

@@ -5,7 +5,7 @@ import resource
 import numpy as np
 import pytest
 
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
 from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.envs.vector import VectorCongestionEnv

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 

@@ -6,10 +6,10 @@ import pytest
 from orbitcc.envs import presets
 from orbitcc.envs.batch import ACTIVE, IDLE
 from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS, Who
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.slots import FlowVectorEnv

@@ -7,10 +7,10 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.envs import presets
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS, preset
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.single import CongestionEnv
 

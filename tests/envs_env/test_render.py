@@ -6,10 +6,10 @@ import pytest
 
 import orbitcc  # noqa: F401
 from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.registration import single, vector
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.slots import FlowVectorEnv

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")

@@ -7,8 +7,8 @@ import numpy as np
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.envs.batched import BatchedParallelEnv
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.slots import FlowVectorEnv

@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.envs.vector import VectorCongestionEnv

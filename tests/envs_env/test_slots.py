@@ -10,10 +10,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from orbitcc.envs.connections import SHORTEST_LIFE_S, never_idle
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import distribution, get
 from orbitcc.envs.slots import FlowVectorEnv
 

@@ -6,8 +6,8 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import orbitcc  # noqa: F401
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import DISTRIBUTIONS, distribution, get
 from orbitcc.envs.single import CongestionEnv
 from orbitcc.envs.vector import VectorCongestionEnv

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")

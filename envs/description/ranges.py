@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import BeforeValidator
 
+from orbitcc.envs.description.model import Model, checked_number
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.model import Model, checked_number
 
 
 class Draws:

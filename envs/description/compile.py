@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from orbitcc.envs import controllers
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
-from orbitcc.envs.links import (
+from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
+from orbitcc.envs.description.links import (
     Bernoulli,
     Codel,
     Direction,
@@ -31,10 +30,11 @@ from orbitcc.envs.links import (
     Queue,
     Viasat,
 )
-from orbitcc.envs.model import Kept, Points, mean_over, points_of, value_at
+from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
+from orbitcc.envs.errors import OrbitccError
 
 if TYPE_CHECKING:
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
 
 
 NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6

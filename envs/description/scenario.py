@@ -16,11 +16,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs import backends, controllers
 from orbitcc.envs.controllers import HOST_PARAMS
+from orbitcc.envs.description.flows import ControllerSpec, Flow, parse_value
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
-from orbitcc.envs.flows import ControllerSpec, Flow, parse_value
-from orbitcc.envs.links import Direction, Link
-from orbitcc.envs.model import MAX_TIME_S, Model, mean_over, number, value_at
 
 if TYPE_CHECKING:
     from orbitcc.envs.controllers import AnyPolicy
@@ -227,7 +227,7 @@ class Scenario(Model):
 
     def compile(self) -> str:
         """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""
-        from orbitcc.envs.compile import compile_scenario
+        from orbitcc.envs.description.compile import compile_scenario
 
         return compile_scenario(self)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from orbitcc.envs import controllers
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
+from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
-from orbitcc.envs.model import MAX_TIME_S, Model, number, tagged
 
 
 class ControllerSpec(Model):
