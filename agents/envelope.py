@@ -3,7 +3,7 @@
 from orbitcc.agents.card import Envelope, Range
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.distribution import Mixture, PathDistribution
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 
 
 def envelope(scenario: Scenario | ScenarioDistribution) -> Envelope:

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
@@ -29,7 +30,6 @@ from orbitcc.envs.impairments.hotspots import Hotspot
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Array, Series
 from orbitcc.envs.impairments.weather import Fades, Rain, Weather
-from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval.run_figure import draw_run
 from orbitcc.eval.scenario_figure import draw_scenario
 from orbitcc.eval.style import LIGHT, Theme, mix

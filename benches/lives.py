@@ -13,7 +13,7 @@ from typing import Any
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import controllers, scenarios
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.eval.run_figure import draw_run
 from orbitcc.eval.style import LIGHT
 

@@ -26,7 +26,7 @@ from orbitcc.eval.contenders import Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.suites import Case, Point, Suite
 
 Row = dict[str, Any]
@@ -113,7 +113,7 @@ class Campaign:
 
     def recordings(self, case: Case | None = None) -> dict[str, Recording]:
         """Label -> recording of a case (default: the first that is shown), for those that are there."""
-        from orbitcc.envs.simulate import Recording
+        from orbitcc.envs.backends.simulator import Recording
 
         case = case or next(iter(self.shown()), None)
         paths = {} if case is None else {c.label: self.series_path(c, case) for c in self.contenders}

@@ -21,7 +21,7 @@ from orbitcc.envs.errors import FileError
 from orbitcc.eval.style import Line, Theme
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
 
 FORMATS = ("png", "pdf", "svg")
 DPI = 170

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from orbitcc.eval.grid_figures import levels
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.style import Line, Theme
 

@@ -16,8 +16,8 @@ from orbitcc.eval.figures import narrowest, outages, staircase
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.model import Points
-    from orbitcc.envs.simulate import Recording
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.style import Line, Theme
     from orbitcc.eval.suites import Metric

@@ -22,7 +22,7 @@ from orbitcc.eval.figures import check_name, narrowest, outages, render, stairca
 from orbitcc.eval.style import LIGHT, Line, Theme
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
 
 Array = NDArray[np.float64]
 

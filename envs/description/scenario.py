@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from orbitcc.envs import backends, controllers
+from orbitcc.envs import controllers
 from orbitcc.envs.controllers import HOST_PARAMS
+from orbitcc.envs.description import support as backends
 from orbitcc.envs.description.flows import ControllerSpec, Flow, parse_value
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at

@@ -19,7 +19,7 @@ from orbitcc.eval.contenders import Contender
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.style import Theme
 

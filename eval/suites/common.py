@@ -10,7 +10,7 @@ from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Figure, Metric
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
 
 DELAY_INFLATION = Metric(

@@ -17,7 +17,7 @@ from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import flow_figures
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.contenders import Contender
 

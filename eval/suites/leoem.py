@@ -11,7 +11,7 @@ from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
 
 PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")

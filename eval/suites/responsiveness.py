@@ -13,7 +13,7 @@ from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
 
 PAYLOAD = 1448 / 1514

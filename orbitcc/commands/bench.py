@@ -123,7 +123,7 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
 
     from orbitcc import _sim
     from orbitcc.envs import scenarios
-    from orbitcc.envs.distribution import PathDistribution
+    from orbitcc.envs.scenarios.distribution import PathDistribution
 
     drawn, rng = scenarios.distribution("train-orbits" if pooled else "train-mixed"), np.random.default_rng(1)
     if isinstance(drawn, PathDistribution):

@@ -14,8 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.scenario import Scenario
-    from orbitcc.envs.simulate import Recording
 
 FLOW_KEYS = (
     "name",
@@ -59,9 +59,9 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Simulate a scenario and print what each flow and link achieved."""
+    from orbitcc.envs.backends.simulator import simulate
     from orbitcc.envs.errors import FileError
     from orbitcc.envs.files import check_place
-    from orbitcc.envs.simulate import simulate
 
     for path in filter(None, (series, plot)):
         check_place(path)

@@ -9,13 +9,13 @@ import pytest
 from orbitcc import _sim
 from orbitcc.agents import checkpoint, outside
 from orbitcc.envs import presets
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.batch import Batch
 from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.parallel import parallel_env
 from orbitcc.envs.presets import STATS
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.simulate import simulate
 from orbitcc.eval import contenders
 
 KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets")

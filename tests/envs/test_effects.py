@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, Flow
 from orbitcc.envs.description.links import (
     Bernoulli,
@@ -19,7 +20,6 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way, impaired, merged
 from orbitcc.envs.impairments.probe import jitter_ms, probe
 from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.simulate import simulate
 
 LINK = Link(name="a", rate_mbps=100.0, delay_ms=20.0, loss=0.1, reverse=Direction(rate_mbps=10.0, delay_ms=20.0))
 

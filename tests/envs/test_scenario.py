@@ -4,6 +4,7 @@ import math
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import (
     Codel,
@@ -22,7 +23,6 @@ from orbitcc.envs.description.links import (
 )
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.simulate import simulate
 
 NAN = float("nan")
 

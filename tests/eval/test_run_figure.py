@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval.figures import render
 from orbitcc.eval.run_figure import draw_run
 from orbitcc.eval.style import DARK, LIGHT

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot
 from orbitcc.envs.presets import STATS
-from orbitcc.envs.simulate import simulate
 from orbitcc.envs.vector import VectorCongestionEnv
 
 
