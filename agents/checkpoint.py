@@ -19,8 +19,8 @@ from orbitcc import _sim
 from orbitcc.agents.card import Action, Card, Observation
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build, mismatch
+from orbitcc.envs.environments.presets import Native, definition_hash
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.presets import Native, definition_hash
 
 WEIGHTS, CARD = "policy.safetensors", "card.json"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"

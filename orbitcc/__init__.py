@@ -7,7 +7,7 @@ from typing import Any
 
 from orbitcc import baselines
 from orbitcc.agents.registry import register_agents
-from orbitcc.envs.registration import register_envs
+from orbitcc.envs.environments.registration import register_envs
 
 __version__ = "0.1.0"
 
@@ -20,7 +20,7 @@ __all__ = ["__version__", "baselines", "parallel_env"]
 def __getattr__(name: str) -> Any:
     # PettingZoo is imported when it is asked for.
     if name == "parallel_env":
-        from orbitcc.envs.parallel import parallel_env
+        from orbitcc.envs.environments.parallel import parallel_env
 
         return parallel_env
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

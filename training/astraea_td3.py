@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from orbitcc.agents.card import Layer
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.batched import BatchedParallelEnv
-from orbitcc.envs.presets import STATS, preset
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.training.recipe import Network, Recipe, Td3
 
 LEAK = 0.2

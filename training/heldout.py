@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, Batch
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.presets import preset
-from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.envs.environments.batch import ACTIVE, Batch
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.training.scorecard import Figures, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]

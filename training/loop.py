@@ -25,8 +25,8 @@ from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, versions
+from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.presets import definition_hash, preset
 from orbitcc.training.heldout import HeldOut
 from orbitcc.training.logbook import Display, Logbook
 from orbitcc.training.recipe import Recipe

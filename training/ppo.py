@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.card import Card, Layer
 from orbitcc.agents.policy import Tensors
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.training import privileged
 from orbitcc.training.mlp import Mlp
 from orbitcc.training.recipe import Network, Recipe

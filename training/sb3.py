@@ -16,9 +16,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
-from orbitcc.envs.sb3 import SB3VecEnv
-from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.sb3 import SB3VecEnv
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training.recipe import Recipe
 
 _LEARNED = {

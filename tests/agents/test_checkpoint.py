@@ -12,8 +12,8 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import definition_hash, preset
 from orbitcc.envs.scenarios import get
 
 

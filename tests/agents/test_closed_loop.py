@@ -9,9 +9,9 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.policy import build
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.parallel import parallel_env
+from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.source import EpisodeSource
 
 
 def random_policy() -> _sim.Policy:

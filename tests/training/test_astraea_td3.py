@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from orbitcc import _sim  # noqa: E402
-from orbitcc.envs.presets import STATS  # noqa: E402
+from orbitcc.envs.environments.presets import STATS  # noqa: E402
 from orbitcc.training import recipe as recipes  # noqa: E402
 from orbitcc.training.astraea_td3 import (  # noqa: E402
     OWN,

@@ -123,7 +123,7 @@ def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() ->
     import torch
 
     from orbitcc import _sim
-    from orbitcc.envs.slots import FlowVectorEnv
+    from orbitcc.envs.environments.slots import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
     plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.slots=6"])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
+from orbitcc.envs.environments.presets import preset
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
 

@@ -1,0 +1,188 @@
+"""One agent, one flow: the gymnasium environment."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Self
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
+from orbitcc.envs.environments.render import FPS, MODES, pictures
+from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.errors import OrbitccError
+
+
+class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """
+    ## Description
+
+    One TCP flow on a simulated network is the agent's. Every decision interval (30 ms of simulated time) the agent sees
+    statistics of its flow and moves the congestion window; the simulator then plays every packet of every flow until
+    the next decision. The other flows of the scenario run the controllers it names.
+
+    The agent is the scenario's first flow with the controller `external`, or its first flow if it has none. Further
+    external flows get the controller `background`.
+
+    ## Action Space
+
+    A `ndarray` of shape `(1,)`, float32, for the preset `astraea`:
+
+    | Num | Action                                                                      | Min | Max |
+    |-----|-----------------------------------------------------------------------------|-----|-----|
+    | 0   | a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a)) | -1  | 1   |
+
+    Values beyond the bounds are clipped; NaN raises an error.
+
+    ## Observation Space
+
+    A `ndarray` of shape `(50,)`, float32: 10 features of the last 5 intervals, oldest first, zeros before the start.
+
+    | Num mod 10 | Observation                                   | Min | Max |
+    |------------|-----------------------------------------------|-----|-----|
+    | 0          | mean delivery rate / its maximum so far       | 0   | 1   |
+    | 1          | mean RTT / minimum RTT                        | 0   | 2   |
+    | 2          | smoothed RTT / minimum RTT                    | 0   | 2   |
+    | 3          | 0.8 x cwnd / bandwidth-delay product          | 0   | 2   |
+    | 4          | maximum delivery rate / 80 Mbit/s             | 0   | 10  |
+    | 5          | minimum RTT / 500 ms                          | 0   | 4   |
+    | 6          | lost bytes per second / maximum delivery rate | 0   | 2   |
+    | 7          | packets out / cwnd                            | 0   | 2   |
+    | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
+    | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
+
+    The tables above are of the preset `astraea`; docs/presets.md has all presets, `orbitcc.envs.environments.presets.describe(NAME)`
+    prints the table of an observation.
+
+    ## Rewards
+
+    Within about +-0.1 per step: 0.1 x utilisation - 0.02 x excess delay - loss ratio - 0.02 x unfairness
+    - 0.01 x instability, over all external flows of the world (Liao et al., EuroSys 2024).
+
+    ## Starting State
+
+    The scenario is fixed, or drawn from a distribution with the environment's generator. The episode begins at the
+    first decision after the agent's flow has started.
+
+    ## Episode End
+
+    1. Termination: the flow's object was delivered whole (traffic `bytes`).
+    2. Truncation: the scenario's time limit, or the flow's scheduled leave.
+
+    The last `info` holds the flow's totals: `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
+
+    ## Arguments
+
+    ```python
+    >>> import gymnasium, orbitcc
+    >>> env = gymnasium.make("orbitcc/Dumbbell-v0", preset="astraea", interval_ms=30.0)
+    ```
+
+    * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
+    * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
+      often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.environments.presets`.
+    * `background`: the controller of external flows beyond the first.
+    * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
+      capacity, queue, smoothed and base RTT, handovers.
+
+    `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
+    `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
+
+    ## Version History
+
+    * v0: initial version
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(MODES), "render_fps": FPS}  # noqa: RUF012
+
+    def __init__(
+        self,
+        scenario: str | Scenario | ScenarioDistribution = "dumbbell",
+        *,
+        preset: str | Mapping[str, Any] | Preset = "astraea",
+        observation: ObservationLike | None = None,
+        action: ActionLike | None = None,
+        reward: RewardLike | None = None,
+        interval_ms: float | None = None,
+        background: str = "cubic",
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self._pictures = pictures(render_mode)
+        pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
+        self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1)
+        self.observation_space = self._episodes.observation_space
+        self.action_space = self._episodes.action_space
+        self._over = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
+        self._episodes.batch.observe()
+        self._over = False
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
+        return self._episodes.batch.obs[0, 0].copy(), {}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise OrbitccError("step", "called on an episode that is over", "reset() first")
+        batch = self._episodes.batch
+        values = np.asarray(action, np.float32)
+        if values.shape != self.action_space.shape:
+            raise OrbitccError("action", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        batch.step(values[None, None])
+        status = int(batch.status[0, 0])
+        terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
+        self._over = terminated or truncated
+        info: dict[str, Any] = self._episodes.final_info(0, 0) if self._over else {}
+        if self._pictures is not None:
+            self._pictures.add(batch)
+        return batch.obs[0, 0].copy(), float(batch.reward[0, 0]), terminated, truncated, info
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
+        if self._pictures is None:
+            return None
+        self._episodes.scenario(0)  # an error before the first reset
+        frames = self._pictures.frames()
+        return None if frames is None else frames[0]
+
+    def close(self) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
+
+    def statistics(self) -> dict[str, float]:
+        """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        return self._episodes.statistics(0, 0)
+
+    def save(self) -> tuple[Scenario, WorldState]:
+        """An exact copy of the running episode, for search and counterfactuals."""
+        return self._episodes.save(0)
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        twin._episodes = self._episodes.clone()
+        twin._np_random = copy.deepcopy(self._np_random)
+        twin._pictures = pictures(self.render_mode)
+        return twin
+
+    def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
+        """Go back to a saved moment and return its observation; the episode continues identically."""
+        self._episodes.restore(0, saved)
+        if self._pictures is not None:
+            self._pictures.clear(0)
+            self._pictures.add(self._episodes.batch)
+        self._over = False
+        return self._episodes.batch.obs[0, 0].copy()
+
+
+_preset = preset  # the constructor's argument of the same name hides the function
