@@ -1,9 +1,10 @@
 """Policies that are no plain networks: `package.module:factory`, wherever the folder of a checkpoint may stand.
 
 `factory()` returns an object with `act(obs f32[n, D]) -> actions [n, A]`, in [-1, 1] unless the preset has an action of
-its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.environments.presets.preset`; else astraea), native or
-in Python. It is called anew for every run, so that nothing leaks from one to the next. The object drives all flows of
-the run that were given to it, one at a time; what is to be remembered of a flow belongs into the `memory` of a piece.
+its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.environments.presets.preset`; else
+astraea), native or in Python. It is called anew for every run, so that nothing leaks from one to the next. The object
+drives all flows of the run that were given to it, one at a time; what is to be remembered of a flow belongs into the
+`memory` of a piece.
 """
 
 import hashlib

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
+from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.description.links import (
     Bernoulli,
     Codel,
@@ -33,10 +34,6 @@ from orbitcc.envs.description.links import (
 from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
 from orbitcc.envs.errors import OrbitccError
 
-if TYPE_CHECKING:
-    from orbitcc.envs.description.scenario import Scenario
-
-
 NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6
 
 
@@ -52,16 +49,28 @@ def _bps(mbps: float) -> int:
     return round(mbps * BPS_PER_MBPS)
 
 
-def compile_scenario(scenario: Scenario) -> str:
-    """The native description of `scenario` as JSON text; OrbitccError when a controller is unknown."""
-    return to_json(_Compiler(scenario).network(), inf_nan_mode="constants").decode()
+class Network(Protocol):
+    """What of a scenario is compiled."""
+
+    seed: int
+    duration_s: float
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    sim: SimSettings
+
+    def positions(self, path: Sequence[int | str] | None) -> list[int]: ...
+
+
+def compile_network(network: Network) -> str:
+    """The native description of a scenario as JSON text; OrbitccError when a controller is unknown."""
+    return to_json(_Compiler(network).network(), inf_nan_mode="constants").decode()
 
 
 class _Compiler:
     """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
     once, what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Network) -> None:
         self.scenario = scenario
         self._paths: dict[Any, list[int]] = {}
         self._shared: dict[tuple[int, Callable[[Any], Any]], Any] = {}

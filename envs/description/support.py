@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterator, Sequence
+from typing import Literal, get_args
 
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.links import Direction, GilbertElliott, Link, Viasat
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from orbitcc.envs.description.scenario import Scenario
 
 Backend = Literal["simulator", "emulator"]
 """The packet simulator, or the same network built from Linux's own queues (tc, netem) with real TCP."""
 
 
-def unsupported(scenario: Scenario, backend: str) -> tuple[str, ...]:
-    """The dotted names of the fields `backend` cannot honour; none when it can run the scenario as it is.
+def unsupported(links: Sequence[Link], flows: Sequence[Flow], backend: str) -> tuple[str, ...]:
+    """The dotted names of the fields `backend` cannot honour; none when it can run these flows on these links.
 
     What stands under `sim` is for the simulator alone and is not counted.
     """
     if backend not in get_args(Backend):
         raise UnknownNameError("backend", backend, get_args(Backend))
     # A plain run has nobody who acts; environments drive these flows in the simulator.
-    found = [f"flows.{i}.controller" for i, flow in enumerate(scenario.flows) if flow.controller.name == "external"]
+    found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == "external"]
     if backend == "emulator":
-        for i, link in enumerate(scenario.links):
+        for i, link in enumerate(links):
             found += [f"links.{i}.{field}" for field in _beyond_tc(link)]
     return tuple(found)
 

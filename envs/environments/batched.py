@@ -23,7 +23,7 @@ Step = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArra
 
 
 class BatchedParallelEnv:
-    """N worlds of :class:`orbitcc.envs.environments.parallel.ParallelCongestionEnv`, stepped together by native threads.
+    """N worlds of :class:`orbitcc.ParallelCongestionEnv`, stepped together by native threads.
 
     N worlds, S slots (the most agents a world may have), D numbers in an observation, A in an action. World i of a
     batch reset with `seed` is, bit for bit, the parallel environment reset with `seed + i`. Slots of agents that are

@@ -35,7 +35,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     ## Action, observation, reward
 
-    Those of :class:`orbitcc.envs.environments.single.CongestionEnv`, one of each per agent. The preset `astraea` pays all agents of
+    Those of :class:`orbitcc.CongestionEnv`, one of each per agent. The preset `astraea` pays all agents of
     a world the same.
 
     ## State

@@ -27,7 +27,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
     """One world as an RLlib `MultiAgentEnv`.
 
     RLlib's own PettingZoo wrapper takes the agents present at reset for all there are; this adapter does not.
-    `config` holds the arguments of :func:`orbitcc.envs.environments.parallel.parallel_env`, and
+    `config` holds the arguments of :func:`orbitcc.parallel_env`, and
 
     * `reward_scale`: a factor on every reward (default 1; the preset's rewards are small);
     * `stagger`: cut the first episode at a random moment (a truncation), so that worlds sampled side by side do not
@@ -106,7 +106,7 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
     """A slot per flow whose observations end with the global state of the slot's world, for centralised critics.
 
     An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
-    :meth:`~orbitcc.envs.environments.slots.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
+    :meth:`~orbitcc.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
     step, so the last observation of an episode comes with the last state of its world.
     """
 
@@ -134,7 +134,7 @@ def slots(config: dict[str, Any]) -> FlowVectorEnv:
     """A slot per flow, made from what RLlib hands over: `env_config` and `num_envs`.
 
     Args:
-        config: arguments of :class:`orbitcc.envs.environments.slots.FlowVectorEnv`, and `global_state`: observations end with the
+        config: arguments of :class:`orbitcc.FlowVectorEnv`, and `global_state`: observations end with the
             global state, as those of :class:`StatefulFlowVectorEnv` (default false).
 
     Raises:

@@ -55,8 +55,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
     | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
 
-    The tables above are of the preset `astraea`; docs/presets.md has all presets, `orbitcc.envs.environments.presets.describe(NAME)`
-    prints the table of an observation.
+    The tables above are of the preset `astraea`; docs/presets.md has all presets, and
+    `orbitcc.envs.environments.presets.describe(NAME)` prints the table of an observation.
 
     ## Rewards
 

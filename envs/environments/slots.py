@@ -34,11 +34,11 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     world lends what is still needed; its other flows run `background`.
 
     A slot is never idle. A flow that leaves is truncated and replaced at once by a new connection on the same path,
-    with a lifetime drawn from :data:`orbitcc.envs.environments.connections.LIFETIME_SHARE`; before a flow that comes late there is
-    another one. When the time of a world is up all its slots are truncated and it is drawn anew. Episodes begin when
-    all flows of a world have been observed for part of an interval.
+    with a lifetime drawn from `connections.LIFETIME_SHARE`; before a flow that comes late there is another
+    one. When the time of a world is up all its slots are truncated and it is drawn anew. Episodes begin when all flows
+    of a world have been observed for part of an interval.
 
-    Observation, action and reward are those of :class:`orbitcc.envs.environments.single.CongestionEnv`. In a slot's reset step of
+    Observation, action and reward are those of :class:`orbitcc.CongestionEnv`. In a slot's reset step of
     next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
     its observation is all zeros, and it first heeds the action after the next.
 
@@ -204,7 +204,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
 
         With same-step autoreset `infos["final_state"]` holds it beside `final_obs`, before worlds are drawn anew. See
-        :meth:`orbitcc.envs.environments.parallel.ParallelCongestionEnv.state`.
+        :meth:`orbitcc.ParallelCongestionEnv.state`.
         """
         self._running.global_state(self._state)
         return self._state[self.worlds]

@@ -22,7 +22,7 @@ _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 
 
 class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
-    """N worlds of :class:`orbitcc.envs.environments.single.CongestionEnv`, stepped together by native threads.
+    """N worlds of :class:`orbitcc.CongestionEnv`, stepped together by native threads.
 
     Environment i of a batch reset with `seed` is, bit for bit, the single environment reset with `seed + i` (or with
     `seed[i]`), whatever the number of threads.
