@@ -26,8 +26,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.scenarios import get
-from orbitcc.eval import style
-from orbitcc.eval.figures import render
+from orbitcc.eval.figures.base import render, style
 from orbitcc.eval.statistics import aggregate
 
 Array = NDArray[np.float64]

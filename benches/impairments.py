@@ -30,9 +30,9 @@ from orbitcc.envs.impairments.hotspots import Hotspot
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Array, Series
 from orbitcc.envs.impairments.weather import Fades, Rain, Weather
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.scenario_figure import draw_scenario
-from orbitcc.eval.style import LIGHT, Theme, mix
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.scenario import draw_scenario
+from orbitcc.eval.figures.style import LIGHT, Theme, mix
 
 FOLDER = Path("docs/images/links")
 WEEK_S = 7 * 86_400.0

@@ -14,8 +14,8 @@ import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.style import LIGHT
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.style import LIGHT
 
 FOLDER = Path("docs/images/baselines")
 SCENES: Mapping[str, tuple[str, Mapping[str, Any], float]] = {

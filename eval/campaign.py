@@ -21,8 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import style
 from orbitcc.eval.contenders import Contender, spec_text
+from orbitcc.eval.figures.base import style
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
 from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
+from orbitcc.eval.figures.style import DARK, THEMES, ThemeName
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
-from orbitcc.eval.style import DARK, THEMES, ThemeName
 from orbitcc.eval.suites import Figure, Metric
 
 
@@ -27,7 +27,7 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
     for figure in campaign.suite.figures(campaign):
         files: dict[ThemeName, bytes] = {}
         for name, theme in THEMES.items():
-            from orbitcc.eval.figures import render
+            from orbitcc.eval.figures.base import render
 
             files[name] = render(figure.draw(theme))
             suffix = "" if name == "light" else "-dark"

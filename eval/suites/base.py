@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.style import Theme
+    from orbitcc.eval.figures.style import Theme
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: 
 
 def flow_figures(campaign: Campaign, caption: str) -> list[Figure]:
     """Goodput of every flow over time in the case that is shown, one panel per contender."""
-    from orbitcc.eval import grid_figures
+    from orbitcc.eval.figures.base import grid as grid_figures
 
     shown = campaign.recordings()
     if not shown:

@@ -114,7 +114,7 @@ class GeoDownload(Suite):
         return download_values(recording)
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
+        from orbitcc.eval.figures.base import geo as geo_figures
 
         boxes = [
             Figure(
@@ -252,7 +252,7 @@ class Hystart(Suite):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
+        from orbitcc.eval.figures.base import geo as geo_figures
 
         return [
             Figure(
@@ -326,7 +326,7 @@ class Buffers(Suite):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
+        from orbitcc.eval.figures.base import geo as geo_figures
 
         return [
             Figure(

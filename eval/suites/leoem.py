@@ -73,7 +73,7 @@ class LeoemSingle(_Leoem):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         maps = [
             Figure(
@@ -117,7 +117,7 @@ class LeoemFairness(_Leoem):
         return ratio_values(recording, end - 100.0, end, RATE_MBPS)
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         return [
             Figure(

@@ -178,7 +178,7 @@ class ResponsivenessLossShown(ResponsivenessShown):
 
 
 def sending_rates(campaign: Campaign, shown: Mapping[str, Recording], what: str) -> Figure:
-    from orbitcc.eval import figures
+    from orbitcc.eval.figures.base import base as figures
 
     start, end = SHOWCASE_WINDOW_S
     return Figure(

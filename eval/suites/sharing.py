@@ -71,7 +71,7 @@ class InterRtt(_Sharing):
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "goodput-ratio",
@@ -110,7 +110,7 @@ class IntraRtt(_Sharing):
         return {**ratio_values(recording, 100.0, 200.0, RATE_MBPS), "delay_ratio": delay}
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "goodput-ratio",
@@ -164,7 +164,7 @@ class ParkingLot(_Sharing):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         metric = self.metrics[0]
         return [
@@ -235,7 +235,7 @@ class Efficiency(_Sharing):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         return [
             Figure(
@@ -288,7 +288,7 @@ class CubicFriendliness(_Sharing):
         return {**values, "own_share": 1 - values["second_share"]}
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         metric = self.metrics[1]
         curves = Figure(
@@ -355,7 +355,7 @@ class CubicCrowd(_Sharing):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "own-over-fair",
@@ -416,7 +416,7 @@ class CrossPath(_Sharing):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "jain",

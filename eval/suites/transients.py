@@ -65,7 +65,7 @@ class HardHandover(Suite):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "goodput",
@@ -175,7 +175,7 @@ class DelayJump(Suite):
         }
 
     def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
+        from orbitcc.eval.figures.base import grid as grid_figures
 
         curves = Figure(
             "regain",

@@ -123,7 +123,7 @@ def print_table(campaign: Campaign) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.eval.style import DARK
+    from orbitcc.eval.figures.style import DARK
 
     runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
     table = Table(

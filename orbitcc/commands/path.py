@@ -61,8 +61,8 @@ def path(
     if out is not None:
         formats.check_name(out)
     if plot is not None:
-        from orbitcc.eval.figures import check_name
-        from orbitcc.eval.path_figure import plot_path
+        from orbitcc.eval.figures.base import check_name
+        from orbitcc.eval.figures.path import plot_path
 
         check_name(plot)
     try:

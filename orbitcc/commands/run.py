@@ -68,8 +68,8 @@ def run(
     if series is not None and series.suffix not in (".csv", ".npz"):
         raise FileError("--series", str(series), "a name ending in .csv or .npz")
     if plot is not None:
-        from orbitcc.eval.figures import check_name
-        from orbitcc.eval.run_figure import plot_run
+        from orbitcc.eval.figures.base import check_name
+        from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)

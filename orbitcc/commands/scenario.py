@@ -70,9 +70,9 @@ def plot(
 ) -> None:
     """Draw what a scenario does over time: rate, base RTT, loss, interruptions, and who sends when."""
     from orbitcc.envs.files import atomic_write_bytes, check_place
-    from orbitcc.eval import figures
-    from orbitcc.eval.scenario_figure import draw_scenario
-    from orbitcc.eval.style import LIGHT
+    from orbitcc.eval.figures.base import base as figures
+    from orbitcc.eval.figures.scenario import draw_scenario
+    from orbitcc.eval.figures.style import LIGHT
 
     file_format = figures.check_name(out)
     check_place(out)

@@ -96,7 +96,7 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     campaign.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
     for figure in suite.figures(campaign):
         if figure.slug not in ("ecdf",):
-            from orbitcc.eval.style import THEMES
+            from orbitcc.eval.figures.style import THEMES
 
             assert figure.draw(THEMES["dark"]).get_axes()
 

@@ -7,9 +7,9 @@ from orbitcc.envs.errors import FileError
 from orbitcc.envs.orbits import leoem
 from orbitcc.envs.orbits.places import find
 from orbitcc.envs.orbits.routing import PathSpec, find_route
-from orbitcc.eval.globe import View, _land, draw_globe
-from orbitcc.eval.path_figure import draw_path, plot_path
-from orbitcc.eval.style import DARK, LIGHT
+from orbitcc.eval.figures.globe import View, _land, draw_globe
+from orbitcc.eval.figures.path import draw_path, plot_path
+from orbitcc.eval.figures.style import DARK, LIGHT
 
 
 def route(**given):

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.scenarios import get
-from orbitcc.eval.figures import render
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.style import DARK, LIGHT
+from orbitcc.eval.figures.base import render
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.style import DARK, LIGHT
 
 
 def titles(figure: Figure) -> list[str]:

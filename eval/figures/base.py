@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.errors import FileError
-from orbitcc.eval.style import Line, Theme
+from orbitcc.eval.figures.style import Line, Theme
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording

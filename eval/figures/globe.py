@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.orbits.places import MEAN_RADIUS_KM
 from orbitcc.envs.orbits.routing import Route
-from orbitcc.eval import style
-from orbitcc.eval.style import Theme
+from orbitcc.eval.figures.base import style
+from orbitcc.eval.figures.style import Theme
 
 Array = NDArray[np.float64]
 

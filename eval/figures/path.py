@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.orbits.routing import Route
 from orbitcc.envs.orbits.trace import JUMP_S, PathTrace
-from orbitcc.eval.figures import check_name, render
-from orbitcc.eval.globe import ASPECT, draw_globe
-from orbitcc.eval.style import LIGHT, Theme
+from orbitcc.eval.figures.base import check_name, render
+from orbitcc.eval.figures.globe import ASPECT, draw_globe
+from orbitcc.eval.figures.style import LIGHT, Theme
 
 Array = NDArray[np.float64]
 

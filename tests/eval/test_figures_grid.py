@@ -2,9 +2,10 @@
 
 import pytest
 
-from orbitcc.eval import contenders, grid_figures, suites
+from orbitcc.eval import contenders, suites
 from orbitcc.eval.campaign import Campaign
-from orbitcc.eval.style import THEMES
+from orbitcc.eval.figures.base import grid as grid_figures
+from orbitcc.eval.figures.style import THEMES
 
 
 def campaign(suite, metrics, tmp_path):

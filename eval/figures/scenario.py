@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from orbitcc.envs.description.links import Direction
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval import style
 from orbitcc.eval.envelope import loss_rate
-from orbitcc.eval.style import Theme
+from orbitcc.eval.figures.base import style
+from orbitcc.eval.figures.style import Theme
 
 MAX_LINES = 8
 """As many links, or flows, have lines of their own."""

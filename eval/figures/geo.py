@@ -9,12 +9,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from orbitcc.eval.grid_figures import levels
+from orbitcc.eval.figures.grid import levels
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.style import Line, Theme
+    from orbitcc.eval.figures.style import Line, Theme
 
 TITLES = {
     "steady_mbps": "Throughput, Mbit/s",

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval import style
 from orbitcc.eval.envelope import buffer_bytes
-from orbitcc.eval.figures import check_name, narrowest, outages, render, staircase
-from orbitcc.eval.style import LIGHT, Line, Theme
+from orbitcc.eval.figures.base import check_name, narrowest, outages, render, staircase, style
+from orbitcc.eval.figures.style import LIGHT, Line, Theme
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording

@@ -11,15 +11,14 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
-from orbitcc.eval import style
-from orbitcc.eval.figures import narrowest, outages, staircase
+from orbitcc.eval.figures.base import narrowest, outages, staircase, style
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.model import Points
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.style import Line, Theme
+    from orbitcc.eval.figures.style import Line, Theme
     from orbitcc.eval.suites import Metric
 
 
