@@ -26,7 +26,8 @@ from orbitcc.agents import checkpoint
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.scenarios import get
-from orbitcc.eval.figures.base import render, style
+from orbitcc.eval.figures import style
+from orbitcc.eval.figures.base import render
 from orbitcc.eval.statistics import aggregate
 
 Array = NDArray[np.float64]

@@ -22,12 +22,11 @@ from typing import IO, TYPE_CHECKING, Any
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval.contenders import Contender, spec_text
-from orbitcc.eval.figures.base import style
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
-    from orbitcc.eval.suites import Case, Point, Suite
+    from orbitcc.eval.suites.base import Case, Point, Suite
 
 Row = dict[str, Any]
 """One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s."""
@@ -58,11 +57,6 @@ class Campaign:
     @property
     def labels(self) -> list[str]:
         return [contender.label for contender in self.contenders]
-
-    @property
-    def lines(self) -> dict[str, style.Line]:
-        """How each contender is drawn, by label."""
-        return style.lines([(contender.label, contender.controller) for contender in self.contenders])
 
     @property
     def jsonl(self) -> Path:

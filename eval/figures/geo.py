@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from orbitcc.eval.figures.grid import levels
+from orbitcc.eval.figures.style import lines_of
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -38,7 +39,7 @@ def draw_boxes(campaign: Campaign, columns: Sequence[str], theme: Theme) -> Figu
         for ax, column in zip(axes, columns, strict=True):
             for i, (label, values) in enumerate(campaign.values(column).items()):
                 known = [100 * v if column == "retransmission_rate" else v for v in values if v == v]
-                colour = theme.tone(campaign.lines[label].colour)
+                colour = theme.tone(lines_of(campaign)[label].colour)
                 box = ax.boxplot(
                     known, positions=[-i], orientation="horizontal", widths=0.55, whis=(2.5, 97.5), patch_artist=True,
                     showfliers=False, showmeans=True,
@@ -88,7 +89,7 @@ def draw_rtts(campaign: Campaign, percentiles: Sequence[int], theme: Theme) -> F
         figure = Figure(figsize=(7.5, 4.2))
         ax = figure.subplots()
         for label in campaign.labels:
-            line = campaign.lines[label]
+            line = lines_of(campaign)[label]
             means = [float(np.mean(campaign.values(f"rtt_p{q}_ms")[label])) for q in percentiles]
             ax.plot(means, percentiles, marker="o", color=theme.tone(line.colour), linestyle=line.dashes, label=label)
         ax.set_xlabel("RTT, ms")
@@ -105,7 +106,7 @@ def draw_download_times(campaign: Campaign, sizes_mb: Sequence[int], theme: Them
         figure = Figure(figsize=(7.5, 4.2))
         ax = figure.subplots()
         for label in campaign.labels:
-            line = campaign.lines[label]
+            line = lines_of(campaign)[label]
             columns = np.array([campaign.values(f"time_{mb}mb_s")[label] for mb in sizes_mb])
             colour = theme.tone(line.colour)
             ax.plot(sizes_mb, columns.mean(axis=1), marker="o", color=colour, linestyle=line.dashes, label=label)

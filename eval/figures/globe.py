@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.orbits.places import MEAN_RADIUS_KM
 from orbitcc.envs.orbits.routing import Route
-from orbitcc.eval.figures.base import style
+from orbitcc.eval.figures import style
 from orbitcc.eval.figures.style import Theme
 
 Array = NDArray[np.float64]
@@ -204,7 +204,7 @@ def _ground(ax: Axes, view: View, height_km: float, theme: Theme) -> None:
 @functools.cache
 def _land() -> tuple[Array, ...]:
     """Outlines of land [n, 3] km, from Natural Earth (public domain), with points close enough for a horizon."""
-    text = resources.files("orbitcc.eval").joinpath("land.json").read_text(encoding="utf-8")
+    text = resources.files("orbitcc.eval.figures").joinpath("land.json").read_text(encoding="utf-8")
     rings = []
     for numbers in json.loads(text)["rings"]:
         ring = np.array(numbers).reshape(-1, 2)

@@ -11,7 +11,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
-from orbitcc.eval.figures.base import narrowest, outages, staircase, style
+from orbitcc.eval.figures import style
+from orbitcc.eval.figures.base import narrowest, outages, staircase
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.description.model import Points
     from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.figures.style import Line, Theme
-    from orbitcc.eval.suites import Metric
+    from orbitcc.eval.suites.base import Metric
 
 
 def levels(campaign: Campaign, factor: str) -> list[Any]:
@@ -84,7 +85,7 @@ def draw_curves(
         for ax, row in zip(axes, rows, strict=True):
             where = {} if panels is None else {panels: row}
             for i, label in enumerate(campaign.labels):
-                line = campaign.lines[label]
+                line = style.lines_of(campaign)[label]
                 points = np.array([_point(campaign, label, metric, {**where, factor: _own(v)}) for v in x])
                 offset = (i - (len(campaign.labels) - 1) / 2) * nudge
                 bars = np.abs(points[:, 1:].T - points[:, 0])
@@ -123,7 +124,7 @@ def draw_ellipses(campaign: Campaign, x: str, y: str, factor: str, theme: Theme)
         axes = np.atleast_1d(figure.subplots(1, len(rows), sharex=True, sharey=True))
         for ax, row in zip(axes, rows, strict=True):
             for label in campaign.labels:
-                colour = theme.tone(campaign.lines[label].colour)
+                colour = theme.tone(style.lines_of(campaign)[label].colour)
                 a, b = (np.array(campaign.values(key, **{factor: row})[label]) for key in (x, y))
                 resent = np.array(campaign.values("retransmitted_mbps", **{factor: row})[label]) / 100.0
                 ax.plot(a.mean(), b.mean(), "o", color=colour, label=label, markersize=6)

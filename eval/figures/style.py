@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from orbitcc.eval.campaign import Campaign
 
 ThemeName = Literal["light", "dark"]
 
@@ -115,6 +118,11 @@ def lines(contenders: Sequence[tuple[str, str]]) -> dict[str, Line]:
         chosen[label] = Line(colour, DASHES[seen.get(colour, 0) % len(DASHES)])
         seen[colour] = seen.get(colour, 0) + 1
     return chosen
+
+
+def lines_of(campaign: Campaign) -> dict[str, Line]:
+    """How each contender of a campaign is drawn, by label."""
+    return lines([(contender.label, contender.controller) for contender in campaign.contenders])
 
 
 def flow_colours(controllers: Sequence[str], theme: Theme) -> list[str]:

@@ -108,7 +108,9 @@ def _findings(judged: Sequence[tuple[Finding, Outcome]]) -> str:
 
 def _suite(campaign: Campaign) -> str:
     pictures = []
-    for figure in campaign.suite.figures(campaign):
+    from orbitcc.eval.figures.suites import figures_of  # matplotlib: only when something is drawn
+
+    for figure in figures_of(campaign):
         if figure.folded:
             continue  # in the suite's own report
         files: dict[ThemeName, str] = {}

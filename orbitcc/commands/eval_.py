@@ -123,7 +123,7 @@ def print_table(campaign: Campaign) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.eval.figures.style import DARK
+    from orbitcc.eval.figures.style import DARK, lines_of
 
     runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
     table = Table(
@@ -139,7 +139,7 @@ def print_table(campaign: Campaign) -> None:
     for metric in campaign.suite.metrics:
         arrow = "↑" if metric.better == "higher" else "↓"
         table.add_column(f"{metric.title} {arrow}", justify="right")
-    estimates, lines = campaign.estimates(), campaign.lines
+    estimates, lines = campaign.estimates(), lines_of(campaign)
     for label in campaign.labels:
         cells = []
         for metric in campaign.suite.metrics:

@@ -70,7 +70,7 @@ def plot(
 ) -> None:
     """Draw what a scenario does over time: rate, base RTT, loss, interruptions, and who sends when."""
     from orbitcc.envs.files import atomic_write_bytes, check_place
-    from orbitcc.eval.figures.base import base as figures
+    from orbitcc.eval.figures import base as figures
     from orbitcc.eval.figures.scenario import draw_scenario
     from orbitcc.eval.figures.style import LIGHT
 

@@ -4,7 +4,7 @@ import pytest
 
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.campaign import Campaign
-from orbitcc.eval.figures.base import grid as grid_figures
+from orbitcc.eval.figures import grid as grid_figures
 from orbitcc.eval.figures.style import THEMES
 
 

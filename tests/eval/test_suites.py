@@ -83,6 +83,7 @@ def test_an_unknown_agent_is_refused():
 def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
     from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.figures.suites import figures_of
     from orbitcc.eval.runner import Task, execute
 
     suite = suites.get(name)
@@ -94,7 +95,7 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     assert {metric.key for metric in suite.metrics} <= known
     campaign = Campaign(suite, line_up, "quick", 1, tmp_path, "test")
     campaign.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
-    for figure in suite.figures(campaign):
+    for figure in figures_of(campaign):
         if figure.slug not in ("ecdf",):
             from orbitcc.eval.figures.style import THEMES
 
