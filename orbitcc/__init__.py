@@ -6,6 +6,7 @@ Importing the package registers the controllers (`orbitcc.envs.controllers`) and
 from typing import Any
 
 from orbitcc import baselines
+from orbitcc._moved import put_up_signposts
 from orbitcc.agents.registry import register_agents
 from orbitcc.envs.environments.registration import register_envs
 
@@ -13,6 +14,7 @@ __version__ = "0.1.0"
 
 register_agents()
 register_envs()
+put_up_signposts()
 
 __all__ = ["__version__", "baselines", "parallel_env"]
 
