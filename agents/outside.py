@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.environments.pieces import control, observe
+from orbitcc.envs.environments.custom import control, observe
 from orbitcc.envs.environments.presets import Action, Observation, Preset, Who, preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 

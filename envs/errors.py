@@ -53,6 +53,27 @@ class UnknownNameError(OrbitccError):
         return type(self), (self.field, self.value, self.known)
 
 
+class UnknownKeywordError(UnknownNameError, TypeError):
+    """A keyword that a function does not have: a TypeError, as Python's own."""
+
+
+class StateError(OrbitccError):
+    """Something asked for at the wrong moment, or without what it needs: the message is a sentence about it.
+
+    field: what was asked for; sentence: what is in its way and what to do.
+    """
+
+    def __init__(self, field: str, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(field, None, sentence)
+
+    def _message(self) -> str:
+        return f"{self.field}: {self.sentence}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.sentence)
+
+
 class MissingError(OrbitccError):
     """A field that must be given and was not."""
 

@@ -8,7 +8,7 @@ from types import ModuleType
 _ROOMS = {
     "envs.description": ("compile", "flows", "links", "model", "ranges", "scenario"),
     "envs.environments": (
-        "batch", "batched", "connections", "episodes", "journal", "parallel", "pieces", "presets", "registration",
+        "batch", "batched", "connections", "episodes", "journal", "parallel",  "presets", "registration",
         "render", "rllib", "sb3", "single", "slots", "source", "vector",
     ),
     "eval.figures": ("globe", "style"),
@@ -19,6 +19,7 @@ MOVED = {
         for room, names in _ROOMS.items()
         for name in names
     },
+    "orbitcc.envs.pieces": "orbitcc.envs.environments.custom",
     "orbitcc.envs.distribution": "orbitcc.envs.scenarios.distribution",
     "orbitcc.envs.simulate": "orbitcc.envs.backends.simulator",
     **{f"orbitcc.eval.{name}_figure": f"orbitcc.eval.figures.{name}" for name in ("path", "run", "scenario")},

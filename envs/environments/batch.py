@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.controllers import AnyPolicy
-from orbitcc.envs.environments.pieces import Remembered, Roster, control, observe, pay
+from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, pay
 from orbitcc.envs.environments.presets import Action, Native, Observation, Preset, Reward
 from orbitcc.envs.errors import OrbitccError
 
@@ -73,7 +73,7 @@ class Batch:
             "policies": policies,
         }
         self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
-        self._nursery: _sim.Worlds | None = None
+        self._warm_up: _sim.Worlds | None = None
         n = len(specs)
         self.observation_space = preset.observation_space()
         self.action_space = preset.action_space()
@@ -122,20 +122,20 @@ class Batch:
         self._worlds.observe(self._native_obs, self._native_reward, self.status)
         if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
             return
-        # A step would move every world, so a world whose agents start late grows up alone and is then moved in.
-        if self._nursery is None:
-            self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
-        nursery = self._nursery
-        nursery.reset(0, spec)
+        # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in.
+        if self._warm_up is None:
+            self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
+        alone = self._warm_up
+        alone.reset(0, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
-        nursery.observe(obs, reward, status)
+        alone.observe(obs, reward, status)
         while np.count_nonzero(status == ACTIVE) < agents:
-            if nursery.finished()[0]:
+            if alone.finished()[0]:
                 what = "no agent ever starts" if agents == 1 else f"never {agents} agents at a time"
                 raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
-            self._tell(nursery, status, np.array([index]))
-            nursery.step(self._no_action, obs, reward, status)
-        self._worlds.restore(index, nursery.save(0))
+            self._tell(alone, status, np.array([index]))
+            alone.step(self._no_action, obs, reward, status)
+        self._worlds.restore(index, alone.save(0))
 
     def observe(self) -> None:
         """Write obs, reward and status as they stand, without advancing."""
@@ -175,7 +175,7 @@ class Batch:
         self._preset = replace(self._preset, reward=piece)
         self._settings["reward"] = piece.json()
         self._worlds.set_reward(piece.json())
-        self._nursery = None  # made anew with the new rules
+        self._warm_up = None  # made anew with the new rules
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw interval statistics, f64[N, S, len(STATS_FIELDS)]; the array is reused by the next call."""

@@ -1,11 +1,14 @@
-"""Who takes a slot after whom: worlds dealt by their number of flows, and networks in which no slot is ever idle."""
+"""Who takes a slot after whom: worlds sorted by their number of flows, and networks in which no slot is ever idle."""
 
+import copy
 import json
 from collections import deque
 
 import numpy as np
 
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.config import EnvConfig
+from orbitcc.envs.environments.core import Episode
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.envs.errors import OrbitccError
 
@@ -15,8 +18,8 @@ LIFETIME_SHARE = (0.25, 1.0)
 """Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
 
 
-class Dealer:
-    """Deals scenarios by their number of agents; what fits no hand now waits, so that nothing drawn is wasted."""
+class Buckets:
+    """Scenarios by their number of agents: what was drawn and fits no world now waits, so that nothing is wasted."""
 
     def __init__(self, source: EpisodeSource) -> None:
         self.source = source
@@ -34,15 +37,12 @@ class Dealer:
             sizes.append(len(agent_flows(self.source.draw(rng))))
         return sizes, slots - sum(sizes[:-1])
 
-    def clone(self) -> "Dealer":
-        twin = Dealer(self.source)
-        twin.waiting = {size: deque(hand, hand.maxlen) for size, hand in self.waiting.items()}
+    def clone(self) -> "Buckets":
+        twin = Buckets(self.source)
+        twin.waiting = {size: deque(scenarios, scenarios.maxlen) for size, scenarios in self.waiting.items()}
         return twin
 
-    def forget(self) -> None:
-        self.waiting.clear()
-
-    def deal(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
+    def next(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
         """The next scenario with `size` agents."""
         if isinstance(self.source.scenario, Scenario):
             return self.source.draw(rng, seed)
@@ -55,6 +55,40 @@ class Dealer:
                 return scenario
             self.waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
         raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
+
+
+class Connections:
+    """A :class:`~orbitcc.envs.environments.core.Feed` of worlds whose slots are never idle; it plays none on request.
+
+    Args:
+        config: of the environment.
+        slots: of all worlds together.
+    """
+
+    shared = True
+
+    def __init__(self, config: EnvConfig, slots: int) -> None:
+        self.buckets = Buckets(config.source())
+        self.flows, lent = self.buckets.sizes(slots)
+        """Learning flows of each world's scenario."""
+        self.sizes = [*self.flows[:-1], lent]
+        """Slots that each world lends."""
+        self.slots = max(self.sizes)
+        self._interval_ns = config.preset.interval_ns
+
+    def next(
+        self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
+    ) -> Episode:
+        drawn = self.buckets.next(self.flows[world], rng, seed)
+        if self.sizes[world] < self.flows[world]:
+            drawn = self.buckets.source.mark_agents(drawn, self.sizes[world])
+        network = never_idle(drawn.compile(), self._interval_ns, rng, cut=cut)
+        return Episode(drawn, network, agents=self.sizes[world])
+
+    def clone(self) -> "Connections":
+        twin = copy.copy(self)
+        twin.buckets = self.buckets.clone()
+        return twin
 
 
 def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:

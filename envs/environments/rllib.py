@@ -117,7 +117,7 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
             OrbitccError: another `autoreset_mode` than the next step.
         """
         super().__init__(num_envs, scenario, **arguments)
-        if self.metadata["autoreset_mode"] is not AutoresetMode.NEXT_STEP:
+        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
         seen, state = self.single_observation_space, self.state_space
         assert isinstance(seen, spaces.Box)

@@ -27,8 +27,8 @@ class SB3VecEnv(VecEnv):
     """
 
     def __init__(self, native: VectorCongestionEnv | FlowVectorEnv) -> None:
-        if native.metadata["autoreset_mode"] is not AutoresetMode.SAME_STEP:
-            raise OrbitccError("autoreset_mode", native.metadata["autoreset_mode"].value, AutoresetMode.SAME_STEP.value)
+        if native.autoreset_mode is not AutoresetMode.SAME_STEP:
+            raise OrbitccError("autoreset_mode", native.autoreset_mode.value, AutoresetMode.SAME_STEP.value)
         self.native = native
         self._actions: NDArray[np.float32] | None = None
         super().__init__(native.num_envs, native.single_observation_space, native.single_action_space)
@@ -49,7 +49,7 @@ class SB3VecEnv(VecEnv):
         observations, rewards, terminated, truncated, infos = self.native.step(self._actions)
         dones = terminated | truncated
         each: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        if infos:
+        if "final_info" in infos:
             for i in np.flatnonzero(dones):
                 totals = infos["final_info"]
                 each[i] = {key: float(values[i]) for key, values in totals.items() if not key.startswith("_")}

@@ -1,8 +1,7 @@
 """One agent, one flow: the gymnasium environment."""
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import gymnasium as gym
 import numpy as np
@@ -10,11 +9,17 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.core import (
+    STEP_INFO,
+    Core,
+    ResetNeededError,
+    checked_actions,
+    checked_options,
+    checked_seed,
+)
 from orbitcc.envs.environments.episodes import Episodes
-from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
-from orbitcc.envs.environments.render import FPS, MODES, pictures
-from orbitcc.envs.environments.source import EpisodeSource
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.environments.render import FPS, MODES
 
 
 class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
@@ -73,7 +78,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     1. Termination: the flow's object was delivered whole (traffic `bytes`).
     2. Truncation: the scenario's time limit, or the flow's scheduled leave.
 
-    The last `info` holds the flow's totals: `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
+    Every `info` tells of the last interval: `step_goodput_mbps`, `step_rtt_ms`, `step_utilisation` (goodput over the
+    capacity of the bottleneck), `step_queue_bytes` (there, at its end). The last one also holds the flow's totals:
+    `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
 
     ## Arguments
 
@@ -82,7 +89,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     >>> env = gymnasium.make("orbitcc/Dumbbell-v0", preset="astraea", interval_ms=30.0)
     ```
 
-    * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
+    * `scenario`: a `Scenario`, a `ScenarioDistribution`, the name or file of one, or an
+      :class:`~orbitcc.envs.environments.config.EnvConfig`. Parameters of a named one are arguments, too.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
       often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.environments.presets`.
     * `background`: the controller of external flows beyond the first.
@@ -100,89 +108,76 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     metadata: dict[str, Any] = {"render_modes": list(MODES), "render_fps": FPS}  # noqa: RUF012
 
     def __init__(
-        self,
-        scenario: str | Scenario | ScenarioDistribution = "dumbbell",
-        *,
-        preset: str | Mapping[str, Any] | Preset = "astraea",
-        observation: ObservationLike | None = None,
-        action: ActionLike | None = None,
-        reward: RewardLike | None = None,
-        interval_ms: float | None = None,
-        background: str = "cubic",
-        render_mode: str | None = None,
+        self, scenario: str | Scenario | ScenarioDistribution | EnvConfig = "dumbbell", **settings: Unpack[Settings]
     ) -> None:
-        self.render_mode = render_mode
-        self._pictures = pictures(render_mode)
-        pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1)
-        self.observation_space = self._episodes.observation_space
-        self.action_space = self._episodes.action_space
+        self.config = EnvConfig.of(scenario, settings).for_one_agent()
+        self.render_mode = self.config.render_mode
+        self._core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self.observation_space = self._core.observation_space
+        self.action_space = self._core.action_space
         self._over = True
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        seed, options = checked_seed(seed), checked_options(options, "scenario")
         super().reset(seed=seed)
-        self._episodes.begin(0, self.np_random, seed, (options or {}).get("scenario"))
-        self._episodes.batch.observe()
+        self._core.begin(0, self.np_random, seed, options.get("scenario"))
+        self._core.batch.observe()
         self._over = False
-        if self._pictures is not None:
-            self._pictures.clear(0)
-            self._pictures.add(self._episodes.batch)
-        return self._episodes.batch.obs[0, 0].copy(), {}
+        self._core.look()
+        return self._obs(), self._info()
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         if self._over:
-            raise OrbitccError("step", "called on an episode that is over", "reset() first")
-        batch = self._episodes.batch
-        values = np.asarray(action, np.float32)
-        if values.shape != self.action_space.shape:
-            raise OrbitccError("action", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
-        batch.step(values[None, None])
+            raise ResetNeededError("step", "no episode runs: reset() first")
+        values = checked_actions("action", action, self.action_space.shape)
+        self._core.step(values[None, None])
+        batch = self._core.batch
         status = int(batch.status[0, 0])
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
         self._over = terminated or truncated
-        info: dict[str, Any] = self._episodes.final_info(0, 0) if self._over else {}
-        if self._pictures is not None:
-            self._pictures.add(batch)
-        return batch.obs[0, 0].copy(), float(batch.reward[0, 0]), terminated, truncated, info
+        info = self._info()
+        if self._over:
+            info |= self._core.final_info(0, 0)
+        self._core.look()
+        return self._obs(), float(batch.reward[0, 0]), terminated, truncated, info
 
     def render(self) -> Any:
         """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
-        if self._pictures is None:
+        if self.render_mode is None:
             return None
-        self._episodes.scenario(0)  # an error before the first reset
-        frames = self._pictures.frames()
+        frames = self._core.frames()
         return None if frames is None else frames[0]
 
     def close(self) -> None:
-        if self._pictures is not None:
-            self._pictures.close()
+        self._core.close()
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the running episode."""
+        return self._core.scenario(0)
 
     def statistics(self) -> dict[str, float]:
         """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
-        return self._episodes.statistics(0, 0)
+        return self._core.statistics(0, 0)
 
     def save(self) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""
-        return self._episodes.save(0)
-
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically."""
-        twin = copy.copy(self)
-        twin._episodes = self._episodes.clone()
-        twin._np_random = copy.deepcopy(self._np_random)
-        twin._pictures = pictures(self.render_mode)
-        return twin
+        return self._core.save(0)
 
     def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Go back to a saved moment and return its observation; the episode continues identically."""
-        self._episodes.restore(0, saved)
-        if self._pictures is not None:
-            self._pictures.clear(0)
-            self._pictures.add(self._episodes.batch)
+        self._core.restore(0, saved)
         self._over = False
-        return self._episodes.batch.obs[0, 0].copy()
+        return self._obs()
 
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
 
-_preset = preset  # the constructor's argument of the same name hides the function
+    def _obs(self) -> NDArray[np.float32]:
+        return self._core.batch.obs[0, 0].copy()
+
+    def _info(self) -> dict[str, Any]:
+        return dict(zip(STEP_INFO, self._core.step_info()[:, 0, 0].tolist(), strict=True))

@@ -1,26 +1,21 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from gymnasium import spaces
-from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, Batch, WorldState
-from orbitcc.envs.environments.connections import Dealer, never_idle
-from orbitcc.envs.environments.episodes import FINAL_INFO
-from orbitcc.envs.environments.journal import Journal
-from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
-from orbitcc.envs.environments.render import FPS, MODES, Pictures, pictures
-from orbitcc.envs.environments.source import EpisodeSource
-from orbitcc.envs.environments.vector import autoreset_of, check_counts
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.connections import Connections
+from orbitcc.envs.environments.core import Core, checked_actions, checked_count, checked_options, checked_seed
+from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.environments.vector import autoreset_of, step_infos
+from orbitcc.envs.errors import OrbitccError, StateError
 
 Saved = tuple[Scenario, WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""
@@ -30,7 +25,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     """Slot per flow: sub-environment i is one place for a flow in one of several worlds.
 
     A world lends as many slots as it has learning flows, so their number varies from world to world; with a
-    distribution it is drawn for each world once and kept, and scenarios are dealt to the worlds they fit. The last
+    distribution it is drawn for each world once and kept, and scenarios go to the worlds they fit. The last
     world lends what is still needed; its other flows run `background`.
 
     A slot is never idle. A flow that leaves is truncated and replaced at once by a new connection on the same path,
@@ -53,96 +48,86 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             world have the same picture.
     """
 
-    _pictures: Pictures | None = None  # gymnasium closes even what was never made whole
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(MODES), "render_fps": FPS}  # type: ignore[misc]
+    _core: Core | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
         num_envs: int,
-        scenario: str | Scenario | ScenarioDistribution,
+        scenario: str | Scenario | ScenarioDistribution | EnvConfig,
         *,
-        preset: str | Mapping[str, Any] | Preset = "astraea",
-        observation: ObservationLike | None = None,
-        action: ActionLike | None = None,
-        reward: RewardLike | None = None,
-        interval_ms: float | None = None,
-        max_agents: int | None = None,
-        background: str = "cubic",
         stagger: bool = False,
         journal: bool = False,
         reward_scale: float = 1.0,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        threads: int = 0,
-        render_mode: str | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
-        check_counts(num_envs, threads)
-        self._mode = autoreset_of(autoreset_mode)
-        self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
-        self.render_mode = render_mode
-        self.preset = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._dealer = Dealer(EpisodeSource(scenario, max_agents=max_agents, background=background))
-        self._flows, lent = self._dealer.sizes(num_envs)
-        self._sizes = [*self._flows[:-1], lent]
-        self._pictures = pictures(render_mode, len(self._sizes))
-        self._stagger, self._threads, self._reward_scale = stagger, threads, float(reward_scale)
-        self._batch: Batch | None = None
-        self._rng: np.random.Generator | None = None
-        self._scenarios: list[Scenario | None] = [None] * len(self._sizes)
-        self._journal = Journal(len(self._sizes)) if journal else None
-        self.num_envs = num_envs
-        self.worlds = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        self.num_envs = checked_count("num_envs", num_envs)
+        self.autoreset_mode = autoreset_of(autoreset_mode)
+        self.config = EnvConfig.of(scenario, settings, type(self))
+        self.preset = self.config.preset
+        _refuse_intervals_in_rtts(self.config)
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
+        self.render_mode = self.config.render_mode
+        self._stagger, self._reward_scale = stagger, float(reward_scale)
+        feed = Connections(self.config, self.num_envs)
+        sizes = feed.sizes
+        self._core = core = Core(self.config, feed, len(sizes), journal=journal)
+        self.worlds = np.repeat(np.arange(len(sizes)), sizes)
         """World of each slot, int[num_envs]."""
-        self._slots = np.concatenate([np.arange(size) for size in self._sizes])
-        self._rows = self.worlds * max(self._sizes) + self._slots
+        self._slots = np.concatenate([np.arange(size) for size in sizes])
+        self._rows = self.worlds * core.slots + self._slots
         """Row of each slot in the batch's arrays, flattened over worlds and their slots."""
-        seen = self.preset.observation_space()
-        self.single_observation_space = seen
-        self._nothing_seen = np.clip(np.float32(0), seen.low, seen.high)
-        self.single_action_space = self.preset.action_space()
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
-        self._over = np.zeros(num_envs, np.bool_)
+        self.single_observation_space = core.observation_space
+        self.single_action_space = core.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.state_space = core.state_space
+        self._actions = np.zeros((core.num_worlds, core.slots, *core.action_space.shape), np.float32)
+        self._over, self._everybody = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         self._ended: NDArray[np.bool_] | None = None
 
     @property
     def num_worlds(self) -> int:
-        return len(self._sizes)
+        return self._made.num_worlds
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Draw all worlds anew. They share one generator; of a list of seeds the first counts."""
-        if options:
-            raise OrbitccError("options", sorted(options), "nothing: slots of a world cannot be reset by themselves")
-        first = seed[0] if isinstance(seed, list) else seed
-        if first is not None or self._rng is None:
-            self._rng, _ = seeding.np_random(first)
-            self._dealer.forget()
+        checked_options(options)
+        first, core = checked_seed(seed[0] if isinstance(seed, list | tuple | np.ndarray) else seed), self._made
+        if first is not None or core.generators[0] is None:
+            core.generator(0, first)
+            self._feed.buckets.waiting.clear()
         for world in range(self.num_worlds):
-            self._begin(world, None if first is None else first + world, cut=self._stagger)
-        self._running.observe()
+            own = None if first is None else first + world
+            core.begin(world, core.generator(world, None), own, cut=self._stagger)
+        core.batch.observe()
         self._over[:] = False
         self._ended = None
-        self._look()
-        return self.observations(), {}
+        core.look()
+        return self.observations(), self._step_infos()
 
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        if self._mode is AutoresetMode.SAME_STEP:
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
             paid, terminated, truncated = self.advance(actions)
             infos = self._last_words(terminated | truncated)
-            return self.renew(), paid.astype(np.float64), terminated, truncated, infos
+            obs = self.renew()
+            return obs, paid.astype(np.float64), terminated, truncated, self._step_infos() | infos
         renewed, over = self._over, self._running.finished()
         self._move(actions)
         if over.any():  # this step is the reset of worlds whose time was up in the last one
-            self._begin_anew(over)
+            self._made.renew(over)
         paid, terminated, truncated = self._outcome()
         for array in (paid, terminated, truncated):
             array[renewed] = 0
         self._over = terminated | truncated
-        self._look()
-        return self.observations(), paid.astype(np.float64), terminated, truncated, self._totals(self._over)
+        self._made.look()
+        infos = self._step_infos() | self._totals(self._over)
+        return self.observations(), paid.astype(np.float64), terminated, truncated, infos
 
     def advance(self, actions: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
         """The first half of a step with same-step autoreset, for learners: let all worlds run for one interval.
@@ -160,7 +145,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             OrbitccError: :meth:`renew` has not been called since the last time, or a wrong shape.
         """
         if self._ended is not None:
-            raise OrbitccError("advance", "called twice", "renew() in between")
+            raise StateError("advance", "it has been called already: renew() comes in between")
         self._move(actions)
         paid, terminated, truncated = self._outcome()
         self._ended = terminated | truncated
@@ -176,29 +161,29 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             OrbitccError: there was no :meth:`advance`.
         """
         if self._ended is None:
-            raise OrbitccError("renew", "called before advance()", "advance() first")
+            raise StateError("renew", "there is nothing to renew: advance() comes first")
         ended, self._ended = self._ended, None
         if not ended.any():
-            self._look()
+            self._made.look()
             return self.observations()
         over = self._running.finished()
         if over.any():
-            self._begin_anew(over)
+            self._made.renew(over)
         obs = self.observations()
-        obs[ended & ~over[self.worlds]] = self._nothing_seen
-        self._look()
+        obs[ended & ~over[self.worlds]] = self._made.nothing_seen
+        self._made.look()
         return obs
 
     def observations(self) -> NDArray[np.float32]:
         """What every slot's flow has observed by now, f32[num_envs, D]; a copy."""
-        return self._running.obs.reshape(-1, *self._nothing_seen.shape)[self._rows]
+        return self._running.obs.reshape(-1, *self._made.nothing_seen.shape)[self._rows]
 
     def active(self) -> NDArray[np.bool_]:
         """Slots that heed the next action, bool[num_envs].
 
         After a same-step autoreset a connection that has only just begun does not; its reward is for nobody's action.
         """
-        return self._running.status.reshape(-1)[self._rows] == ACTIVE
+        return self._made.active().reshape(-1)[self._rows]
 
     def state(self) -> NDArray[np.float32]:
         """For each slot the global state of its world, float32[num_envs, 12], for centralised critics.
@@ -206,8 +191,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         With same-step autoreset `infos["final_state"]` holds it beside `final_obs`, before worlds are drawn anew. See
         :meth:`orbitcc.ParallelCongestionEnv.state`.
         """
-        self._running.global_state(self._state)
-        return self._state[self.worlds]
+        return self._made.state()[self.worlds]
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every slot's flow over the last interval, f64[num_envs, len(STATS_FIELDS)]."""
@@ -216,13 +200,12 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
 
     def render(self) -> Any:
         """With `rgb_array` a frame for every slot: that of its world, uint8[450, 800, 3]."""
-        self.scenario(0)  # an error before the first reset
-        frames = None if self._pictures is None else self._pictures.frames()
+        frames = self._made.frames()
         return None if frames is None else tuple(frames[world] for world in self.worlds)
 
     def close_extras(self, **_: Any) -> None:
-        if self._pictures is not None:
-            self._pictures.close()
+        if self._core is not None:
+            self._core.close()
 
     def save(self, world: int) -> Saved:
         """An exact copy of world number `world`, and which of its slots begin anew with the next step."""
@@ -234,19 +217,12 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         Raises:
             OrbitccError: the saved world lends another number of slots, or its past is not in the journal that is kept.
         """
-        if self._journal is not None:
-            raise OrbitccError("restore", "an environment that keeps a journal", "one without")
         scenario, state, over = saved
         mine = self.worlds == world
         if over.size != np.count_nonzero(mine):
             raise OrbitccError("saved", f"{over.size} slots", f"a world that lends {np.count_nonzero(mine)}")
-        self._scenarios[world] = scenario
-        self._running.restore(world, state)
-        self._running.observe()
+        self._made.restore(world, (scenario, state))
         self._over[mine] = over
-        if self._pictures is not None:
-            self._pictures.clear(world)
-        self._look()
         return self._after_restoring()
 
     def journal(self) -> dict[str, Any]:
@@ -255,15 +231,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         Raises:
             OrbitccError: no journal is kept, or nothing runs yet.
         """
-        if self._journal is None or self._rng is None:
-            raise OrbitccError("journal", "not there", "an environment with journal=True, after reset()")
-        return {
-            **self._journal.written(),
-            "scenarios": self._scenarios,
-            "dealer": self._dealer.waiting,
-            "generator": self._rng.bit_generator.state,
-            "over": self._over,
-        }
+        return {**self._made.journal(), "waiting": self._feed.buckets.waiting, "over": self._over}
 
     def relive(self, journal: dict[str, Any]) -> NDArray[np.float32]:
         """Run all worlds to where they were when the journal was taken; all observations, f32[num_envs, D].
@@ -273,67 +241,47 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         Raises:
             OrbitccError: it is the journal of another environment, or this one keeps none.
         """
-        if self._journal is None:
-            raise OrbitccError("relive", "without a journal", "an environment with journal=True")
+        self._made.require_journal()
         self.reset(seed=0)
-        self._rng, _ = seeding.np_random(0)
-        self._rng.bit_generator.state = journal["generator"]
-        self._dealer.waiting = journal["dealer"]
-        self._scenarios = list(journal["scenarios"])
-        self._journal.relive(journal, self._running, self._sizes, self._running.alone())
+        self._made.relive(journal, self._feed.sizes)
+        self._feed.buckets.waiting = journal["waiting"]
         self._over[:] = journal["over"]
-        self._look()
         return self._after_restoring()
 
     def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically."""
-        twin = copy.copy(self)
-        twin._pictures = pictures(self.render_mode, self.num_worlds)
-        twin._rng, twin._dealer, twin._over = copy.deepcopy(self._rng), self._dealer.clone(), self._over.copy()
-        if self._batch is not None:
-            twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
-            twin._actions, twin._state = self._actions.copy(), self._state.copy()
-        if self._journal is not None:
-            twin._journal = copy.deepcopy(self._journal)
-        return twin
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
 
     def scenario(self, world: int) -> Scenario:
         """The scenario world number `world` was made from; new connections are not in it."""
-        scenario = self._scenarios[world]
-        if scenario is None:
-            raise OrbitccError("step", "called before reset()", "reset() first")
-        return scenario
+        return self._made.scenario(world)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The configuration: running worlds are not pickled."""
-        return {**self.__dict__, "_batch": None, "_scenarios": [None] * self.num_worlds}
+    @property
+    def _made(self) -> Core:
+        assert self._core is not None
+        return self._core
+
+    @property
+    def _feed(self) -> Connections:
+        feed = self._made.feed
+        assert isinstance(feed, Connections)
+        return feed
 
     @property
     def _running(self) -> Batch:
-        if self._batch is None:
-            raise OrbitccError("step", "called before reset()", "reset() first")
-        return self._batch
+        return self._made.batch
 
     def _after_restoring(self) -> NDArray[np.float32]:
         obs = self.observations()
-        if self._mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:  # the connection that ended here has been replaced
             status = self._running.status.reshape(-1)[self._rows]
-            obs[(status & (TERMINATED | TRUNCATED)) != 0] = self._nothing_seen
+            obs[(status & (TERMINATED | TRUNCATED)) != 0] = self._made.nothing_seen
         return obs
 
-    def _look(self) -> None:
-        if self._pictures is not None:
-            self._pictures.add(self._running)
-
     def _move(self, actions: NDArray[np.float32]) -> None:
-        values = np.asarray(actions, np.float32)
-        if values.shape != self.action_space.shape:
-            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
-        batch = self._running
+        values = checked_actions("actions", actions, self.action_space.shape)
         self._actions.reshape(-1, self._actions.shape[-1])[self._rows] = values
-        batch.step(self._actions)
-        if self._journal is not None:
-            self._journal.step(self._actions)
+        self._made.step(self._actions)
 
     def _outcome(self) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
         """Rewards, terminated, truncated of the last interval."""
@@ -351,50 +299,19 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         found = {"final_info": self._totals(ended), "final_obs": final, "final_state": self.state()}
         return found | {f"_{key}": ended.copy() for key in found}
 
-    def _begin_anew(self, over: NDArray[np.bool_]) -> None:
-        for world in np.flatnonzero(over):
-            self._begin(int(world))
-        self._running.observe()
-
-    def _begin(self, world: int, seed: int | None = None, *, cut: bool = False) -> None:
-        assert self._rng is not None
-        size = self._sizes[world]
-        scenario = self._dealer.deal(self._flows[world], self._rng, seed)
-        if size < self._flows[world]:
-            scenario = self._dealer.source.mark_agents(scenario, size)
-        network = never_idle(scenario.compile(), self.preset.interval_ns, self._rng, cut=cut)
-        if self._batch is None:
-            slots = max(self._sizes)
-            self._batch = Batch(
-                [network] * self.num_worlds,
-                slots=slots,
-                preset=self.preset,
-                threads=self._threads,
-                policies=scenario.policies(),
-            )
-            self._actions = np.zeros((self.num_worlds, slots, *self._batch.action_space.shape), np.float32)
-            self._state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
-        self._batch.reset(world, network, agents=size)
-        if self._journal is not None:
-            self._journal.begin(world, network)
-        self._scenarios[world] = scenario
-        if self._pictures is not None:
-            self._pictures.clear(world)
-
     def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
-        if not ended.any():
-            return {}
-        infos: dict[str, Any] = {}
-        for key in FINAL_INFO:
-            infos[key], infos[f"_{key}"] = np.zeros(self.num_envs), ended.copy()
-        for world in np.unique(self.worlds[ended]):
-            totals, _ = self._running.totals(int(world))
-            for i in np.flatnonzero(ended & (self.worlds == world)):
-                flow = self._running.flow_of(int(world), int(self._slots[i]))
-                assert flow is not None
-                for key in FINAL_INFO:
-                    infos[key][i] = float(totals[flow][key])
-        return infos
+        return self._made.final_infos(ended, self.worlds, self._slots) if ended.any() else {}
+
+    def _step_infos(self) -> dict[str, Any]:
+        figures = self._made.step_info()
+        return step_infos(figures.reshape(len(figures), -1)[:, self._rows], self._everybody)
 
 
-_preset = preset  # the constructor's argument of the same name hides the function
+def _refuse_intervals_in_rtts(config: EnvConfig) -> None:
+    """Flows follow each other on the grid of decisions, which intervals of so many RTTs do not have."""
+    if config.preset.interval_rtts > 0:
+        given = f"{config.preset.name}, whose interval is {config.preset.interval_rtts:g} RTTs"
+        allowed = (
+            "a preset with a fixed interval in slots per flow (interval_ms=30 gives it one), or orbitcc.parallel_env"
+        )
+        raise OrbitccError("preset", given, allowed)

@@ -1,21 +1,27 @@
 """N single-agent environments stepped natively: the vector form behind the same ids."""
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, TERMINATED, TRUNCATED, WorldState
-from orbitcc.envs.environments.episodes import FINAL_INFO, Episodes
-from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike, preset
-from orbitcc.envs.environments.render import FPS, MODES, Pictures, pictures
-from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.environments.batch import ACTIVE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.core import (
+    STEP_INFO,
+    Core,
+    checked_actions,
+    checked_count,
+    checked_options,
+    checked_seed,
+    scenarios_of,
+)
+from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.errors import OrbitccError
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
@@ -27,9 +33,10 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     Environment i of a batch reset with `seed` is, bit for bit, the single environment reset with `seed + i` (or with
     `seed[i]`), whatever the number of threads.
 
-    `infos` are arrays. Where an episode ended, its flow's totals stand under their names (`goodput_mbps`, ...) with the
-    masks `_goodput_mbps`, ...; with same-step autoreset they move to `final_info`, and `final_obs` holds the last
-    observations.
+    `infos` are arrays: of every world the figures of its last interval, `step_goodput_mbps` and so on as in the single
+    environment, float64[N], with the masks `_step_goodput_mbps`, ... Where an episode ended, its flow's totals stand
+    under their names (`goodput_mbps`, ...) with such masks; with same-step autoreset they move to `final_info`, with
+    the figures of the last interval, and `final_obs` holds the last observations.
 
     Args:
         num_envs: worlds.
@@ -39,38 +46,30 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         other arguments: as in the single environment.
     """
 
-    _pictures: Pictures | None = None  # gymnasium closes even what was never made whole
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(MODES), "render_fps": FPS}  # type: ignore[misc]
+    _core: Core | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
         num_envs: int = 1,
-        scenario: str | Scenario | ScenarioDistribution = "dumbbell",
+        scenario: str | Scenario | ScenarioDistribution | EnvConfig = "dumbbell",
         *,
-        preset: str | Mapping[str, Any] | Preset = "astraea",
-        observation: ObservationLike | None = None,
-        action: ActionLike | None = None,
-        reward: RewardLike | None = None,
-        interval_ms: float | None = None,
-        background: str = "cubic",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        threads: int = 0,
-        render_mode: str | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
-        check_counts(num_envs, threads)
-        self._mode = autoreset_of(autoreset_mode)
-        self.metadata = {"render_modes": list(MODES), "render_fps": FPS, "autoreset_mode": self._mode}
-        self.render_mode = render_mode
-        self._pictures = pictures(render_mode, num_envs)
-        pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        source = EpisodeSource(scenario, max_agents=1, background=background)
-        self._episodes = Episodes(source, pieces, num_envs, threads)
-        self.num_envs = num_envs
-        self.single_observation_space = self._episodes.observation_space
-        self.single_action_space = self._episodes.action_space
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._rngs: list[np.random.Generator | None] = [None] * num_envs
-        self._over = np.zeros(num_envs, np.bool_)
+        self.num_envs = checked_count("num_envs", num_envs)
+        self.autoreset_mode = autoreset_of(autoreset_mode)
+        self.config = EnvConfig.of(scenario, settings, type(self)).for_one_agent()
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
+        self.render_mode = self.config.render_mode
+        self._core = core = Core(self.config, Episodes(self.config), self.num_envs)
+        self.single_observation_space = core.observation_space
+        self.single_action_space = core.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.state_space = core.state_space
+        self._over = np.zeros(self.num_envs, np.bool_)
+        self._everybody, self._first = np.ones(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64)
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -79,149 +78,116 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
 
         `options["scenario"]` is played instead of the next: one for all, or a list with one for each (None: the next).
         """
-        options = options or {}
-        mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs, np.bool_)))
+        options = checked_options(options, "scenario", "reset_mask")
+        core = self._made
+        mask = np.asarray(options.get("reset_mask", self._everybody))
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
             raise OrbitccError("options.reset_mask", f"{mask.dtype}{list(mask.shape)}", f"bool[{self.num_envs}]")
-        if seed is None or isinstance(seed, int):
-            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
-        else:
-            seeds = list(seed)
-        if len(seeds) != self.num_envs:
-            raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
-        scenarios = scenarios_of(options, self.num_envs)
-        for index in np.flatnonzero(mask):
-            self._begin(int(index), seeds[index], scenarios[index])
-        self._episodes.batch.observe()
+        seeds, scenarios = self._seeds(seed), scenarios_of(options, self.num_envs)
+        for index in np.flatnonzero(mask).tolist():
+            core.begin(index, core.generator(index, seeds[index]), seeds[index], scenarios[index])
+        core.batch.observe()
         self._over[mask] = False
-        self._look()
-        return self._episodes.batch.obs[:, 0].copy(), {}
+        core.look()
+        return core.batch.obs[:, 0].copy(), self._step_infos(self._everybody)
 
     def step(
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        batch = self._episodes.batch
-        values = np.asarray(actions, np.float32)
-        if values.shape != self.action_space.shape:
-            raise OrbitccError("actions", f"an array of shape {values.shape}", f"shape {self.action_space.shape}")
+        core = self._made
+        values = checked_actions("actions", actions, self.action_space.shape)
         renewed = self._over
-        batch.step(values[:, None])
+        core.step(values[:, None])
+        batch = core.batch
         status = batch.status[:, 0]
         if (status == ACTIVE).all() and not renewed.any():  # nothing ends: most steps, so they are kept short
-            self._look()
+            core.look()
             nobody = np.zeros((2, self.num_envs), np.bool_)
-            return batch.obs[:, 0].copy(), batch.reward[:, 0].astype(np.float64), nobody[0], nobody[1], {}
+            rewards = batch.reward[:, 0].astype(np.float64)
+            return batch.obs[:, 0].copy(), rewards, nobody[0], nobody[1], self._step_infos(self._everybody)
         if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
             status = np.where(renewed, 0, status)
-            for index in np.flatnonzero(renewed):
-                self._begin(int(index))
-            batch.observe()
+            core.renew(renewed)
         terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
         rewards = np.where(renewed, 0.0, batch.reward[:, 0]).astype(np.float64)
         ended = terminated | truncated
-        infos = self._totals(ended)
-        if self._mode is AutoresetMode.SAME_STEP:
-            if ended.any():
-                infos = {"final_info": infos, "_final_info": ended, **self._final_obs(ended)}
-                for index in np.flatnonzero(ended):
-                    self._begin(int(index))
-                batch.observe()
-        else:
+        infos: dict[str, Any] = {}
+        if ended.any():
+            infos = core.final_infos(ended, np.arange(self.num_envs), self._first)
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                last = self._step_infos(ended) | infos
+                infos = {"final_info": last, "_final_info": ended, **_final_obs(batch.obs[:, 0], ended)}
+                core.renew(ended)
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             self._over = ended
-        self._look()
-        return batch.obs[:, 0].copy(), rewards, terminated, truncated, infos
+        core.look()
+        return batch.obs[:, 0].copy(), rewards, terminated, truncated, self._step_infos(self._everybody) | infos
 
     def render(self) -> Any:
         """With `rgb_array` a frame of every world, uint8[450, 800, 3] each (a tenth of a second each)."""
-        self._episodes.scenario(0)  # an error before the first reset
-        return None if self._pictures is None else self._pictures.frames()
+        return self._made.frames()
 
     def close_extras(self, **_: Any) -> None:
-        if self._pictures is not None:
-            self._pictures.close()
+        if self._core is not None:
+            self._core.close()
 
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS_FIELDS)]."""
-        return self._episodes.batch.statistics()[:, 0].copy()
+        return self._made.batch.statistics()[:, 0].copy()
 
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of environment `index`."""
-        return self._episodes.scenario(index)
+        return self._made.scenario(index)
 
     def save(self, index: int) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode of environment `index`."""
-        return self._episodes.save(index)
+        return self._made.save(index)
 
     def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
-        self._episodes.restore(index, saved)
+        self._made.restore(index, saved)
         self._over[index] = False
-        if self._pictures is not None:
-            self._pictures.clear(index)
-        self._look()
-        return self._episodes.batch.obs[:, 0].copy()
+        return self._made.batch.obs[:, 0].copy()
 
     def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically."""
-        twin = copy.copy(self)
-        twin._episodes = self._episodes.clone()
-        twin._pictures = pictures(self.render_mode, self.num_envs)
-        twin._rngs, twin._over = copy.deepcopy(self._rngs), self._over.copy()
-        return twin
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
 
     def state(self) -> NDArray[np.float32]:
         """The global state of each world, float32[N, 12], for centralised critics."""
-        state = np.zeros((self.num_envs, GLOBAL_STATE), np.float32)
-        self._episodes.batch.global_state(state)
-        return state
+        return self._made.state()
 
-    def _begin(self, index: int, seed: int | None = None, scenario: Scenario | None = None) -> None:
-        rng = self._rngs[index]
-        if seed is not None or rng is None:
-            rng, _ = seeding.np_random(seed)
-            self._rngs[index] = rng
-        self._episodes.begin(index, rng, seed, scenario)
-        if self._pictures is not None:
-            self._pictures.clear(index)
+    @property
+    def _made(self) -> Core:
+        assert self._core is not None
+        return self._core
 
-    def _look(self) -> None:
-        if self._pictures is not None:
-            self._pictures.add(self._episodes.batch)
+    def _seeds(self, seed: Any) -> list[int | None]:
+        if isinstance(seed, list | tuple | np.ndarray):
+            seeds = [checked_seed(own) for own in seed]
+        else:
+            first = checked_seed(seed)
+            seeds = [None if first is None else first + i for i in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
+        return seeds
 
-    def _totals(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
-        if not ended.any():
-            return {}
-        infos: dict[str, Any] = {}
-        for key in FINAL_INFO:
-            infos[key], infos[f"_{key}"] = np.zeros(self.num_envs), ended.copy()
-        for index in np.flatnonzero(ended):
-            for key, value in self._episodes.final_info(int(index), 0).items():
-                infos[key][index] = value
-        return infos
-
-    def _final_obs(self, ended: NDArray[np.bool_]) -> dict[str, Any]:
-        # an object array with a row per ended episode: what gymnasium's own vector environments give
-        final = np.full(self.num_envs, None, dtype=object)
-        for index in np.flatnonzero(ended):
-            final[index] = self._episodes.batch.obs[index, 0].copy()
-        return {"final_obs": final, "_final_obs": ended.copy()}
+    def _step_infos(self, told: NDArray[np.bool_]) -> dict[str, Any]:
+        return step_infos(self._made.step_info()[:, :, 0], told)
 
 
-def check_counts(num_envs: int, threads: int) -> None:
-    """OrbitccError unless there is an environment and a number of threads, or 0."""
-    if not (isinstance(num_envs, int) and num_envs >= 1):
-        raise OrbitccError("num_envs", num_envs, "a whole number of at least 1")
-    if not (isinstance(threads, int) and threads >= 0):
-        raise OrbitccError("threads", threads, "a whole number: 1 or more, or 0 for one per core")
+def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:
+    """Figures f64[4, n] of a step as infos of a vector environment; told: of whom they are, bool[n]."""
+    infos: dict[str, Any] = dict(zip(STEP_INFO, figures, strict=True))
+    return infos | {f"_{name}": told for name in STEP_INFO}
 
 
-def scenarios_of(options: dict[str, Any] | None, count: int) -> list[Any]:
-    """`options["scenario"]` of each environment: one for all, or a list with one for each; None: the next one drawn."""
-    given = (options or {}).get("scenario")
-    scenarios = list(given) if isinstance(given, list | tuple) else [given] * count
-    if len(scenarios) != count:
-        raise OrbitccError("options.scenario", f"{len(scenarios)} scenarios", f"one, or {count} of them")
-    return scenarios
+def _final_obs(obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> dict[str, Any]:
+    # an object array with a row per ended episode: what gymnasium's own vector environments give
+    final = np.full(len(ended), None, dtype=object)
+    for index in np.flatnonzero(ended):
+        final[index] = obs[index].copy()
+    return {"final_obs": final, "_final_obs": ended.copy()}
 
 
 def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
@@ -229,6 +195,3 @@ def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
     if mode not in _MODES and mode not in [known.value for known in _MODES]:
         raise OrbitccError("autoreset_mode", mode, f"one of {', '.join(known.value for known in _MODES)}")
     return AutoresetMode(mode)
-
-
-_preset = preset  # the constructor's argument of the same name hides the function

@@ -55,8 +55,8 @@ def test_handovers_are_marked_when_they_happen() -> None:
     env.reset(seed=1)
     while env.statistics()["time_s"] < 32:
         env.step(np.zeros(1, np.float32))
-    assert env._pictures is not None
-    assert list(env._pictures._of[0]._handovers) == pytest.approx([15.0, 30.0], abs=0.001)
+    assert env._core.pictures is not None
+    assert list(env._core.pictures._of[0]._handovers) == pytest.approx([15.0, 30.0], abs=0.001)
 
 
 def test_a_window_follows_every_step(monkeypatch) -> None:
@@ -112,8 +112,9 @@ def test_slots_show_their_world_and_batches_every_world() -> None:
     assert np.array_equal(frames[0], frames[1])
     assert np.array_equal(frames[2], frames[3])
     assert not np.array_equal(frames[0], frames[2])
-    assert slots._pictures is not None
-    assert slots._pictures._of[0]._names == ["external-0", "external-1", "cubic-2"], "a successor has its place's line"
+    assert slots._core.pictures is not None
+    names = slots._core.pictures._of[0]._names
+    assert names == ["external-0", "external-1", "cubic-2"], "a successor has its place's line"
 
     batch = BatchedParallelEnv(2, staggered, render_mode="rgb_array")
     alone = parallel_env(staggered, render_mode="rgb_array")

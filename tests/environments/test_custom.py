@@ -83,7 +83,7 @@ def test_every_interval_is_seen_once_whoever_else_begins_anew(start: str) -> Non
     """The age the memory adds up is the simulator's, also of worlds that stand still while others are drawn."""
     env = VectorCongestionEnv(2, two(second=start), preset=preset())
     env.reset(seed=[1, 2], options=None)
-    batch = env._episodes.batch
+    batch = env._core.batch
     for step in range(60):
         if step in (20, 40):
             env.reset(seed=5, options={"reset_mask": np.array([True, False])})
@@ -148,7 +148,7 @@ def test_a_team_reward_is_the_mean_over_the_flows_of_a_world() -> None:
     together = 0
     for _ in range(90):
         env.step(np.float32([0.1, 0.0, -0.5])[:, None, None].repeat(2, axis=1))
-        batch = env._episodes.batch
+        batch = env._core.batch
         for status, paid, stats in zip(batch.status, batch.reward, batch.statistics(), strict=True):
             live = status != IDLE
             assert paid[live] == pytest.approx(stats[live, rate].mean() * 1e-6)
