@@ -54,7 +54,16 @@ class UnknownNameError(OrbitccError):
 
 
 class UnknownKeywordError(UnknownNameError, TypeError):
-    """A keyword that a function does not have: a TypeError, as Python's own."""
+    """A keyword that a function does not have: a TypeError, as Python's own.
+
+    It can be made from a message alone, as gymnasium does when it adds to one.
+    """
+
+    def __init__(self, field: str, name: Any = None, known: Iterable[str] = ()) -> None:
+        super().__init__(field, name, known)
+
+    def _message(self) -> str:
+        return super()._message() if self.known else self.field
 
 
 class StateError(OrbitccError):

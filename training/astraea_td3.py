@@ -270,6 +270,7 @@ class AstraeaTd3Learner:
             "train/below_tenth_of_fair": starved.value,
             "train/action_rms": math.sqrt(moves.value),
             "learner/exploration_std": self._sigma(),
+            "learner/learning_rate": self.actor_optimiser.param_groups[0]["lr"],
             **{f"learner/{name}": mean.value for name, mean in learned.items()},
         }
 

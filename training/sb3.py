@@ -69,6 +69,7 @@ class SB3Learner:
             learned["entropy"] = -learned["train/entropy_loss"]
         return {
             "agent_steps": steps,
+            "learner/learning_rate": self._learning_rate() if self._is_ppo else self.recipe.sac.lr,
             "train/reward": self._meter.total / (steps * self.recipe.settings.reward_scale),
             **{
                 f"learner/{tag}": float(learned[name])

@@ -108,7 +108,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Obs, Infos]:
-        seed, options = checked_seed(seed), checked_options(options, "scenario")
+        # PettingZoo's own test of environments hands over an option called "options"
+        seed, options = checked_seed(seed), checked_options(options, "scenario", "options")
         if seed is not None or self.np_random is None:
             self.np_random, _ = seeding.np_random(seed)
         self._core.begin(0, self.np_random, seed, options.get("scenario"))

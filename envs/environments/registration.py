@@ -1,10 +1,10 @@
-"""Ids for `gymnasium.make` and `gymnasium.make_vec`: one for every scenario and distribution."""
+"""Ids for `gymnasium.make` and `gymnasium.make_vec`: one for every scenario and distribution that needs no argument."""
 
 import gymnasium as gym
 
 # Written out, so that `import orbitcc` does not import the library of scenarios; a test compares.
 _SCENARIOS = (
-    "dumbbell", "leo-responsiveness", "leo-path", "leoem", "path-trace", "leo-access", "geo-ideal", "geo-viasat-2020",
+    "dumbbell", "leo-responsiveness", "leo-path", "leoem", "leo-access", "geo-ideal", "geo-viasat-2020",
     "geo-viasat-2021", "geo-rain", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "double-dumbbell",
     "cubic-friendliness", "hard-handover", "delay-jump", "train-astraea", "train-astraea-loss", "train-astraea-rtt",
     "train-leo", "train-geo", "train-orbits", "train-mixed",

@@ -161,7 +161,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             OrbitccError: there was no :meth:`advance`.
         """
         if self._ended is None:
-            raise StateError("renew", "there is nothing to renew: advance() comes first")
+            raise StateError("renew", "there is nothing to renew: advance() first")
         ended, self._ended = self._ended, None
         if not ended.any():
             self._made.look()

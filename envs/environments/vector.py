@@ -115,7 +115,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         if ended.any():
             infos = core.final_infos(ended, np.arange(self.num_envs), self._first)
             if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                last = self._step_infos(ended) | infos
+                last = step_infos(np.where(ended, core.step_info()[:, :, 0], 0.0), ended) | infos
                 infos = {"final_info": last, "_final_info": ended, **_final_obs(batch.obs[:, 0], ended)}
                 core.renew(ended)
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:

@@ -42,13 +42,13 @@ def evaluate(
     """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
     from orbitcc.commands.run import settings
     from orbitcc.envs.description.flows import parse_value
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.errors import StateError
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
     chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
-        raise OrbitccError("--resume", "without --out", "--resume with the --out folder to continue")
+        raise StateError("--resume", "which folder is to be continued? Name it with --out")
     line_up = contenders.line_up(controller or ([] if agent else DEFAULT_CONTROLLERS), agent or [])
     folder = out or new_folder(suite)
     try:

@@ -36,7 +36,7 @@ def three_flows():
     )
 
 
-@pytest.mark.parametrize("env_id", sorted(set(IDS) - {"orbitcc/PathTrace-v0"}))  # that one needs a file
+@pytest.mark.parametrize("env_id", IDS)
 def test_gymnasium_accepts_every_registered_environment(env_id: str) -> None:
     check_env(gym.make(env_id, render_mode="rgb_array").unwrapped, skip_render_check=env_id != "orbitcc/Dumbbell-v0")
 
@@ -48,6 +48,10 @@ def test_stable_baselines3_accepts_the_single_environment() -> None:
 
 def test_pettingzoo_accepts_late_joiners_and_leavers() -> None:
     parallel_api_test(parallel_env(three_flows()), num_cycles=1000)
+
+
+def test_pettingzoo_accepts_a_padded_population() -> None:
+    parallel_api_test(parallel_env(three_flows(), pad_absent=True), num_cycles=1000)
 
 
 def test_pettingzoo_accepts_its_own_turn_based_form() -> None:

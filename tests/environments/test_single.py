@@ -6,11 +6,12 @@ import pytest
 
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
+from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
-INFO = {"goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets"}
+INFO = {*STEP_INFO, "goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets"}
 
 
 def dumbbell(**changes):

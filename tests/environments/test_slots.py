@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.connections import SHORTEST_LIFE_S, never_idle
+from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.slots import FlowVectorEnv
@@ -34,7 +35,7 @@ def test_slots_add_up_and_the_number_of_flows_varies_across_worlds() -> None:
     env = FlowVectorEnv(40, distribution("train-leo").changed(duration_s=5.0))
     obs, infos = env.reset(seed=1)
     assert obs.shape == (40, 50)
-    assert infos == {}
+    assert {key for key in infos if not key.startswith("_")} == set(STEP_INFO)
     sizes = np.bincount(env.worlds)
     assert sizes.sum() == 40
     assert len(set(sizes.tolist())) >= 3
