@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orbitcc import _moved, baselines
 from orbitcc.agents.registry import register_agents
-from orbitcc.envs.environments.registration import register_envs
+from orbitcc.envs.environments.registration import register_when_imported
 
 if TYPE_CHECKING:
     from orbitcc.envs.environments.batched import BatchedParallelEnv
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 register_agents()
-register_envs()
+register_when_imported()
 _moved.put_up_signposts()
 
 __all__ = [

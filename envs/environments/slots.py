@@ -145,7 +145,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
             OrbitccError: :meth:`renew` has not been called since the last time, or a wrong shape.
         """
         if self._ended is not None:
-            raise StateError("advance", "it has been called already: renew() comes in between")
+            raise StateError("advance", "it has been called already: renew() in between")
         self._move(actions)
         paid, terminated, truncated = self._outcome()
         self._ended = terminated | truncated

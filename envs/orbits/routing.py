@@ -11,8 +11,6 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
 from orbitcc.envs.errors import OrbitccError
@@ -312,6 +310,9 @@ class _Chooser:
             columns.append(above)
             weights.append(np.linalg.norm(middle[above] - self.ground[below], axis=1))
         count = source + len(self.ground)
+        from scipy.sparse import csr_matrix  # a slow import, needed only here
+        from scipy.sparse.csgraph import dijkstra
+
         graph = csr_matrix(
             (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=(count, count)
         )

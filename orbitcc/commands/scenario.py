@@ -12,7 +12,9 @@ from orbitcc.commands.list_ import list_names
 if TYPE_CHECKING:
     from orbitcc.envs.description.scenario import Scenario
 
-app = typer.Typer(help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True)
+app = typer.Typer(
+    help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Name = Annotated[
     str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc scenario list`) or a TOML file.")
