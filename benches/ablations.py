@@ -13,10 +13,10 @@ import numpy as np
 from scipy import stats
 
 from benches import geo_ablations
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.links import DropTailBytes, Link
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import DropTailBytes, Link
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.leoem import PATHS
 

@@ -41,7 +41,7 @@ class Task:
 
 def execute(task: Task) -> Row:
     """Simulate and measure."""
-    from orbitcc.envs.simulate import simulate
+    from orbitcc.envs.backends.simulator import simulate
 
     began = time.perf_counter()
     scenario = task.suite.enter(task.case, task.contender)

@@ -22,9 +22,9 @@ from torch.nn import functional
 
 from orbitcc.agents.card import Layer
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.batched import BatchedParallelEnv
-from orbitcc.envs.presets import STATS, preset
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.training.recipe import Network, Recipe, Td3
 
 LEAK = 0.2
@@ -270,6 +270,7 @@ class AstraeaTd3Learner:
             "train/below_tenth_of_fair": starved.value,
             "train/action_rms": math.sqrt(moves.value),
             "learner/exploration_std": self._sigma(),
+            "learner/learning_rate": self.actor_optimiser.param_groups[0]["lr"],
             **{f"learner/{name}": mean.value for name, mean in learned.items()},
         }
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.eval.figures.style import CONTROLLER_COLOURS, LIGHT
 from orbitcc.eval.statistics import interquartile_mean
-from orbitcc.eval.style import CONTROLLER_COLOURS, LIGHT
 
 Curve = tuple[list[int], list[float]]
 """Agent steps and values."""

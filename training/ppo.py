@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.card import Card, Layer
 from orbitcc.agents.policy import Tensors
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.training import privileged
 from orbitcc.training.mlp import Mlp
 from orbitcc.training.recipe import Network, Recipe
@@ -218,6 +218,7 @@ class PpoLearner:
             **{f"learner/{name}": float(value) / minibatches for name, value in zip(_FIGURES, sums, strict=True)},
             "learner/exploration_std": float(self.log_std.exp().mean()),
             "learner/epochs": minibatches / parts,
+            "learner/learning_rate": self._optimiser.param_groups[0]["lr"],
         }
 
     def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:

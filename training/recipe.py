@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from orbitcc.agents.card import Layer
-from orbitcc.envs import presets, scenarios
+from orbitcc.envs import scenarios
+from orbitcc.envs.description.flows import parse_value
+from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments import presets
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
-from orbitcc.envs.flows import parse_value
-from orbitcc.envs.model import Model, number
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.training.scorecard import Weights
 
 RECIPES = Path(__file__).resolve().parent / "recipes"

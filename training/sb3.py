@@ -16,9 +16,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
-from orbitcc.envs.sb3 import SB3VecEnv
-from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.sb3 import SB3VecEnv
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training.recipe import Recipe
 
 _LEARNED = {
@@ -69,6 +69,7 @@ class SB3Learner:
             learned["entropy"] = -learned["train/entropy_loss"]
         return {
             "agent_steps": steps,
+            "learner/learning_rate": self._learning_rate() if self._is_ppo else self.recipe.sac.lr,
             "train/reward": self._meter.total / (steps * self.recipe.settings.reward_scale),
             **{
                 f"learner/{tag}": float(learned[name])

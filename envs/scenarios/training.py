@@ -1,6 +1,13 @@
 """The distributions learners are trained on."""
 
-from orbitcc.envs.distribution import (
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.geo import GeoImpairments
+from orbitcc.envs.impairments.hotspots import Hotspots
+from orbitcc.envs.impairments.weather import Fades, Weather
+from orbitcc.envs.orbits.pool import PathPool
+from orbitcc.envs.orbits.routing import PathSpec
+from orbitcc.envs.scenarios.distribution import (
     AckPath,
     Mixture,
     PathDistribution,
@@ -8,13 +15,6 @@ from orbitcc.envs.distribution import (
     Rivals,
     Slots,
 )
-from orbitcc.envs.impairments.access import AccessOverlay
-from orbitcc.envs.impairments.geo import GeoImpairments
-from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.impairments.weather import Fades, Weather
-from orbitcc.envs.orbits.pool import PathPool
-from orbitcc.envs.orbits.routing import PathSpec
-from orbitcc.envs.ranges import Span
 
 # Ranges of the Astraea paper (its training table) as cited by follow-up work: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5
 # flows with random starts, running times and RTTs, static links. Episode length, gaps and lifetimes are ours.

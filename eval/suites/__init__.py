@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess
@@ -84,4 +84,4 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     return suite
 
 
-__all__ = ["SUITES", "Case", "Figure", "Metric", "Point", "Suite", "get", "names"]
+__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "names"]

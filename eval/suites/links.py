@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
 EXTERNAL = ControllerSpec(name="external")
@@ -65,9 +64,6 @@ class LeoAccess(Suite):
     def measure(self, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        return flow_figures(campaign, f"Run {self.first_run}.")
-
 
 class Extremes(Suite):
     """Links at the ends of the usual ranges."""
@@ -109,9 +105,6 @@ class Extremes(Suite):
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return link_values(recording)
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        return flow_figures(campaign, "500 Mbit/s.")
 
 
 class GeoSharing(Suite):
@@ -157,6 +150,3 @@ class GeoSharing(Suite):
     def measure(self, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
         return {**values, "own_share": values["second_share"]}
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        return flow_figures(campaign, "Cubic, and the contender.")

@@ -4,9 +4,9 @@ import math
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.links import (
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import (
     Codel,
     Direction,
     DropTailBytes,
@@ -21,8 +21,8 @@ from orbitcc.envs.links import (
     SineJitter,
     Viasat,
 )
-from orbitcc.envs.scenario import Scenario, SimSettings
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.description.scenario import Scenario, SimSettings
+from orbitcc.envs.errors import OrbitccError
 
 NAN = float("nan")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.files import toml_text
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios.leo import reconfigurations
 
 RUN_2 = [  # run 2 in the order of the study's repository: Mbit/s, ms, % loss, ms of interruption

@@ -12,7 +12,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
-from orbitcc.envs.presets import preset
+from orbitcc.envs.environments.presets import preset
 from orbitcc.training import loop, recipe
 from orbitcc.training.scorecard import Weights
 

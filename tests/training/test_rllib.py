@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")
@@ -123,7 +123,7 @@ def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() ->
     import torch
 
     from orbitcc import _sim
-    from orbitcc.envs.slots import FlowVectorEnv
+    from orbitcc.envs.environments.slots import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
     plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.slots=6"])

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.presets import preset
-from orbitcc.envs.source import EpisodeSource
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
@@ -74,7 +74,7 @@ def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
     """All agents of all worlds, as multi-agent environments."""
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from orbitcc.envs.rllib import RLlibCongestionEnv
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
 
     ppo = recipe.ppo
     arguments = {
@@ -148,7 +148,7 @@ def _sac_on_slots(config: Any, recipe: Recipe) -> Any:
 
 
 def _slots(config: Any, recipe: Recipe, *, global_state: bool = False) -> Any:
-    from orbitcc.envs.rllib import SLOTS, register_envs
+    from orbitcc.envs.environments.rllib import SLOTS, register_envs
 
     register_envs()
     settings = recipe.settings
@@ -174,7 +174,7 @@ def _sac_on_worlds(config: Any, recipe: Recipe) -> Any:
     It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
     all worlds, with the seed of the very first time: the environment must not heed that again.
     """
-    from orbitcc.envs.rllib import RLlibCongestionEnv
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
 
     sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     return (

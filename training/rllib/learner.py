@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.errors import StateError
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
+
+RAY_ATTEMPTS = 3
+"""How often Ray is started when it takes too long."""
 
 
 class RLlibLearner:
@@ -76,6 +80,9 @@ def _start(recipe: Recipe, seed: int) -> Any:
     # Ray reads these when it is imported or started: no token file in the home folder, no reports to its makers
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault(
+        "RAY_raylet_start_wait_time_s", "120"
+    )  # what its workers wait; Ray itself: 30 s, whatever is set
     import logging
 
     import ray
@@ -85,7 +92,7 @@ def _start(recipe: Recipe, seed: int) -> Any:
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")  # set: the cluster to scale out on
         local = {} if address else {"num_cpus": recipe.settings.env_runners + 1, "include_dashboard": False}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        _init_ray(ray, {"address": address, "log_to_driver": False, "logging_level": logging.ERROR, **local})
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after init, which sets it
     algorithm = config(recipe, seed).build_algo()
     if recipe.algorithm == "rllib-ppo" and recipe.ppo.worlds:
@@ -95,6 +102,24 @@ def _start(recipe: Recipe, seed: int) -> Any:
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
         )
     return algorithm
+
+
+def _init_ray(ray: Any, arguments: dict[str, Any]) -> None:
+    """Start Ray, or join it; on a busy machine its daemon may need longer than the 30 s that Ray waits for it.
+
+    Raises:
+        OrbitccError: it does not start: one sentence where Ray has a page of them.
+    """
+    for attempt in range(1, RAY_ATTEMPTS + 1):
+        try:
+            ray.init(**arguments)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == RAY_ATTEMPTS or "timed out" not in str(error):
+                first = " ".join(str(error).split())[:200] or type(error).__name__
+                where = f"the cluster at {arguments['address']}" if arguments["address"] else "it"
+                raise StateError("ray", f"{where} did not start in {attempt} attempts: {first}") from None
 
 
 def _set_log_std(module: Any, value: float) -> None:
@@ -121,7 +146,9 @@ _LEARNED = {
 def _figures(result: dict[str, Any], module: str, reward_scale: float) -> dict[str, float]:
     sampled, learned = result["env_runners"], result.get("learners", {}).get(module, {})
     decisions = max(1.0, float(sampled["decisions"]))
+    rates = [float(value) for name, value in learned.items() if name.endswith("_learning_rate")]
     return {
+        **({"learner/learning_rate": rates[0]} if rates else {}),
         "agent_steps": decisions,
         "train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale),
         **{f"learner/{tag}": float(np.mean(learned[name])) for tag, name in _LEARNED.items() if name in learned},

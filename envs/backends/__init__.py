@@ -1,0 +1,1 @@
+"""What runs a scenario: the packet simulator, through `orbitcc._sim`."""
