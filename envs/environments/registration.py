@@ -11,7 +11,7 @@ _SCENARIOS = (
     "dumbbell", "leo-responsiveness", "leo-path", "leoem", "leo-access", "geo-ideal", "geo-viasat-2020",
     "geo-viasat-2021", "geo-rain", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "double-dumbbell",
     "cubic-friendliness", "hard-handover", "delay-jump", "train-astraea", "train-astraea-loss", "train-astraea-rtt",
-    "train-leo", "train-geo", "train-orbits", "train-mixed",
+    "train-leo", "train-leo-wide", "train-geo", "train-orbits", "train-mixed",
 )  # fmt: skip
 
 

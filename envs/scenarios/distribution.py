@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
 from orbitcc.envs.description.links import (
     MAX_DELAY_MS,
     MAX_RATE_MBPS,
@@ -74,6 +74,15 @@ class RandomLoss(Model):
     p: Annotated[Span, _share] = Span(low=1e-5, high=2e-2, log=True)
 
 
+class Rivals(Model):
+    """One flow of a classical controller on the whole path, from some time in the first half to some time later on."""
+
+    probability: Annotated[float, _probability] = 0.2
+    controllers: tuple[ControllerChoice, ...] = Field(
+        default=("cubic", "bbr3", "reno"), min_length=1, validate_default=True, description="of which one is drawn"
+    )
+
+
 class AckPath(Model):
     """The return direction: forward rate over return rate, and independent loss of acknowledgements."""
 
@@ -112,6 +121,8 @@ class PathDistribution(ScenarioDistribution):
     own_rtt_probability: Annotated[float, _probability] = Field(
         default=0.0, description="share of worlds where each flow adds delay of its own, up to the highest base RTT"
     )
+
+    rivals: Rivals | None = None
 
     one_bottleneck_probability: Annotated[float, _probability] = 1.0
     bottlenecks: Annotated[Span, span(2, 100)] = Span(low=2, high=6)
@@ -274,7 +285,7 @@ class _Draw:
             link, flows = self._link(hop)
             links.append(link)
             udp.extend(flows)
-        flows = self._learners() + udp
+        flows = self._learners() + self._rivals() + udp
         seed = self.rng.integers(0, 2**53)
         return Scenario.trusted(
             name=self.dist.name,
@@ -388,6 +399,16 @@ class _Draw:
                 )
             )
         return flows
+
+    def _rivals(self) -> list[Flow]:
+        rivals, rng, duration = self.dist.rivals, self.rng, self.dist.duration_s
+        if rivals is None or rng.random() >= rivals.probability:
+            return []
+        controller = rivals.controllers[rng.integers(0, len(rivals.controllers))]
+        start = rng.random() * duration / 2
+        life = self.dist.lifetime_share.draw(rng) * (duration - start)
+        stop = float(start + life) if start + life < duration - 1e-9 else None
+        return [Flow.trusted(name="rival", controller=controller, start_s=float(start), stop_s=stop)]
 
 
 def _scheduled(points: list[tuple[float, float]]) -> Any:

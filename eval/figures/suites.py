@@ -14,6 +14,7 @@ from orbitcc.eval.suites.base import Suite
 from orbitcc.eval.suites.common import RATIO
 from orbitcc.eval.suites.geo import MARKS_MB, RTT_PERCENTILES, Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
+from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess
 from orbitcc.eval.suites.responsiveness import (
     PAYLOAD,
     SHOWCASE_RUN,
@@ -261,6 +262,21 @@ def _(suite: CrossPath, campaign: Campaign) -> Sequence[Figure]:
         ),
     )
     return [curves, *_flow_figures(campaign, "40 ms, one BDP of buffer: after 80 s the second pair comes over.")]
+
+
+@figures_of_suite.register
+def _(suite: LeoAccess, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, f"Run {suite.first_run}.")
+
+
+@figures_of_suite.register
+def _(suite: Extremes, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, "500 Mbit/s.")
+
+
+@figures_of_suite.register
+def _(suite: GeoSharing, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, "Cubic, and the contender.")
 
 
 @figures_of_suite.register

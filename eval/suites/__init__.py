@@ -9,6 +9,7 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
+from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess
 from orbitcc.eval.suites.responsiveness import (
     Responsiveness,
     ResponsivenessLoss,
@@ -45,7 +46,10 @@ SUITES: dict[str, type[Suite]] = {
         CubicFriendliness,
         CubicCrowd,
         CrossPath,
+        LeoAccess,
+        Extremes,
         GeoDownload,
+        GeoSharing,
         Hystart,
         Buffers,
     )
