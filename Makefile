@@ -1,4 +1,5 @@
 # `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
+.DEFAULT_GOAL := demo
 .PHONY: help demo test lint bench build native full clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)

@@ -16,8 +16,8 @@ ROOMS = ("envs", "agents", "baselines", "eval", "training", "checkpoints")
 LAYERS = {"envs": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
 INSIDE = {
     "envs": {
-        "errors": 0, "files": 0, "controllers": 0, "description": 1, "orbits": 2, "impairments": 3, "scenarios": 4,
-        "backends": 5, "environments": 6,
+        "errors": 0, "files": 0, "numbers": 0, "controllers": 0, "description": 1, "orbits": 2,
+        "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
         "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "suites": 1, "campaign": 2,

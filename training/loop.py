@@ -326,6 +326,8 @@ _LEARNERS = {
     "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
     "ppo": "orbitcc.training.ppo:PpoLearner",
     "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
+    "rllib-ppo-worlds": "orbitcc.training.rllib:RLlibLearner",
+    "rllib-sac-worlds": "orbitcc.training.rllib:RLlibLearner",
     "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
     "sb3-ppo": "orbitcc.training.sb3:SB3Learner",
     "sb3-sac": "orbitcc.training.sb3:SB3Learner",

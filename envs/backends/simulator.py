@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.compile import ns
-from orbitcc.envs.description.model import checked_number
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
+from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
 PIECES = 200

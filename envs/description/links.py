@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from orbitcc.envs.description.model import MAX_TIME_S, Model, Points, checked_number, number, schedule, tagged
+from orbitcc.envs.description.model import MAX_TIME_S, Model, Points, number, schedule, tagged
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.numbers import checked_number
 
 MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
 MAX_DELAY_MS = 60_000.0

@@ -21,8 +21,9 @@ from orbitcc.envs.description.links import (
     Outage,
     Queue,
 )
-from orbitcc.envs.description.model import MAX_TIME_S, Points, checked_number
+from orbitcc.envs.description.model import MAX_TIME_S, Points
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.numbers import checked_number
 
 Array = NDArray[np.float64]
 Times = float | Sequence[float] | Array

@@ -265,6 +265,21 @@ def _(suite: CrossPath, campaign: Campaign) -> Sequence[Figure]:
 
 
 @figures_of_suite.register
+def _(suite: LeoAccess, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, f"Run {suite.first_run}.")
+
+
+@figures_of_suite.register
+def _(suite: Extremes, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, "500 Mbit/s.")
+
+
+@figures_of_suite.register
+def _(suite: GeoSharing, campaign: Campaign) -> Sequence[Figure]:
+    return _flow_figures(campaign, "Cubic, and the contender.")
+
+
+@figures_of_suite.register
 def _(suite: HardHandover, campaign: Campaign) -> Sequence[Figure]:
     curves = Figure(
         "goodput",

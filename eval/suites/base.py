@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.description.model import checked_number
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.numbers import checked_number
 from orbitcc.eval.contenders import Contender
 
 if TYPE_CHECKING:

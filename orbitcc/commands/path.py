@@ -51,9 +51,10 @@ def path(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Compute the path between two places over a constellation, or take a known one, and print what it does."""
-    from orbitcc.envs.description.model import MAX_TIME_S, checked_number
+    from orbitcc.envs.description.model import MAX_TIME_S
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.envs.files import check_place
+    from orbitcc.envs.numbers import checked_number
     from orbitcc.envs.orbits import formats
 
     for file in filter(None, (plot, out)):

@@ -81,7 +81,7 @@ def _resumed(name: str, seed: int, out: Path, alone: bool) -> tuple[Any, ...]:
 
     run = RunFolder.latest(out, name, seed, saved=alone)
     stored = run.config()
-    return Recipe.build(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
+    return Recipe.stored(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
 
 
 def _one(job: Any, as_json: bool) -> int:
