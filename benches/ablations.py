@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from benches import geo_ablations
+from orbitcc.agents.outside import is_outside
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import DropTailBytes, Link
@@ -27,7 +28,8 @@ def measured(
     suite: str, who: str, point: Mapping[str, Any], runs: int = 3, change: Change | None = None, **settings: Any
 ) -> dict[str, float]:
     """Means over runs of what a suite with other settings measures at a point, with the scenario changed."""
-    chosen, contender = suites.get(suite, settings), contenders.from_controller(who)
+    chosen = suites.get(suite, settings)
+    contender = contenders.line_up([], [who])[0] if is_outside(who) else contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
         scenario = chosen.enter(chosen.case(point, seed), contender)
