@@ -1,4 +1,6 @@
-"""Why claims about Astraea fail with the policy that ships: one condition changed at a time. `python -m benches.astraea_ablations`
+"""Why claims about Astraea fail with the policy that ships, one condition changed at a time.
+
+    python -m benches.astraea_ablations
 
 docs/reproduction.md tells what each shows.
 """
