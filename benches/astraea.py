@@ -32,7 +32,7 @@ from orbitcc.eval.statistics import aggregate
 
 Array = NDArray[np.float64]
 
-PAYLOAD = 1448 / 1500
+PAYLOAD = 1448 / 1514
 LAST_S = 15
 WORLDS = 12
 """Of each kind."""

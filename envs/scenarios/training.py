@@ -161,14 +161,14 @@ _WIDE_LEO = TRAIN_LEO.changed(
     mean_gap_s=6,
     rate_mbps=Span(low=2, high=300, log=True),
     own_rtt_probability=0.6,
-    rivals=Rivals(probability=0.25),
+    rivals=Rivals(probability=0.2),
     loss=RandomLoss(p=Span(low=1e-4, high=2e-2, log=True)),
 )
 
 TRAIN_LEO_WIDE = Mixture(
     name="train-leo-wide",
     description="LEO slots, static links, RTTs that jump, 2-6 bottlenecks and access networks; 1-5 flows, some rivals",
-    weights=(0.3, 0.2, 0.1, 0.15, 0.25),
+    weights=(0.38, 0.25, 0.1, 0.15, 0.12),
     parts=(
         _WIDE_LEO,
         _WIDE_LEO.changed(slots=None, static_probability=0.0),
