@@ -35,7 +35,7 @@ build: $(UV)  ## simulator, command and developer tools, without the learners
 
 full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes) and what films need
 	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3) and moviepy, into .venv"
-	$(SYNC) --extra train --extra video
+	$(SYNC) --extra train --extra video --group foreign
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python

@@ -179,7 +179,14 @@ def test_commands_import_no_more_than_they_need(args, without, modules):
     assert int(count) <= modules
 
 
-@pytest.mark.parametrize("order", ["import gymnasium, orbitcc", "import orbitcc, gymnasium"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import gymnasium, orbitcc",
+        "import orbitcc, gymnasium",
+        "import orbitcc, importlib.util as i; i.find_spec('gymnasium'); import gymnasium",  # as torchrl asks
+    ],
+)
 def test_ids_are_there_whichever_is_imported_first(order):
     done = run_python(f"{order}\nassert 'orbitcc/Dumbbell-v0' in gymnasium.registry")
     assert done.returncode == 0, done.stderr

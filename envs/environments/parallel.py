@@ -44,8 +44,9 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     With `pad_absent` the population is fixed, as libraries want it that only know who is there at the start: everybody
     in `possible_agents` is in `agents` until the episode ends for all. `infos[agent]["present"]` tells who acts next;
-    who is absent sees zeros, is paid nothing, and its action is not heeded. At the end those whose object was delivered
-    are terminated, the others truncated.
+    who is absent sees zeros, is paid nothing, and its action is not heeded. The
+    end is for all alike, as those libraries understand no other: terminated if every object was delivered, else
+    truncated.
 
     ## Action, observation, reward
 
@@ -163,12 +164,13 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         """Put in who is not there, and let the episode end for all at once."""
         self._delivered |= {agent for agent, done in terminated.items() if done}
         over = not present
+        delivered = len(self._delivered) == len(self.possible_agents)
         for agent in self.possible_agents:
             obs.setdefault(agent, self._core.nothing_seen.copy())
             rewards.setdefault(agent, 0.0)
             infos.setdefault(agent, dict.fromkeys(STEP_INFO, 0.0))["present"] = agent in present
-            terminated[agent] = over and agent in self._delivered
-            truncated[agent] = over and agent not in self._delivered
+            terminated[agent] = over and delivered
+            truncated[agent] = over and not delivered
         self.agents = [] if over else list(self.possible_agents)
 
     def render(self) -> Any:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 
 # Written out, so that `import orbitcc` does not import the library of scenarios; a test compares.
@@ -47,7 +46,7 @@ def register_when_imported() -> None:
 
 
 class _Registrar:
-    """First of Python's finders until gymnasium is looked for: lets it be found, and registers the ids after it."""
+    """First of Python's finders until gymnasium is imported: lets it be found, and registers the ids after it."""
 
     @classmethod
     def find_spec(
@@ -55,13 +54,15 @@ class _Registrar:
     ) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
-        sys.meta_path.remove(cls)
-        spec = find_spec(name)
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not cls)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
-            def run_and_register(module: ModuleType) -> None:
+            def run_and_register(module: ModuleType) -> None:  # not before: some only ask whether it is there
                 run(module)
+                if cls in sys.meta_path:
+                    sys.meta_path.remove(cls)
                 register_envs()
 
             spec.loader.exec_module = run_and_register  # type: ignore[method-assign]

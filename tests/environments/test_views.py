@@ -215,14 +215,39 @@ def test_a_padded_population_is_fixed_and_plays_the_same_packets() -> None:
     assert not any(ours[2].values())
 
 
-def test_a_padded_agent_whose_object_was_delivered_is_terminated_at_the_end() -> None:
-    scenario = late_and_early(traffic={"kind": "bytes", "bytes": 50_000})
-    env = orbitcc.parallel_env(scenario, pad_absent=True)
+@pytest.mark.parametrize("everybody", [True, False])
+def test_a_padded_population_is_terminated_if_all_objects_were_delivered_else_truncated(everybody: bool) -> None:
+    small = Flow(controller="external", traffic={"kind": "bytes", "bytes": 50_000})
+    env = orbitcc.parallel_env(agents(small, small if everybody else Flow(controller="external")), pad_absent=True)
     env.reset(seed=1)
     goodput = {}
     while env.agents:
         _, _, terminated, truncated, infos = env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
         goodput |= {agent: info["goodput_mbps"] for agent, info in infos.items() if "goodput_mbps" in info}
-    assert terminated == {"flow_0": False, "flow_1": False, "flow_2": True}
-    assert truncated == {"flow_0": True, "flow_1": True, "flow_2": False}
-    assert set(goodput) == set(terminated)
+    assert set(terminated.values()) == {everybody}
+    assert set(truncated.values()) == {not everybody}
+    assert set(goodput) == {"flow_0", "flow_1"}
+
+
+def test_rllibs_own_wrapper_meets_late_joiners_where_the_population_is_padded() -> None:
+    wrapper = pytest.importorskip("ray.rllib.env.wrappers.pettingzoo_env").ParallelPettingZooEnv
+    scenario = late_and_early(traffic={"kind": "bytes", "bytes": 50_000})
+    env = wrapper(orbitcc.parallel_env(scenario, pad_absent=True))
+    obs, _ = env.reset(seed=1)
+    steps, ended = 0, False
+    while not ended:
+        obs, rewards, terminated, truncated, _ = env.step({agent: np.zeros(1, np.float32) for agent in obs})
+        assert set(obs) == set(rewards) == {"flow_0", "flow_1", "flow_2"}
+        ended = terminated["__all__"] or truncated["__all__"]
+        steps += 1
+    assert steps > 100
+
+
+def test_truncated_quantile_critics_of_sb3_contrib_learn_on_slots() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    from orbitcc.envs.environments.sb3 import SB3VecEnv
+
+    env = SB3VecEnv(orbitcc.FlowVectorEnv(4, agents(), autoreset_mode="SameStep"))
+    model = contrib.TQC("MlpPolicy", env, learning_starts=40, policy_kwargs={"net_arch": [16]}, seed=1, device="cpu")
+    model.learn(120)
+    assert model.num_timesteps >= 120
