@@ -168,7 +168,7 @@ _WIDE_LEO = TRAIN_LEO.changed(
 TRAIN_LEO_WIDE = Mixture(
     name="train-leo-wide",
     description="LEO slots, static links, RTTs that jump, 2-6 bottlenecks and access networks; 1-5 flows, some rivals",
-    weights=(0.38, 0.25, 0.1, 0.15, 0.12),
+    weights=(0.4, 0.25, 0.1, 0.15, 0.1),
     parts=(
         _WIDE_LEO,
         _WIDE_LEO.changed(slots=None, static_probability=0.0),
