@@ -182,6 +182,12 @@ class Batch:
         self._worlds.stats(self._statistics)
         return self._statistics
 
+    def step_figures(self) -> NDArray[np.float64]:
+        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]."""
+        figures = np.empty((4, *self._statistics.shape[:2]))
+        self._worlds.step_figures(figures)
+        return figures
+
     def global_state(self, out: NDArray[np.float32]) -> None:
         """Write the critic's global state, f32[N, 12]."""
         self._worlds.global_state(out)

@@ -29,10 +29,6 @@ STEP_INFO = ("step_goodput_mbps", "step_rtt_ms", "step_utilisation", "step_queue
 """What every info says of a flow's last interval: its goodput, its mean RTT (smoothed where it has no sample; 0 before
 the first), its goodput over the capacity of its bottleneck, and the queue there at the end."""
 
-_GOODPUT, _RTT, _SRTT, _CAPACITY, _QUEUE = (
-    STATS[name] for name in ("goodput_bps", "rtt_mean_s", "srtt_s", "capacity_bps", "queue_bytes")
-)
-
 
 class ResetNeededError(StateError, gym.error.ResetNeeded):
     """A call that needs a running episode."""
@@ -201,14 +197,7 @@ class Core:
 
     def step_info(self) -> NDArray[np.float64]:
         """:data:`STEP_INFO` of every slot, f64[4, N, S]."""
-        rows = self.batch.statistics()
-        goodput, rtt, capacity = rows[..., _GOODPUT], rows[..., _RTT], rows[..., _CAPACITY]
-        found = np.empty((len(STEP_INFO), *goodput.shape))
-        np.multiply(goodput, 1e-6, out=found[0])
-        np.multiply(np.where(rtt > 0, rtt, rows[..., _SRTT]), 1e3, out=found[1])
-        np.divide(goodput, np.maximum(capacity, 1.0), out=found[2])
-        found[3] = rows[..., _QUEUE]
-        return found
+        return self.batch.step_figures()
 
     def statistics(self, world: int, slot: int) -> dict[str, float]:
         """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""

@@ -341,6 +341,26 @@ impl Worlds {
         }
     }
 
+    /// What a step is told by, [4, N, S]: goodput in Mbit/s, RTT in ms (the smoothed one where no segment was timed),
+    /// goodput over the bottleneck's rate, its queue in bytes; 0 where no flow is.
+    pub fn step_figures(&self, out: &mut [f64]) {
+        out.fill(0.0);
+        let cells = self.members.len() * self.slots;
+        for (world, member) in self.members.iter().enumerate() {
+            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
+                if member.status(flow) != STATUS_IDLE {
+                    let stats = &member.world.flows()[flow].stats;
+                    let rtt_s = if stats.rtt_mean_s > 0.0 { stats.rtt_mean_s } else { stats.srtt_s };
+                    let used = stats.goodput_bps / stats.capacity_bps.max(1.0);
+                    let figures = [stats.goodput_bps * 1e-6, rtt_s * 1e3, used, stats.queue_bytes];
+                    for (figure, value) in figures.into_iter().enumerate() {
+                        out[figure * cells + world * self.slots + slot] = value;
+                    }
+                }
+            }
+        }
+    }
+
     /// Write the critic's global state, [N, 12]; flows that left in the last interval are in it.
     pub fn global_state(&self, out: &mut [f32]) {
         for (member, row) in self.members.iter().zip(out.chunks_mut(STATE_DIM)) {
