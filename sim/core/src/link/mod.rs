@@ -1,7 +1,7 @@
 //! One direction of a link: a queue with a server, then a propagation pipe.
 //!
 //! The server finishes one packet at a time; the pipe holds packets sorted by arrival. Only the server and the pipe's
-//! head are event sources. A packet that joins a drop-tail queue whose service will be over before anything about the
+//! head are event sources. There is one rule for ties: a departure that is due comes before any arrival. A packet that joins a drop-tail queue whose service will be over before anything about the
 //! link changes goes into the pipe at once: its departure is certain, is kept for the sake of the backlog, and needs
 //! no event. All others wait for an explicit departure, so that rate changes, outages and managed queues have one
 //! meaning.
@@ -36,23 +36,36 @@ use queue::{Discipline, Drops, Managed};
 /// What a link's medium adds to its propagation delay.
 #[derive(Clone, Debug)]
 struct Channel {
-    jitter: Option<Jitter>,
+    /// As packets meet it that leave the server, maybe later than now; and as it is now.
+    jitter: Option<[Jitter; 2]>,
     gate: Option<Gate>,
 }
 
 impl Channel {
     fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Option<Channel> {
-        let jitter = spec.jitter.map(|jitter| Jitter::new(jitter, seed, index));
+        let jitter = spec.jitter.map(|jitter| {
+            let jitter = Jitter::new(jitter, seed, index);
+            [jitter.clone(), jitter]
+        });
         let gate = spec.gate.map(Gate::new);
         (jitter.is_some() || gate.is_some()).then_some(Channel { jitter, gate })
     }
 
     /// When a packet arrives that leaves the server at `leaves` and would arrive at `at` without this channel.
     fn arrival(&mut self, leaves: Nanos, at: Nanos) -> Nanos {
-        let at = self.jitter.as_mut().map_or(at, |jitter| at + jitter.at(leaves));
+        let at = self.jitter.as_mut().map_or(at, |[ahead, _]| at + ahead.at(leaves));
+        self.gate.map_or(at, |gate| gate.opening(at))
+    }
+
+    /// The same of one that would leave `now`: asking changes nothing for those that do.
+    fn arrival_now(&mut self, now: Nanos, at: Nanos) -> Nanos {
+        let at = self.jitter.as_mut().map_or(at, |[_, present]| at + present.at(now));
         self.gate.map_or(at, |gate| gate.opening(at))
     }
 }
+
+/// How far ahead departures are certain at most: what is random in time is drawn no further ahead.
+const FORESIGHT: Nanos = Nanos::from_secs(60);
 
 /// A packet's place in a queue or pipe.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,10 +77,20 @@ pub struct Entry {
     size: u32,
 }
 
+/// A departure that is certain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Departure {
+    at: Nanos,
+    /// Bytes on the wire.
+    size: u32,
+    /// Is the packet lost then?
+    lost: bool,
+}
+
 /// What became of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It is through at once (no rate, no delay).
+    /// It is through at once: the link has no rate, and no delay now.
     Through,
     /// The link took it, or a managed queue dropped it.
     Held,
@@ -93,8 +116,10 @@ pub struct LinkCounters {
 pub struct Link {
     rate: BitRate,
     rates: Steps<BitRate>,
-    /// Departures of packets that are in the pipe already and still count as waiting or in service, with their bytes.
-    certain: Ring<(Nanos, u32)>,
+    /// Departures to come of packets that are in the pipe already, or will be lost when they depart.
+    certain: Ring<Departure>,
+    /// How many of them will be lost.
+    doomed: u32,
     /// The last certain departure; with a token bucket, when the exact server would be done with what has departed: from
     /// then on the bucket is full.
     busy_until: Nanos,
@@ -125,6 +150,8 @@ pub struct Link {
     /// The first of them that has to be met in time; the others are met when something else happens here.
     next_meeting: Nanos,
     is_edge: bool,
+    /// No departure is certain, no packet announced.
+    exact: bool,
     pipe: Ring<Entry>,
     /// Arrival of the pipe's head.
     next_arrival: Nanos,
@@ -165,6 +192,7 @@ impl Link {
             certain_bytes: 0,
             waiting_bytes: 0,
             certain: Ring::default(),
+            doomed: 0,
             busy_until: Nanos::ZERO,
             burst_bytes: spec.burst,
             burst: burst(rates[0].1, spec.burst),
@@ -180,6 +208,7 @@ impl Link {
             announced: Ring::default(),
             next_meeting: Nanos::MAX,
             is_edge: false,
+            exact: false,
             pipe: Ring::default(),
             next_arrival: Nanos::MAX,
             last_arrival: Nanos::ZERO,
@@ -200,6 +229,11 @@ impl Link {
         link
     }
 
+    /// From now on no shortcut is taken: every departure is an event. For tests and doubt, before the first packet.
+    pub fn take_no_shortcuts(&mut self) {
+        self.exact = true;
+    }
+
     pub fn departs_at(&self) -> Nanos {
         self.departs_at
     }
@@ -207,7 +241,7 @@ impl Link {
     /// When something happens here next.
     #[inline]
     pub fn next_event(&self) -> Nanos {
-        self.departs_at.min(self.next_arrival).min(self.next_meeting)
+        self.departs_at.min(self.next_arrival)
     }
 
     pub fn next_arrival(&self) -> Nanos {
@@ -231,8 +265,14 @@ impl Link {
         self.loss.expected(now)
     }
 
+    /// Bytes waiting or in service, once the departures of `now` have taken place.
     pub fn backlog_bytes(&mut self, now: Nanos) -> u64 {
-        self.settle(now);
+        self.backlog_before(now + Nanos(1))
+    }
+
+    /// The same before anything happens at `end`.
+    pub fn backlog_before(&mut self, end: Nanos) -> u64 {
+        self.settle(end);
         self.certain_bytes + self.waiting_bytes
     }
 
@@ -247,12 +287,17 @@ impl Link {
 
     /// Packets inside: queue, server and pipe.
     pub fn holding(&self) -> u64 {
-        (self.queue.len() + self.discipline.holding() + self.pipe.len()) as u64
+        (self.queue.len() + self.discipline.holding() + self.pipe.len()) as u64 + self.doomed()
+    }
+
+    /// Those of them that will be lost when they depart, and have no place in the pool any more.
+    pub fn doomed(&self) -> u64 {
+        u64::from(self.doomed)
     }
 
     /// The sums it keeps are those of the packets it holds.
     pub fn check_backlog(&self) -> Result<(), String> {
-        let certain = self.certain.iter().map(|c| u64::from(c.1)).sum::<u64>();
+        let certain = self.certain.iter().map(|c| u64::from(c.size)).sum::<u64>();
         let waiting = self.queue.iter().map(|e| u64::from(e.size)).sum::<u64>() + self.discipline.bytes();
         let idle = self.queue.is_empty() && self.discipline.holding() > 0;
         let counted = (self.certain_bytes, self.waiting_bytes);
@@ -262,18 +307,21 @@ impl Link {
         Err(format!("{certain} + {waiting} bytes held, {counted:?} counted; idle with packets waiting: {idle}"))
     }
 
-    /// How long a packet would wait and travel that enters `later`, were all as it is now.
+    /// How long a packet would wait and travel that enters `later`, were all as it is before anything happens now.
     pub fn latency(&mut self, now: Nanos, later: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
         } else if self.burst_bytes == 0 {
-            self.rate.serialisation(self.backlog_bytes(now))
+            self.rate.serialisation(self.backlog_before(now))
         } else {
-            let owed = self.busy_until.saturating_sub(now) + self.rate.serialisation(self.waiting_bytes);
-            owed.saturating_sub(self.burst)
+            let rate = self.rate;
+            let serve = |until: Nanos, e: &Entry| until.max(e.at) + rate.serialisation(u64::from(e.size));
+            let owed_until =
+                self.queue.iter().fold(self.busy_until, serve) + rate.serialisation(self.discipline.bytes());
+            owed_until.saturating_sub(now).saturating_sub(self.burst)
         };
         let arrival = now + later + wait + self.delay_now.at(now);
-        self.channel.as_mut().map_or(arrival, |channel| channel.arrival(now, arrival)) - now - later
+        self.channel.as_mut().map_or(arrival, |channel| channel.arrival_now(now, arrival)) - now - later
     }
 
     #[inline(always)]
@@ -283,14 +331,14 @@ impl Link {
             self.counters.lost += 1;
             return Offer::Gone;
         }
-        if now < self.certain_before || self.look_ahead(now) {
+        if now < self.certain_before || self.look_ahead(now, pool) {
             let (done, finish) = self.due(now, size);
             if done < self.certain_before {
                 if !self.admit(now, size) {
                     return Offer::Gone;
                 }
                 self.busy_until = finish;
-                return self.depart_at(now, done, id, size);
+                return self.commit(now, done, id, size);
             }
         }
         self.wait(now, id, size, pool)
@@ -303,13 +351,16 @@ impl Link {
         self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now))
     }
 
-    /// May departures be certain now, and up to when?
+    /// May departures be certain now, and up to when? What is due to depart has departed then.
     #[inline(never)]
-    fn look_ahead(&mut self, now: Nanos) -> bool {
+    fn look_ahead(&mut self, now: Nanos, pool: &mut Pool) -> bool {
+        while self.departs_at <= now {
+            self.depart(now, pool);
+        }
         let drop_tail = matches!(self.discipline, Discipline::DropTail(_));
         let served = self.outage.is_none() && self.rate.0 > 0 && !self.rate.is_unlimited();
-        let certain = drop_tail && served && self.queue.is_empty();
-        self.certain_before = if certain { self.change_after(now) } else { Nanos::ZERO };
+        let certain = drop_tail && served && self.queue.is_empty() && !self.exact;
+        self.certain_before = if certain { self.certain_until(now) } else { Nanos::ZERO };
         certain
     }
 
@@ -317,7 +368,13 @@ impl Link {
     #[inline(never)]
     fn wait(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         if self.outage.is_none() && self.rate.is_unlimited() {
-            return self.propagate(now, now, id, size);
+            let outcome = self.propagate(now, id, size);
+            self.counters.lost += u64::from(outcome == Offer::Gone);
+            if outcome == Offer::Held && self.next_arrival == now && self.pipe.len() == 1 {
+                self.arrive();
+                return Offer::Through;
+            }
+            return outcome;
         }
         let entry = Entry { at: now, id, size };
         if let Discipline::Managed(_) = self.discipline {
@@ -344,6 +401,7 @@ impl Link {
             // Every certain departure has taken place.
             self.certain.clear();
             self.certain_bytes = 0;
+            self.counters.lost += u64::from(std::mem::take(&mut self.doomed));
         }
         // Others that have left by now may still be counted: where even so there is room, and the backlog no record,
         // they need not be taken off yet.
@@ -415,12 +473,15 @@ impl Link {
     }
 
     /// The server is done with its packet.
-    pub fn depart(&mut self, now: Nanos, pool: &mut Pool) -> (PacketId, Offer) {
+    pub fn depart(&mut self, now: Nanos, pool: &mut Pool) {
         let entry = self.queue.pop_front().expect("a departure has a packet");
         self.integrate_waiting(now);
         self.waiting_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
-        let outcome = self.propagate(now, now, entry.id, entry.size);
+        if self.propagate(now, entry.id, entry.size) == Offer::Gone {
+            self.counters.lost += 1;
+            pool.release(entry.id);
+        }
         self.busy_until = if self.burst_bytes == 0 { now } else { self.due(now, entry.size).1 };
         if let Discipline::Managed(_) = self.discipline
             && self.queue.is_empty()
@@ -429,12 +490,11 @@ impl Link {
         } else {
             self.commit_departures(now, pool);
         }
-        (entry.id, outcome)
     }
 
     /// The server turns to what waits: departures that are certain now need no event, up to the first that is not.
     fn commit_departures(&mut self, now: Nanos, pool: &mut Pool) {
-        let certain_before = self.change_after(now);
+        let certain_before = if self.exact { Nanos::ZERO } else { self.certain_until(now) };
         while let Some(&Entry { id, size, .. }) = self.queue.front() {
             let (done, finish) = self.due(now, size);
             if done >= certain_before || done == now {
@@ -443,19 +503,22 @@ impl Link {
             self.queue.pop_front();
             self.waiting_bytes -= u64::from(size);
             self.busy_until = finish;
-            if self.depart_at(now, done, id, size) == Offer::Gone {
+            if self.commit(now, done, id, size) == Offer::Gone {
                 pool.release(id);
             }
         }
     }
 
-    /// A departure that is certain.
+    /// Packet `id` is certain to depart at `done`.
     #[inline(always)]
-    fn depart_at(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32) -> Offer {
-        self.certain.push_back((done, size));
+    fn commit(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32) -> Offer {
+        let outcome = self.propagate(done, id, size);
+        let lost = outcome == Offer::Gone;
+        self.doomed += u32::from(lost);
+        self.certain.push_back(Departure { at: done, size, lost });
         self.certain_bytes += u64::from(size);
         self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-        self.propagate(now, done, id, size)
+        outcome
     }
 
     /// The head of the pipe arrives.
@@ -524,7 +587,7 @@ impl Link {
     pub fn backlog_integral(&mut self, now: Nanos) -> u128 {
         self.settle(now);
         self.integrate_waiting(now);
-        let to_come = |c: &(Nanos, u32)| u128::from((c.0 - now).0) * u128::from(c.1);
+        let to_come = |c: &Departure| u128::from((c.at - now).0) * u128::from(c.size);
         self.backlog_integral - self.certain.iter().map(to_come).sum::<u128>()
     }
 
@@ -533,14 +596,15 @@ impl Link {
         self.backlog_max
     }
 
+    /// The present backlog, before anything happens now, is the first of the next span.
     pub fn take_backlog_max(&mut self, now: Nanos) -> u64 {
-        let backlog = self.backlog_bytes(now);
+        let backlog = self.backlog_before(now);
         std::mem::replace(&mut self.backlog_max, backlog)
     }
 
-    /// Integral of the rate schedule over [0, end] in bits; infinite without a rate.
-    pub fn capacity_bits(&self, end: Nanos) -> f64 {
-        self.rates.integral(end, |r| if r.is_unlimited() { f64::INFINITY } else { r.0 as f64 * 1e-9 })
+    /// Integral of the rate schedule over [start, end] in bits; infinite without a rate.
+    pub fn capacity_bits(&self, start: Nanos, end: Nanos) -> f64 {
+        self.rates.integral(start, end, |r| if r.is_unlimited() { f64::INFINITY } else { r.0 as f64 * 1e-9 })
     }
 
     fn serve(&mut self, now: Nanos) {
@@ -576,6 +640,11 @@ impl Link {
         self.next_change
     }
 
+    /// Departures before this are certain: those of before the link's next change, within reason.
+    fn certain_until(&mut self, now: Nanos) -> Nanos {
+        self.change_after(now).min(now + FORESIGHT)
+    }
+
     /// Stop the server, remembering what is left to send.
     fn interrupt(&mut self, now: Nanos) {
         if self.departs_at.is_never() {
@@ -607,11 +676,10 @@ impl Link {
         self.departs_at = now + Nanos(left);
     }
 
-    /// Into the pipe at `leaves`, which is not before `now`.
+    /// Into the pipe at `leaves`, which may be later than now.
     #[inline(always)]
-    fn propagate(&mut self, now: Nanos, leaves: Nanos, id: PacketId, size: u32) -> Offer {
+    fn propagate(&mut self, leaves: Nanos, id: PacketId, size: u32) -> Offer {
         if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves) {
-            self.counters.lost += 1;
             return Offer::Gone;
         }
         let mut at = leaves + self.delay.at(leaves);
@@ -625,16 +693,12 @@ impl Link {
             at = self.last_arrival;
         }
         self.last_arrival = at;
-        if !self.pipe.is_empty() {
-            self.pipe.push_back(Entry { at, id, size });
+        let behind = !self.pipe.is_empty();
+        self.pipe.push_back(Entry { at, id, size });
+        if behind {
             return Offer::Joined;
         }
-        if at == now {
-            self.count_delivered(size);
-            return Offer::Through;
-        }
         self.next_arrival = at;
-        self.pipe.push_back(Entry { at, id, size });
         Offer::Held
     }
 
@@ -651,13 +715,15 @@ impl Link {
         self.counters.delivered_bytes += u64::from(size);
     }
 
-    /// Certain departures up to now have taken place.
+    /// Certain departures before `end` have taken place.
     #[inline]
-    fn settle(&mut self, now: Nanos) {
-        while let Some(&(departed, size)) = self.certain.front()
-            && departed <= now
+    fn settle(&mut self, end: Nanos) {
+        while let Some(&Departure { at, size, lost }) = self.certain.front()
+            && at < end
         {
             self.certain_bytes -= u64::from(size);
+            self.doomed -= u32::from(lost);
+            self.counters.lost += u64::from(lost);
             self.certain.pop_front();
         }
     }
