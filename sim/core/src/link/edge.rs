@@ -23,7 +23,7 @@ impl Link {
     /// each other. Nobody else may offer any.
     pub fn make_edge(&mut self, least_bytes: u64) -> bool {
         let takes_time = |rate: BitRate| !rate.is_unlimited() && rate.serialisation(least_bytes) > Nanos::ZERO;
-        let in_order = !self.overtaking && self.burst_bytes == 0;
+        let in_order = !self.pipe.is_overtaking() && self.burst_bytes == 0;
         self.is_edge = !self.exact && in_order && self.rates.values().all(|rate| rate.0 == 0 || takes_time(rate));
         self.is_edge
     }
@@ -59,10 +59,10 @@ impl Link {
     }
 
     /// Will a packet that comes at `at` change nothing about the link's next event? It waits for the server, or its
-    /// departure is certain and it goes into the pipe behind others.
+    /// departure is committed and it goes into the pipe behind others.
     #[inline(always)]
     fn may_be_met_late(&self, at: Nanos) -> bool {
-        !self.departs_at.is_never() || (!self.next_arrival.is_never() && at < self.certain_before)
+        !self.departs_at.is_never() || (!self.next_arrival().is_never() && at < self.commits_before)
     }
 
     /// Meet the announced packets that come before time `turn.0`, and of that time those of flows before `turn.1`.

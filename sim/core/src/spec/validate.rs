@@ -121,7 +121,8 @@ impl NetworkSpec {
         }
         let fastest = |d: &DirectionSpec| d.rate.iter().map(|r| r.1.0).max();
         let by_link = links().filter_map(|l| fastest(&l.forward)).min().map(|rate| rate as f64 / wire_bits);
-        let window = tcp.rmem[2].max(tcp.rmem_default()).min(2 * tcp.wmem[2].max(2 * u64::from(tcp.mss)));
+        // Half of a receive buffer is offered as window.
+        let window = tcp.rmem[2].max(tcp.rmem_default()) / 2;
         let by_window = window as f64 / f64::from(tcp.mss) / Nanos(least_rtt).secs_f64();
         Some(by_link.map_or(by_window, |by_link| by_link.min(by_window)))
     }
