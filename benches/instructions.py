@@ -49,9 +49,7 @@ def built() -> Path:
         if shutil.which(tool) is None:
             sys.exit(f"error: {tool} is not here")
     command = ["cargo", "build", "--release", "--package", "orbitcc-core", "--example", "network"]
-    done = subprocess.run(
-        [*command, "--message-format=json"], cwd=SIM, stdout=subprocess.PIPE, text=True, check=True
-    )
+    done = subprocess.run([*command, "--message-format=json"], cwd=SIM, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
     return next(Path(m["executable"]) for m in messages if m.get("executable"))
 
