@@ -16,7 +16,7 @@ demo: $(UV)  ## a first look: install the light parts, run a small evaluation, p
 	$(BIN)/orbitcc demo
 
 test: full  ## everything: the native tests, then the Python tests with the learners installed
-	cargo test --release --workspace $(SIM)
+	cargo test --profile tested --workspace $(SIM)
 	cargo test --package orbitcc-core $(SIM)  # the same with overflow checks; event logs must not differ
 	$(BIN)/python -m pytest
 

@@ -96,6 +96,7 @@ class _Compiler:
                 **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
             },
             "noise": self._noise(),
+            **({"exact": True} if sim.exact else {}),
             "links": [self._link(link) for link in scenario.links],
             "flows": [self._flow(i) for i in range(len(scenario.flows))],
         }

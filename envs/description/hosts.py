@@ -54,6 +54,9 @@ class SimSettings(Model):
         "packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` goes first",
     )
     noise: bool = Field(default=True, description="false switches both jitters off")
+    exact: bool = Field(
+        default=False, description="take none of the simulator's shortcuts: the same outcome, slower; for doubt"
+    )
     send_jitter_ms: Annotated[float | None, number(0, 1e4, "ms", optional=True)] = Field(
         default=None, description="None: the time the slowest link takes for one full packet"
     )

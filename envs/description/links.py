@@ -13,6 +13,8 @@ from orbitcc.envs.numbers import checked_number
 MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
 MAX_DELAY_MS = 60_000.0
 MAX_BUFFER_BYTES = 1e12
+MAX_BURST_BYTES = 2**31
+MAX_RED_BYTES = 2**32 - 1
 PACKET_BYTES = 1514
 """A full data packet on the wire with the default headers: 1448 payload, 52 TCP/IP, 14 Ethernet."""
 
@@ -153,9 +155,9 @@ class Red(Model):
     """
 
     kind: Literal["red"] = "red"
-    limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)]
-    min_bytes: Annotated[int | None, number(1, MAX_BUFFER_BYTES, "bytes", whole=True, optional=True)] = None
-    max_bytes: Annotated[int | None, number(1, MAX_BUFFER_BYTES, "bytes", whole=True, optional=True)] = None
+    limit_bytes: Annotated[int, number(1, MAX_RED_BYTES, "bytes", whole=True)]
+    min_bytes: Annotated[int | None, number(1, MAX_RED_BYTES, "bytes", whole=True, optional=True)] = None
+    max_bytes: Annotated[int | None, number(1, MAX_RED_BYTES, "bytes", whole=True, optional=True)] = None
     max_probability: Annotated[float, number(0, 1)] = 0.02
     weight_log2: Annotated[int | None, number(1, 31, whole=True, optional=True)] = None
     packet_bytes: Annotated[int, number(1, 65_535, "bytes", whole=True)] = Field(
@@ -252,7 +254,7 @@ class Direction(Model):
         float | Points | None,
         schedule(lambda v: checked_number(v, MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s"), optional=True),
     ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
-    burst_bytes: Annotated[int, number(0, MAX_BUFFER_BYTES, "bytes", whole=True)] = Field(
+    burst_bytes: Annotated[int, number(0, MAX_BURST_BYTES, "bytes", whole=True)] = Field(
         default=0,
         description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
     )

@@ -36,6 +36,14 @@ def network(scenario):
     return json.loads(scenario.compile())
 
 
+def test_without_shortcuts_the_outcome_is_the_same(dumbbell):
+    short = dumbbell.override("duration_s", "5").with_controller("bbr3")
+    exact = short.override("sim.exact", "true")
+    assert network(exact)["exact"] is True
+    assert "exact" not in network(short)
+    assert simulate(exact).flow_totals == simulate(short).flow_totals
+
+
 # -- flows on the command line -------------------------------------------------------------------------------
 
 

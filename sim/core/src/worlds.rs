@@ -75,7 +75,7 @@ impl Member {
         for slot in &mut self.slots {
             // The end of a flow is told once, then the slot is its successor's.
             let flow = &self.world.flows()[slot.flow()];
-            if flow.ended_at.is_some() && slot.current + 1 < slot.flows.len() {
+            if flow.ended.is_some() && slot.current + 1 < slot.flows.len() {
                 slot.current += 1;
             }
         }
@@ -84,7 +84,7 @@ impl Member {
         self.world.run_until(self.previous + step);
         let previous = self.previous;
         self.world.close_intervals(|f: &Flow| {
-            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at.is_none_or(|t| t > previous)
+            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at().is_none_or(|t| t > previous)
         });
         if let Payment::Shared(reward) = &self.payment {
             self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
@@ -115,8 +115,8 @@ impl Member {
             Life::Active if f.meter.since() < self.world.now() || f.stats.interval_s <= 0.0 => STATUS_IDLE,
             Life::Active if self.world.is_finished() => STATUS_TRUNCATED,
             Life::Active => STATUS_ACTIVE,
-            Life::Finished if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TERMINATED,
-            Life::Left if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TRUNCATED,
+            Life::Finished if f.ended_at().is_some_and(|t| t > self.previous) => STATUS_TERMINATED,
+            Life::Left if f.ended_at().is_some_and(|t| t > self.previous) => STATUS_TRUNCATED,
             Life::Finished | Life::Left => STATUS_IDLE,
         }
     }
