@@ -99,9 +99,9 @@ def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
 
 
 def test_demo_without_a_checkpoint_says_so_and_shows_the_baselines(orbitcc, monkeypatch, tmp_path):
-    from orbitcc.agents import checkpoint
+    from orbitcc.agents import folders
 
-    monkeypatch.setattr(checkpoint, "SHIPPED", tmp_path / "none")
+    monkeypatch.setattr(folders, "SHIPPED", tmp_path / "none")
     code, out, err = orbitcc("demo", "--out", "shown")
     assert code == 0
     assert "No trained checkpoint is installed" in err
