@@ -1,61 +1,45 @@
-"""What each backend cannot do: fields of a scenario, by name."""
+"""What runs a scenario, and which of its fields a backend cannot honour."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from orbitcc.envs.errors import UnknownNameError
-from orbitcc.envs.links import Direction, GilbertElliott, Link, Viasat
-from orbitcc.envs.model import points_of
 
 if TYPE_CHECKING:
     from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.simulate import Recording
 
 Backend = Literal["simulator", "emulator"]
-"""The packet simulator, or the same network built from Linux's own queues (tc, netem) with real TCP."""
+"""The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
+
+
+def check(backend: str, field: str = "backend") -> str:
+    """`backend`; UnknownNameError about `field` when there is none of this name."""
+    if backend not in get_args(Backend):
+        raise UnknownNameError(field, backend, get_args(Backend))
+    return backend
+
+
+def runner(backend: str) -> Callable[..., Recording]:
+    """What runs a scenario from start to end: `simulate`, or what takes the same arguments for real."""
+    if check(backend) == "emulator":
+        from orbitcc.emulator.run import emulate
+
+        return emulate
+    from orbitcc.envs.simulate import simulate
+
+    return simulate
 
 
 def unsupported(scenario: Scenario, backend: str) -> tuple[str, ...]:
-    """The dotted names of the fields `backend` cannot honour; none when it can run the scenario as it is.
-
-    What stands under `sim` is for the simulator alone and is not counted.
-    """
-    if backend not in get_args(Backend):
-        raise UnknownNameError("backend", backend, get_args(Backend))
-    # A plain run has nobody who acts; environments drive these flows in the simulator.
+    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run the scenario as it is."""
+    check(backend)
+    # A plain run has nobody who acts; environments drive these flows.
     found = [f"flows.{i}.controller" for i, flow in enumerate(scenario.flows) if flow.controller.name == "external"]
     if backend == "emulator":
-        for i, link in enumerate(scenario.links):
-            found += [f"links.{i}.{field}" for field in _beyond_tc(link)]
+        from orbitcc.emulator import limits
+
+        found += limits.unsupported(scenario)
     return tuple(found)
-
-
-def _beyond_tc(link: Link) -> Iterator[str]:
-    yield from _direction_beyond_tc(link)
-    if link.reverse is not None:
-        yield from (f"reverse.{field}" for field in _direction_beyond_tc(link.reverse))
-    for k, outage in enumerate(link.outages):
-        # An interface that is down drops what arrives, both ways, and has lost its queue.
-        if outage.mode == "hold":
-            yield f"outages.{k}.mode"
-        if outage.flush == "none":
-            yield f"outages.{k}.flush"
-        if outage.directions != "both":
-            yield f"outages.{k}.directions"
-
-
-def _direction_beyond_tc(way: Direction) -> Iterator[str]:
-    changes = len(points_of(way.delay_ms)) > 1
-    if changes and way.interpolate_delay:
-        yield "interpolate_delay"
-    if changes and way.ordering == "fifo":  # netem lets packets overtake
-        yield "ordering"
-    if any(isinstance(loss, GilbertElliott) for _, loss in points_of(way.loss)):  # netem's counts packets, not time
-        yield "loss"
-    if isinstance(way.queue, Viasat):
-        yield "queue"
-    if way.jitter is not None:
-        yield "jitter"
-    if way.gate_ms:
-        yield "gate_ms"

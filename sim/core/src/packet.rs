@@ -17,6 +17,8 @@ pub enum Kind {
     /// A flow's probe of its path (an ICMP echo request), and the answer.
     Probe,
     ProbeReply,
+    /// Somebody else's, which the network only carries.
+    Carried,
 }
 
 /// A half-open range of segment numbers; empty when `start == end`.

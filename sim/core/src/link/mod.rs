@@ -16,6 +16,7 @@ pub mod jitter;
 pub mod loss;
 pub mod piecewise;
 pub mod queue;
+mod reading;
 #[cfg(test)]
 mod tests;
 
