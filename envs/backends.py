@@ -34,7 +34,7 @@ def runner(backend: str) -> Callable[..., Recording]:
 
 
 def unsupported(scenario: Scenario, backend: str) -> tuple[str, ...]:
-    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run the scenario as it is."""
+    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run the scenario."""
     check(backend)
     # A plain run has nobody who acts; environments drive these flows.
     found = [f"flows.{i}.controller" for i, flow in enumerate(scenario.flows) if flow.controller.name == "external"]

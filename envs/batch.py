@@ -50,6 +50,7 @@ class Batch:
             and once for every interval of a flow.
         threads: of the native pool; 0 = one per core.
         policies: of background flows with the native controller ``policy``.
+        emulator: the program that plays worlds on this machine's kernel (:mod:`orbitcc.emulator`); None: simulated.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Batch:
         preset: Preset,
         threads: int = 1,
         policies: Mapping[str, AnyPolicy] | None = None,
+        emulator: str | None = None,
     ) -> None:
         self._preset = preset
         self._any_spec, self._threads = specs[0], threads
@@ -71,10 +73,12 @@ class Batch:
             "action": preset.native("action").json(),
             "reward": preset.native("reward").json(),
             "policies": policies,
+            "emulator": emulator,
         }
         self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
         self._nursery: _sim.Worlds | None = None
         n = len(specs)
+        self._fresh: list[str | None] = list(specs)  # networks of worlds that nothing has been done to
         self.observation_space = preset.observation_space()
         self.action_space = preset.action_space()
         self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
@@ -115,7 +119,9 @@ class Batch:
         Raises:
             OrbitccError: there are never so many agents in this world.
         """
-        self._worlds.reset(index, spec)
+        if self._fresh[index] != spec:
+            self._worlds.reset(index, spec)
+        self._fresh[index] = None
         self._stale[index] = True
         if self._roster is not None:
             self._roster.clear(index)
@@ -123,10 +129,14 @@ class Batch:
         if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
             return
         # A step would move every world, so a world whose agents start late grows up alone and is then moved in.
-        if self._nursery is None:
-            self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
-        nursery = self._nursery
-        nursery.reset(0, spec)
+        alone = self.num_worlds == 1
+        if alone:
+            nursery = self._worlds
+        else:
+            if self._nursery is None:
+                self._nursery = _sim.Worlds([spec], threads=1, **self._settings)
+            nursery = self._nursery
+            nursery.reset(0, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         nursery.observe(obs, reward, status)
         while np.count_nonzero(status == ACTIVE) < agents:
@@ -135,7 +145,8 @@ class Batch:
                 raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
             self._tell(nursery, status, np.array([index]))
             nursery.step(self._no_action, obs, reward, status)
-        self._worlds.restore(index, nursery.save(0))
+        if not alone:
+            self._worlds.restore(index, nursery.save(0))
 
     def observe(self) -> None:
         """Write obs, reward and status as they stand, without advancing."""
@@ -155,6 +166,7 @@ class Batch:
         else:
             given = np.ascontiguousarray(actions, np.float32)
         moving = ~self._worlds.finished()
+        self._fresh = [None] * self.num_worlds
         try:
             self._worlds.step(given, self._native_obs, self._native_reward, self.status)
         except ValueError:  # no world has moved
@@ -194,6 +206,10 @@ class Batch:
         """Simulated time of each world in seconds, f64[N]."""
         return self._worlds.now_ns().astype(np.float64) * 1e-9
 
+    def overruns(self, index: int) -> int:
+        """Decisions of an emulated world that came late because the agents took longer than an interval."""
+        return self._worlds.overruns(index)
+
     def flow_of(self, index: int, slot: int) -> int | None:
         """The flow in a slot now, by its place in the network; None if the world has fewer agents."""
         return self._worlds.flow_of(index, slot)
@@ -213,6 +229,7 @@ class Batch:
     def restore(self, index: int, state: WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
         self._worlds.restore(index, state.native)
+        self._fresh[index] = None
         if self._roster is not None and state.told is not None:
             told = state.told
             self._stale[index], self.obs[index], self.reward[index] = told.stale, told.obs, told.reward
@@ -226,6 +243,7 @@ class Batch:
             preset=self._preset,
             threads=self._threads,
             policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
         )
         for index in range(self.num_worlds):
             twin.restore(index, self.save(index))
@@ -235,7 +253,7 @@ class Batch:
 
     def alone(self) -> Self:
         """A batch of one world with the same pieces."""
-        return type(self)([self._any_spec], slots=self.slots, preset=self._preset, policies=self._settings["policies"])
+        return type(self)([self._any_spec], slots=self.slots, preset=self._preset, policies=self._settings["policies"], emulator=self._settings["emulator"])
 
     def _tell_stale(self) -> None:
         """Show Python pieces the last interval of the worlds where they have not seen it."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.envs import backends
 from orbitcc.envs.batch import ACTIVE, Batch, WorldState
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.presets import STATS, Preset
@@ -28,9 +29,17 @@ class Episodes:
         preset: what agents see, do and are paid for.
         n: worlds.
         threads: of the native pool; 0 = one per core.
+        backend: what plays them (:data:`orbitcc.envs.backends.Backend`); the emulator plays one world at a time.
     """
 
-    def __init__(self, source: EpisodeSource, preset: Preset, n: int, threads: int = 1) -> None:
+    def __init__(
+        self, source: EpisodeSource, preset: Preset, n: int, threads: int = 1, backend: str = "simulator"
+    ) -> None:
+        self._emulator: str | None = None
+        if backends.check(backend) == "emulator":
+            from orbitcc.emulator import program
+
+            self._emulator = program.path(agents=True)
         self.source = source
         self.preset = preset
         self.observation_space = preset.observation_space()
@@ -70,6 +79,10 @@ class Episodes:
         agents = len(agent_flows(scenario))
         if not 1 <= agents <= self.source.slots:
             raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.source.slots}")
+        if self._emulator is not None:
+            from orbitcc.emulator.run import refuse
+
+            refuse(scenario, plain=False)
         network, policies = scenario.compile(), scenario.policies()
         if cut:
             network = _shortened(network, max(round(SHORTEST_S * 1e9), 3 * self.preset.interval_ns), rng)
@@ -80,6 +93,7 @@ class Episodes:
                 preset=self.preset,
                 threads=self._threads,
                 policies=policies,
+                emulator=self._emulator,
             )
         self._batch.reset(index, network)
         self._scenarios[index] = scenario
@@ -105,6 +119,10 @@ class Episodes:
         flow = agent_flows(self.scenario(index))[slot]
         totals = self.batch.totals(index)[0][flow]
         return {key: float(totals[key]) for key in FINAL_INFO}
+
+    def live_info(self, index: int) -> dict[str, Any]:
+        """What every step says of an emulated world: `overruns` so far; empty for a simulated one."""
+        return {} if self._emulator is None else {"overruns": self.batch.overruns(index)}
 
     def statistics(self, index: int, slot: int) -> dict[str, float]:
         """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""

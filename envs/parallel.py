@@ -53,6 +53,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: as in the single environment.
     * `render_mode`: as in the single environment.
+    * `backend`: as in the single environment.
     * `max_agents`: at most so many agents; further external flows get the controller `background`.
     """
 
@@ -75,9 +76,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         max_agents: int | None = None,
         background: str = "cubic",
         render_mode: str | None = None,
+        backend: str = "simulator",
     ) -> None:
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1)
+        self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1, backend=backend)
         self.render_mode = render_mode
         self._pictures = pictures(render_mode)
         self.possible_agents = [f"flow_{slot}" for slot in range(self._episodes.source.slots)]
@@ -137,6 +139,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
             agent: self._episodes.final_info(0, self._slot[agent]) if terminated[agent] or truncated[agent] else {}
             for agent in acted
         }
+        live = self._episodes.live_info(0)
         self.agents = self._present()
         while not self.agents and not batch.finished()[0]:
             batch.step(self._actions)
@@ -145,6 +148,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
             if agent not in status:
                 obs[agent], rewards[agent], infos[agent] = self._obs(agent), 0.0, {}
                 terminated[agent] = truncated[agent] = False
+        for info in infos.values():
+            info.update(live)
         return obs, rewards, terminated, truncated, infos
 
     def render(self) -> Any:

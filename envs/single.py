@@ -88,6 +88,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     * `background`: the controller of external flows beyond the first.
     * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
       capacity, queue, smoothed and base RTT, handovers.
+    * `backend`: `simulator`, or `emulator`: the flow is this machine's own TCP, in real time (docs/emulation.md). Every
+      `info` then has `overruns`: decisions so far that came late because the agent took longer than an interval.
 
     `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
     `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
@@ -110,11 +112,12 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         interval_ms: float | None = None,
         background: str = "cubic",
         render_mode: str | None = None,
+        backend: str = "simulator",
     ) -> None:
         self.render_mode = render_mode
         self._pictures = pictures(render_mode)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1)
+        self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1, backend=backend)
         self.observation_space = self._episodes.observation_space
         self.action_space = self._episodes.action_space
         self._over = True
@@ -143,6 +146,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
         self._over = terminated or truncated
         info: dict[str, Any] = self._episodes.final_info(0, 0) if self._over else {}
+        info.update(self._episodes.live_info(0))
         if self._pictures is not None:
             self._pictures.add(batch)
         return batch.obs[0, 0].copy(), float(batch.reward[0, 0]), terminated, truncated, info

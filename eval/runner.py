@@ -32,7 +32,7 @@ from orbitcc.eval.suites import Case, Suite
 
 @dataclass(frozen=True)
 class Task:
-    """One run: a case of a suite met by a contender on a backend. series: where to keep its time series, if anywhere."""
+    """One run: a case met by a contender on a backend. series: where to keep its time series, if anywhere."""
 
     suite: Suite
     case: Case

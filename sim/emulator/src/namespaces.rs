@@ -76,6 +76,8 @@ pub fn make(tcp: &TcpSpec, frame: u32) -> io::Result<([Namespace; PORTS], [Owned
             let device = Interface::new(TUN)?;
             device.set_mtu(mtu as i32)?;
             device.set_queue_length(DEVICE_QUEUE)?;
+            // Else TCP paces bursts of a millisecond's segments, and the simulator's hosts pace each.
+            device.set_burst(1)?;
             device.up()?;
             device.route([10, 1 - port, 0, 0], [255, 255, 0, 0])?;
             Ok(tun)

@@ -140,12 +140,11 @@ impl<'a> Serving<'a> {
 
     /// Take what has come in at a port. Says whether there may be more.
     fn take(&mut self, port: usize, buffer: &mut [u8]) -> bool {
+        let Some(links) = &mut self.links else { return false };
         for _ in 0..BATCH {
             let Some(size) = sys::read(self.devices[port].as_raw_fd(), buffer) else { return false };
-            let now = self.now();
-            if let Some(links) = &mut self.links {
-                links.arrive(now, port, &buffer[..size]);
-            }
+            let now = Nanos(sys::clock_ns().saturating_sub(self.zero_ns));
+            links.arrive(now, port, &buffer[..size]);
         }
         true
     }

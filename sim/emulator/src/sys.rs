@@ -170,6 +170,46 @@ impl Interface {
         self.ask(libc::SIOCSIFNETMASK, |r| r.ifr_ifru.ifru_netmask = internet(mask))
     }
 
+    /// Segments that the kernel may hand over as one (IFLA_GSO_MAX_SEGS, through rtnetlink).
+    pub fn set_burst(&self, segments: u32) -> io::Result<()> {
+        const GSO_MAX_SEGS: u16 = 40;
+        let name = CString::new(self.name.as_str())?;
+        // SAFETY: reads the name.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        let mut message = Vec::with_capacity(40);
+        // struct nlmsghdr: length, type, flags, sequence, port; struct ifinfomsg: family, type, index, flags, change.
+        message.extend(40u32.to_ne_bytes());
+        message.extend(libc::RTM_NEWLINK.to_ne_bytes());
+        message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+        message.extend([0; 8]);
+        message.extend([0; 4]);
+        message.extend(index.to_ne_bytes());
+        message.extend([0; 8]);
+        // struct rtattr: length, type; the value.
+        message.extend(8u16.to_ne_bytes());
+        message.extend(GSO_MAX_SEGS.to_ne_bytes());
+        message.extend(segments.to_ne_bytes());
+        // SAFETY: a new descriptor that nobody else owns.
+        let socket = unsafe {
+            let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+            OwnedFd::from_raw_fd(check(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?)
+        };
+        if !write(socket.as_raw_fd(), &message) {
+            return Err(io::Error::last_os_error());
+        }
+        let mut answer = [0; 1024];
+        // struct nlmsgerr: a header, and the negative error number.
+        match read(socket.as_raw_fd(), &mut answer) {
+            Some(size) if size >= 20 => {
+                match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
+                    0 => Ok(()),
+                    error => Err(io::Error::from_raw_os_error(-error)),
+                }
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Packets to these addresses go out here.
     pub fn route(&self, network: [u8; 4], mask: [u8; 4]) -> io::Result<()> {
         let name = CString::new(self.name.as_str())?;
