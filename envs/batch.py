@@ -253,7 +253,13 @@ class Batch:
 
     def alone(self) -> Self:
         """A batch of one world with the same pieces."""
-        return type(self)([self._any_spec], slots=self.slots, preset=self._preset, policies=self._settings["policies"], emulator=self._settings["emulator"])
+        return type(self)(
+            [self._any_spec],
+            slots=self.slots,
+            preset=self._preset,
+            policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
+        )
 
     def _tell_stale(self) -> None:
         """Show Python pieces the last interval of the worlds where they have not seen it."""

@@ -79,7 +79,9 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         backend: str = "simulator",
     ) -> None:
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._episodes = Episodes(EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1, backend=backend)
+        self._episodes = Episodes(
+            EpisodeSource(scenario, max_agents=max_agents, background=background), pieces, 1, backend=backend
+        )
         self.render_mode = render_mode
         self._pictures = pictures(render_mode)
         self.possible_agents = [f"flow_{slot}" for slot in range(self._episodes.source.slots)]

@@ -117,7 +117,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.render_mode = render_mode
         self._pictures = pictures(render_mode)
         pieces = _preset(preset, observation=observation, action=action, reward=reward, interval_ms=interval_ms)
-        self._episodes = Episodes(EpisodeSource(scenario, max_agents=1, background=background), pieces, 1, backend=backend)
+        self._episodes = Episodes(
+            EpisodeSource(scenario, max_agents=1, background=background), pieces, 1, backend=backend
+        )
         self.observation_space = self._episodes.observation_space
         self.action_space = self._episodes.action_space
         self._over = True

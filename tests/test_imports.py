@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("envs", "agents", "baselines", "eval", "training", "checkpoints")
-LAYERS = {"envs": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
+ROOMS = ("envs", "emulator", "agents", "baselines", "eval", "training", "checkpoints")
+LAYERS = {"envs": 0, "emulator": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
 SOURCES = sorted(
     path
     for folder in (*ROOMS, "orbitcc", "tests", "examples", "benches")

@@ -200,12 +200,10 @@ impl Interface {
         let mut answer = [0; 1024];
         // struct nlmsgerr: a header, and the negative error number.
         match read(socket.as_raw_fd(), &mut answer) {
-            Some(size) if size >= 20 => {
-                match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
-                    0 => Ok(()),
-                    error => Err(io::Error::from_raw_os_error(-error)),
-                }
-            }
+            Some(size) if size >= 20 => match i32::from_ne_bytes(answer[16..20].try_into().expect("four bytes")) {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(-error)),
+            },
             _ => Err(io::Error::last_os_error()),
         }
     }
