@@ -5,6 +5,7 @@
 Importing this needs Mininet (`pip install 'orbitcc[emulation]'`), making a link what `orbitcc doctor` lists for it.
 """
 
+import itertools
 import json
 import struct
 import subprocess
@@ -210,7 +211,7 @@ def _junctions(scenario: Scenario) -> dict[tuple[int, int], int]:
     place = {end: end for end in ends}
     for i in range(len(scenario.flows)):
         path = scenario.path_of(i)
-        for k, m in zip(path, path[1:], strict=False):
+        for k, m in itertools.pairwise(path):
             old, new = place[m, 0], place[k, 1]
             place = {end: new if at == old else at for end, at in place.items()}
     numbers = {at: n for n, at in enumerate(dict.fromkeys(place[end] for end in ends))}

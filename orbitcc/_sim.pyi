@@ -88,8 +88,8 @@ class Simulation:
 
     spec: the JSON text of a compiled network (`envs.scenario.Scenario.compile`). Raises ValueError naming the field.
     policies: for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
-    emulator: path of `orbitcc-emulator`: the network is played with real packets and this kernel's TCP, its clock starts
-    when this returns, and it is neither copied nor the same twice.
+    emulator: path of `orbitcc-emulator`: the network is played with real packets and this kernel's TCP, its clock
+    starts when this returns, and it is neither copied nor the same twice.
     """
 
     def __init__(
