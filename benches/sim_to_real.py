@@ -55,7 +55,7 @@ CASES = (
     Case("geo-ideal", "geo-ideal", {}),
     Case("dumbbell", "dumbbell", {}),
     Case("dumbbell, two flows", "dumbbell", {"flows": 2}, "the first of two"),
-    Case("parking-lot", "parking-lot", {}, "the long one of four"),
+    Case("parking-lot", "parking-lot", {"long_start_s": 10.0}, "the long one of four"),
     Case("leo-access", "leo-access", {}),
 )
 

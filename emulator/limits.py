@@ -65,9 +65,9 @@ def _controller(spec: Any) -> Iterator[str]:
             yield f"controller.{key}" if key in spec.params else "controller"
 
 
-def has_agents(scenario: "Scenario") -> bool:
-    """Does a policy, or an environment, drive any of its flows?"""
+def agents(scenario: "Scenario") -> tuple[bool, ...]:
+    """Which of its flows a policy, or an environment, drives."""
     from orbitcc.envs import controllers
 
     made = (controllers.make(flow.controller.name, flow.controller.params)[0] for flow in scenario.flows)
-    return any(native["name"] in AGENTS for native in made)
+    return tuple(native["name"] in AGENTS for native in made)

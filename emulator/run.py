@@ -15,10 +15,11 @@ from orbitcc.envs.model import checked_number
 from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.simulate import PIECES, Recording
 
-UNKNOWN_SERIES = ("rtt_ms", "lost_packets")
-"""Series of flows that a stock kernel does not tell: single RTT samples, and packets found lost."""
+UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
+"""Series and totals of flows that a stock kernel does not tell."""
 
-UNKNOWN_TOTALS = ("lost_packets", "spurious_rtos", "tail_probes")
+TOLD_OF_AGENTS = "lost_packets"
+"""What it tells only of flows that our own program drives."""
 
 
 def emulate(
@@ -41,7 +42,8 @@ def emulate(
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:
         raise error.at("interval") from None
-    binary = program.path(agents=limits.has_agents(scenario))
+    driven = limits.agents(scenario)
+    binary = program.path(agents=any(driven))
     try:
         simulation = _sim.Simulation(
             scenario.compile(),
@@ -60,13 +62,16 @@ def emulate(
     except ValueError as error:
         raise OrbitccError("scenario", scenario.name, f"a network this machine can emulate: {error}") from None
     series = simulation.recording()
-    told = [flow.controller.name == "udp" for flow in scenario.flows]
-    flows = {name: values for name, values in series["flows"].items() if name not in UNKNOWN_SERIES}
-    totals = [_known(total) for total in simulation.flow_totals()]
-    for total, downloads, datagram in zip(totals, report["hosts"]["downloads"], told, strict=True):
+    flows = {name: values for name, values in series["flows"].items() if name not in UNKNOWN}
+    if any(driven):
+        flows[TOLD_OF_AGENTS] = np.where(driven, flows[TOLD_OF_AGENTS], np.nan)
+    else:
+        del flows[TOLD_OF_AGENTS]
+    totals = simulation.flow_totals()
+    for total, downloads, agent in zip(totals, report["hosts"]["downloads"], driven, strict=True):
         total["objects"] = [tuple(download) for download in downloads]
-        if datagram:
-            total.update({"rtos": 0, "retransmitted_packets": 0})
+        total.update(dict.fromkeys(UNKNOWN if agent else (*UNKNOWN, TOLD_OF_AGENTS), float("nan")))
+        del total["rtt_ms"]
     emulation = {
         "lateness": report["links"].pop("lateness"),
         "overruns": simulation.overruns,
@@ -103,8 +108,3 @@ def _value(scenario: Scenario, field: str) -> Any:
         else:
             node = node.params.get(part)
     return str(node)
-
-
-def _known(total: dict[str, Any]) -> dict[str, Any]:
-    """Totals without what a kernel does not tell."""
-    return {name: float(np.nan) if name in UNKNOWN_TOTALS else value for name, value in total.items()}

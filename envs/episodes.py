@@ -99,6 +99,11 @@ class Episodes:
         self._scenarios[index] = scenario
         self._networks[index] = network
 
+    def close(self) -> None:
+        """End emulated episodes; simulated ones are only memory."""
+        if self._emulator is not None:
+            self._batch = None
+
     def network(self, index: int) -> str:
         """The network that world `index` was made from."""
         return self._networks[index]

@@ -163,6 +163,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return None if frames is None else frames[0]
 
     def close(self) -> None:
+        self._episodes.close()
         if self._pictures is not None:
             self._pictures.close()
 

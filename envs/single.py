@@ -162,6 +162,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return None if frames is None else frames[0]
 
     def close(self) -> None:
+        self._episodes.close()
         if self._pictures is not None:
             self._pictures.close()
 

@@ -19,23 +19,32 @@ def _as_the_doctor_says(request):
 
 def traces():
     """What a run could leave behind: processes of ours, devices, controllers, parameters of the machine."""
-    ours = []
+    ours, others = [], []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 command = (entry / "cmdline").read_bytes().split(b"\0")[0]
                 state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                tested = b"PYTEST_CURRENT_TEST=" in (entry / "environ").read_bytes()
             except OSError:
                 continue
             if os.path.basename(command) in (b"orbitcc-emulator", b"mnexec") and state != "Z":
-                ours.append(entry.name)
+                (ours if tested else others).append(entry.name)
     cubic = Path("/sys/module/tcp_cubic/parameters")
     return {
         "processes": sorted(ours),
         "devices": sorted(os.listdir("/sys/class/net")),
-        "controllers": needs.controllers(),
+        # Ours are named after their process.
+        "controllers": [name for name in needs.controllers() if str(_pid(name)) not in others],
         "parameters": {file.name: file.read_text() for file in sorted(cubic.iterdir())} if cubic.exists() else {},
     }
+
+
+def _pid(controller):
+    try:
+        return int(controller[4:], 16) if controller.startswith("orl") else 0
+    except ValueError:
+        return 0
 
 
 @pytest.fixture

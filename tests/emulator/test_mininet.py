@@ -79,7 +79,7 @@ def test_the_command_runs_a_script_of_mininet_commands(tmp_path):
     script.write_text("s0 ping -c 3 -i 0.2 d0\n")
     done = orbitcc("mininet", "dumbbell", "--script", str(script))
     assert done.returncode == 0, done.stderr
-    assert "3 received" in done.stdout
+    assert "3 received" in done.stdout + done.stderr
     missing = orbitcc("mininet", "dumbbell", "--script", str(tmp_path / "none"))
     assert missing.returncode == 2
     assert missing.stderr.count("\n") == 1
