@@ -21,7 +21,7 @@ from mininet.topo import Topo
 from orbitcc.emulator import needs, program
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
-from orbitcc.envs.links import Link
+from orbitcc.envs.links import Direction, Link
 from orbitcc.envs.scenario import Scenario
 
 DAY_S = 86_400.0
@@ -202,7 +202,7 @@ class ScenarioTopo(Topo):
 
 
 def _uplink(delay_ms: float) -> Link:
-    return Link(name="uplink", rate_mbps=None, delay_ms=delay_ms, reverse={"rate_mbps": None, "delay_ms": 0.0})
+    return Link(name="uplink", rate_mbps=None, delay_ms=delay_ms, reverse=Direction(delay_ms=0.0))
 
 
 def _junctions(scenario: Scenario) -> dict[tuple[int, int], int]:
