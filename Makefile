@@ -1,5 +1,6 @@
-# `make demo` and `make test` need Python 3.11+ and cargo, nothing else.
-.PHONY: demo test lint bench build native emulator bpf full clean
+# `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
+.DEFAULT_GOAL := demo
+.PHONY: help demo test lint bench build native emulator bpf full clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
@@ -9,16 +10,19 @@ SIM := --manifest-path sim/Cargo.toml
 AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
 LIB := sim/target/release/$(if $(filter Darwin,$(shell uname)),lib_sim.dylib,lib_sim.so)
 
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1: /p' $(MAKEFILE_LIST)
+
 demo: $(UV)  ## a first look: install the light parts, run a small evaluation, print where its report is
 	$(SYNC) --no-dev
 	$(BIN)/orbitcc demo
 
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
-	cargo test --release --workspace $(SIM) $(AGENTS)
+	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --package orbitcc-core $(SIM)  # the same with overflow checks; event logs must not differ
 	$(BIN)/python -m pytest
 
-lint: build
+lint: build  ## formats, types and lints of Python and Rust
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -31,8 +35,9 @@ bench: build  ## the figures of docs/performance.md
 build: $(UV)  ## simulator, command and developer tools, without the learners
 	$(SYNC)
 
-full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3), what films need, and Mininet
-	$(SYNC) --extra train --extra video --extra emulation
+full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
+	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
+	$(SYNC) --extra train --extra video --extra emulation --group foreign
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python
@@ -51,5 +56,5 @@ bpf:  ## the agents' BPF program, after a change in sim/emulator/bpf (Debian: cl
 	python3 -m venv .tools
 	.tools/bin/pip install --quiet uv
 
-clean:
+clean:  ## remove everything that was built or installed
 	rm -rf .venv .tools build dist sim/target orbitcc/_sim*.so orbitcc/orbitcc-emulator

@@ -17,13 +17,15 @@ from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
 from orbitcc.agents.card import Action, Card, Observation
+from orbitcc.agents.folders import CARD as CARD
+from orbitcc.agents.folders import SHIPPED as SHIPPED
 from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.policy import Tensors, build, mismatch
+from orbitcc.envs.environments.presets import Native, definition_hash
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.presets import Native, definition_hash
 
-WEIGHTS, CARD = "policy.safetensors", "card.json"
-SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+WEIGHTS = "policy.safetensors"
 
 
 class CheckpointError(FileError):
@@ -49,13 +51,6 @@ class Checkpoint:
     card: Card
     policy: _sim.Policy
     path: Path
-
-
-def shipped() -> list[str]:
-    """Names of the checkpoints that travel with the package."""
-    if not SHIPPED.is_dir():
-        return []
-    return sorted(folder.name for folder in SHIPPED.iterdir() if (folder / CARD).is_file())
 
 
 def resolve(name_or_path: str | Path) -> Path:

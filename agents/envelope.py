@@ -1,9 +1,9 @@
 """The conditions a policy was trained in, read off the distribution it was trained on."""
 
 from orbitcc.agents.card import Envelope, Range
-from orbitcc.envs.distribution import Mixture, PathDistribution
-from orbitcc.envs.ranges import Span
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 
 
 def envelope(scenario: Scenario | ScenarioDistribution) -> Envelope:

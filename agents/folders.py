@@ -4,6 +4,16 @@ import shutil
 import uuid
 from pathlib import Path
 
+CARD = "card.json"
+SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+
+
+def shipped() -> list[str]:
+    """Names of the checkpoints that travel with the package."""
+    if not SHIPPED.is_dir():
+        return []
+    return sorted(folder.name for folder in SHIPPED.iterdir() if (folder / CARD).is_file())
+
 
 def scratch(folder: Path) -> Path:
     """A name beside `folder` to build its next version under."""

@@ -1,9 +1,10 @@
 """Policies that are no plain networks: `package.module:factory`, wherever the folder of a checkpoint may stand.
 
 `factory()` returns an object with `act(obs f32[n, D]) -> actions [n, A]`, in [-1, 1] unless the preset has an action of
-its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.presets.preset`; else astraea), native or
-in Python. It is called anew for every run, so that nothing leaks from one to the next. The object drives all flows of
-the run that were given to it, one at a time; what is to be remembered of a flow belongs into the `memory` of a piece.
+its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.environments.presets.preset`; else
+astraea), native or in Python. It is called anew for every run, so that nothing leaks from one to the next. The object
+drives all flows of the run that were given to it, one at a time; what is to be remembered of a flow belongs into the
+`memory` of a piece.
 """
 
 import hashlib
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
+from orbitcc.envs.environments.custom import control, observe
+from orbitcc.envs.environments.presets import Action, Observation, Preset, Who, preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.pieces import control, observe
-from orbitcc.envs.presets import Action, Observation, Preset, Who, preset
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.agents.card import Card
-from orbitcc.envs.presets import Native
+from orbitcc.envs.environments.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
 

@@ -3,16 +3,19 @@
 A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.outside`).
 """
 
+import json
 from typing import Any
 
-from orbitcc.agents import outside
-from orbitcc.agents.checkpoint import SHIPPED, load, read_card, shipped
+from orbitcc.agents.folders import CARD, SHIPPED, shipped
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import ControllerInfo, Made, Param
 from orbitcc.envs.errors import OrbitccError
 
 
 def _make(name_or_path: str) -> Made:
+    from orbitcc.agents import outside
+    from orbitcc.agents.checkpoint import load
+
     if outside.is_outside(name_or_path):
         return {"name": "policy", "params": {"policy": name_or_path}}, {name_or_path: outside.load(name_or_path)}
     checkpoint = load(name_or_path)
@@ -39,7 +42,7 @@ def register_agents() -> None:
         )
     )
     for name in shipped():
-        card = read_card(SHIPPED / name)
+        description = json.loads((SHIPPED / name / CARD).read_text(encoding="utf-8"))["description"]
         controllers.register(
-            ControllerInfo(name, "agent", card.description, lambda params, name=name: _make(name))  # type: ignore[misc]
+            ControllerInfo(name, "agent", description, lambda params, name=name: _make(name))  # type: ignore[misc]
         )

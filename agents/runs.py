@@ -8,6 +8,7 @@ runs/<scenario>__<recipe>__<seed>__<time>/
     state/          what the learner needs to resume
 """
 
+import contextlib
 import csv
 import importlib.metadata
 import json
@@ -71,6 +72,13 @@ class RunFolder:
             has = " that has saved its state" if saved else ""
             raise OrbitccError("resume", str(root), f"a folder with a run {pattern}{has}")
         return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
+
+    def take_back(self) -> None:
+        """Remove the folder of a run that never began: one that holds nothing but its configuration."""
+        with contextlib.suppress(OSError):
+            if {entry.name for entry in self.path.iterdir()} <= {CONFIG}:
+                (self.path / CONFIG).unlink(missing_ok=True)
+                self.path.rmdir()
 
     def config(self) -> dict[str, Any]:
         """What `config.json` holds."""

@@ -13,10 +13,11 @@ import numpy as np
 from scipy import stats
 
 from benches import geo_ablations
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.links import DropTailBytes, Link
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
+from orbitcc.agents.outside import is_outside
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import DropTailBytes, Link
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.leoem import PATHS
 
@@ -27,7 +28,8 @@ def measured(
     suite: str, who: str, point: Mapping[str, Any], runs: int = 3, change: Change | None = None, **settings: Any
 ) -> dict[str, float]:
     """Means over runs of what a suite with other settings measures at a point, with the scenario changed."""
-    chosen, contender = suites.get(suite, settings), contenders.from_controller(who)
+    chosen = suites.get(suite, settings)
+    contender = contenders.line_up([], [who])[0] if is_outside(who) else contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
         scenario = chosen.enter(chosen.case(point, seed), contender)

@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.envs.flows import Flow
 from orbitcc.envs.scenarios import get
-from orbitcc.eval import style
-from orbitcc.eval.figures import render
+from orbitcc.eval.figures import style
+from orbitcc.eval.figures.base import render
 from orbitcc.eval.statistics import aggregate
 
 Array = NDArray[np.float64]
 
-PAYLOAD = 1448 / 1500
+PAYLOAD = 1448 / 1514
 LAST_S = 15
 WORLDS = 12
 """Of each kind."""

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval import style
-from orbitcc.eval.figures import render
+from orbitcc.eval.figures import style
+from orbitcc.eval.figures.base import render
 from tests.sim.networks import S
 from tests.sim.test_kernel_truth import (
     DATA,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.geo import FIRST_RUN, OBJECT_BYTES, TIMEOUT_S, download_values
 

@@ -18,6 +18,10 @@ from matplotlib.ticker import FuncFormatter
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
@@ -26,13 +30,9 @@ from orbitcc.envs.impairments.hotspots import Hotspot
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Array, Series
 from orbitcc.envs.impairments.weather import Fades, Rain, Weather
-from orbitcc.envs.links import Direction, Link
-from orbitcc.envs.ranges import Span
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import Recording, simulate
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.scenario_figure import draw_scenario
-from orbitcc.eval.style import LIGHT, Theme, mix
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.scenario import draw_scenario
+from orbitcc.eval.figures.style import LIGHT, Theme, mix
 
 FOLDER = Path("docs/images/links")
 WEEK_S = 7 * 86_400.0

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from orbitcc import _sim
-from orbitcc.envs.batch import Batch
-from orbitcc.envs.presets import preset
-from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.envs.environments.batch import Batch
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, Scores
 from orbitcc.training.loop import Learner, _learner
@@ -70,7 +70,7 @@ def watch(parts: Parts, algorithms: set[str]) -> None:
     if "sb3-ppo" in algorithms:
         from stable_baselines3 import PPO
 
-        from orbitcc.envs.sb3 import SB3VecEnv
+        from orbitcc.envs.environments.sb3 import SB3VecEnv
 
         parts.time(SB3VecEnv, "step_wait", "infos")
         parts.time(PPO, "collect_rollouts", "acting")

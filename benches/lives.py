@@ -13,9 +13,9 @@ from typing import Any
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import controllers, scenarios
-from orbitcc.envs.simulate import simulate
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.style import LIGHT
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.style import LIGHT
 
 FOLDER = Path("docs/images/baselines")
 SCENES: Mapping[str, tuple[str, Mapping[str, Any], float]] = {

@@ -12,12 +12,12 @@ from matplotlib.ticker import MaxNLocator
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches.pictures import write
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.orbits import leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path, find_route
-from orbitcc.envs.simulate import simulate
-from orbitcc.eval.path_figure import draw_line, draw_path
-from orbitcc.eval.run_figure import draw_run
-from orbitcc.eval.style import LIGHT, Theme
+from orbitcc.eval.figures.path import draw_line, draw_path
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.style import LIGHT, Theme
 
 FOLDER = Path("docs/images/links")
 POLICIES = {

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.figures import render
+from orbitcc.eval.figures.base import render
 
 DPI = 90
 COLOURS = (64, 48, 32, 16)

@@ -3,14 +3,17 @@
     python -m benches.policies results/policies CHECKPOINT [CHECKPOINT ...] [--beside CONTROLLER ...] [--first-run 1001]
         [--profile reduced] [--suites SUITE ...]
 
-One checkpoint for each training seed. Every suite runs on fresh schedules and seeds; a cell is the median over runs,
-and for the policy the interquartile mean of its seeds' medians with its 95 % interval.
+One checkpoint for each training seed. Every suite runs on fresh schedules and seeds; a cell is the named statistic of
+its runs, and for the policy the interquartile mean over its seeds with its 95 % interval.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +21,52 @@ from orbitcc.eval import contenders, suites
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import aggregate
 
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "responsiveness": ("goodput_over_optimal", "delay_inflation"),
-    "responsiveness-loss": ("goodput_over_optimal", "delay_inflation"),
-    "leoem-single": ("goodput_share", "delay_inflation"),
-    "inter-rtt": ("goodput_ratio",),
-    "intra-rtt": ("goodput_ratio",),
-    "parking-lot": ("long_ratio",),
-    "efficiency": ("delay_ratio", "goodput_share"),
-    "cubic-friendliness": ("own_share",),
+
+@dataclass(frozen=True)
+class Row:
+    """A metric of a suite at the points with these factors; `statistic` over its runs."""
+
+    suite: str
+    metric: str
+    label: str = ""
+    factors: Mapping[str, Any] = field(default_factory=dict)
+    statistic: str = "median"
+
+    def __str__(self) -> str:
+        return f"{self.suite}, {self.label or self.metric}"
+
+
+ROWS = (
+    Row("responsiveness", "goodput_over_optimal"),
+    Row("responsiveness", "delay_inflation"),
+    Row("responsiveness-loss", "goodput_over_optimal"),
+    Row("responsiveness-loss", "delay_inflation"),
+    Row("delay-jump", "goodput_after", statistic="mean"),
+    Row("delay-jump", "delay_inflation", statistic="mean"),
+    Row("leoem-single", "goodput_share", statistic="mean"),
+    Row("leoem-single", "delay_inflation", statistic="mean"),
+    Row("leo-access", "utilisation"),
+    Row("leo-access", "delay_inflation"),
+    Row("inter-rtt", "goodput_ratio", "goodput ratio, 1 BDP", {"buffer_bdp": 1.0}, "mean"),
+    Row("inter-rtt", "goodput_ratio", "the same at 200 ms", {"buffer_bdp": 1.0, "base_rtt_ms": 200}, "mean"),
+    Row("intra-rtt", "goodput_ratio", statistic="mean"),
+    Row("parking-lot", "long_ratio", "long flow over best cross flow, 3 hops", {"bottlenecks": 3}, "mean"),
+    Row("parking-lot", "long_ratio", "the same, 6 hops", {"bottlenecks": 6}, "mean"),
+    Row("efficiency", "delay_ratio", "worst delay ratio", statistic="max"),
+    Row("efficiency", "goodput_share", "least goodput", statistic="min"),
+    Row("cubic-friendliness", "own_share", "own share beside Cubic, 1 BDP", {"buffer_bdp": 1.0}, "mean"),
+    Row("cubic-friendliness", "own_share", "the same, 4 BDP", {"buffer_bdp": 4.0}, "mean"),
+    Row("cubic-friendliness", "own_share", "the largest share", statistic="max"),
+    Row("extremes", "utilisation", "least utilisation", statistic="min"),
+    Row("extremes", "delay_inflation", "worst delay inflation", statistic="max"),
+)
+SUITES = list(dict.fromkeys(row.suite for row in ROWS))
+STATISTICS: dict[str, Callable[[Any], Any]] = {
+    "median": np.nanmedian,
+    "mean": np.nanmean,
+    "min": np.nanmin,
+    "max": np.nanmax,
 }
-"""Suite -> the metrics shown."""
 
 
 def main() -> None:
@@ -38,7 +76,7 @@ def main() -> None:
     parser.add_argument("--beside", nargs="*", default=["cubic", "bbr3", "leocc:trigger=global", "vivace"])
     parser.add_argument("--first-run", type=int, default=1001)
     parser.add_argument("--profile", default="reduced", choices=["quick", "reduced", "full"])
-    parser.add_argument("--suites", nargs="*", default=list(COLUMNS), choices=list(COLUMNS))
+    parser.add_argument("--suites", nargs="*", default=SUITES, choices=SUITES)
     arguments = parser.parse_args()
     line_up = contenders.line_up(arguments.beside, arguments.checkpoints)
     classics, seeds = line_up[: len(arguments.beside)], line_up[len(arguments.beside) :]
@@ -49,13 +87,16 @@ def main() -> None:
         suite = suites.get(name, {"first_run": arguments.first_run})
         out = arguments.out / name
         campaign = run_suite(suite, line_up, out_dir=out, profile=arguments.profile, resume=True, quiet=True)
-        for metric in COLUMNS[name]:
-            values = campaign.values(metric)
-            medians = {label: float(np.nanmedian(found)) for label, found in values.items()}
-            own = aggregate([medians[c.label] for c in seeds])
+        for row in (row for row in ROWS if row.suite == name):
+            statistic = STATISTICS[row.statistic]
+            values = campaign.values(row.metric, **row.factors)
+            if not all(values.values()):
+                continue  # the profile has no such point
+            found = {label: float(statistic(runs)) for label, runs in values.items()}
+            own = aggregate([found[c.label] for c in seeds])
             interval = f" ({own.low:.3f}-{own.high:.3f})" if len(seeds) > 1 else ""
-            cells = [f"{medians[c.label]:.3f}" for c in classics]
-            print(f"| {name}, {metric} | {' | '.join(cells)} | {own.value:.3f}{interval} |", flush=True)
+            cells = [f"{found[c.label]:.3f}" for c in classics]
+            print(f"| {row} ({row.statistic}) | {' | '.join(cells)} | {own.value:.3f}{interval} |", flush=True)
 
 
 if __name__ == "__main__":

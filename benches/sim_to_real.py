@@ -23,10 +23,10 @@ from typing import Any
 
 from benches import pictures
 from orbitcc.envs import backends
+from orbitcc.envs.backends.simulator import Recording
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_text, read_text
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.simulate import Recording
 
 CONTROLLERS = ("cubic", "bbr", "astraea", "perigee")
 MARKS = ("<!-- sim to real -->", "<!-- end of sim to real -->")

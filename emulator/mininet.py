@@ -19,10 +19,10 @@ from mininet.node import Node
 from mininet.topo import Topo
 
 from orbitcc.emulator import needs, program
+from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
-from orbitcc.envs.links import Direction, Link
-from orbitcc.envs.scenario import Scenario
 
 DAY_S = 86_400.0
 MOST_FLOWS = 250
@@ -45,8 +45,8 @@ class EmulatedLink(VethLink):
     """A Mininet link that is one of ours: the first node sends over its forward direction, the second over its reverse.
 
     Args:
-        link: an :class:`orbitcc.envs.links.Link`; or its fields by name (`rate_mbps`, `delay_ms`, `queue`, `loss`,
-            `outages`, ...), as in a scenario file.
+        link: an :class:`orbitcc.envs.description.links.Link`; or its fields by name (`rate_mbps`, `delay_ms`, `queue`,
+            `loss`, `outages`, ...), as in a scenario file.
         seed: of losses and jitter.
         duration_s: after so long everything stands still.
 

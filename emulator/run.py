@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.emulator import limits, program
-from orbitcc.envs.compile import ns
+from orbitcc.emulator import program
+from orbitcc.envs import controllers
+from orbitcc.envs.backends.simulator import PIECES, Recording
+from orbitcc.envs.description import support
+from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.model import checked_number
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import PIECES, Recording
+from orbitcc.envs.numbers import checked_number
 
 UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
 """Series and totals of flows that a stock kernel does not tell."""
@@ -28,10 +30,11 @@ def emulate(
     record_interval_s: float = 1.0,
     progress: Callable[[float], None] | None = None,
 ) -> Recording:
-    """Run `scenario` as :func:`orbitcc.envs.simulate.simulate` does, with real packets; takes as long as it lasts.
+    """Run `scenario` as :func:`orbitcc.envs.backends.simulator.simulate` does, with real packets.
 
-    The recording lacks the series that a kernel does not tell, and has `emulation`: what the links and the process say
-    of themselves. Raises OrbitccError for fields that this backend cannot honour, and for what the machine lacks.
+    Takes as long as the scenario lasts. The recording lacks the series that a kernel does not tell, and has
+    `emulation`: what the links and the process say of themselves. Raises OrbitccError for fields that this backend
+    cannot honour, and for what the machine lacks.
     """
     from orbitcc import _sim
 
@@ -42,7 +45,7 @@ def emulate(
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:
         raise error.at("interval") from None
-    driven = limits.agents(scenario)
+    driven = _driven(scenario)
     binary = program.path(agents=any(driven))
     try:
         simulation = _sim.Simulation(
@@ -91,11 +94,17 @@ def emulate(
 
 def refuse(scenario: Scenario, *, plain: bool) -> None:
     """OrbitccError for the first field that cannot be honoured; plain: there is no environment that acts."""
-    for field in limits.unsupported(scenario):
+    for field in support.beyond_kernel(scenario.sim, scenario.flows):
         raise OrbitccError(field, _value(scenario, field), "what this kernel can do (docs/emulation.md)")
     for i, flow in enumerate(scenario.flows if plain else ()):
         if flow.controller.name == "external":
             raise OrbitccError(f"flows.{i}.controller", "external", "a controller that runs by itself (choose one)")
+
+
+def _driven(scenario: Scenario) -> tuple[bool, ...]:
+    """Which of its flows a policy, or an environment, drives."""
+    made = (controllers.make(flow.controller.name, flow.controller.params)[0] for flow in scenario.flows)
+    return tuple(native["name"] in support.AGENTS for native in made)
 
 
 def _value(scenario: Scenario, field: str) -> Any:

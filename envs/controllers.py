@@ -5,11 +5,13 @@ Baselines and learned policies register here on `import orbitcc`; scenarios, eva
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.numbers import checked_number
 
 if TYPE_CHECKING:
     from orbitcc._sim import OutsidePolicy, Policy
@@ -57,15 +59,14 @@ class Param:
         raise OrbitccError(name, value, "text")
 
     def _number(self, name: str, value: Any, otherwise: str = "") -> int | float:
-        whole = not isinstance(self.default, float)
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        ok = ok and (not whole or float(value).is_integer())
-        low = -float("inf") if self.low is None else self.low
-        high = float("inf") if self.high is None else self.high
-        if ok and low <= value <= high:  # NaN fails every comparison
-            return int(value) if whole else float(value)
-        kind = "a whole number" if whole else "a number"
-        raise OrbitccError(name, value, f"{otherwise}{kind} in [{low:g}, {high:g}]")
+        low, high = -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        try:
+            checked: int | float = checked_number(
+                value, low, high, whole=not isinstance(self.default, float), otherwise=otherwise
+            )
+        except OrbitccError as error:
+            raise error.at(name) from None
+        return checked
 
 
 HOST_PARAMS: Mapping[str, Param] = {

@@ -53,6 +53,36 @@ class UnknownNameError(OrbitccError):
         return type(self), (self.field, self.value, self.known)
 
 
+class UnknownKeywordError(UnknownNameError, TypeError):
+    """A keyword that a function does not have: a TypeError, as Python's own.
+
+    It can be made from a message alone, as gymnasium does when it adds to one.
+    """
+
+    def __init__(self, field: str, name: Any = None, known: Iterable[str] = ()) -> None:
+        super().__init__(field, name, known)
+
+    def _message(self) -> str:
+        return super()._message() if self.known else self.field
+
+
+class StateError(OrbitccError):
+    """Something asked for at the wrong moment, or without what it needs: the message is a sentence about it.
+
+    field: what was asked for; sentence: what is in its way and what to do.
+    """
+
+    def __init__(self, field: str, sentence: str) -> None:
+        self.sentence = sentence
+        super().__init__(field, None, sentence)
+
+    def _message(self) -> str:
+        return f"{self.field}: {self.sentence}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.sentence)
+
+
 class MissingError(OrbitccError):
     """A field that must be given and was not."""
 

@@ -21,13 +21,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import style
 from orbitcc.eval.contenders import Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.suites import Case, Point, Suite
+    from orbitcc.envs.backends.simulator import Recording
+    from orbitcc.eval.suites.base import Case, Point, Suite
 
 Row = dict[str, Any]
 """One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s."""
@@ -58,11 +57,6 @@ class Campaign:
     @property
     def labels(self) -> list[str]:
         return [contender.label for contender in self.contenders]
-
-    @property
-    def lines(self) -> dict[str, style.Line]:
-        """How each contender is drawn, by label."""
-        return style.lines([(contender.label, contender.controller) for contender in self.contenders])
 
     @property
     def jsonl(self) -> Path:
@@ -113,7 +107,7 @@ class Campaign:
 
     def recordings(self, case: Case | None = None) -> dict[str, Recording]:
         """Label -> recording of a case (default: the first that is shown), for those that are there."""
-        from orbitcc.envs.simulate import Recording
+        from orbitcc.envs.backends.simulator import Recording
 
         case = case or next(iter(self.shown()), None)
         paths = {} if case is None else {c.label: self.series_path(c, case) for c in self.contenders}

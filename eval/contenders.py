@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orbitcc.envs import controllers
+from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.flows import Flow
-from orbitcc.envs.scenario import ControllerSpec, Scenario
 
 
 @dataclass(frozen=True)

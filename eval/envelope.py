@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitcc.envs.links import Bernoulli, DropTailBytes, GilbertElliott, Link, Red, Viasat
-from orbitcc.envs.model import points_of
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.links import Bernoulli, DropTailBytes, GilbertElliott, Link, Red, Viasat
+from orbitcc.envs.description.model import points_of
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.campaign import Campaign
 
 Range = tuple[float, float]

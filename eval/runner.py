@@ -21,6 +21,7 @@ from typing import Any
 
 from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
+from orbitcc.envs.description import support
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import campaign as store
 from orbitcc.eval import provenance
@@ -44,7 +45,6 @@ class Task:
 
 def execute(task: Task) -> Row:
     """Run and measure."""
-
     began = time.perf_counter()
     scenario = task.suite.enter(task.case, task.contender)
     recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
@@ -98,7 +98,7 @@ def run_suite(
         _check_ray(ray)
     count = suite.runs(profile, runs)
     version = provenance.version()
-    if backends.check(backend) == "emulator":
+    if support.check(backend) == "emulator":
         if ray or (workers or 1) > 1:
             raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
         version, workers = f"{version}.emulator", 1

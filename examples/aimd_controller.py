@@ -9,8 +9,8 @@ Run: python examples/aimd_controller.py
 import numpy as np
 
 import orbitcc
-from orbitcc.envs.presets import STATS, Action, Who
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.presets import STATS, Action, Who
 from orbitcc.envs.scenarios import get
 
 COLUMNS = [STATS[name] for name in ("time_s", "interval_s", "srtt_s", "lost_packets")]

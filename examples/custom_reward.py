@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 import orbitcc  # noqa: F401  (registers the environments)
-from orbitcc.envs.presets import STATS, Reward, Who
+from orbitcc.envs.environments.presets import STATS, Reward, Who
 
 
 def power(stats: np.ndarray, who: Who) -> np.ndarray:

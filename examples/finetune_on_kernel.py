@@ -18,10 +18,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from orbitcc.agents import checkpoint
 from orbitcc.emulator.run import emulate
-from orbitcc.envs.presets import Native, preset
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.presets import Native, preset
+from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.single import CongestionEnv
 
 POLICY = "perigee"
 LEARNING_RATE = 5e-5

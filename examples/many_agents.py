@@ -4,7 +4,7 @@ Run: python examples/many_agents.py
 """
 
 import orbitcc
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 

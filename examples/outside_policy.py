@@ -12,7 +12,7 @@ yours trained on the same preset, a tree, a planner.
 
 import numpy as np
 
-from orbitcc.envs.presets import STATS, Observation, Preset, Who
+from orbitcc.envs.environments.presets import STATS, Observation, Preset, Who
 
 HORIZON_S = 10.0
 MIN_RTT_S, AGE_S = range(2)

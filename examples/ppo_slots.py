@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.distributions import Normal
 
-from orbitcc.envs.slots import FlowVectorEnv
+from orbitcc.envs.environments.slots import FlowVectorEnv
 
 
 @dataclass

@@ -1,26 +1,57 @@
 """OrbitCC: a training gym for congestion control over satellite links.
 
 Importing the package registers the controllers (`orbitcc.envs.controllers`) and the environments (`gymnasium.make`).
+The environments themselves are here, too: :class:`CongestionEnv`, :class:`VectorCongestionEnv`,
+:class:`ParallelCongestionEnv` (:func:`parallel_env`), :class:`BatchedParallelEnv`, :class:`FlowVectorEnv`, and what
+they share, :class:`EnvConfig`.
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from orbitcc import baselines
+from orbitcc import _moved, baselines
 from orbitcc.agents.registry import register_agents
-from orbitcc.envs.registration import register_envs
+from orbitcc.envs.environments.registration import register_when_imported
+
+if TYPE_CHECKING:
+    from orbitcc.envs.environments.batched import BatchedParallelEnv
+    from orbitcc.envs.environments.config import EnvConfig
+    from orbitcc.envs.environments.parallel import ParallelCongestionEnv, parallel_env
+    from orbitcc.envs.environments.single import CongestionEnv
+    from orbitcc.envs.environments.slots import FlowVectorEnv
+    from orbitcc.envs.environments.vector import VectorCongestionEnv
 
 __version__ = "0.1.0"
 
 register_agents()
-register_envs()
+register_when_imported()
+_moved.put_up_signposts()
 
-__all__ = ["__version__", "baselines", "parallel_env"]
+__all__ = [
+    "BatchedParallelEnv",
+    "CongestionEnv",
+    "EnvConfig",
+    "FlowVectorEnv",
+    "ParallelCongestionEnv",
+    "VectorCongestionEnv",
+    "__version__",
+    "baselines",
+    "parallel_env",
+]
+
+_ENVIRONMENTS = {
+    "BatchedParallelEnv": "batched",
+    "CongestionEnv": "single",
+    "EnvConfig": "config",
+    "FlowVectorEnv": "slots",
+    "ParallelCongestionEnv": "parallel",
+    "VectorCongestionEnv": "vector",
+    "parallel_env": "parallel",
+}
+"""What is imported when it is asked for -> its module."""
 
 
 def __getattr__(name: str) -> Any:
-    # PettingZoo is imported when it is asked for.
-    if name == "parallel_env":
-        from orbitcc.envs.parallel import parallel_env
-
-        return parallel_env
+    if name in _ENVIRONMENTS:
+        return getattr(import_module(f"orbitcc.envs.environments.{_ENVIRONMENTS[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

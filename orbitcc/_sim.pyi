@@ -188,6 +188,9 @@ class Worlds:
     def stats(self, out: NDArray[np.float64]) -> None:
         """Write the raw interval statistics, [N, S, len(STATS_FIELDS)]."""
 
+    def step_figures(self, out: NDArray[np.float64]) -> None:
+        """Write goodput in Mbit/s, RTT in ms, goodput over capacity and queue in bytes, [4, N, S]."""
+
     def global_state(self, out: NDArray[np.float32]) -> None:
         """Write the critic's global state, [N, 12] (Astraea, section 4 of the paper's tables)."""
 

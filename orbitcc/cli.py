@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -16,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich takes longer to import than most commands to begin
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
@@ -53,7 +55,7 @@ def _wrong_usage(error: typer.TyperException) -> str:
     """One line about options and arguments that typer refuses; its own message does not tell the value."""
     from pydantic import ValidationError
 
-    from orbitcc.envs.model import as_orbitcc_error
+    from orbitcc.envs.description.model import as_orbitcc_error
 
     if isinstance(error, typer.BadParameter) and error.param and isinstance(error.__cause__, ValidationError):
         return str(as_orbitcc_error(error.__cause__).at(error.param.opts[0]))
@@ -64,6 +66,8 @@ def main() -> None:
     """Run the command line. What the user got wrong is one line on stderr and exit code 2."""
     from orbitcc.envs.errors import OrbitccError
 
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells start what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except typer.TyperException as error:

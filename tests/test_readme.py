@@ -6,8 +6,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from orbitcc.cli import app
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -22,10 +22,10 @@ from torch.nn import functional
 
 from orbitcc.agents.card import Layer
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.batched import BatchedParallelEnv
-from orbitcc.envs.presets import STATS, preset
-from orbitcc.training.recipe import Network, Recipe, Td3
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.presets import STATS, preset
+from orbitcc.training.recipe import Td3, Td3Network, Td3Recipe
 
 LEAK = 0.2
 """Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
@@ -45,7 +45,7 @@ class Actor(nn.Module):
     Astraea's has batch norm, whose statistics lag behind a policy that moves; the simulator runs both.
     """
 
-    def __init__(self, inputs: int, network: Network) -> None:
+    def __init__(self, inputs: int, network: Td3Network) -> None:
         super().__init__()
         parts: list[nn.Module] = []
         for width in network.hidden:
@@ -73,7 +73,7 @@ class TwinCritic(nn.Module):
     The action joins after the first hidden layer, as published.
     """
 
-    def __init__(self, inputs: int, network: Network) -> None:
+    def __init__(self, inputs: int, network: Td3Network) -> None:
         super().__init__()
         widths = [inputs, *network.critic_hidden, 1]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -202,7 +202,7 @@ class AstraeaTd3Learner:
 
     squash: Literal["tanh", "clip"] = "tanh"
 
-    def __init__(self, recipe: Recipe, seed: int) -> None:
+    def __init__(self, recipe: Td3Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to hand-over than they gain
         settings, network = recipe.td3, recipe.network
         self.recipe, self.settings = recipe, settings
@@ -270,6 +270,7 @@ class AstraeaTd3Learner:
             "train/below_tenth_of_fair": starved.value,
             "train/action_rms": math.sqrt(moves.value),
             "learner/exploration_std": self._sigma(),
+            "learner/learning_rate": self.actor_optimiser.param_groups[0]["lr"],
             **{f"learner/{name}": mean.value for name, mean in learned.items()},
         }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
-from orbitcc.envs.presets import PRESETS
+from orbitcc.envs.environments.presets import PRESETS
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.scorecard import Figures, Weights, print_figures
 

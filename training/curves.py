@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.eval.figures.style import CONTROLLER_COLOURS, LIGHT
 from orbitcc.eval.statistics import interquartile_mean
-from orbitcc.eval.style import CONTROLLER_COLOURS, LIGHT
 
 Curve = tuple[list[int], list[float]]
 """Agent steps and values."""
@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> None:
     if len(arguments) < 2:
         raise OrbitccError("arguments", arguments, "one run folder or more, then the picture to write")
     *folders, picture = (Path(argument) for argument in arguments)
-    plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
+    plans = [Recipe.stored(RunFolder(folder).config()["recipe"]) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):
         if other.changed(agent_steps=plan.agent_steps) != plan:

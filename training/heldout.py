@@ -14,16 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.batch import ACTIVE, Batch
 from orbitcc.envs.controllers import AnyPolicy
-from orbitcc.envs.presets import preset
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.source import EpisodeSource, agent_flows
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import ACTIVE, Batch
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.training.scorecard import Figures, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """obs f32[n, D] -> actions f32[n, A]."""
 
+
+ACTION_BINS = 40
+
+Told = Callable[[str], None]
+"""Hears now and then how far an evaluation is."""
 
 _WINDOW_NS = 10**9
 """What the scorecard counts in."""
@@ -44,13 +49,16 @@ class HeldOut:
         self.scenarios: list[Scenario] = [source.draw(rng) for rng in rngs]
         self._preset = preset(preset_name)
         self._slots = source.slots
+        self.actions = np.zeros(ACTION_BINS, np.int64)
+        """How often :meth:`play` has last seen actions in each of so many equal parts of [-1, 1]."""
 
     def reward(self, act: Act) -> float:
         """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
         return self.play(act)["reward"]
 
-    def play(self, act: Act) -> Figures:
+    def play(self, act: Act, progress: Told | None = None) -> Figures:
         """`reward` and `action_spread` of `act`; near 0 spread means that it always does the same."""
+        self.actions[:] = 0
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
             slots=self._slots,
@@ -65,15 +73,24 @@ class HeldOut:
             active = batch.status == ACTIVE
             if active.any():
                 actions[active] = acted = act(batch.obs[active])
+                self.actions += np.histogram(acted, ACTION_BINS, (-1.0, 1.0))[0]
                 first += float(acted.sum(dtype=np.float64))
                 second += float((acted.astype(np.float64) ** 2).sum())
             batch.step(actions)
             total += float(batch.reward[active].sum(dtype=np.float64))
             decisions += int(active.sum())
+            if progress is not None:
+                over = int(batch.finished().sum())
+                progress(f"evaluating, decision by decision: {over}/{len(self.scenarios)} worlds")
         n = max(1, decisions)
         return {"reward": total / n, "action_spread": float(np.sqrt(max(second / n - (first / n) ** 2, 0.0)))}
 
-    def run(self, controller: Mapping[str, Any], policies: Mapping[str, AnyPolicy] | None = None) -> Figures:
+    def run(
+        self,
+        controller: Mapping[str, Any],
+        policies: Mapping[str, AnyPolicy] | None = None,
+        progress: Told | None = None,
+    ) -> Figures:
         """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
 
         def one(scenario: Scenario) -> Figures:
@@ -89,13 +106,18 @@ class HeldOut:
 
         # the simulator releases the interpreter while it runs
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return mean_figures(list(pool.map(one, self.scenarios)))
+            found = []
+            for figures in pool.map(one, self.scenarios):
+                found.append(figures)
+                if progress is not None:
+                    progress(f"evaluating {len(found)}/{len(self.scenarios)}")
+            return mean_figures(found)
 
-    def score(self, policy: _sim.Policy) -> Figures:
+    def score(self, policy: _sim.Policy, progress: Told | None = None) -> Figures:
         """Everything about a policy: its reward, and the figures of its native runs."""
         return {
-            **self.play(policy.act),
-            **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}),
+            **self.play(policy.act, progress),
+            **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}, progress),
         }
 
 

@@ -3,9 +3,12 @@
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orbitcc.agents.runs import METRICS, MetricsFile, RunFolder
 
@@ -17,7 +20,9 @@ class Logbook:
         from torch.utils.tensorboard import SummaryWriter
 
         purge = None if resume_at is None else resume_at + 1
+        self._folder, self._purge, self._writer = folder.path, purge, SummaryWriter
         self._events = SummaryWriter(str(folder.path), purge_step=purge)
+        self._references: dict[str, Any] = {}
         self._metrics = MetricsFile(folder.path / METRICS, keep_until=resume_at)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -28,9 +33,44 @@ class Logbook:
         self._metrics.write(step, finite)
         self._events.flush()
 
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        """Show single values of nested settings, and which of our tags to judge by, in TensorBoard's table of runs."""
+        from torch.utils.tensorboard.summary import hparams
+
+        for summary in hparams(dict(_flat(settings)), dict.fromkeys(metrics, math.nan)):
+            self._events.file_writer.add_summary(summary)
+
+    def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
+        """How often values fell into equal parts of [-1, 1]."""
+        edges = np.linspace(-1.0, 1.0, len(counts) + 1)
+        middles = (edges[1:] + edges[:-1]) / 2
+        total, squares = float(counts @ middles), float(counts @ middles**2)
+        self._events.add_histogram_raw(
+            tag, -1.0, 1.0, int(counts.sum()), total, squares, edges[1:].tolist(), counts.tolist(), step
+        )
+
+    def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
+        """The same tags of something that does not learn: TensorBoard draws it as a run of its own beside this one."""
+        if name not in self._references:
+            self._references[name] = self._writer(str(self._folder / "reference" / name), purge_step=self._purge)
+        for tag, value in values.items():
+            if math.isfinite(value):
+                self._references[name].add_scalar(tag, value, step)
+        self._references[name].flush()
+
     def close(self) -> None:
+        for writer in self._references.values():
+            writer.close()
         self._events.close()
         self._metrics.close()
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, bool | int | float | str) else str(value)
 
 
 class Display:
@@ -80,6 +120,14 @@ class Display:
             self._bar.console.print(text, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
+
+    def working(self, what: str) -> None:
+        """What goes on between two updates."""
+        if self._bar is not None:
+            self._bar.update(self._task, note=what)
+        elif time.monotonic() - self._last >= self._every_s:
+            self._last = time.monotonic()
+            self._line(f"{self._title}: {what}")
 
     def update(self, done: int, note: str) -> None:
         """How far it is, and one figure worth watching."""

@@ -25,9 +25,9 @@ from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, versions
+from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.presets import definition_hash, preset
-from orbitcc.training.heldout import HeldOut
+from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.logbook import Display, Logbook
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.scorecard import Figures, failures
@@ -122,9 +122,17 @@ def train(
     failure = ""
     with Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
         display.say(f"run folder {run.path}")
-        learner = _learner(recipe, seed + 100_003 * progress.restarts)
+        display.say("starting Ray" if recipe.algorithm.startswith("rllib-") else f"starting {recipe.algorithm}")
+        try:
+            learner = _learner(recipe, seed + 100_003 * progress.restarts)
+        except BaseException:
+            if not resume:
+                run.take_back()
+            raise
+        interrupt.take()  # Ray has put handlers of its own in their place
         logbook = Logbook(run, progress.agent_steps if resume else None)
         try:
+            logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
                 learner.load(run.state)
             loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner)
@@ -150,6 +158,7 @@ class _Loop:
     display: Display
     learner: Learner
     _numbers: set[str] = field(default_factory=set)
+    _references: dict[str, Figures] = field(default_factory=dict)
 
     def run(self, interrupt: Interrupt) -> None:
         """Iterations of sampling and learning, with an evaluation and a save every so often and at the end."""
@@ -165,6 +174,7 @@ class _Loop:
             agent_steps = int(figures.pop("agent_steps"))
             progress.agent_steps += agent_steps
             figures["train/agent_steps_per_s"] = agent_steps / (time.monotonic() - began)
+            figures["train/seconds"] = progress.seconds
             self.logbook.write(progress.agent_steps, figures)
             self.display.update(
                 progress.agent_steps,
@@ -208,13 +218,17 @@ class _Loop:
         progress, tensors = self.progress, self.learner.tensors()
         self._check_weights(tensors)
         card = self._card().model_copy(update={"normaliser": "normaliser.mean" in tensors})
-        scores = self.heldout.score(build(card, tensors))
-        weights = self.recipe.evaluation.score
+        began, weights = time.monotonic(), self.recipe.evaluation.score
+        scores = self.heldout.score(build(card, tensors), self.display.working)
         scores["score"] = score = weights.score(scores)
         if progress.agent_steps and failures(scores):
             self.display.say(f"{progress.agent_steps:,} agent steps: the policy {' and '.join(failures(scores))}")
         progress.scores, progress.evaluated_at = scores, progress.agent_steps
-        self.logbook.write(progress.agent_steps, {f"heldout/{key}": value for key, value in scores.items()})
+        figures = {f"heldout/{key}": value for key, value in scores.items()}
+        figures["train/evaluation_seconds"] = time.monotonic() - began
+        self.logbook.write(progress.agent_steps, figures)
+        self.logbook.write_histogram(progress.agent_steps, "heldout/actions", self.heldout.actions)
+        self._write_references()
         card = card.model_copy(
             update={"scores": {"heldout": _rounded(scores), "score": round(score, 6), "selection": self._selection()}}
         )
@@ -230,6 +244,17 @@ class _Loop:
                 f"policy flooded or starved, in the last it {' and '.join(failures(scores))}; saved (--resume goes on, "
                 "evaluation.give_up_after=0 never gives up)"
             )
+
+    def _write_references(self) -> None:
+        """What Cubic, and doing nothing, come to on the same worlds: flat lines beside the policy's curves."""
+        if not self._references:
+            self.display.say("evaluating Cubic and a constant action, to compare with")
+            cubic = self.heldout.run({"name": "cubic", "params": {}}, progress=self.display.working)
+            cubic["score"] = self.recipe.evaluation.score.score(cubic)
+            self._references = {"cubic": cubic, "constant-action": self.heldout.play(constant(0.0))}
+        for name, figures in self._references.items():
+            lines = {f"heldout/{key}": value for key, value in figures.items()}
+            self.logbook.write_reference(name, self.progress.agent_steps, lines)
 
     def _count_failures(self, scores: Figures) -> None:
         steps = self.progress.agent_steps
@@ -301,6 +326,8 @@ _LEARNERS = {
     "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
     "ppo": "orbitcc.training.ppo:PpoLearner",
     "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
+    "rllib-ppo-worlds": "orbitcc.training.rllib:RLlibLearner",
+    "rllib-sac-worlds": "orbitcc.training.rllib:RLlibLearner",
     "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
     "sb3-ppo": "orbitcc.training.sb3:SB3Learner",
     "sb3-sac": "orbitcc.training.sb3:SB3Learner",
@@ -340,12 +367,18 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
-        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+        self._before: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int | None] = {}
 
     def __enter__(self) -> Interrupt:
         for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._ask)
+            self._before[number] = signal.getsignal(number)
+        self.take()
         return self
+
+    def take(self) -> None:
+        """Take the signals, also from whoever has taken them meanwhile."""
+        for number in self._before:
+            signal.signal(number, self._ask)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.card import Card, Layer
 from orbitcc.agents.policy import Tensors
+from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.slots import FlowVectorEnv
 from orbitcc.training import privileged
 from orbitcc.training.mlp import Mlp
-from orbitcc.training.recipe import Network, Recipe
+from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
 
 F32 = NDArray[np.float32]
 
@@ -37,7 +37,7 @@ class PpoLearner:
     Behind :class:`orbitcc.training.loop.Learner`.
     """
 
-    def __init__(self, recipe: Recipe, seed: int) -> None:
+    def __init__(self, recipe: PpoRecipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe, self.settings = recipe, recipe.ppo
         ppo = self.settings
@@ -56,7 +56,7 @@ class PpoLearner:
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
-        deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
+        deep = LeakyNetwork(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
         self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
@@ -218,6 +218,7 @@ class PpoLearner:
             **{f"learner/{name}": float(value) / minibatches for name, value in zip(_FIGURES, sums, strict=True)},
             "learner/exploration_std": float(self.log_std.exp().mean()),
             "learner/epochs": minibatches / parts,
+            "learner/learning_rate": self._optimiser.param_groups[0]["lr"],
         }
 
     def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.presets import STATS
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.presets import STATS
 
 TRUTHS = ("capacity_bps", "base_rtt_s", "queue_bytes", "buffer_bytes", "link_loss", "fair_share_bps", "flows_active")
 """Raw statistics that no sender can measure, and ..."""

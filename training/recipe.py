@@ -1,18 +1,21 @@
 """Recipes: everything `orbitcc train` needs to know, in a TOML file."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from orbitcc.agents.card import Layer
-from orbitcc.envs import presets, scenarios
+from orbitcc.envs import scenarios
+from orbitcc.envs.description.flows import parse_value
+from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments import presets
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
-from orbitcc.envs.flows import parse_value
-from orbitcc.envs.model import Model, number
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution
 from orbitcc.training.scorecard import Weights
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
@@ -20,19 +23,14 @@ RECIPES = Path(__file__).resolve().parent / "recipes"
 _fraction = number(0, 1, "")
 _rate = number(0, 1, "", above=True)
 _steps = number(1, 1e12, "agent steps", whole=True)
+_world_steps = number(1, 1e12, "steps of worlds", whole=True)
 
 
 class Network(Model):
-    """The policy's hidden layers; the value function has a network of the same shape.
-
-    `leaky_relu` (slope 0.2) is known to `ppo` and `astraea-td3`; a `norm` and `critic_hidden` (critics) to
-    the latter alone.
-    """
+    """The policy's hidden layers; a value function has a network of the same shape."""
 
     hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (64, 64)
-    activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"
-    norm: Literal["none", "layer"] = "none"
-    critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """Plain hidden layers and a linear output of so many actions, as a card states them."""
@@ -40,15 +38,45 @@ class Network(Model):
         return (*hidden, Layer(units=actions, activation="linear"))
 
 
-class Ppo(Model):
-    """Proximal policy optimisation (Schulman et al., 2017).
+class LeakyNetwork(Network):
+    """Those of our own learners, which also know `leaky_relu` (slope 0.2)."""
 
-    On `slots` flows side by side, `batch` and `lr_decay` count agent steps. `worlds`, `env_runners`, `array_runner` and
-    `give_up_...` are RLlib's. With `worlds` it samples so many whole worlds instead, and `batch` and `lr_decay` count
-    steps of worlds; without, its critic sees the global state of the flow's world. `slots` and `worlds` are those of
-    each env runner.
+    activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"  # type: ignore[assignment]
 
-    What follows `reward_scale` is known to the algorithm `ppo` alone:
+
+class Td3Network(LeakyNetwork):
+    """Astraea's: a norm, and critics of a shape of their own."""
+
+    norm: Literal["none", "layer"] = "none"
+    critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
+
+
+class PpoSettings(Model):
+    """Proximal policy optimisation (Schulman et al., 2017), whoever implements it."""
+
+    minibatch: Annotated[int, _steps] = 2_048
+    epochs: Annotated[int, number(1, 100, "", whole=True)] = 6
+    lr: Annotated[float, _rate] = 3e-4
+    lr_final: Annotated[float, _rate] = 3e-5
+    gamma: Annotated[float, _fraction] = 0.98
+    gae_lambda: Annotated[float, _fraction] = 0.95
+    clip: Annotated[float, _rate] = 0.2
+    exploration_std: Annotated[float, number(0, 10, "", above=True)] = 1.0
+    entropy: Annotated[float, _fraction] = 0.003
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+
+
+class Ppo(PpoSettings):
+    """On `slots` flows side by side; `batch` and `lr_decay`, from `lr` to `lr_final`, in agent steps."""
+
+    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
+    batch: Annotated[int, _steps] = 4_096
+    lr_decay: Annotated[int, _steps] = 700_000
+
+
+class OwnPpo(Ppo):
+    """Our own, `training/ppo.py`.
 
     critic_hidden: hidden layers of the value network; none: as the policy's.
     privileged_critic: the value network also sees what :mod:`orbitcc.training.privileged` knows of the flow's world.
@@ -64,27 +92,6 @@ class Ppo(Model):
     action_penalty: weight of the policy's mean squared output, added to the loss.
     """
 
-    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
-    worlds: Annotated[int, number(0, 1024, "worlds", whole=True)] = 16
-    array_runner: bool = True
-    """Sample slots as arrays; false: with RLlib's own env runner, a Python object per step."""
-    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
-    batch: Annotated[int, number(1, 1e9, "steps of worlds", whole=True)] = 4_096
-    minibatch: Annotated[int, _steps] = 2_048
-    epochs: Annotated[int, number(1, 100, "", whole=True)] = 6
-    lr: Annotated[float, _rate] = 3e-4
-    lr_final: Annotated[float, _rate] = 3e-5
-    lr_decay: Annotated[int, number(1, 1e12, "steps of worlds", whole=True)] = 700_000
-    gamma: Annotated[float, _fraction] = 0.98
-    gae_lambda: Annotated[float, _fraction] = 0.95
-    clip: Annotated[float, _rate] = 0.2
-    exploration_std: Annotated[float, number(0, 10, "", above=True)] = 1.0
-    entropy: Annotated[float, _fraction] = 0.003
-    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
-    value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
-    give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
-    give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
-    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
     privileged_critic: bool = False
     normalise_observations: bool = False
@@ -97,31 +104,64 @@ class Ppo(Model):
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
 
 
-_OWN = tuple(Ppo.model_fields)[list(Ppo.model_fields).index("reward_scale") + 1 :]
-"""Settings that only the algorithm `ppo` knows."""
+class RllibPpo(Ppo):
+    """RLlib's, whose critic sees the global state of the flow's world; `slots` are those of each env runner."""
 
-
-class Sac(Model):
-    """Soft actor-critic (Haarnoja et al., 2018) on `slots` flows side by side; `alpha` is the temperature at first.
-
-    `worlds` and `env_runners` are RLlib's. With `worlds` it replays complete episodes of so many whole worlds instead,
-    and `batch`, `buffer`, `learning_starts` and `update_every` count steps of worlds.
-    """
-
-    worlds: Annotated[int, number(0, 1024, "worlds", whole=True)] = 0
-    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
-    batch: Annotated[int, _steps] = 4_096
+    value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
+    array_runner: bool = True
+    """Sample slots as arrays; false: with RLlib's own env runner, a Python object per step."""
+
+
+class RllibPpoWorlds(PpoSettings):
+    """RLlib's on so many whole worlds of each env runner as multi-agent environments; counts in steps of worlds."""
+
+    worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+    value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
+    batch_world_steps: Annotated[int, _world_steps] = 4_096
+    lr_decay_world_steps: Annotated[int, _world_steps] = 700_000
+    give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
+    give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
+
+
+class SacSettings(Model):
+    """Soft actor-critic (Haarnoja et al., 2018), whoever implements it; `alpha` is the temperature at first."""
+
     minibatch: Annotated[int, _steps] = 256
-    update_every: Annotated[float, number(0, 1e6, "agent steps", above=True)] = 16
-    buffer: Annotated[int, _steps] = 200_000
-    learning_starts: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 10_000
     lr: Annotated[float, _rate] = 3e-4
     gamma: Annotated[float, _fraction] = 0.98
     tau: Annotated[float, _rate] = 0.005
     alpha: Annotated[float, number(0, 1e3, "", above=True)] = 1.0
     grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = 10.0
     reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+
+
+class Sac(SacSettings):
+    """On `slots` flows side by side; counts in agent steps."""
+
+    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
+    batch: Annotated[int, _steps] = 4_096
+    update_every: Annotated[float, number(0, 1e6, "agent steps", above=True)] = 16
+    buffer: Annotated[int, _steps] = 200_000
+    learning_starts: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 10_000
+
+
+class RllibSac(Sac):
+    """RLlib's; `slots` are those of each env runner."""
+
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+
+
+class RllibSacWorlds(SacSettings):
+    """RLlib's, which replays complete episodes of whole worlds; counts in their steps."""
+
+    worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 4
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+    batch_world_steps: Annotated[int, _world_steps] = 4_096
+    update_every_world_steps: Annotated[float, number(0, 1e6, "steps of worlds", above=True)] = 16
+    buffer_world_steps: Annotated[int, _world_steps] = 200_000
+    learning_starts_world_steps: Annotated[int, number(0, 1e12, "steps of worlds", whole=True)] = 10_000
 
 
 class Td3(Model):
@@ -199,38 +239,47 @@ class Evaluation(Model):
 
 
 class Recipe(Model):
-    """A recipe, checked."""
+    """What all recipes have; one subclass per algorithm (:data:`BY_ALGORITHM`) adds what its learner knows."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
-    algorithm: Literal["ppo", "rllib-ppo", "rllib-sac", "sb3-ppo", "sb3-sac", "astraea-td3"]
+    algorithm: str
     scenario: str | dict[str, Any] = Field(
         description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}"
     )
     preset: str | dict[str, Any] = "astraea"
     agent_steps: Annotated[int, _steps]
     network: Network = Network()
-    ppo: Ppo = Ppo()
-    sac: Sac = Sac()
-    td3: Td3 = Td3()
     evaluation: Evaluation = Evaluation()
 
-    @model_validator(mode="after")
-    def _settings_of_our_own(self) -> Self:
-        td3 = self.algorithm == "astraea-td3"
-        for name in ("norm", "critic_hidden"):
-            value, default = getattr(self.network, name), Network.model_fields[name].default
-            if value != default and not td3:
-                raise OrbitccError(f"network.{name}", value, f"{default} with the algorithm {self.algorithm}")
-        if self.algorithm == "ppo":
-            return self
-        if self.network.activation == "leaky_relu" and not td3:
-            raise OrbitccError("network.activation", "leaky_relu", f"tanh or relu with the algorithm {self.algorithm}")
-        for name in _OWN:
-            value, default = getattr(self.ppo, name), Ppo.model_fields[name].default
-            if value != default:
-                raise OrbitccError(f"ppo.{name}", value, f"{default} with the algorithm {self.algorithm}")
-        return self
+    @classmethod
+    def build(cls, data: Any) -> Self:
+        """A recipe of the class that its `algorithm` names.
+
+        Raises:
+            OrbitccError: an unknown algorithm, a value that is not allowed, or a setting that the algorithm has not.
+        """
+        algorithm = data.get("algorithm") if isinstance(data, Mapping) else None
+        if cls is Recipe and isinstance(algorithm, str):
+            if algorithm not in BY_ALGORITHM:
+                raise UnknownNameError("algorithm", algorithm, BY_ALGORITHM)
+            made: Any = BY_ALGORITHM[algorithm].build(data)
+            return made
+        return super().build(data)
+
+    @staticmethod
+    def stored(data: Mapping[str, Any]) -> Recipe:
+        """A recipe as a run folder keeps it: older ones hold the settings of every algorithm, which are left out."""
+        kind, known = BY_ALGORITHM.get(str(data.get("algorithm")), Recipe), dict(data)
+        for name in ("network", "ppo", "sac", "td3"):
+            field, section = kind.model_fields.get(name), known.pop(name, None)
+            if field is not None and isinstance(section, Mapping):
+                if section.get("worlds") and kind in (RllibPpoRecipe, RllibSacRecipe):
+                    allowed = f"0; whole worlds are those of the algorithm {data['algorithm']}-worlds now"
+                    raise OrbitccError(f"{name}.worlds", section["worlds"], allowed)
+                fields = field.annotation.model_fields  # type: ignore[union-attr]
+                known[name] = {key: value for key, value in section.items() if key in fields}
+        return Recipe.build(known)
 
     @property
     def scenario_name(self) -> str:
@@ -245,10 +294,62 @@ class Recipe(Model):
         settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
         return scenarios.load(self.scenario_name, settings)
 
-    @property
-    def settings(self) -> Ppo | Sac:
-        """Those of the recipe's own algorithm, of the libraries' and ours of their kind."""
-        return self.ppo if self.algorithm.endswith("ppo") else self.sac
+
+class PpoRecipe(Recipe):
+    algorithm: Literal["ppo"]
+    network: LeakyNetwork = LeakyNetwork()
+    ppo: OwnPpo = OwnPpo()
+
+
+class Td3Recipe(Recipe):
+    algorithm: Literal["astraea-td3"]
+    network: Td3Network = Td3Network()
+    td3: Td3 = Td3()
+
+
+class Sb3PpoRecipe(Recipe):
+    algorithm: Literal["sb3-ppo"]
+    ppo: Ppo = Ppo()
+
+
+class Sb3SacRecipe(Recipe):
+    algorithm: Literal["sb3-sac"]
+    sac: Sac = Sac()
+
+
+class RllibPpoRecipe(Recipe):
+    algorithm: Literal["rllib-ppo"]
+    ppo: RllibPpo = RllibPpo()
+
+
+class RllibPpoWorldsRecipe(Recipe):
+    algorithm: Literal["rllib-ppo-worlds"]
+    ppo: RllibPpoWorlds = RllibPpoWorlds()
+
+
+class RllibSacRecipe(Recipe):
+    algorithm: Literal["rllib-sac"]
+    sac: RllibSac = RllibSac()
+
+
+class RllibSacWorldsRecipe(Recipe):
+    algorithm: Literal["rllib-sac-worlds"]
+    sac: RllibSacWorlds = RllibSacWorlds()
+
+
+RllibRecipe = RllibPpoRecipe | RllibPpoWorldsRecipe | RllibSacRecipe | RllibSacWorldsRecipe
+
+BY_ALGORITHM: dict[str, type[Recipe]] = {
+    "ppo": PpoRecipe,
+    "astraea-td3": Td3Recipe,
+    "sb3-ppo": Sb3PpoRecipe,
+    "sb3-sac": Sb3SacRecipe,
+    "rllib-ppo": RllibPpoRecipe,
+    "rllib-ppo-worlds": RllibPpoWorldsRecipe,
+    "rllib-sac": RllibSacRecipe,
+    "rllib-sac-worlds": RllibSacWorldsRecipe,
+}
+"""Algorithm -> what its recipes are made of."""
 
 
 def names() -> list[str]:
@@ -296,4 +397,4 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     node[last] = value
 
 
-__all__ = ["RECIPES", "Evaluation", "Network", "Ppo", "Recipe", "Sac", "check_names", "load", "names"]
+__all__ = ["BY_ALGORITHM", "RECIPES", "Evaluation", "Network", "Recipe", "check_names", "load", "names"]

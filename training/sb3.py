@@ -16,10 +16,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
-from orbitcc.envs.sb3 import SB3VecEnv
-from orbitcc.envs.slots import FlowVectorEnv
-from orbitcc.training.recipe import Recipe
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.sb3 import SB3VecEnv
+from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.training.recipe import Ppo, Sac, Sb3PpoRecipe, Sb3SacRecipe
 
 _LEARNED = {
     "policy_loss": ("train/policy_gradient_loss", "train/actor_loss"),
@@ -36,13 +36,14 @@ _LEARNED = {
 class SB3Learner:
     """An SB3 model behind :class:`orbitcc.training.loop.Learner`."""
 
-    def __init__(self, recipe: Recipe, seed: int) -> None:
+    def __init__(self, recipe: Sb3PpoRecipe | Sb3SacRecipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe = recipe
-        self._is_ppo = recipe.algorithm == "sb3-ppo"
+        self._settings: Ppo | Sac = recipe.ppo if isinstance(recipe, Sb3PpoRecipe) else recipe.sac
+        self._is_ppo = isinstance(self._settings, Ppo)
         self.squash: Literal["tanh", "clip"] = "clip" if self._is_ppo else "tanh"
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
-        settings = recipe.settings
+        settings = self._settings
         native = FlowVectorEnv(
             settings.slots,
             recipe.world(),
@@ -62,14 +63,15 @@ class SB3Learner:
             self.model.lr_schedule = lambda _: rate
         before = self.model.num_timesteps
         self._meter.total = 0.0
-        self.model.learn(self.recipe.settings.batch, callback=self._meter, reset_num_timesteps=False)
+        self.model.learn(self._settings.batch, callback=self._meter, reset_num_timesteps=False)
         steps = self.model.num_timesteps - before
         learned = {**self._figures.latest, **self.model.logger.name_to_value}
         if "train/entropy_loss" in learned:
             learned["entropy"] = -learned["train/entropy_loss"]
         return {
             "agent_steps": steps,
-            "train/reward": self._meter.total / (steps * self.recipe.settings.reward_scale),
+            "learner/learning_rate": self._learning_rate() if self._is_ppo else self._settings.lr,
+            "train/reward": self._meter.total / (steps * self._settings.reward_scale),
             **{
                 f"learner/{tag}": float(learned[name])
                 for tag, names in _LEARNED.items()
@@ -112,7 +114,8 @@ class SB3Learner:
 
     def _learning_rate(self) -> float:
         """Linear in agent steps, then constant."""
-        ppo = self.recipe.ppo
+        ppo = self._settings
+        assert isinstance(ppo, Ppo)
         share = min(1.0, self.model.num_timesteps / ppo.lr_decay)
         return ppo.lr + share * (ppo.lr_final - ppo.lr)
 
@@ -121,7 +124,8 @@ class SB3Learner:
         return {"activation_fn": activation}
 
     def _ppo(self, seed: int) -> Any:
-        ppo, hidden = self.recipe.ppo, list(self.recipe.network.hidden)
+        ppo, hidden = self._settings, list(self.recipe.network.hidden)
+        assert isinstance(ppo, Ppo)
         return PPO(
             "MlpPolicy",
             self._env,
@@ -143,7 +147,8 @@ class SB3Learner:
         )
 
     def _sac(self, seed: int) -> Any:
-        sac, hidden = self.recipe.sac, list(self.recipe.network.hidden)
+        sac, hidden = self._settings, list(self.recipe.network.hidden)
+        assert isinstance(sac, Sac)
         return SAC(
             "MlpPolicy",
             self._env,

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.model import Model, number
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.scenario import Scenario
 
 Array = NDArray[np.float64]
 Figures = dict[str, float]

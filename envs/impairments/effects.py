@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.links import (
+from orbitcc.envs.description.links import (
     MIN_RATE_MBPS,
     Bernoulli,
     Direction,
@@ -23,7 +21,9 @@ from orbitcc.envs.links import (
     Loss,
     Outage,
 )
-from orbitcc.envs.model import Kept, Points, points_of
+from orbitcc.envs.description.model import Kept, Points, points_of
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.orbits.trace import PathTrace
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from orbitcc.envs.description.links import MAX_DELAY_MS, Outage, SineJitter
+from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.ranges import Span, span
 from orbitcc.envs.impairments.effects import Effect, Way
 from orbitcc.envs.impairments.series import Series, ar1, poisson
-from orbitcc.envs.links import MAX_DELAY_MS, Outage, SineJitter
-from orbitcc.envs.model import Model, number
-from orbitcc.envs.ranges import Span, span
 
 LEAST_RTT_MS = 564.0
 """Measured, without load."""

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
-from orbitcc.envs.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.description.links import MIN_RATE_MBPS
+from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.ranges import Random, Span, span
 from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.links import MIN_RATE_MBPS
-from orbitcc.envs.model import Model, number
-from orbitcc.envs.ranges import Random, Span, span
 
 UDP = ControllerSpec(name="udp")
 

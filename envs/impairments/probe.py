@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from orbitcc.envs.description.links import Bernoulli, Direction, GammaJitter, GilbertElliott, Jitter, Link, Loss, Outage
+from orbitcc.envs.description.model import points_of
 from orbitcc.envs.impairments.series import Array, Series
-from orbitcc.envs.links import Bernoulli, Direction, GammaJitter, GilbertElliott, Jitter, Link, Loss, Outage
-from orbitcc.envs.model import points_of
 
 KNOTS_PER_TAU = 4
 """As the simulator reads a jitter: at knots tau / 4 apart, in straight lines."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orbitcc.envs.model import Kept, points_of
+from orbitcc.envs.description.model import Kept, points_of
 
 Array = NDArray[np.float64]
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from orbitcc.envs.description.links import Outage
+from orbitcc.envs.description.model import Model, number, tagged
+from orbitcc.envs.description.ranges import Span, span
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way
 from orbitcc.envs.impairments.series import Array, Series
-from orbitcc.envs.links import Outage
-from orbitcc.envs.model import Model, number, tagged
-from orbitcc.envs.ranges import Span, span
 
 RAIN_COEFFICIENTS = (
     (12.0, 0.0242, 1.152),

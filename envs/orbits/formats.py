@@ -36,10 +36,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
+from orbitcc.envs.description.model import MAX_TIME_S
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
-from orbitcc.envs.links import MAX_DELAY_MS, MAX_RATE_MBPS
-from orbitcc.envs.model import MAX_TIME_S, checked_number
+from orbitcc.envs.numbers import checked_number
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot, steps
 
 COLUMNS = ("t_s", "owd_fwd_ms", "owd_rev_ms", "cap_fwd_mbps", "cap_rev_mbps", "loss", "flags", "nodes")

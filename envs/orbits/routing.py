@@ -11,11 +11,9 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
+from orbitcc.envs.description.model import MAX_TIME_S, Model, number
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.model import MAX_TIME_S, Model, number
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, ShellChoice
 from orbitcc.envs.orbits.gateways import GATEWAYS
@@ -312,6 +310,9 @@ class _Chooser:
             columns.append(above)
             weights.append(np.linalg.norm(middle[above] - self.ground[below], axis=1))
         count = source + len(self.ground)
+        from scipy.sparse import csr_matrix  # a slow import, needed only here
+        from scipy.sparse.csgraph import dijkstra
+
         graph = csr_matrix(
             (np.concatenate(weights), (np.concatenate(rows), np.concatenate(columns))), shape=(count, count)
         )

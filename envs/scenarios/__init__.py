@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
-from orbitcc.envs.distribution import Mixture, PathDistribution
+from orbitcc.envs.description.flows import parse_value
+from orbitcc.envs.description.model import as_orbitcc_error
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
 from orbitcc.envs.errors import UnknownNameError
 from orbitcc.envs.files import read_toml
-from orbitcc.envs.flows import parse_value
-from orbitcc.envs.model import as_orbitcc_error
-from orbitcc.envs.scenario import Scenario, ScenarioDistribution, replaced
 from orbitcc.envs.scenarios.access import leo_access
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
 from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt

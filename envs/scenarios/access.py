@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Link
+from orbitcc.envs.description.model import number
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Link
-from orbitcc.envs.model import number
-from orbitcc.envs.ranges import Span
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 

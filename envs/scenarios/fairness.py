@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerChoice, Flow
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC
 

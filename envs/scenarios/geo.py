@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from orbitcc.envs.flows import ControllerChoice, Flow
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link, Viasat
+from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.effects import impaired
 from orbitcc.envs.impairments.geo import LEAST_RTT_MS, GeoImpairments
 from orbitcc.envs.impairments.weather import Fades, Rain, Weather
-from orbitcc.envs.links import MAX_RATE_MBPS, Direction, Link, Viasat
-from orbitcc.envs.model import MAX_TIME_S, number
-from orbitcc.envs.ranges import Span
-from orbitcc.envs.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios.micro import CUBIC
 
 _HOST_BUFFER_BYTES = 60_000_000

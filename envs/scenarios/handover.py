@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.links import Direction, DropTailPackets, Handover, Link, Outage
+from orbitcc.envs.description.model import number
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerChoice, Flow
-from orbitcc.envs.links import Direction, DropTailPackets, Handover, Link, Outage
-from orbitcc.envs.model import number
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC
 

@@ -6,10 +6,10 @@ import math
 import random
 from typing import Annotated, Literal
 
-from orbitcc.envs.flows import ControllerChoice, Flow
-from orbitcc.envs.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
-from orbitcc.envs.model import MAX_TIME_S, number
-from orbitcc.envs.scenario import Scenario, SimSettings
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
+from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC
 

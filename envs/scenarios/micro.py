@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from orbitcc.envs.flows import ControllerChoice, ControllerSpec, Flow
-from orbitcc.envs.links import MAX_RATE_MBPS, PACKET_BYTES, DropTailBytes, Link
-from orbitcc.envs.model import MAX_TIME_S, number
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
+from orbitcc.envs.description.links import MAX_RATE_MBPS, PACKET_BYTES, DropTailBytes, Link
+from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.scenario import Scenario
 
 CUBIC = ControllerSpec(name="cubic")
 """Who sends when nobody is named."""

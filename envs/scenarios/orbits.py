@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import Annotated, Literal
 
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.links import MAX_RATE_MBPS, DropTailBytes, Link, Outage
+from orbitcc.envs.description.model import MAX_TIME_S, mean_over, number
+from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerChoice, Flow
-from orbitcc.envs.links import MAX_RATE_MBPS, DropTailBytes, Link, Outage
-from orbitcc.envs.model import MAX_TIME_S, mean_over, number
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.routing import PathSpec, find_path
-from orbitcc.envs.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)

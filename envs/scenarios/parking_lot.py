@@ -6,13 +6,13 @@ from typing import Annotated
 
 import numpy as np
 
+from orbitcc.envs.description.flows import ControllerChoice, Flow
+from orbitcc.envs.description.model import number
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerChoice, Flow
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.model import number
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC
 

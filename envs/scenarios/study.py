@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+from orbitcc.envs.description.links import MAX_RATE_MBPS, PACKET_BYTES, Direction, DropTailBytes, Link, Outage
+from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.scenario import SimSettings
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.links import MAX_RATE_MBPS, PACKET_BYTES, Direction, DropTailBytes, Link, Outage
-from orbitcc.envs.model import MAX_TIME_S, number
-from orbitcc.envs.scenario import SimSettings
 
 Rate = Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")]
 Rtt = Annotated[float, number(0.01, 6e4, "ms")]

@@ -1,19 +1,20 @@
 """The distributions learners are trained on."""
 
-from orbitcc.envs.distribution import (
-    AckPath,
-    Mixture,
-    PathDistribution,
-    RandomLoss,
-    Slots,
-)
+from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
 from orbitcc.envs.impairments.weather import Fades, Weather
 from orbitcc.envs.orbits.pool import PathPool
 from orbitcc.envs.orbits.routing import PathSpec
-from orbitcc.envs.ranges import Span
+from orbitcc.envs.scenarios.distribution import (
+    AckPath,
+    Mixture,
+    PathDistribution,
+    RandomLoss,
+    Rivals,
+    Slots,
+)
 
 # Ranges of the Astraea paper (its training table) as cited by follow-up work: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5
 # flows with random starts, running times and RTTs, static links. Episode length, gaps and lifetimes are ours.
@@ -152,5 +153,52 @@ TRAIN_MIXED = Mixture(
     parts=(_MIXED_LEO, TRAIN_GEO.changed(name="train-mixed", flows=Span(low=1, high=20, log=True), mean_gap_s=None)),
 )
 
-_ALL = (TRAIN_ASTRAEA, TRAIN_ASTRAEA_LOSS, TRAIN_ASTRAEA_RTT, TRAIN_LEO, TRAIN_GEO, TRAIN_ORBITS, TRAIN_MIXED)
+# What a policy for LEO paths must not be surprised by (all shares are ours): slots, links that stand still, RTTs that
+# move without an interruption, several bottlenecks, access networks; flows of own RTTs, and a classical one.
+_WIDE_LEO = TRAIN_LEO.changed(
+    name="train-leo-wide",
+    duration_s=45,
+    mean_gap_s=6,
+    rate_mbps=Span(low=2, high=300, log=True),
+    own_rtt_probability=0.6,
+    rivals=Rivals(probability=0.2),
+    loss=RandomLoss(p=Span(low=1e-4, high=2e-2, log=True)),
+)
+
+TRAIN_LEO_WIDE = Mixture(
+    name="train-leo-wide",
+    description="LEO slots, static links, RTTs that jump, 2-6 bottlenecks and access networks; 1-5 flows, some rivals",
+    weights=(0.4, 0.25, 0.1, 0.15, 0.1),
+    parts=(
+        _WIDE_LEO,
+        _WIDE_LEO.changed(slots=None, static_probability=0.0),
+        _WIDE_LEO.changed(
+            slots=Slots(
+                odd_length_probability=1.0,
+                rate_factor=Span(low=1, high=1),
+                redraw_rtt_probability=0.5,
+                interruption_ms=Span(low=0, high=0),
+            )
+        ),
+        _WIDE_LEO.changed(one_bottleneck_probability=0.0, static_probability=0.5, rivals=None),
+        TRAIN_ORBITS.changed(
+            name="train-leo-wide",
+            duration_s=45,
+            mean_gap_s=6,
+            rate_mbps=Span(low=10, high=300, log=True),
+            own_rtt_probability=0.6,
+        ),
+    ),
+)
+
+_ALL = (
+    TRAIN_ASTRAEA,
+    TRAIN_ASTRAEA_LOSS,
+    TRAIN_ASTRAEA_RTT,
+    TRAIN_LEO,
+    TRAIN_GEO,
+    TRAIN_ORBITS,
+    TRAIN_MIXED,
+    TRAIN_LEO_WIDE,
+)
 DISTRIBUTIONS = {d.name: d for d in _ALL}

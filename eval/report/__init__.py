@@ -8,14 +8,18 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
 from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
+from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
-from orbitcc.eval.style import DARK, THEMES, ThemeName
-from orbitcc.eval.suites import Figure, Metric
+from orbitcc.eval.suites.base import Metric
+
+if TYPE_CHECKING:
+    from orbitcc.eval.figures.suites import Figure
 
 
 def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
@@ -24,10 +28,12 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
     notes: plain sentences a reader must know, shown with the command.
     """
     pictures = []
-    for figure in campaign.suite.figures(campaign):
+    from orbitcc.eval.figures.suites import figures_of  # matplotlib: only when something is drawn
+
+    for figure in figures_of(campaign):
         files: dict[ThemeName, bytes] = {}
         for name, theme in THEMES.items():
-            from orbitcc.eval.figures import render
+            from orbitcc.eval.figures.base import render
 
             files[name] = render(figure.draw(theme))
             suffix = "" if name == "light" else "-dark"
@@ -97,7 +103,7 @@ def _lead(campaign: Campaign) -> str:
 
 
 def _who(campaign: Campaign, contender: Contender, tag: str, content: str) -> str:
-    colour = campaign.lines[contender.label].colour
+    colour = lines_of(campaign)[contender.label].colour
     return f'<{tag} class="who" style="--light:{colour};--dark:{DARK.tone(colour)}">{content}</{tag}>'
 
 

@@ -13,10 +13,10 @@ from string import Template
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.findings import Finding, Outcome
 from orbitcc.eval.report import leaders
 from orbitcc.eval.studies import Study, scorecard
-from orbitcc.eval.style import THEMES, ThemeName
 
 
 def write_study_report(
@@ -108,7 +108,9 @@ def _findings(judged: Sequence[tuple[Finding, Outcome]]) -> str:
 
 def _suite(campaign: Campaign) -> str:
     pictures = []
-    for figure in campaign.suite.figures(campaign):
+    from orbitcc.eval.figures.suites import figures_of  # matplotlib: only when something is drawn
+
+    for figure in figures_of(campaign):
         if figure.folded:
             continue  # in the suite's own report
         files: dict[ThemeName, str] = {}

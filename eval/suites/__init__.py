@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
+from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess
 from orbitcc.eval.suites.responsiveness import (
     Responsiveness,
     ResponsivenessLoss,
@@ -45,7 +46,10 @@ SUITES: dict[str, type[Suite]] = {
         CubicFriendliness,
         CubicCrowd,
         CrossPath,
+        LeoAccess,
+        Extremes,
         GeoDownload,
+        GeoSharing,
         Hystart,
         Buffers,
     )
@@ -80,4 +84,4 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     return suite
 
 
-__all__ = ["SUITES", "Case", "Figure", "Metric", "Point", "Suite", "get", "names"]
+__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "names"]

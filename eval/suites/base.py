@@ -1,27 +1,23 @@
-"""What a suite is: cases to run, metrics of a finished run, figures of a finished campaign."""
+"""What a suite is: cases to run, and metrics of a finished run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.model import checked_number
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.numbers import checked_number
 from orbitcc.eval.contenders import Contender
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.style import Theme
+    from orbitcc.envs.backends.simulator import Recording
 
 
 @dataclass(frozen=True)
@@ -64,17 +60,6 @@ class Case:
         """12 hex digits of the compiled network and the point (who enters may do so differently at each)."""
         point = json.dumps(dict(self.point), sort_keys=True) if self.point else ""
         return hashlib.sha256((self.scenario.compile() + point).encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture of a campaign, drawn once per theme. folded: the page shows its title, a click the picture."""
-
-    slug: str
-    title: str
-    caption: str
-    draw: Callable[[Theme], Canvas]
-    folded: bool = False
 
 
 class Suite(ABC):
@@ -134,10 +119,6 @@ class Suite(ABC):
     @abstractmethod
     def measure(self, recording: Recording) -> dict[str, float]:
         """The metrics of one finished run, by key (and further columns for the table, after them)."""
-
-    @abstractmethod
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        """What to show of a finished campaign."""
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         """The case with the contender in it: by default it drives every flow."""

@@ -1,4 +1,4 @@
-"""What several suites of the LEO study measure and show alike."""
+"""What several suites of the LEO study measure alike."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Figure, Metric
+from orbitcc.eval.suites.base import Metric
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
 
 DELAY_INFLATION = Metric(
     key="delay_inflation",
@@ -61,20 +60,3 @@ def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: 
         "jain": metrics.jain([first.mean(), second.mean()]),
         "goodput_cv": float(np.mean([own.std() / own.mean() if own.any() else np.nan for own in (first, second)])),
     }
-
-
-def flow_figures(campaign: Campaign, caption: str) -> list[Figure]:
-    """Goodput of every flow over time in the case that is shown, one panel per contender."""
-    from orbitcc.eval import grid_figures
-
-    shown = campaign.recordings()
-    if not shown:
-        return []
-    return [
-        Figure(
-            "goodput-over-time",
-            "Goodput over time",
-            f"{caption} 1-s means of every flow over the bandwidth of the link.",
-            lambda theme: grid_figures.draw_goodputs(shown, campaign.lines, theme),
-        )
-    ]

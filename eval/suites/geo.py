@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.envs.description.flows import ControllerSpec
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerSpec
-from orbitcc.envs.scenario import Scenario
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import flow_figures
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
 Array = NDArray[np.float64]
@@ -112,50 +109,6 @@ class GeoDownload(Suite):
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return download_values(recording)
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
-
-        boxes = [
-            Figure(
-                slug,
-                title,
-                "Boxes hold half of the runs, whiskers 95 %; the dot is the mean.",
-                partial(geo_figures.draw_boxes, campaign, columns),
-            )
-            for slug, title, columns in (
-                ("steady", "Steady state", ("steady_mbps", "steady_rtt_ms", "steady_power")),
-                ("start-up", "Start-up", ("start_up_mbps", "start_up_rtt_ms", "start_up_power")),
-                (
-                    "steady-throughput",
-                    "Steady throughput, second by second: percentiles of a run, and its mean",
-                    ("p10_mbps", "p50_mbps", "p90_mbps", "steady_mbps"),
-                ),
-                ("steady-retransmissions", "Retransmissions in steady state", ("retransmission_rate",)),
-            )
-        ]
-        rtts = Figure(
-            "steady-rtt",
-            "Distribution of steady RTTs",
-            "What share of a run's RTTs is at most this; means over the runs of the 5th to the 95th percentile.",
-            partial(geo_figures.draw_rtts, campaign, RTT_PERCENTILES),
-        )
-        times = Figure(
-            "download-time",
-            "Download time against the size of the object",
-            "Mean over the runs, from the request to the last byte; bands hold 95 % of the runs.",
-            partial(geo_figures.draw_download_times, campaign, MARKS_MB),
-        )
-        shown = campaign.recordings()
-        stacks = [
-            Figure(
-                "stacks",
-                "One download of each, second by second",
-                "Throughput, smoothed RTT and retransmitted packets of the first run.",
-                partial(geo_figures.draw_stacks, shown, campaign.lines),
-            )
-        ]
-        return [*(stacks if shown else []), *boxes, rtts, times]
 
 
 class Hystart(Suite):
@@ -251,19 +204,6 @@ class Hystart(Suite):
             "fair_at_s": float(fair[0]) if fair.size else recording.scenario.duration_s,
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
-
-        return [
-            Figure(
-                "download-time",
-                "Download time against the size of the object",
-                "Mean over the runs, from the request to the last byte, for each setting of HyStart.",
-                partial(geo_figures.draw_settings, campaign, "hystart", MARKS_MB),
-            ),
-            *flow_figures(campaign, "One flow with HyStart, one without."),
-        ]
-
 
 RMEM_BYTES: Mapping[str, tuple[int, int, int]] = {
     "A": (4096, 131_072, 6_291_456),
@@ -324,18 +264,6 @@ class Buffers(Suite):
                 for s in (3, 4, 5)
             },
         }
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import geo_figures
-
-        return [
-            Figure(
-                "buffers",
-                "Goodput by buffer setting",
-                "Median over the runs, Mbit/s.",
-                partial(geo_figures.draw_buffers, campaign),
-            )
-        ]
 
 
 def _downloads(scenario: Scenario) -> Scenario:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
 
 PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")
 """In the order of the study's Figure 1."""
@@ -72,20 +70,6 @@ class LeoemSingle(_Leoem):
             "retransmitted_mbps": metrics.retransmitted_mbps(totals["retransmitted_packets"], end),
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        maps = [
-            Figure(
-                f"map-{metric.key.replace('_', '-')}",
-                f"{metric.title} by path",
-                f"Median over {campaign.runs} runs; {metric.better} is better. As the study's Figure 1.",
-                partial(grid_figures.draw_map, campaign, metric, "path"),
-            )
-            for metric in self.metrics
-        ]
-        return [*maps, *flow_figures(campaign, "San Diego to New York by bent pipe, the path of the study's Figure 2.")]
-
 
 class LeoemFairness(_Leoem):
     """Mazilu et al. 2026, section IV-B: a second flow joins after 100 s."""
@@ -115,16 +99,3 @@ class LeoemFairness(_Leoem):
     def measure(self, recording: Recording) -> dict[str, float]:
         end = recording.scenario.duration_s
         return ratio_values(recording, end - 100.0, end, RATE_MBPS)
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        return [
-            Figure(
-                "map-goodput-ratio",
-                "Goodput ratio by path",
-                "Mean over the seconds of all runs, 1 is fair. As the study's Figure 1d.",
-                lambda theme: grid_figures.draw_map(campaign, RATIO, "path", theme),
-            ),
-            *flow_figures(campaign, "San Diego to New York by bent pipe, as the study's Figure 2."),
-        ]

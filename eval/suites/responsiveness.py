@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
 
 PAYLOAD = 1448 / 1514
 """What headers leave of the bandwidth."""
@@ -90,36 +87,6 @@ class Responsiveness(Suite):
             ),
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import figures, run_figure  # matplotlib: only when something is drawn
-
-        ecdf = Figure(
-            "ecdf",
-            "Goodput over all runs",
-            f"Share of the {campaign.runs} runs in which a contender got at most this part of the optimal bandwidth. "
-            "Further right is better; a steep curve means that the path matters little. The thin line marks the "
-            "ceiling that packet headers leave.",
-            lambda theme: figures.draw_ecdf(
-                campaign.values("goodput_over_optimal"), campaign.lines, "goodput / optimal", theme, ceiling=PAYLOAD
-            ),
-        )
-        shown = campaign.recordings()
-        if not shown:
-            return [ecdf]
-        close = [
-            Figure(
-                f"run-{number}",
-                f"One run up close: {label}",
-                f"Run {self.first_run + SHOWCASE_RUN - 1}, first second to last: goodput under the bandwidth there "
-                "was, pacing rate, smoothed and base RTT, congestion window, bottleneck queue. Red marks are "
-                "interruptions.",
-                partial(run_figure.draw_run, recording, lines=campaign.lines),
-                folded=True,
-            )
-            for number, (label, recording) in enumerate(shown.items(), start=1)
-        ]
-        return [ecdf, sending_rates(campaign, shown, f"Run {self.first_run + SHOWCASE_RUN - 1}"), *close]
-
 
 class ResponsivenessLoss(Responsiveness):
     """The same schedules with random loss."""
@@ -131,10 +98,6 @@ class ResponsivenessLoss(Responsiveness):
     )
     source = "Experiment E4 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
     loss = True
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        """Without the runs up close, which `responsiveness` has: they take their time to draw."""
-        return [figure for figure in super().figures(campaign) if not figure.folded]
 
 
 class ResponsivenessShown(Responsiveness):
@@ -163,10 +126,6 @@ class ResponsivenessShown(Responsiveness):
         enough = (goodput >= 0.9 * PAYLOAD * optimal) & (t > 150.5)
         return {REGAIN_150.key: float(t[enough][0] - 150.0) if enough.any() else 150.0, **values}
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        shown = campaign.recordings()
-        return [sending_rates(campaign, shown, "With loss" if self.loss else "Without loss")] if shown else []
-
 
 class ResponsivenessLossShown(ResponsivenessShown):
     """The same with random loss."""
@@ -175,19 +134,6 @@ class ResponsivenessLossShown(ResponsivenessShown):
     title = "The run the study shows, with loss"
     description = "As `responsiveness-shown`, with a random loss of 0–1 % that is new every 15 s."
     loss = True
-
-
-def sending_rates(campaign: Campaign, shown: Mapping[str, Recording], what: str) -> Figure:
-    from orbitcc.eval import figures
-
-    start, end = SHOWCASE_WINDOW_S
-    return Figure(
-        "sending-rate",
-        "Sending rate under changing bandwidth",
-        f"{what}, seconds {start:.0f}–{end:.0f}, as in the study's Figure 3: what each contender sends (1-s means) "
-        "over the bandwidth there was (shaded), and the base RTT below. A dotted line marks a reconfiguration.",
-        lambda theme: figures.draw_sending_rate(shown, campaign.lines, SHOWCASE_WINDOW_S, theme),
-    )
 
 
 def by_least_rtt(recording: Recording) -> dict[str, float]:

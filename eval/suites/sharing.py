@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, flow_figures, ratio_values
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, ratio_values
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
 RTTS_MS: dict[str, tuple[int, ...]] = {
@@ -70,20 +69,6 @@ class InterRtt(_Sharing):
     def measure(self, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "goodput-ratio",
-            "Goodput ratio against the RTT of the joining flow",
-            "Mean and standard deviation over the seconds of all runs; 1 is fair. As the study's Figure 4, one panel "
-            "per buffer.",
-            lambda theme: grid_figures.draw_curves(
-                campaign, RATIO, "base_rtt_ms", "base RTT of the joining flow, ms", theme, panels="buffer_bdp"
-            ),
-        )
-        return [curves, *flow_figures(campaign, "First and joining flow.")]
-
 
 class IntraRtt(_Sharing):
     """Section V-B b: a flow of the same base RTT joins, on a link with interruptions."""
@@ -108,17 +93,6 @@ class IntraRtt(_Sharing):
         inside = metrics.window(recording.t_s, 100.0, 200.0)
         delay = float(np.nanmean(recording.flows["srtt_ms"][inside])) / recording.scenario.base_rtt_ms(0)
         return {**ratio_values(recording, 100.0, 200.0, RATE_MBPS), "delay_ratio": delay}
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "goodput-ratio",
-            "Goodput ratio against RTT",
-            "Mean and standard deviation over the seconds of all runs; 1 is fair. As the study's Figure 5.",
-            lambda theme: grid_figures.draw_curves(campaign, RATIO, "base_rtt_ms", "base RTT, ms", theme),
-        )
-        return [curves, *flow_figures(campaign, "First and second flow.")]
 
 
 class ParkingLot(_Sharing):
@@ -162,28 +136,6 @@ class ParkingLot(_Sharing):
             "long_mbps": float(goodput[:, 0].mean()),
             "cross_mbps": float(goodput[:, 1:].mean()),
         }
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        metric = self.metrics[0]
-        return [
-            Figure(
-                "long-flow",
-                "The long flow's part against RTT",
-                "Mean and standard deviation over the seconds of all runs, one panel per number of bottlenecks. Lines: "
-                "max-min fair (1) and proportionally fair (1 over the bottlenecks). As the study's Figure 6.",
-                lambda theme: grid_figures.draw_curves(
-                    campaign,
-                    metric,
-                    "base_rtt_ms",
-                    "base RTT, ms",
-                    theme,
-                    panels="bottlenecks",
-                    marks=lambda n: {"max-min": 1.0, "proportional": 1 / float(n)},
-                ),
-            )
-        ]
 
 
 class Efficiency(_Sharing):
@@ -234,20 +186,6 @@ class Efficiency(_Sharing):
             "jain": metrics.jain(goodputs),
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        return [
-            Figure(
-                "ellipses",
-                "Utilisation against delay",
-                "Up and to the left is better: mean over the runs, and the ellipse of one standard deviation; the "
-                "light mark is what is left without retransmissions. As the study's Figure 7.",
-                lambda theme: grid_figures.draw_ellipses(campaign, "delay_ratio", "goodput_share", "flows", theme),
-            ),
-            *flow_figures(campaign, "Five flows."),
-        ]
-
 
 class CubicFriendliness(_Sharing):
     """A contender beside Cubic (the study's repository)."""
@@ -286,26 +224,6 @@ class CubicFriendliness(_Sharing):
     def measure(self, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, RATE_MBPS)
         return {**values, "own_share": 1 - values["second_share"]}
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        metric = self.metrics[1]
-        curves = Figure(
-            "own-share",
-            "The contender's share beside Cubic",
-            "Mean over the runs; 0.5 is fair, above it the contender takes more. One panel per buffer.",
-            lambda theme: grid_figures.draw_curves(
-                campaign,
-                metric,
-                "base_rtt_ms",
-                "base RTT, ms",
-                theme,
-                panels="buffer_bdp",
-                marks=lambda _: {"fair": 0.5},
-            ),
-        )
-        return [curves, *flow_figures(campaign, "The contender, and Cubic.")]
 
 
 class CubicCrowd(_Sharing):
@@ -354,19 +272,6 @@ class CubicCrowd(_Sharing):
             "jain": metrics.jain(goodputs),
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "own-over-fair",
-            "The contender's share against the number of flows",
-            "Mean over the runs, bars from the least to the most; 1 is fair, above it the contender takes more.",
-            lambda theme: grid_figures.draw_curves(
-                campaign, self.metrics[0], "flows", "flows, all but one Cubic", theme, marks=lambda _: {"fair": 1.0}
-            ),
-        )
-        return [curves, *flow_figures(campaign, "The contender, and two Cubic flows.")]
-
 
 class CrossPath(_Sharing):
     """Two flows are rerouted onto the bottleneck of two others (the study's repository)."""
@@ -414,16 +319,3 @@ class CrossPath(_Sharing):
             "goodput_share": float(goodputs.sum()) / RATE_MBPS,
             "jain_later": metrics.jain(recording.flows["goodput_mbps"][until].mean(axis=0)),
         }
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "jain",
-            "Fairness right after the change",
-            "Jain's index of the four flows in the seconds after two of them came over; one panel per RTT.",
-            lambda theme: grid_figures.draw_curves(
-                campaign, self.metrics[0], "buffer_bdp", "buffer, BDP", theme, panels="base_rtt_ms"
-            ),
-        )
-        return [curves, *flow_figures(campaign, "40 ms, one BDP of buffer: after 80 s the second pair comes over.")]

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Figure, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE, flow_figures
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
 
 if TYPE_CHECKING:
-    from orbitcc.envs.simulate import Recording
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.envs.backends.simulator import Recording
 
 RATE_MBPS = 100.0
 STEP_AT_S = 20.0
@@ -64,19 +63,6 @@ class HardHandover(Suite):
             "rtos": float(totals["rtos"]),
         }
 
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "goodput",
-            "Goodput against the length of the interruptions",
-            "Mean over the runs.",
-            lambda theme: grid_figures.draw_curves(
-                campaign, self.metrics[0], "interruption_ms", "interruption, ms", theme
-            ),
-        )
-        return [curves, *flow_figures(campaign, "Interruptions of 120 ms.")]
-
 
 REGAIN = Metric(
     key="regain_s",
@@ -112,9 +98,6 @@ class RateStep(Suite):
     def measure(self, recording: Recording) -> dict[str, float]:
         goodput = recording.flows["goodput_mbps"][:, 0]
         return {"regain_s": regain_s(recording.t_s, goodput, STEP_AT_S, RATE_MBPS)}
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        return flow_figures(campaign, "After 20 s the rate doubles.")
 
 
 class DelayJump(Suite):
@@ -173,19 +156,6 @@ class DelayJump(Suite):
                 recording.t_s, flow["srtt_ms"], flow["base_rtt_ms"], 0.0, scenario.duration_s
             ),
         }
-
-    def figures(self, campaign: Campaign) -> Sequence[Figure]:
-        from orbitcc.eval import grid_figures
-
-        curves = Figure(
-            "regain",
-            "Time to regain the link against the RTT before the jump",
-            "Mean over the runs, one panel per factor.",
-            lambda theme: grid_figures.draw_curves(
-                campaign, self.metrics[0], "base_rtt_ms", "base RTT before, ms", theme, panels="factor"
-            ),
-        )
-        return [curves, *flow_figures(campaign, "From 20 to 60 ms after 20 s.")]
 
 
 def regain_s(t_s: np.ndarray, goodput_mbps: np.ndarray, since_s: float, rate_mbps: float) -> float:

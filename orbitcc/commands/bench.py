@@ -20,7 +20,7 @@ from orbitcc.commands import bench_envs
 from orbitcc.commands.measurement import REPEATS, Result, median
 
 if TYPE_CHECKING:
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
 
 INTERVAL_MS = 30
 PACKET_BYTES = 1514
@@ -82,7 +82,7 @@ def _note(noise: bool) -> str:
 
 def _ten_cubic(_: list[Result]) -> Result:
     from orbitcc.envs import scenarios
-    from orbitcc.envs.scenario import Flow
+    from orbitcc.envs.description.scenario import Flow
 
     scenario = scenarios.get("dumbbell").with_flows([Flow.parse("cubic") for _ in range(10)])
     return Result("10 Cubic flows, same link", _ns_per_packet(scenario), "ns/packet", 120, 70)
@@ -123,7 +123,7 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
 
     from orbitcc import _sim
     from orbitcc.envs import scenarios
-    from orbitcc.envs.distribution import PathDistribution
+    from orbitcc.envs.scenarios.distribution import PathDistribution
 
     drawn, rng = scenarios.distribution("train-orbits" if pooled else "train-mixed"), np.random.default_rng(1)
     if isinstance(drawn, PathDistribution):
@@ -198,7 +198,7 @@ class _Driven:
         import numpy as np
 
         from orbitcc import _sim
-        from orbitcc.envs.scenario import Flow
+        from orbitcc.envs.description.scenario import Flow
 
         driven = scenario.with_flows([Flow.parse("external")])
         self.steps = int(driven.duration_s * 1e3 / INTERVAL_MS) - 1

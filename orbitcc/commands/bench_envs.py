@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orbitcc.commands.measurement import REPEATS, Result, median
 
 if TYPE_CHECKING:
-    from orbitcc.envs.vector import VectorCongestionEnv
+    from orbitcc.envs.environments.vector import VectorCongestionEnv
 
 PACKET_BYTES = 1514
 WORLDS = 256
@@ -46,8 +46,8 @@ def _agent_steps(_results: list[Result]) -> Result:
     import numpy as np
 
     from orbitcc.envs import scenarios
-    from orbitcc.envs.batched import BatchedParallelEnv
-    from orbitcc.envs.scenario import Flow
+    from orbitcc.envs.description.scenario import Flow
+    from orbitcc.envs.environments.batched import BatchedParallelEnv
 
     scenario = scenarios.get("dumbbell", rate_mbps=100, base_rtt_ms=30)
     flows = [Flow.parse("external") for _ in range(FLOWS)]
@@ -69,8 +69,8 @@ def _ppo_share(_results: list[Result], num_envs: int) -> Result:
     import torch
     from stable_baselines3 import PPO
 
-    from orbitcc.envs.sb3 import SB3VecEnv
-    from orbitcc.envs.vector import VectorCongestionEnv
+    from orbitcc.envs.environments.sb3 import SB3VecEnv
+    from orbitcc.envs.environments.vector import VectorCongestionEnv
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -137,7 +137,7 @@ def _busy(num_envs: int, threads: int) -> tuple[VectorCongestionEnv, Any]:
     import numpy as np
 
     from orbitcc.envs import scenarios
-    from orbitcc.envs.vector import VectorCongestionEnv
+    from orbitcc.envs.environments.vector import VectorCongestionEnv
 
     scenario = scenarios.get("dumbbell", rate_mbps=100, base_rtt_ms=30)
     envs = VectorCongestionEnv(num_envs, scenario, threads=threads)
@@ -155,7 +155,7 @@ def _fill(envs: Any, packets: float) -> None:
     """Grow all windows to so many packets, and let the start pass."""
     import numpy as np
 
-    from orbitcc.envs.presets import STATS
+    from orbitcc.envs.environments.presets import STATS
 
     for _ in range(200):
         window = envs.statistics()[..., STATS["cwnd_packets"]]

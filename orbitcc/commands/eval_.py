@@ -44,14 +44,14 @@ def evaluate(
 ) -> None:
     """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
     from orbitcc.commands.run import settings
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.flows import parse_value
+    from orbitcc.envs.description.flows import parse_value
+    from orbitcc.envs.errors import StateError
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
     chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
-        raise OrbitccError("--resume", "without --out", "--resume with the --out folder to continue")
+        raise StateError("--resume", "which folder is to be continued? Name it with --out")
     line_up = contenders.line_up(controller or ([] if agent else DEFAULT_CONTROLLERS), agent or [])
     folder = out or new_folder(suite)
     try:
@@ -127,7 +127,7 @@ def print_table(campaign: Campaign) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.eval.style import DARK
+    from orbitcc.eval.figures.style import DARK, lines_of
 
     runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
     table = Table(
@@ -143,7 +143,7 @@ def print_table(campaign: Campaign) -> None:
     for metric in campaign.suite.metrics:
         arrow = "↑" if metric.better == "higher" else "↓"
         table.add_column(f"{metric.title} {arrow}", justify="right")
-    estimates, lines = campaign.estimates(), campaign.lines
+    estimates, lines = campaign.estimates(), lines_of(campaign)
     for label in campaign.labels:
         cells = []
         for metric in campaign.suite.metrics:

@@ -38,13 +38,13 @@ def _entries(kind: str) -> list[dict[str, Any]]:
             {"name": d.name, "description": d.description, "distribution": True} for d in DISTRIBUTIONS.values()
         ]
     if kind == "envs":
-        from orbitcc.envs.registration import IDS
+        from orbitcc.envs.environments.registration import IDS
         from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
 
         described = {**SCENARIOS, **DISTRIBUTIONS}
         return [{"name": name, "description": described[scenario].description} for name, scenario in IDS.items()]
     if kind == "presets":
-        from orbitcc.envs.presets import PRESETS
+        from orbitcc.envs.environments.presets import PRESETS
 
         return [{"name": p.name, "description": p.description} for p in PRESETS.values()]
     if kind == "controllers":

@@ -51,9 +51,10 @@ def path(
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Compute the path between two places over a constellation, or take a known one, and print what it does."""
+    from orbitcc.envs.description.model import MAX_TIME_S
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.envs.files import check_place
-    from orbitcc.envs.model import MAX_TIME_S, checked_number
+    from orbitcc.envs.numbers import checked_number
     from orbitcc.envs.orbits import formats
 
     for file in filter(None, (plot, out)):
@@ -61,8 +62,8 @@ def path(
     if out is not None:
         formats.check_name(out)
     if plot is not None:
-        from orbitcc.eval.figures import check_name
-        from orbitcc.eval.path_figure import plot_path
+        from orbitcc.eval.figures.base import check_name
+        from orbitcc.eval.figures.path import plot_path
 
         check_name(plot)
     try:
@@ -102,8 +103,8 @@ def _known(name: str) -> PathTrace:
 
 
 def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
+    from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import MissingError, OrbitccError
-    from orbitcc.envs.flows import parse_value
     from orbitcc.envs.orbits.routing import PathSpec, find_route
 
     for field in ("source", "target"):

@@ -32,14 +32,14 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Run all experiments of the LEO study or the GEO papers, and check their claims."""
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.errors import StateError
     from orbitcc.eval import provenance, studies
     from orbitcc.eval.report import write_report
     from orbitcc.eval.report.study import write_study_report
 
     chosen = studies.get(study)
     if resume and out is None:
-        raise OrbitccError("--resume", "without --out", "--resume with the --out folder to continue")
+        raise StateError("--resume", "which folder is to be continued? Name it with --out")
     folder = out or Path("results") / f"{study}__{time.strftime('%Y%m%d-%H%M%S')}"
     began, command = time.monotonic(), provenance.command_line()
     try:

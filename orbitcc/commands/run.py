@@ -14,8 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from orbitcc.envs.scenario import Scenario
-    from orbitcc.envs.simulate import Recording
+    from orbitcc.envs.backends.simulator import Recording
+    from orbitcc.envs.description.scenario import Scenario
 
 FLOW_KEYS = (
     "name",
@@ -72,8 +72,8 @@ def run(
     if series is not None and series.suffix not in (".csv", ".npz"):
         raise FileError("--series", str(series), "a name ending in .csv or .npz")
     if plot is not None:
-        from orbitcc.eval.figures import check_name
-        from orbitcc.eval.run_figure import plot_run
+        from orbitcc.eval.figures.base import check_name
+        from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
@@ -98,9 +98,9 @@ def prepare(source: str, flows: list[str], agents: list[str], changes: list[str]
     import numpy as np
 
     from orbitcc.envs import scenarios
+    from orbitcc.envs.description.flows import Flow
+    from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.flows import Flow
-    from orbitcc.envs.scenario import ControllerSpec, Scenario, ScenarioDistribution
 
     given = [Flow.parse(text) for text in flows]
     given += [Flow(controller=ControllerSpec(name="agent", params={"path": path})) for path in agents]

@@ -10,9 +10,11 @@ import typer
 from orbitcc.commands.list_ import list_names
 
 if TYPE_CHECKING:
-    from orbitcc.envs.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario
 
-app = typer.Typer(help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True)
+app = typer.Typer(
+    help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Name = Annotated[
     str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc scenario list`) or a TOML file.")
@@ -70,9 +72,9 @@ def plot(
 ) -> None:
     """Draw what a scenario does over time: rate, base RTT, loss, interruptions, and who sends when."""
     from orbitcc.envs.files import atomic_write_bytes, check_place
-    from orbitcc.eval import figures
-    from orbitcc.eval.scenario_figure import draw_scenario
-    from orbitcc.eval.style import LIGHT
+    from orbitcc.eval.figures import base as figures
+    from orbitcc.eval.figures.scenario import draw_scenario
+    from orbitcc.eval.figures.style import LIGHT
 
     file_format = figures.check_name(out)
     check_place(out)
@@ -85,8 +87,8 @@ def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
 
     from orbitcc.commands.run import settings
     from orbitcc.envs import scenarios
+    from orbitcc.envs.description.scenario import Scenario
     from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.scenario import Scenario
 
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
@@ -179,7 +181,7 @@ def _flows(scenario: Scenario) -> Any:
 
 def _schedule(value: Any) -> str:
     """One value, or the range of a schedule."""
-    from orbitcc.envs.model import points_of
+    from orbitcc.envs.description.model import points_of
 
     points = [v for _, v in points_of(value)]
     if not points:

@@ -39,11 +39,11 @@ def train(
 
     Exits with 3 when a policy is past help (docs/training.md), with 130 when interrupted.
     """
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
 
     if resume and changes:
-        raise OrbitccError("set", changes, "nothing with --resume: a run continues with the values it began with")
+        raise StateError("--set", "a resumed run goes on with the values it began with; leave --set or --resume away")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
     plan = recipes.load(recipe, changes or ())
@@ -81,7 +81,7 @@ def _resumed(name: str, seed: int, out: Path, alone: bool) -> tuple[Any, ...]:
 
     run = RunFolder.latest(out, name, seed, saved=alone)
     stored = run.config()
-    return Recipe.build(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
+    return Recipe.stored(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
 
 
 def _one(job: Any, as_json: bool) -> int:

@@ -10,11 +10,11 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import definition_hash, preset
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.simulate import simulate
 
 
 def card(**changes) -> Card:

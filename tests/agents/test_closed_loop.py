@@ -8,10 +8,10 @@ import pytest
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.policy import build
-from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.source import EpisodeSource
 
 
 def random_policy() -> _sim.Policy:
@@ -58,7 +58,7 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     while env.agents:
         obs = np.stack([env._obs(agent) for agent in env.agents])
         env.step(dict(zip(env.agents, policy.act(obs), strict=True)))
-    stepped, _ = env._episodes.batch.totals(0)
+    stepped, _ = env._core.batch.totals(0)
 
     for ours, theirs in zip(native.flow_totals(), stepped, strict=True):
         assert {ours["controller"], theirs["controller"]} in ({"policy", "external"}, {"cubic"})

@@ -8,14 +8,14 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint, outside
-from orbitcc.envs import presets
-from orbitcc.envs.batch import Batch
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Flow, Scenario
+from orbitcc.envs.environments import presets
+from orbitcc.envs.environments.batch import Batch
+from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.parallel import parallel_env
-from orbitcc.envs.presets import STATS
-from orbitcc.envs.scenario import Flow, Scenario
 from orbitcc.envs.scenarios import get
-from orbitcc.envs.simulate import simulate
 from orbitcc.eval import contenders
 
 KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets")
@@ -112,7 +112,7 @@ def test_python_pieces_send_the_same_packets_in_an_environment_and_in_a_run() ->
     while env.agents:
         actions = rule.act(np.stack([obs[agent] for agent in env.agents]))
         obs, *_ = env.step(dict(zip(env.agents, actions, strict=True)))
-    stepped, _ = env._episodes.batch.totals(0)
+    stepped, _ = env._core.batch.totals(0)
     assert totals(simulation.flow_totals()) == totals(stepped)
     assert stepped[0]["sent_packets"] > 1000
 

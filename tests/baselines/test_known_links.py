@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.flows import Flow
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Flow
 
 
 def dumbbell(*flows, seed=1):

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from orbitcc.cli import app
 from orbitcc.envs import scenarios
-from orbitcc.envs.simulate import Recording
+from orbitcc.envs.backends.simulator import Recording
 from tests.commands.shell import orbitcc
 
 FLOW_KEYS = [

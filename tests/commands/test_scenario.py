@@ -5,9 +5,9 @@ import json
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.scenario import Scenario
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
-from orbitcc.envs.simulate import simulate
 from tests.commands.shell import orbitcc
 
 NEEDS_A_FILE = "path-trace"

@@ -7,8 +7,8 @@ import pytest
 import orbitcc
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
+from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.single import CongestionEnv
 
 pytestmark = [pytest.mark.agents, pytest.mark.usefixtures("leaves_nothing")]
 

@@ -6,12 +6,13 @@ import stat
 
 import pytest
 
-from orbitcc.emulator import limits, needs, program
+from orbitcc.emulator import needs, program
 from orbitcc.emulator.needs import Need
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
+from orbitcc.envs.description import support
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
 from tests.commands.shell import orbitcc
 
 
@@ -96,7 +97,7 @@ def dumbbell(controller, **sim):
     ids=lambda value: "" if isinstance(value, Scenario) else " ".join(value) or "none",
 )
 def test_what_a_kernel_cannot_honour_is_named(scenario, fields):
-    assert limits.unsupported(scenario) == fields
+    assert support.beyond_kernel(scenario.sim, scenario.flows) == fields
     if fields:
         with pytest.raises(OrbitccError, match=f"^{fields[0]}: .*what this kernel can do"):
             emulate(scenario)

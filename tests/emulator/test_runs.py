@@ -14,9 +14,9 @@ import pytest
 
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import Recording, simulate
 from tests.commands.shell import orbitcc
 from tests.emulator.conftest import traces
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.flows import Cbr, Flow
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Cbr, Flow
+from orbitcc.envs.description.links import Direction, DropTailBytes, Link
+from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import impaired
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.links import Direction, DropTailBytes, Link
 from orbitcc.envs.orbits.trace import Slot
-from orbitcc.envs.scenario import Scenario, SimSettings
-from orbitcc.envs.simulate import simulate
 
 RNG = np.random.default_rng
 NONE = (0, 0)

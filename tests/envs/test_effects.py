@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import Cbr, Flow
-from orbitcc.envs.impairments.effects import Effect, Way, impaired, merged
-from orbitcc.envs.impairments.probe import jitter_ms, probe
-from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.links import (
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Cbr, Flow
+from orbitcc.envs.description.links import (
     Bernoulli,
     Direction,
     GammaJitter,
@@ -18,8 +15,11 @@ from orbitcc.envs.links import (
     Outage,
     SineJitter,
 )
-from orbitcc.envs.scenario import Scenario, SimSettings
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.description.scenario import Scenario, SimSettings
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.impairments.effects import Effect, Way, impaired, merged
+from orbitcc.envs.impairments.probe import jitter_ms, probe
+from orbitcc.envs.impairments.series import Series
 
 LINK = Link(name="a", rate_mbps=100.0, delay_ms=20.0, loss=0.1, reverse=Direction(rate_mbps=10.0, delay_ms=20.0))
 

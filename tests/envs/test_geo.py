@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.model import points_of
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.impairments.effects import impaired
 from orbitcc.envs.impairments.geo import LEAST_RTT_MS, SWING, GeoImpairments
 from orbitcc.envs.impairments.probe import probe
-from orbitcc.envs.links import Direction, Link
-from orbitcc.envs.model import points_of
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
 from tests.envs.test_effects import arrivals_s
 
 WEEK_S = 7 * 86_400.0

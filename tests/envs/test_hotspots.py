@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from orbitcc.envs.flows import Flow
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.links import DropTailBytes, Link
+from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots, rate_factor, traffic
-from orbitcc.envs.links import DropTailBytes, Link
-from orbitcc.envs.scenario import Scenario, SimSettings
-from orbitcc.envs.simulate import simulate
 
 RNG = np.random.default_rng
 

@@ -4,9 +4,9 @@ import math
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.flows import ControllerSpec, Flow
-from orbitcc.envs.links import (
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import (
     Codel,
     Direction,
     DropTailBytes,
@@ -21,8 +21,8 @@ from orbitcc.envs.links import (
     SineJitter,
     Viasat,
 )
-from orbitcc.envs.scenario import Scenario, SimSettings
-from orbitcc.envs.simulate import simulate
+from orbitcc.envs.description.scenario import Scenario, SimSettings
+from orbitcc.envs.errors import OrbitccError
 
 NAN = float("nan")
 
@@ -34,6 +34,14 @@ def dumbbell():
 
 def network(scenario):
     return json.loads(scenario.compile())
+
+
+def test_without_shortcuts_the_outcome_is_the_same(dumbbell):
+    short = dumbbell.override("duration_s", "5").with_controller("bbr3")
+    exact = short.override("sim.exact", "true")
+    assert network(exact)["exact"] is True
+    assert "exact" not in network(short)
+    assert simulate(exact).flow_totals == simulate(short).flow_totals
 
 
 # -- flows on the command line -------------------------------------------------------------------------------

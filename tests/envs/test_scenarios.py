@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.files import toml_text
-from orbitcc.envs.scenario import Scenario
 from orbitcc.envs.scenarios.leo import reconfigurations
 
 RUN_2 = [  # run 2 in the order of the study's repository: Mbit/s, ms, % loss, ms of interruption
@@ -193,7 +193,8 @@ def test_learning_flows_are_external_and_the_first_is_there_throughout(name):
         most = max(most, len(learning))
         assert learning[0].start_s == 0
         assert learning[0].stop_s is None
-        assert {flow.controller.name for flow in scenario.flows} <= {"external", "udp"}
+        rivals = {"cubic", "bbr3", "reno"} if name == "train-leo-wide" else set()
+        assert {flow.controller.name for flow in scenario.flows} <= {"external", "udp"} | rivals
     assert 1 <= most <= scenarios.distribution(name).max_agents
 
 
@@ -222,6 +223,21 @@ def test_train_leo_reconfigures_every_15_s():
         assert all(10 <= 2 * delay <= 250 for _, delay in link.delay_ms)
         for (t, _), edge in zip(link.rate_mbps, (0, 15, 30, 45), strict=True):
             assert edge <= t <= edge + 0.150
+
+
+def test_rivals_are_one_classical_flow_in_so_many_worlds():
+    alone = scenarios.distribution("train-leo")
+    beside = alone.changed(rivals={"probability": 0.3, "controllers": ["cubic", "vegas"]})
+    found = [beside.sample(np.random.default_rng(k)) for k in range(300)]
+    rivals = [[f for f in s.flows if f.name == "rival"] for s in found]
+    assert 0.2 < sum(map(len, rivals)) / 300 < 0.4
+    for scenario, flows in zip(found, rivals, strict=True):
+        assert {f.controller.name for f in flows} <= {"cubic", "vegas"}
+        assert all(f.start_s <= 30 and (f.stop_s or 60) - f.start_s >= 0.25 * (60 - f.start_s) for f in flows)
+        # Nothing else about the world is another.
+        assert alone.sample(np.random.default_rng(found.index(scenario))).links == scenario.links
+    with pytest.raises(OrbitccError, match="cubid"):
+        alone.changed(rivals={"controllers": ["cubid"]})
 
 
 def test_train_mixed_is_15_percent_geo():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.description.links import Link
 from orbitcc.envs.impairments.series import Series
-from orbitcc.envs.links import Link
 
 
 def series(points, lines=False):

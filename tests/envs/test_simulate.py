@@ -3,9 +3,9 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.flows import Flow
-from orbitcc.envs.simulate import Recording, simulate
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
 
 FAMILIES = (
     "inter-rtt", "intra-rtt", "efficiency", "hard-handover", "delay-jump", "cubic-friendliness", "double-dumbbell",

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import (
@@ -17,8 +19,6 @@ from orbitcc.envs.impairments.weather import (
     rate_share,
     specific_attenuation_db_per_km,
 )
-from orbitcc.envs.scenario import Scenario
-from orbitcc.envs.simulate import simulate
 
 RNG = np.random.default_rng
 BITS = [bits for _, bits in MODCODS]

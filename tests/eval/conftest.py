@@ -29,7 +29,7 @@ def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that always answers 0, `trained` on 10-20 Mbit/s and 1-500 ms."""
     from orbitcc import _sim
     from orbitcc.agents import Card, save
-    from orbitcc.envs.presets import definition_hash
+    from orbitcc.envs.environments.presets import definition_hash
 
     dim = int(_sim.piece("observation", '"astraea"')["dim"])
     card = Card.model_validate(

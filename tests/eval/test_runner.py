@@ -120,7 +120,9 @@ def test_a_killed_campaign_continues_to_the_same_table(tmp_path):
     assert len(keys) == len(set(keys)) == 10
 
 
-def test_ctrl_c_leaves_a_folder_to_resume(tmp_path):
+@pytest.mark.parametrize("background", [False, True], ids=["terminal", "background"])
+def test_ctrl_c_leaves_a_folder_to_resume(background, tmp_path):
+    """In the background, shells start commands with SIGINT ignored."""
     arguments = [sys.executable, "-c", MAIN, "eval", "responsiveness", "--controller", "cubic", "--runs", "50"]
     process = subprocess.Popen(
         [*arguments, "--workers", "2", "--out", str(tmp_path)],
@@ -128,6 +130,7 @@ def test_ctrl_c_leaves_a_folder_to_resume(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if background else signal.SIG_DFL),
     )
     _wait_for_runs(process, tmp_path / "runs.jsonl", 2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.simulate import Recording, simulate
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values
@@ -83,6 +83,7 @@ def test_an_unknown_agent_is_refused():
 def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
     from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.figures.suites import figures_of
     from orbitcc.eval.runner import Task, execute
 
     suite = suites.get(name)
@@ -94,9 +95,9 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     assert {metric.key for metric in suite.metrics} <= known
     campaign = Campaign(suite, line_up, "quick", 1, tmp_path, "test")
     campaign.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
-    for figure in suite.figures(campaign):
+    for figure in figures_of(campaign):
         if figure.slug not in ("ecdf",):
-            from orbitcc.eval.style import THEMES
+            from orbitcc.eval.figures.style import THEMES
 
             assert figure.draw(THEMES["dark"]).get_axes()
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from orbitcc import _sim  # noqa: E402
-from orbitcc.envs.presets import STATS  # noqa: E402
+from orbitcc.envs.environments.presets import STATS  # noqa: E402
 from orbitcc.training import recipe as recipes  # noqa: E402
 from orbitcc.training.astraea_td3 import (  # noqa: E402
     OWN,
@@ -202,7 +202,7 @@ def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -
         learner._step()
     assert ages == [0] * 4
     assert len(set(learner.env.journal()["ages"])) > 1
-    weight = lambda: learner.env._episodes.batch.preset.reward.parameters["fairness"]  # noqa: E731
+    weight = lambda: learner.env._core.batch.preset.reward.parameters["fairness"]  # noqa: E731
     assert weight() == learner.settings.fairness[0]
     learner.decisions = learner.recipe.agent_steps
     learner._apply_schedule()

@@ -1,5 +1,7 @@
 """The loop around every learner."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
-from orbitcc.envs.presets import preset
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.errors import StateError
 from orbitcc.training import loop, recipe
+from orbitcc.training.curves import read_curves
 from orbitcc.training.scorecard import Weights
 
 
@@ -205,3 +209,56 @@ def test_the_command_tells_a_failed_run_by_its_exit_code(tmp_path, monkeypatch, 
         main()
     assert caught.value.code == loop.DIVERGED == 3
     assert "diverged: after 1,500 agent steps" in capsys.readouterr().err
+
+
+class TakesTheSignals(Stubborn):
+    """As Ray does when it starts: puts handlers of its own in the place of ours; then a batch system pre-empts it."""
+
+    def __init__(self, plan: recipe.Recipe, seed: int) -> None:
+        super().__init__(plan, seed)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+
+    def iterate(self) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().iterate()
+
+
+def test_a_learner_that_takes_sigterm_does_not_lose_the_work(tmp_path, monkeypatch, capsys) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    outcome = train(tmp_path, TakesTheSignals, monkeypatch)
+    assert (outcome.agent_steps, outcome.exit_code) == (500, loop.INTERRUPTED)
+    assert loop.read_progress(outcome.run).agent_steps == 500
+    assert "continue with --resume" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_learner_that_does_not_start_leaves_no_folder(tmp_path, monkeypatch) -> None:
+    class NeverStarts(Stubborn):
+        def __init__(self, plan: recipe.Recipe, seed: int) -> None:
+            raise StateError("ray", "it did not start")
+
+    with pytest.raises(StateError, match="ray: it did not start"):
+        train(tmp_path, NeverStarts, monkeypatch)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monkeypatch, capsys) -> None:
+    outcome = train(tmp_path, Stubborn, monkeypatch, "agent_steps=1000")
+    said = capsys.readouterr().err
+    assert "starting sb3-ppo" in said
+    assert "evaluating" in said
+    assert {"train/seconds", "train/evaluation_seconds", "train/agent_steps_per_s"} <= {
+        line.split(",")[1] for line in (outcome.run.path / "metrics.csv").read_text().splitlines()
+    }
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(outcome.run.path))
+    events.Reload()
+    last = events.Histograms("heldout/actions")[-1].histogram_value
+    assert last.num > 100
+    assert last.sum / last.num == pytest.approx(0.3, abs=0.05)  # what Stubborn always does
+    assert any("hparams" in tag for tag in events.summary_metadata)
+    cubic = read_curves(outcome.run.path / "reference" / "cubic")
+    assert set(cubic["heldout/score"][1]) == {cubic["heldout/score"][1][0]}
+    assert cubic["heldout/utilisation"][0] == [0, 1000]
+    assert read_curves(outcome.run.path / "reference" / "constant-action")["heldout/reward"][0] == [0, 1000]

@@ -13,9 +13,9 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.card import Layer
 from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.presets import STATS
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
 from orbitcc.training.mlp import Mlp

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")
@@ -39,7 +39,7 @@ def small(*more: str) -> list[str]:
     settings = (
         "scenario=train-leo",
         "agent_steps=6000",
-        "ppo.batch=512",
+        "ppo.batch_world_steps=512",
         "ppo.worlds=4",
         "ppo.minibatch=256",
         "ppo.epochs=2",
@@ -67,7 +67,7 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
             break
         time.sleep(0.5)
     assert state is not None
-    process.send_signal(signal.SIGINT)  # an orderly end
+    process.send_signal(signal.SIGTERM)  # as batch systems do; Ray takes this signal, too
     assert process.wait(timeout=120) == 130
     run = state.parent.parent
     reached = json.loads(state.read_text())["agent_steps"]
@@ -123,7 +123,7 @@ def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() ->
     import torch
 
     from orbitcc import _sim
-    from orbitcc.envs.slots import FlowVectorEnv
+    from orbitcc.envs.environments.slots import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
     plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.slots=6"])
@@ -187,14 +187,15 @@ def test_sac_learns_from_agents_that_come_and_go_and_goes_on_where_it_stopped(na
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut
 
+    unit = "_world_steps" if name == "rllib-sac-worlds" else ""
     changes = [
         f"scenario={staggered(tmp_path)}",
         f"sac.{sides}",
         "agent_steps=2000",
-        "sac.batch=400",
+        f"sac.batch{unit}=400",
         "sac.minibatch=32",
-        "sac.update_every=40",
-        "sac.learning_starts=400",
+        f"sac.update_every{unit}=40",
+        f"sac.learning_starts{unit}=400",
         "evaluation.every=1000",
         "evaluation.worlds=1",
     ]

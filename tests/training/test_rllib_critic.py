@@ -13,7 +13,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from orbitcc.envs.presets import preset
+from orbitcc.envs.environments.presets import preset
 from orbitcc.training import recipe, rllib
 from orbitcc.training.rllib.critic import CentralCritic
 

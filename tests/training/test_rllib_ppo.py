@@ -9,7 +9,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.scenario import Flow
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, recipe
 

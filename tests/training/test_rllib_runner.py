@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Flow
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")
@@ -15,7 +15,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-from orbitcc.envs.batch import GLOBAL_STATE
+from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.training import recipe, rllib
 from orbitcc.training.rllib.runner import ArrayEnvRunner
 

@@ -12,20 +12,11 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.runs import RunFolder
 from orbitcc.training import loop, recipe
 
-SMALL = (
-    "scenario=train-leo",
-    "agent_steps=2000",
-    "evaluation.every=1000",
-    "evaluation.worlds=1",
-    "ppo.slots=8",
-    "ppo.batch=512",
-    "ppo.minibatch=256",
-    "ppo.epochs=2",
-    "sac.slots=8",
-    "sac.batch=512",
-    "sac.learning_starts=300",
-    "sac.buffer=2000",
-)
+SMALL = ("scenario=train-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
+OF = {
+    "sb3-ppo-leo": ("ppo.slots=8", "ppo.batch=512", "ppo.minibatch=256", "ppo.epochs=2"),
+    "sb3-sac-leo": ("sac.slots=8", "sac.batch=512", "sac.learning_starts=300", "sac.buffer=2000"),
+}
 
 
 @pytest.mark.parametrize("name", ["sb3-ppo-leo", "sb3-sac-leo"])
@@ -34,7 +25,7 @@ def test_the_exported_policy_acts_as_the_learner_does(name: str) -> None:
 
     from orbitcc.training.sb3 import SB3Learner
 
-    learner = SB3Learner(recipe.load(name, SMALL), seed=1)
+    learner = SB3Learner(recipe.load(name, [*SMALL, *OF[name]]), seed=1)
     for value in learner.model.policy.parameters():  # away from the small weights of the start
         with torch.no_grad():
             value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
@@ -71,7 +62,7 @@ def test_torch_and_native_policies_come_to_the_same_in_closed_loop() -> None:
     from orbitcc.training.heldout import HeldOut
     from orbitcc.training.sb3 import SB3Learner
 
-    learner = SB3Learner(recipe.load("sb3-ppo-leo", [*SMALL, "ppo.epochs=8"]), seed=1)
+    learner = SB3Learner(recipe.load("sb3-ppo-leo", [*SMALL, *OF["sb3-ppo-leo"], "ppo.epochs=8"]), seed=1)
     for _ in range(20):
         learner.iterate()
     heldout = HeldOut("train-leo", "astraea-leo", worlds=8, seed=5)
@@ -92,11 +83,11 @@ def test_torch_and_native_policies_come_to_the_same_in_closed_loop() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sb3-ppo-leo", "sb3-sac-leo"])
 def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
-    plan = recipe.load(name, SMALL)
+    plan = recipe.load(name, [*SMALL, *OF[name]])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
     assert first.finished
-    longer = recipe.load(name, [*SMALL, f"agent_steps={first.agent_steps + 500}"])
+    longer = recipe.load(name, [*SMALL, *OF[name], f"agent_steps={first.agent_steps + 500}"])
     second = loop.train(longer, 1, run, resume=True, command="test")
     assert second.agent_steps > first.agent_steps
     assert json.loads((run.state / "progress.json").read_text())["restarts"] == 1

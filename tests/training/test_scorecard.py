@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenario import Scenario
 from orbitcc.training import recipe
 from orbitcc.training.heldout import HeldOut
 from orbitcc.training.scorecard import (

@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.envs.batch import GLOBAL_STATE
-from orbitcc.envs.presets import preset
-from orbitcc.envs.source import EpisodeSource
-from orbitcc.training.recipe import Recipe
+from orbitcc.envs.environments.batch import GLOBAL_STATE
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.training.recipe import (
+    RllibPpoRecipe,
+    RllibPpoWorldsRecipe,
+    RllibRecipe,
+    RllibSacRecipe,
+    RllibSacWorldsRecipe,
+)
 
 MODULE = "shared"
 """The one network of all agents, where whole worlds are sampled."""
@@ -18,24 +24,30 @@ DEFAULT_MODULE = "default_policy"
 """RLlib's name of the network where slots are sampled."""
 
 
-def config(recipe: Recipe, seed: int) -> Any:
+def config(recipe: RllibRecipe, seed: int) -> Any:
     """The RLlib configuration of a recipe."""
-    return ppo_config(recipe, seed) if recipe.algorithm == "rllib-ppo" else sac_config(recipe, seed)
+    if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe):
+        return ppo_config(recipe, seed)
+    return sac_config(recipe, seed)
 
 
-def ppo_config(recipe: Recipe, seed: int) -> Any:
+def ppo_config(recipe: RllibPpoRecipe | RllibPpoWorldsRecipe, seed: int) -> Any:
     """The RLlib `PPOConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.ppo import PPOConfig
 
     ppo = recipe.ppo
+    if isinstance(recipe, RllibPpoWorldsRecipe):
+        batch, decay = recipe.ppo.batch_world_steps, recipe.ppo.lr_decay_world_steps
+    else:
+        batch, decay = recipe.ppo.batch, recipe.ppo.lr_decay
     config = (
         PPOConfig()
         .learners(num_learners=0)
         .training(
-            train_batch_size_per_learner=ppo.batch,
+            train_batch_size_per_learner=batch,
             minibatch_size=ppo.minibatch,
             num_epochs=ppo.epochs,
-            lr=[[0, ppo.lr], [ppo.lr_decay, ppo.lr_final]],  # linear in steps of environments, then constant
+            lr=[[0, ppo.lr], [decay, ppo.lr_final]],  # linear in steps of environments, then constant
             gamma=ppo.gamma,
             lambda_=ppo.gae_lambda,
             clip_param=ppo.clip,
@@ -48,10 +60,12 @@ def ppo_config(recipe: Recipe, seed: int) -> Any:
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
     )
-    return _ppo_on_worlds(config, recipe) if ppo.worlds else _ppo_on_slots(config, recipe)
+    if isinstance(recipe, RllibPpoWorldsRecipe):
+        return _ppo_on_worlds(config, recipe)
+    return _ppo_on_slots(config, recipe)
 
 
-def _ppo_on_slots(config: Any, recipe: Recipe) -> Any:
+def _ppo_on_slots(config: Any, recipe: RllibPpoRecipe) -> Any:
     """Every flow is a single agent, stepped natively; the critic sees the global state of its world."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
@@ -70,11 +84,11 @@ def _ppo_on_slots(config: Any, recipe: Recipe) -> Any:
     return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
 
 
-def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
+def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
     """All agents of all worlds, as multi-agent environments."""
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from orbitcc.envs.rllib import RLlibCongestionEnv
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
 
     ppo = recipe.ppo
     arguments = {
@@ -101,12 +115,19 @@ def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
     )
 
 
-def sac_config(recipe: Recipe, seed: int) -> Any:
+def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
     """The RLlib `SACConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.sac import SACConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
     sac = recipe.sac
+    if isinstance(recipe, RllibSacWorldsRecipe):
+        counted = recipe.sac
+        starts, every, batch = (
+            counted.learning_starts_world_steps, counted.update_every_world_steps, counted.batch_world_steps,
+        )  # fmt: skip
+    else:
+        starts, every, batch = recipe.sac.learning_starts, recipe.sac.update_every, recipe.sac.batch
     sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
     config = (
         SACConfig()
@@ -127,18 +148,20 @@ def sac_config(recipe: Recipe, seed: int) -> Any:
             alpha_lr=sac.lr,
             lr=None,
             train_batch_size_per_learner=sac.minibatch,
-            training_intensity=sampling * sac.minibatch / sac.update_every,
-            num_steps_sampled_before_learning_starts=sac.learning_starts,
+            training_intensity=sampling * sac.minibatch / every,
+            num_steps_sampled_before_learning_starts=starts,
             grad_clip=sac.grad_clip,
         )
-        .reporting(min_sample_timesteps_per_iteration=sac.batch, min_time_s_per_iteration=0)
+        .reporting(min_sample_timesteps_per_iteration=batch, min_time_s_per_iteration=0)
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
     )
-    return _sac_on_worlds(config, recipe) if sac.worlds else _sac_on_slots(config, recipe)
+    if isinstance(recipe, RllibSacWorldsRecipe):
+        return _sac_on_worlds(config, recipe)
+    return _sac_on_slots(config, recipe)
 
 
-def _sac_on_slots(config: Any, recipe: Recipe) -> Any:
+def _sac_on_slots(config: Any, recipe: RllibSacRecipe) -> Any:
     """Every flow is a single agent, stepped natively."""
     return (
         _slots(config, recipe)
@@ -147,11 +170,11 @@ def _sac_on_slots(config: Any, recipe: Recipe) -> Any:
     )
 
 
-def _slots(config: Any, recipe: Recipe, *, global_state: bool = False) -> Any:
-    from orbitcc.envs.rllib import SLOTS, register_envs
+def _slots(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_state: bool = False) -> Any:
+    from orbitcc.envs.environments.rllib import SLOTS, register_envs
 
     register_envs()
-    settings = recipe.settings
+    settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.sac
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
@@ -167,14 +190,14 @@ def _slots(config: Any, recipe: Recipe, *, global_state: bool = False) -> Any:
     )
 
 
-def _sac_on_worlds(config: Any, recipe: Recipe) -> Any:
+def _sac_on_worlds(config: Any, recipe: RllibSacWorldsRecipe) -> Any:
     """Agents come late and leave early, so episodes are sampled and replayed whole.
 
     RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
     It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
     all worlds, with the seed of the very first time: the environment must not heed that again.
     """
-    from orbitcc.envs.rllib import RLlibCongestionEnv
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
 
     sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     return (
@@ -196,7 +219,7 @@ def _sac_on_worlds(config: Any, recipe: Recipe) -> Any:
             rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / preset(recipe.preset).interval_ns),
         )
         .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
-        .training(replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer})
+        .training(replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer_world_steps})
     )
 
 

@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import nn
 
-from orbitcc.envs.batch import GLOBAL_STATE
+from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.errors import OrbitccError
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -23,9 +23,10 @@ class CentralCritic(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
     """Two networks of one shape: the policy reads the observation, the value function that and the global state.
 
     MAPPO (Yu et al., NeurIPS 2022). The input `obs` is float32[B, D + S], as
-    :class:`orbitcc.envs.rllib.StatefulFlowVectorEnv` has it: the last S columns are the global state. Actions are
-    Gaussian with a standard deviation of their own, which depends on nothing, around means that only depend on the
-    first D columns. Weights begin orthogonal (gain 2 ** 0.5, 0.01 for the means, 1 for the value), biases at zero.
+    :class:`~orbitcc.envs.environments.rllib.StatefulFlowVectorEnv` has it: the last S columns are the global state.
+    Actions are Gaussian with a standard deviation of their own, which depends on nothing, around means that only depend
+    on the first D columns. Weights begin orthogonal (gain 2 ** 0.5, 0.01 for the means, 1 for the value), biases at
+    zero.
 
     `model_config` holds
 

@@ -12,23 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.presets import preset
-from orbitcc.training.recipe import Recipe
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.errors import StateError
+from orbitcc.training.recipe import RllibPpoRecipe, RllibPpoWorldsRecipe, RllibRecipe
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
+
+RAY_ATTEMPTS = 3
+"""How often Ray is started when it takes too long."""
 
 
 class RLlibLearner:
     """An RLlib algorithm behind :class:`orbitcc.training.loop.Learner`."""
 
-    def __init__(self, recipe: Recipe, seed: int) -> None:
+    def __init__(self, recipe: RllibRecipe, seed: int) -> None:
         self.recipe = recipe
-        self.squash: Literal["tanh", "clip"] = "clip" if recipe.algorithm == "rllib-ppo" else "tanh"
+        self.squash: Literal["tanh", "clip"] = "clip" if _is_ppo(recipe) else "tanh"
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
-        self._module = MODULE if recipe.settings.worlds else DEFAULT_MODULE
+        self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
         self.algorithm = _start(recipe, seed)
 
     def iterate(self) -> dict[str, float]:
-        return _figures(self.algorithm.train(), self._module, self.recipe.settings.reward_scale)
+        return _figures(self.algorithm.train(), self._module, _settings(self.recipe).reward_scale)
 
     def tensors(self) -> Tensors:
         return export(self.algorithm.get_module(self._module), self.recipe)
@@ -52,15 +56,23 @@ class RLlibLearner:
         ray.shutdown()
 
 
-def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
+def _is_ppo(recipe: RllibRecipe) -> bool:
+    return isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe)
+
+
+def _settings(recipe: RllibRecipe) -> Any:
+    return recipe.ppo if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe) else recipe.sac
+
+
+def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
     actions = preset(recipe.preset).action_space().shape[0]
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
     hidden = range(len(recipe.network.hidden))
-    if recipe.algorithm == "rllib-ppo" and not recipe.ppo.worlds:
+    if recipe.algorithm == "rllib-ppo":
         sources = [f"pi.{2 * i}" for i in range(len(hidden) + 1)]
     else:
-        encoder = "encoder.actor_encoder" if recipe.algorithm == "rllib-ppo" else "pi_encoder"
+        encoder = "encoder.actor_encoder" if _is_ppo(recipe) else "pi_encoder"
         sources = [f"{encoder}.net.mlp.{2 * i}" for i in hidden] + ["pi.net.mlp.0"]
     tensors = {}
     for index, source in enumerate(sources):
@@ -72,10 +84,13 @@ def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
     return tensors
 
 
-def _start(recipe: Recipe, seed: int) -> Any:
+def _start(recipe: RllibRecipe, seed: int) -> Any:
     # Ray reads these when it is imported or started: no token file in the home folder, no reports to its makers
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault(
+        "RAY_raylet_start_wait_time_s", "120"
+    )  # what its workers wait; Ray itself: 30 s, whatever is set
     import logging
 
     import ray
@@ -84,17 +99,35 @@ def _start(recipe: Recipe, seed: int) -> Any:
     torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")  # set: the cluster to scale out on
-        local = {} if address else {"num_cpus": recipe.settings.env_runners + 1, "include_dashboard": False}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
+        local = {} if address else {"num_cpus": _settings(recipe).env_runners + 1, "include_dashboard": False}
+        _init_ray(ray, {"address": address, "log_to_driver": False, "logging_level": logging.ERROR, **local})
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after init, which sets it
     algorithm = config(recipe, seed).build_algo()
-    if recipe.algorithm == "rllib-ppo" and recipe.ppo.worlds:
+    if isinstance(recipe, RllibPpoWorldsRecipe):
         log_std = math.log(recipe.ppo.exploration_std)
         algorithm.learner_group.foreach_learner(lambda learner: _set_log_std(learner.module[MODULE], log_std))
         algorithm.env_runner_group.sync_weights(
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
         )
     return algorithm
+
+
+def _init_ray(ray: Any, arguments: dict[str, Any]) -> None:
+    """Start Ray, or join it; on a busy machine its daemon may need longer than the 30 s that Ray waits for it.
+
+    Raises:
+        OrbitccError: it does not start: one sentence where Ray has a page of them.
+    """
+    for attempt in range(1, RAY_ATTEMPTS + 1):
+        try:
+            ray.init(**arguments)
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == RAY_ATTEMPTS or "timed out" not in str(error):
+                first = " ".join(str(error).split())[:200] or type(error).__name__
+                where = f"the cluster at {arguments['address']}" if arguments["address"] else "it"
+                raise StateError("ray", f"{where} did not start in {attempt} attempts: {first}") from None
 
 
 def _set_log_std(module: Any, value: float) -> None:
@@ -121,7 +154,9 @@ _LEARNED = {
 def _figures(result: dict[str, Any], module: str, reward_scale: float) -> dict[str, float]:
     sampled, learned = result["env_runners"], result.get("learners", {}).get(module, {})
     decisions = max(1.0, float(sampled["decisions"]))
+    rates = [float(value) for name, value in learned.items() if name.endswith("_learning_rate")]
     return {
+        **({"learner/learning_rate": rates[0]} if rates else {}),
         "agent_steps": decisions,
         "train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale),
         **{f"learner/{tag}": float(np.mean(learned[name])) for tag, name in _LEARNED.items() if name in learned},

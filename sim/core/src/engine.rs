@@ -5,7 +5,7 @@ use crate::flow::Life;
 use crate::link::Offer;
 use crate::observe::pieces::Interval;
 use crate::observe::policy::Answer;
-use crate::packet::{Kind, Packet};
+use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
 use crate::spec::{SsthreshCache, TrafficSpec};
 use crate::tcp::{self, receiver::Arrival};
@@ -13,8 +13,6 @@ use crate::time::Nanos;
 use crate::traffic::Action;
 use crate::world::{Control, ROUTE_END, World};
 
-/// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.
-const PROBE_BYTES: u16 = 98;
 /// The source of changes known from the start; the others are numbered as in the schedule.
 const KNOWN_CHANGE: usize = usize::MAX;
 
@@ -64,7 +62,9 @@ impl World {
             if source < links {
                 self.on_link(source);
             } else {
+                self.turn = (source - links) as u32;
                 self.on_flow(source - links);
+                self.turn = 0;
             }
         }
     }
@@ -73,12 +73,13 @@ impl World {
     fn meet_at_edges(&mut self, end: Nanos) {
         for k in 0..self.edges.len() {
             let link = self.edges[k] as usize;
-            self.links[link].meet(end, &mut self.pool);
+            self.links[link].meet((end, 0), &mut self.pool);
             self.rekey_link(link);
         }
     }
 
-    /// Count an event of `source` at `at`. The order of events does not show.
+    /// Count an event of `source` at `at` that shows: an arrival, a flow's timer or a change. Their order does not, nor
+    /// whether departures were events.
     #[inline]
     fn log(&mut self, source: usize, at: Nanos) {
         self.events += 1;
@@ -98,7 +99,9 @@ impl World {
         let (_, control) = self.controls[self.next_control];
         self.next_control += 1;
         let now = self.now;
-        self.log(KNOWN_CHANGE, now);
+        if !matches!(control, Control::Loss { .. }) {
+            self.log(KNOWN_CHANGE, now);
+        }
         match control {
             Control::Rate { link } => {
                 self.links[link as usize].change_rate(now);
@@ -161,7 +164,7 @@ impl World {
             return;
         }
         flow.life = life;
-        flow.ended_at = Some(self.now);
+        flow.ended = Some((self.now, flow.received_bytes()));
         if flow.ssthresh_cache == SsthreshCache::Live && !flow.datagram {
             let sender = &flow.sender;
             self.destinations[flow.destination].remember(self.now, &sender.conn, sender.rtt.backoff);
@@ -177,26 +180,30 @@ impl World {
         let now = self.now;
         let link = &mut self.links[number];
         if link.departs_at() <= now {
-            link.meet(now, &mut self.pool);
-            let (id, outcome) = link.depart(now, &mut self.pool);
-            self.log(number, now);
+            link.meet((now, 0), &mut self.pool);
+            link.depart(now, &mut self.pool);
+            self.events += 1;
             self.rekey_link(number);
-            self.pass_on(id, outcome);
         } else if link.next_arrival() <= now {
             let id = link.arrive();
-            if link.next_arrival().is_never() {
-                link.meet(now, &mut self.pool);
+            if link.next_arrival().is_never() && link.expecting() > 0 {
+                link.meet((now, 0), &mut self.pool);
+                self.rekey_link(number);
+            } else {
+                self.schedule.set(number, link.next_event());
             }
-            self.schedule.set(number, link.next_event());
             self.log(number, now);
             self.forward(id);
         } else {
-            link.meet(now + Nanos(1), &mut self.pool);
+            // Its departure has taken place with an arrival.
             self.schedule.set(number, link.next_event());
         }
     }
 
     fn on_flow(&mut self, i: usize) {
+        if self.flows[i].host.meeting <= self.now {
+            self.meet_in_time(i);
+        }
         match self.flows[i].host.release(self.now) {
             Some(id) => {
                 self.rekey_flow(i);
@@ -208,6 +215,19 @@ impl World {
                 self.log(self.links.len() + i, self.now);
                 self.on_flow_timer(i);
                 self.rekey_flow(i);
+            }
+        }
+    }
+
+    /// Edges meet packets of flow `i` that cannot wait.
+    #[inline(never)]
+    fn meet_in_time(&mut self, i: usize) {
+        self.flows[i].host.meeting = Nanos::MAX;
+        for k in 0..self.edges.len() {
+            let link = self.edges[k] as usize;
+            if self.links[link].next_meeting(&self.pool) == Some((self.now, i as u32)) {
+                self.links[link].meet((self.now, i as u32 + 1), &mut self.pool);
+                self.rekey_link(link);
             }
         }
     }
@@ -247,7 +267,10 @@ impl World {
     #[inline(never)]
     fn pass_on(&mut self, id: PacketId, outcome: Offer) {
         match outcome {
-            Offer::Through => self.forward(id),
+            Offer::Through => {
+                self.events += 1;
+                self.forward(id);
+            }
             Offer::Held | Offer::Joined => {}
             Offer::Gone => self.pool.release(id),
         }
@@ -314,14 +337,23 @@ impl World {
         self.pool.release(id);
         match kind {
             Kind::Probe => {
-                let reply =
-                    Packet { ts, flow: number, route: flow.receiver.route, size: PROBE_BYTES, ..Packet::default() };
+                let reply = Packet {
+                    ts,
+                    flow: number,
+                    route: flow.receiver.route,
+                    size: PROBE_BYTES as u16,
+                    ..Packet::default()
+                };
                 *self.pool.send() = Packet { kind: Kind::ProbeReply, ..reply };
                 self.dispatch_acks();
             }
             Kind::ProbeReply => {
-                let rtt_us = (self.now - ts).micros() as u32;
+                let rtt_us = tcp::rtt::rtt_us(ts.micros(), self.now.micros());
                 flow.sender.on_signal(self.now, Signal::Pong { rtt_us });
+            }
+            Kind::WindowProbe => {
+                flow.receiver.on_window_probe(self.now, number, &mut self.pool);
+                self.dispatch_acks();
             }
             _ => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
         }
@@ -367,7 +399,7 @@ impl World {
                     Action::Object(bytes) => flow.write_object(now, bytes),
                     Action::Probe => {
                         let (flow, route) = (i as u32, flow.sender.route);
-                        let probe = Packet { ts: now, flow, route, size: PROBE_BYTES, ..Packet::default() };
+                        let probe = Packet { ts: now, flow, route, size: PROBE_BYTES as u16, ..Packet::default() };
                         *self.pool.send() = Packet { kind: Kind::Probe, ..probe };
                     }
                     Action::StartBulk => flow.sender.start_writing(now),
@@ -394,17 +426,18 @@ impl World {
             } else {
                 let paces = flow.sender.paces();
                 let first = self.routes[flow.sender.route as usize] as usize;
-                let link = &mut self.links[first];
                 for k in 0..self.pool.sent_len() {
                     let id = self.pool.sent_id(k);
                     let packet = self.pool.get(id);
                     // Only TCP's segments are paced.
                     let paced = paces && packet.kind == Kind::Data;
-                    let at = flow.host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+                    let host = &mut self.flows[i].host;
+                    let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+                    let (link, turn) = (&mut self.links[first], (self.now, self.turn));
                     if !link.is_edge() {
-                        flow.host.pipe.push_back((at, id));
-                    } else if link.announce(at, id, u32::from(packet.size), &self.pool) {
-                        self.schedule.bring_forward(first, at);
+                        host.pipe.push_back((at, id));
+                    } else if link.announce(at, id, u32::from(packet.size), turn, &mut self.pool) {
+                        self.rekey_link(first);
                     }
                 }
                 self.pool.clear_sent();
@@ -429,7 +462,7 @@ impl World {
         self.pool.clear_sent();
         let first = self.routes[self.pool.get(list[0]).route as usize] as usize;
         if self.links[first].expecting() > 0 {
-            self.links[first].meet(self.now, &mut self.pool);
+            self.links[first].meet((self.now, self.turn), &mut self.pool);
             self.rekey_link(first);
         }
         list.iter().for_each(|id| self.enter_route(*id));

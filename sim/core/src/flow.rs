@@ -37,6 +37,8 @@ pub struct HostPipe {
     last: Nanos,
     /// (release time, packet)
     pub pipe: Ring<(Nanos, PacketId)>,
+    /// When an edge looks at the packets it has been told of: one of this host's may have to be met in time.
+    pub meeting: Nanos,
 }
 
 impl HostPipe {
@@ -60,12 +62,13 @@ impl HostPipe {
     /// The packet that is on the first link at `now`.
     #[inline]
     pub fn release(&mut self, now: Nanos) -> Option<PacketId> {
-        if self.next_arrival() > now { None } else { self.pipe.pop_front().map(|p| p.1) }
+        if self.pipe.front().is_some_and(|p| p.0 <= now) { self.pipe.pop_front().map(|p| p.1) } else { None }
     }
 
+    /// When a packet is on a link next that has to be met in time.
     #[inline]
     pub fn next_arrival(&self) -> Nanos {
-        self.pipe.front().map_or(Nanos::MAX, |p| p.0)
+        self.pipe.front().map_or(self.meeting, |p| p.0.min(self.meeting))
     }
 }
 
@@ -127,7 +130,8 @@ pub struct Flow {
     pub life: Life,
     pub start: Nanos,
     pub stop: Option<Nanos>,
-    pub ended_at: Option<Nanos>,
+    /// When it left or was done, and the in-order payload at the receiver then.
+    pub ended: Option<(Nanos, u64)>,
     pub sender: Sender,
     pub receiver: Receiver,
     pub traffic: Traffic,
@@ -211,7 +215,7 @@ impl Flow {
             life: Life::Waiting,
             start: spec.start + late,
             stop: spec.stop,
-            ended_at: None,
+            ended: None,
             sender,
             receiver,
             subscription,
@@ -234,6 +238,7 @@ impl Flow {
                 random: Stream::new(network.seed, Purpose::SendJitter, index as u64),
                 last: Nanos::ZERO,
                 pipe: Ring::default(),
+                meeting: Nanos::MAX,
             },
             handovers: Handovers::default(),
             agent,
@@ -307,8 +312,14 @@ impl Flow {
         self.object_bytes.map_or(self.receiver.received_bytes, |n| n.min(self.receiver.received_bytes))
     }
 
-    /// Seconds the flow has been active by `now`.
-    pub fn active_span(&self, now: Nanos) -> f64 {
-        if self.life == Life::Waiting { 0.0 } else { (self.ended_at.unwrap_or(now) - self.start).secs_f64() }
+    pub fn ended_at(&self) -> Option<Nanos> {
+        self.ended.map(|ended| ended.0)
+    }
+
+    /// In-order payload delivered by `now` while it was active, over that time; bytes per second.
+    pub fn goodput(&self, now: Nanos) -> f64 {
+        let (end, received) = self.ended.unwrap_or((now, self.received_bytes()));
+        let span = end.saturating_sub(self.start).secs_f64();
+        if self.life == Life::Waiting || span == 0.0 { 0.0 } else { received as f64 / span }
     }
 }

@@ -178,7 +178,8 @@ impl World {
         }
         if reading.finished > Nanos::ZERO {
             self.end_flow(i, Life::Finished);
-            self.flows[i].ended_at = Some(reading.finished.min(self.now));
+            let flow = &mut self.flows[i];
+            flow.ended = Some((reading.finished.min(self.now), flow.received_bytes()));
         }
     }
 

@@ -12,6 +12,8 @@ pub enum Kind {
     Ack,
     /// An acknowledgement whose first SACK block reports a duplicate (RFC 2883).
     AckDsack,
+    /// A segment without data that asks for the receive window.
+    WindowProbe,
     /// A datagram of an unresponsive sender.
     Datagram,
     /// A flow's probe of its path (an ICMP echo request), and the answer.
@@ -19,6 +21,15 @@ pub enum Kind {
     ProbeReply,
     /// Somebody else's, which the network only carries.
     Carried,
+}
+
+/// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.
+pub const PROBE_BYTES: u64 = 98;
+
+/// Kernel memory of a packet of `size` bytes: a buffer of a power of two for it and 320 bytes of bookkeeping, and a
+/// descriptor of 256.
+pub const fn truesize(size: u32) -> u64 {
+    (size as u64 + 320).next_power_of_two() + 256
 }
 
 /// A half-open range of segment numbers; empty when `start == end`.

@@ -1,6 +1,7 @@
 //! Where packets live while they travel: links and pipes pass numbers, not packets.
 
 use crate::packet::Packet;
+use crate::time::Nanos;
 
 /// Number of a packet in its world's pool.
 pub type PacketId = u32;
@@ -54,6 +55,12 @@ impl Pool {
     #[inline]
     pub fn get_mut(&mut self, id: PacketId) -> &mut Packet {
         &mut self.packets[id as usize]
+    }
+
+    /// Does packet `a.1` come before `b.1`, at these times? Ties go to the lowest flow, and of one flow to `a`.
+    #[inline]
+    pub fn comes_before(&self, a: (Nanos, PacketId), b: (Nanos, PacketId)) -> bool {
+        a.0 < b.0 || (a.0 == b.0 && self.get(a.1).flow <= self.get(b.1).flow)
     }
 
     /// The packet has left the network.

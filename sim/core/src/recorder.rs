@@ -5,8 +5,9 @@ use crate::flow::Life;
 use crate::time::Nanos;
 use crate::world::World;
 
-/// Levels are sampled this often.
+/// Levels are sampled this often, in long runs so many times.
 const SAMPLE: Nanos = Nanos::from_millis(10);
+const MOST_SAMPLES: u64 = 1_000_000;
 
 pub const FLOW_SERIES: [&str; 15] = [
     "active",
@@ -52,7 +53,6 @@ struct LinkMark {
     dropped: u64,
     lost: u64,
     backlog: u128,
-    capacity_bits: f64,
 }
 
 /// Sums over the samples of one flow since its start.
@@ -86,7 +86,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn new(interval: Nanos, duration: Nanos, flows: usize, links: usize) -> Recorder {
-        let step = SAMPLE.min(interval);
+        let step = SAMPLE.max(Nanos(duration.0 / MOST_SAMPLES)).min(interval);
         let first = step.min(duration);
         Recorder {
             interval,
@@ -201,24 +201,20 @@ impl World {
         }
         for i in 0..r.link_marks.len() {
             let link = &mut self.links[2 * i];
+            // Settles what departed before now.
+            let backlog = link.backlog_integral(now);
             let mark = LinkMark {
                 delivered_bytes: link.counters.delivered_bytes,
                 dropped: link.counters.dropped,
                 lost: link.counters.lost,
-                backlog: link.backlog_integral(now),
-                capacity_bits: link.capacity_bits(now),
+                backlog,
             };
             let p = std::mem::replace(&mut r.link_marks[i], mark);
             let outage = std::mem::take(&mut r.outage[i]);
             let queue_max = link.take_backlog_max(now);
             r.queue_max[i] = r.queue_max[i].max(queue_max);
-            let capacity = if mark.capacity_bits.is_finite() {
-                (mark.capacity_bits - p.capacity_bits) / span * 1e-6
-            } else {
-                f64::INFINITY
-            };
             let row = [
-                capacity,
+                link.capacity_bits(r.row_start, now) / span * 1e-6,
                 mbps(mark.delivered_bytes - p.delivered_bytes),
                 (mark.backlog - p.backlog) as f64 / (span * 1e9),
                 queue_max as f64,

@@ -3,7 +3,7 @@
 //! Scenario files are validated and compiled to this form outside the core; the checks here guard the simulator
 //! itself and name the offending field.
 
-use std::fmt::Arguments;
+mod validate;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,10 @@ pub struct NetworkSpec {
     pub tcp: TcpSpec,
     #[serde(default)]
     pub noise: NoiseSpec,
+    /// Take no shortcut: every departure and every hand-over is an event, every acknowledgement goes the long way. The
+    /// outcome is the same, bit for bit; for tests and doubt.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exact: bool,
     pub links: Vec<LinkSpec>,
     pub flows: Vec<FlowSpec>,
 }
@@ -197,6 +201,10 @@ pub struct DirectionSpec {
     pub jitter: Option<JitterSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -470,294 +478,9 @@ impl std::fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-fn fail<T>(field: impl std::fmt::Display, value: impl std::fmt::Display, allowed: &str) -> Result<T, SpecError> {
-    Err(SpecError(format!("{field} = {value}: {allowed}")))
-}
-
 impl NetworkSpec {
     /// Reads the text; whether it can be simulated is checked where a world is built from it.
     pub fn from_json(text: &str) -> Result<NetworkSpec, SpecError> {
         serde_json::from_str(text).map_err(|e| SpecError(format!("network: {e}")))
-    }
-
-    pub fn validate(&self) -> Result<(), SpecError> {
-        if self.duration.0 == 0 || self.duration.0 > Nanos::from_secs(10_000_000).0 {
-            return fail("duration", self.duration.0, "must lie in 1 ns .. 1e7 s");
-        }
-        let tcp = &self.tcp;
-        if tcp.mss == 0 || tcp.mss + tcp.header_bytes > u32::from(u16::MAX) {
-            return fail("tcp.mss", tcp.mss, "mss + header_bytes must lie in 1 .. 65535");
-        }
-        if tcp.ack_bytes == 0 || tcp.ack_bytes > 1500 {
-            return fail("tcp.ack_bytes", tcp.ack_bytes, "must lie in 1 .. 1500");
-        }
-        if tcp.initial_cwnd == 0 || tcp.hz == 0 || tcp.hz > 10_000 {
-            return fail("tcp.hz", tcp.hz, "initial_cwnd must be positive and hz lie in 1 .. 10000");
-        }
-        if tcp.rmem[2] > u64::from(u32::MAX) || tcp.rmem_default() < 2 * u64::from(tcp.mss) {
-            return fail(
-                "tcp.rmem",
-                tcp.rmem[1],
-                "the default holds at least two segments, the maximum 2^32 - 1 bytes",
-            );
-        }
-        if !(1..=64).contains(&tcp.gro_segments) {
-            return fail("tcp.gro_segments", tcp.gro_segments, "must lie in 1 .. 64");
-        }
-        if 1_000_000 % tcp.hz != 0 {
-            return fail("tcp.hz", tcp.hz, "a tick must be a whole number of microseconds");
-        }
-        if self.links.is_empty() {
-            return fail("links", "[]", "at least one link");
-        }
-        for (i, link) in self.links.iter().enumerate() {
-            let wire = u64::from(tcp.mss + tcp.header_bytes);
-            link.forward.validate(format_args!("links[{i}].forward"), wire)?;
-            link.reverse.validate(format_args!("links[{i}].reverse"), u64::from(tcp.ack_bytes))?;
-            let mut end = Nanos::ZERO;
-            for (k, outage) in link.outages.iter().enumerate() {
-                if outage.at < end {
-                    return fail(
-                        format!("links[{i}].outages[{k}].at"),
-                        outage.at.0,
-                        "outages must not overlap, in order",
-                    );
-                }
-                end = outage.at + outage.duration;
-            }
-            if let Some(k) = link.handovers.windows(2).position(|w| w[1].at <= w[0].at) {
-                let at = link.handovers[k + 1].at.0;
-                return fail(format!("links[{i}].handovers[{}].at", k + 1), at, "times must increase");
-            }
-        }
-        if self.flows.is_empty() {
-            return fail("flows", "[]", "at least one flow");
-        }
-        for (i, flow) in self.flows.iter().enumerate() {
-            self.validate_flow(i, flow)?;
-        }
-        Ok(())
-    }
-
-    fn validate_flow(&self, i: usize, flow: &FlowSpec) -> Result<(), SpecError> {
-        for (_, path) in flow.paths() {
-            if path.is_empty() || path.len() > 200 {
-                return fail(format!("flows[{i}].path"), path.len(), "a path has 1 .. 200 links");
-            }
-            if let Some(link) = path.iter().find(|&&l| l >= self.links.len()) {
-                return fail(format!("flows[{i}].path"), link, "no such link");
-            }
-        }
-        let mut before = Nanos::ZERO;
-        for (k, (at, _)) in flow.reroutes.iter().enumerate() {
-            if *at <= before {
-                return fail(format!("flows[{i}].reroutes[{k}]"), at.0, "times must increase from above 0");
-            }
-            before = *at;
-        }
-        if let Some(before) = flow.follows {
-            let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);
-            let once = self.flows.iter().filter(|f| f.follows == Some(before)).count() == 1;
-            if before >= i || !once || flow.controller.name != "external" || !relieves(&self.flows[before]) {
-                let allowed = "an earlier flow, followed once, that stops when this one starts; both external";
-                return fail(format!("flows[{i}].follows"), before, allowed);
-            }
-        }
-        if flow.stop.is_some_and(|stop| stop <= flow.start) {
-            return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
-        }
-        let takes_time = |d: &DirectionSpec| !d.rate.is_empty() || d.delay.points.iter().any(|(_, delay)| delay.0 > 0);
-        let links = || flow.paths().flat_map(|p| p.1).map(|l| &self.links[*l]);
-        let datagram = flow.controller.name == "udp";
-        let instant = |path: &[usize]| {
-            !path.iter().map(|l| &self.links[*l]).any(|l| takes_time(&l.forward) || takes_time(&l.reverse))
-        };
-        if flow.uplink_delay.0 == 0 && !datagram && flow.paths().any(|p| instant(p.1)) {
-            return fail(format!("flows[{i}].path"), "[..]", "some link has a rate or a delay");
-        }
-        // Segment numbers have 32 bits.
-        let wire_bits = f64::from(self.tcp.mss + self.tcp.header_bytes) * 8.0;
-        let fastest = links().filter_map(|l| l.forward.rate.iter().map(|r| r.1.0).max()).min().unwrap_or(0);
-        if fastest as f64 * self.duration.secs_f64() / wire_bits > 4e9 {
-            return fail("duration", self.duration.0, "a flow may send at most 4e9 packets");
-        }
-        match flow.traffic {
-            TrafficSpec::Bytes { bytes } if bytes == 0 || bytes.div_ceil(u64::from(self.tcp.mss)) > 1 << 31 => {
-                return fail(format!("flows[{i}].traffic.bytes"), bytes, "must make 1 .. 2^31 segments");
-            }
-            TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. } if rate.0 == 0 => {
-                return fail(format!("flows[{i}].traffic.rate"), 0, "must be positive");
-            }
-            TrafficSpec::OnOff { on, off, .. } if on.0 == 0 || off.0 == 0 => {
-                return fail(format!("flows[{i}].traffic.on"), on.0, "mean on and off times must be positive");
-            }
-            TrafficSpec::Objects { per_s, mean_bytes, sigma } => {
-                for (name, value, least, most) in
-                    [("per_s", per_s, 1e-6, 1e4), ("mean_bytes", mean_bytes, 1.0, 1e12), ("sigma", sigma, 0.0, 5.0)]
-                {
-                    if !(least..=most).contains(&value) {
-                        let allowed = format!("must lie in {least} .. {most}");
-                        return fail(format!("flows[{i}].traffic.{name}"), value, &allowed);
-                    }
-                }
-                if datagram {
-                    return fail(
-                        format!("flows[{i}].controller"),
-                        "udp",
-                        "a datagram sender needs traffic with a rate",
-                    );
-                }
-            }
-            TrafficSpec::Bulk | TrafficSpec::Bytes { .. } | TrafficSpec::OnOff { rate: None, .. } if datagram => {
-                return fail(format!("flows[{i}].controller"), "udp", "a datagram sender needs traffic with a rate");
-            }
-            _ => {}
-        }
-        if !datagram {
-            cc::check(&flow.controller, &self.tcp).map_err(|e| SpecError(format!("flows[{i}].controller: {e}")))?;
-        }
-        Ok(())
-    }
-}
-
-fn increasing<T>(points: &[(Nanos, T)], field: Arguments) -> Result<(), SpecError> {
-    if points.first().is_some_and(|p| p.0 != Nanos::ZERO) {
-        return fail(format_args!("{field}[0]"), points[0].0.0, "a schedule starts at time 0");
-    }
-    match points.windows(2).position(|w| w[1].0 <= w[0].0) {
-        Some(k) => fail(format_args!("{field}[{}]", k + 1), points[k + 1].0.0, "times must increase"),
-        None => Ok(()),
-    }
-}
-
-fn probability(p: f64, field: Arguments) -> Result<(), SpecError> {
-    if (0.0..=1.0).contains(&p) { Ok(()) } else { fail(field, p, "a probability lies in 0 .. 1") }
-}
-
-fn codel(target: Nanos, interval: Nanos, field: Arguments) -> Result<(), SpecError> {
-    if target > interval || !(1_000..=100_000_000_000).contains(&interval.0) {
-        return fail(format_args!("{field}.queue.interval"), interval.0, "must lie in 1 us .. 100 s, not below target");
-    }
-    Ok(())
-}
-
-impl DirectionSpec {
-    fn validate(&self, field: Arguments, packet: u64) -> Result<(), SpecError> {
-        increasing(&self.rate, format_args!("{field}.rate"))?;
-        increasing(&self.delay.points, format_args!("{field}.delay.points"))?;
-        increasing(&self.loss, format_args!("{field}.loss"))?;
-        if let Some((_, rate)) = self.rate.iter().find(|(_, r)| r.0 > 100_000_000_000_000) {
-            return fail(format_args!("{field}.rate"), rate.0, "at most 1e14 bit/s (an empty schedule is unlimited)");
-        }
-        if self.burst > 0 {
-            if self.burst < packet || self.burst > 1 << 40 {
-                let allowed = format!("0, or a bucket for a packet: {packet} .. 2^40 bytes");
-                return fail(format_args!("{field}.burst"), self.burst, &allowed);
-            }
-            if self.rate.is_empty() || self.rate.iter().any(|(_, r)| r.0 == 0) {
-                return fail(format_args!("{field}.burst"), self.burst, "0 without a rate, or where it stops");
-            }
-        }
-        if let Some((_, delay)) = self.delay.points.iter().find(|(_, d)| d.0 > Nanos::from_secs(1_000).0) {
-            return fail(format_args!("{field}.delay"), delay.0, "at most 1000 s");
-        }
-        if let Some(jitter) = &self.jitter {
-            let (mean, tau) = match *jitter {
-                JitterSpec::Gamma { mean, shape, tau } => {
-                    if !(1..=16).contains(&shape) {
-                        return fail(format_args!("{field}.jitter.shape"), shape, "must lie in 1 .. 16");
-                    }
-                    (mean, tau)
-                }
-                JitterSpec::SineAr1 { mean, sine_period, ar_tau, .. } => (mean, ar_tau.min(sine_period)),
-            };
-            if mean.0 > Nanos::from_secs(100).0 {
-                return fail(format_args!("{field}.jitter.mean"), mean.0, "at most 100 s");
-            }
-            if tau.0 < 100_000 {
-                return fail(format_args!("{field}.jitter.tau"), tau.0, "times must be at least 0.1 ms");
-            }
-        }
-        if let Some(gate) = &self.gate
-            && !(1..=100_000_000_000).contains(&gate.period.0)
-        {
-            return fail(format_args!("{field}.gate.period"), gate.period.0, "must lie in 1 ns .. 100 s");
-        }
-        for (k, (_, loss)) in self.loss.iter().enumerate() {
-            match *loss {
-                LossSpec::None => {}
-                LossSpec::Bernoulli { p } => probability(p, format_args!("{field}.loss[{k}].p"))?,
-                LossSpec::GilbertElliott { good_loss, bad_loss, to_bad_per_s, to_good_per_s } => {
-                    probability(good_loss, format_args!("{field}.loss[{k}].good_loss"))?;
-                    probability(bad_loss, format_args!("{field}.loss[{k}].bad_loss"))?;
-                    for (name, rate) in [("to_bad_per_s", to_bad_per_s), ("to_good_per_s", to_good_per_s)] {
-                        if !(0.0..=1e6).contains(&rate) {
-                            return fail(
-                                format_args!("{field}.loss[{k}].{name}"),
-                                rate,
-                                "a rate lies in 0 .. 1e6 per s",
-                            );
-                        }
-                    }
-                }
-            }
-        }
-        let limit = match self.queue {
-            QueueSpec::DropTailBytes { limit } => limit,
-            QueueSpec::DropTailPackets { limit } => limit.saturating_mul(packet),
-            QueueSpec::Viasat { limit, drop_probability, .. } => {
-                probability(drop_probability, format_args!("{field}.queue.drop_probability"))?;
-                limit
-            }
-            QueueSpec::Codel(CodelSpec { limit, target, interval }) => {
-                codel(target, interval, field)?;
-                limit.saturating_mul(packet)
-            }
-            QueueSpec::FqCodel(queue) => {
-                codel(queue.target, queue.interval, field)?;
-                for (name, value) in
-                    [("flows", queue.flows), ("quantum", queue.quantum), ("drop_batch", queue.drop_batch)]
-                {
-                    if !(1..=1 << 20).contains(&value) {
-                        return fail(format_args!("{field}.queue.{name}"), value, "must lie in 1 .. 2^20");
-                    }
-                }
-                if queue.memory_limit < 4096 {
-                    return fail(format_args!("{field}.queue.memory_limit"), queue.memory_limit, "at least 4096 bytes");
-                }
-                queue.limit.saturating_mul(packet)
-            }
-            QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta }) => {
-                for (name, time) in [("target", target), ("update", update)] {
-                    if !(1_000..=10_000_000_000).contains(&time.0) {
-                        return fail(format_args!("{field}.queue.{name}"), time.0, "must lie in 1 us .. 10 s");
-                    }
-                }
-                for (name, gain) in [("alpha", alpha), ("beta", beta)] {
-                    if gain > 32 {
-                        return fail(format_args!("{field}.queue.{name}"), gain, "must lie in 0 .. 32 (sixteenths)");
-                    }
-                }
-                limit.saturating_mul(packet)
-            }
-            QueueSpec::Red(RedSpec { limit, min, max, max_probability, weight_log2, packet, .. }) => {
-                probability(max_probability, format_args!("{field}.queue.max_probability"))?;
-                if min >= max || max > limit {
-                    return fail(format_args!("{field}.queue.max"), max, "must lie above min and not above limit");
-                }
-                if !(1..32).contains(&weight_log2) || packet == 0 {
-                    return fail(
-                        format_args!("{field}.queue.weight_log2"),
-                        weight_log2,
-                        "1 .. 31, with a positive packet",
-                    );
-                }
-                limit
-            }
-        };
-        if limit < packet {
-            return fail(format_args!("{field}.queue.limit"), limit, &format!("must hold a packet of {packet} bytes"));
-        }
-        Ok(())
     }
 }

@@ -14,6 +14,9 @@ impl Nanos {
     /// "Never": later than any event.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
+    /// A time longer than any that is simulated (104 days), short enough for a thousand of them to be added.
+    pub const FOREVER: Nanos = Nanos(1 << 53);
+
     pub const fn from_micros(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }

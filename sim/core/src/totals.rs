@@ -1,6 +1,7 @@
 //! The outcome of a run in a few numbers per flow and link.
 
 use crate::flow::Life;
+use crate::time::Nanos;
 use crate::world::World;
 
 #[derive(Clone, Debug)]
@@ -12,7 +13,7 @@ pub struct FlowTotals {
     pub stop_s: Option<f64>,
     /// When its object was complete at the receiver.
     pub finished_s: Option<f64>,
-    /// In-order payload at the receiver over the flow's active time.
+    /// In-order payload that came to the receiver while the flow was active, over that time.
     pub goodput_mbps: f64,
     pub received_bytes: u64,
     /// Time means over 10 ms samples; NaN for a run without a recording.
@@ -51,17 +52,15 @@ impl World {
             .iter()
             .enumerate()
             .map(|(i, flow)| {
-                let span = flow.active_span(self.now);
-                let received = flow.received_bytes();
                 let c = &flow.sender.counters;
                 let mut totals = FlowTotals {
                     name: flow.name.clone(),
                     controller: flow.controller.clone(),
                     start_s: flow.start.secs_f64(),
-                    stop_s: flow.ended_at.map(|t| t.secs_f64()),
-                    finished_s: (flow.life == Life::Finished).then(|| flow.ended_at.expect("ended").secs_f64()),
-                    goodput_mbps: if span > 0.0 { received as f64 * 8e-6 / span } else { 0.0 },
-                    received_bytes: received,
+                    stop_s: flow.ended_at().map(|t| t.secs_f64()),
+                    finished_s: (flow.life == Life::Finished).then(|| flow.ended_at().expect("ended").secs_f64()),
+                    goodput_mbps: flow.goodput(self.now) * 8e-6,
+                    received_bytes: flow.received_bytes(),
                     srtt_ms: f64::NAN,
                     srtt_p95_ms: f64::NAN,
                     base_rtt_ms: f64::NAN,
@@ -101,7 +100,9 @@ impl World {
                 let recorded = self.recorder.as_ref().map_or(0, |r| r.queue_max[i]);
                 let name = self.link_names[i].clone();
                 let link = self.link(i);
-                let capacity_bits = link.capacity_bits(now);
+                // What has departed by now is settled.
+                link.backlog_bytes(now);
+                let capacity_bits = link.capacity_bits(Nanos::ZERO, now);
                 let delivered_bits = link.counters.delivered_bytes as f64 * 8.0;
                 LinkTotals {
                     name,

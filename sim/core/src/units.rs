@@ -17,8 +17,13 @@ impl BitRate {
         self == BitRate::UNLIMITED
     }
 
-    /// Time to serialise `bytes`, rounded down to a nanosecond. The rate must be positive.
+    /// Time to serialise `bytes`, rounded down to a nanosecond, but at least one. The rate must be positive. Longer than
+    /// anything is simulated: [`Nanos::FOREVER`].
     pub fn serialisation(self, bytes: u64) -> Nanos {
-        Nanos(bytes * 8_000_000_000 / self.0)
+        let time = match bytes.checked_mul(8_000_000_000) {
+            Some(work) => work / self.0,
+            None => u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(self.0)).unwrap_or(u64::MAX),
+        };
+        Nanos(time.clamp(1, Nanos::FOREVER.0))
     }
 }

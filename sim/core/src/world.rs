@@ -62,6 +62,8 @@ pub(crate) const ROUTE_END: u32 = u32::MAX;
 #[derive(Clone)]
 pub struct World {
     pub(crate) now: Nanos,
+    /// The flow whose event is under way; 0 while links and changes act, which come before flows.
+    pub(crate) turn: u32,
     pub(crate) duration: Nanos,
     pub(crate) wire_bytes: u64,
     pub(crate) payload_share: f64,
@@ -144,6 +146,10 @@ impl World {
         for (flow, changes) in flows.iter_mut().zip(&changes) {
             flow.handovers = Handovers::new(changes);
         }
+        if spec.exact {
+            links.iter_mut().for_each(Link::take_no_shortcuts);
+            flows.iter_mut().for_each(|flow| flow.sender.conn.exact = true);
+        }
         let edges = find_edges(&mut links, &flows, u64::from(spec.tcp.header_bytes) + 1);
         let controls = Arc::new(controls(spec, &links, &flows, signals));
         let mut routes = Vec::new();
@@ -164,6 +170,7 @@ impl World {
             .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
         Ok(World {
             now: Nanos::ZERO,
+            turn: 0,
             duration: spec.duration,
             wire_bytes: u64::from(tcp.mss + tcp.header_bytes),
             payload_share: f64::from(tcp.mss) / f64::from(tcp.mss + tcp.header_bytes),
@@ -282,6 +289,11 @@ impl World {
     pub(crate) fn rekey_link(&mut self, link: usize) {
         self.links[link].plan_meeting();
         self.schedule.set(link, self.links[link].next_event());
+        if let Some((at, flow)) = self.links[link].next_meeting(&self.pool) {
+            let host = &mut self.flows[flow as usize].host;
+            host.meeting = host.meeting.min(at);
+            self.schedule.bring_forward(self.links.len() + flow as usize, at);
+        }
     }
 
     /// Close every active flow's interval at the present time and fill in what only the simulator knows.
@@ -330,7 +342,7 @@ impl World {
 
     /// The same, and those that left after `since`.
     pub fn members_since(&self, since: Nanos) -> Vec<Member<'_>> {
-        let present = |f: &Flow| f.life == Life::Active || f.ended_at.is_some_and(|at| at > since);
+        let present = |f: &Flow| f.life == Life::Active || f.ended_at().is_some_and(|at| at > since);
         self.flows
             .iter()
             .filter(|f| present(f) && !f.datagram && f.stats.interval_s > 0.0)

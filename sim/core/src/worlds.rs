@@ -85,7 +85,7 @@ impl Member {
         for slot in &mut self.slots {
             // The end of a flow is told once, then the slot is its successor's.
             let flow = &self.world.flows()[slot.flow()];
-            if flow.ended_at.is_some() && slot.current + 1 < slot.flows.len() {
+            if flow.ended.is_some() && slot.current + 1 < slot.flows.len() {
                 slot.current += 1;
             }
         }
@@ -96,7 +96,7 @@ impl Member {
         let off = if interval.rtts > 0.0 { Nanos::ZERO } else { Nanos(previous.0 % step.0) };
         self.world.run_until(previous + step - off);
         self.world.close_intervals(|f: &Flow| {
-            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at.is_none_or(|t| t > previous)
+            f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at().is_none_or(|t| t > previous)
         });
         if let Payment::Shared(reward) = &self.payment {
             self.shared = reward(&self.world.members(), self.world.utilisation()) as f32;
@@ -127,8 +127,8 @@ impl Member {
             Life::Active if f.meter.since() < self.world.now() || f.stats.interval_s <= 0.0 => STATUS_IDLE,
             Life::Active if self.world.is_finished() => STATUS_TRUNCATED,
             Life::Active => STATUS_ACTIVE,
-            Life::Finished if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TERMINATED,
-            Life::Left if f.ended_at.is_some_and(|t| t > self.previous) => STATUS_TRUNCATED,
+            Life::Finished if f.ended_at().is_some_and(|t| t > self.previous) => STATUS_TERMINATED,
+            Life::Left if f.ended_at().is_some_and(|t| t > self.previous) => STATUS_TRUNCATED,
             Life::Finished | Life::Left => STATUS_IDLE,
         }
     }
@@ -353,6 +353,26 @@ impl Worlds {
                 if member.status(flow) != STATUS_IDLE {
                     let row = member.world.flows()[flow].stats.to_array();
                     rows[slot * width..(slot + 1) * width].copy_from_slice(&row);
+                }
+            }
+        }
+    }
+
+    /// What a step is told by, [4, N, S]: goodput in Mbit/s, RTT in ms (the smoothed one where no segment was timed),
+    /// goodput over the bottleneck's rate, its queue in bytes; 0 where no flow is.
+    pub fn step_figures(&self, out: &mut [f64]) {
+        out.fill(0.0);
+        let cells = self.members.len() * self.slots;
+        for (world, member) in self.members.iter().enumerate() {
+            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
+                if member.status(flow) != STATUS_IDLE {
+                    let stats = &member.world.flows()[flow].stats;
+                    let rtt_s = if stats.rtt_mean_s > 0.0 { stats.rtt_mean_s } else { stats.srtt_s };
+                    let used = stats.goodput_bps / stats.capacity_bps.max(1.0);
+                    let figures = [stats.goodput_bps * 1e-6, rtt_s * 1e3, used, stats.queue_bytes];
+                    for (figure, value) in figures.into_iter().enumerate() {
+                        out[figure * cells + world * self.slots + slot] = value;
+                    }
                 }
             }
         }

@@ -34,6 +34,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
         duration: Nanos(20_000 * MS),
         tcp: TcpSpec { header_bytes: 52, ack_bytes: 52, rmem: [4096, 1 << 26, 1 << 28], ..TcpSpec::default() },
         noise: NoiseSpec::default(),
+        exact: false,
         links: vec![shaper, path],
         flows: vec![FlowSpec {
             name: "flow".into(),

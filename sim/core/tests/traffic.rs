@@ -1,10 +1,12 @@
-//! Downloads on one connection, and flows whose path changes.
+//! What applications ask for and get: downloads on one connection, flows whose path changes or that stop, datagrams at line
+//! rate, receivers with little room.
 
 mod common;
 
-use common::{dumbbell, secs};
-use orbitcc_core::spec::TrafficSpec;
+use common::{dumbbell, run, secs};
+use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
+use orbitcc_core::units::BitRate;
 use orbitcc_core::world::{Policies, World};
 
 #[test]
@@ -46,4 +48,71 @@ fn after_a_reroute_data_and_acknowledgements_take_the_new_path() {
     assert!(second[..9].iter().all(|x| *x == 0.0) && second[11..15].iter().all(|x| *x > 15.0), "{second:?}");
     assert!(first[11..15].iter().all(|x| *x == 0.0) && first[17..].iter().all(|x| *x > 20.0), "{first:?}");
     common::check_conservation(&world).unwrap();
+}
+
+/// Two links of 12 Mbit/s in series, each with a buffer of one packet of 1500 bytes, fed at line rate.
+fn chain(changes_of_nothing: u64) -> NetworkSpec {
+    let mut spec = dumbbell(12.0, 0.0, 1_500, 5.0, &["udp"]);
+    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(12_000_000) };
+    spec.links.push(spec.links[0].clone());
+    spec.flows[0].path = vec![0, 1];
+    spec.links[1].forward.loss = (0..changes_of_nothing).map(|k| (Nanos(k * 1_000_000), LossSpec::None)).collect();
+    spec
+}
+
+#[test]
+fn a_departure_that_is_due_comes_before_any_arrival() {
+    for exact in [false, true] {
+        for changes in [1, 5_000] {
+            let found = run(&NetworkSpec { exact, ..chain(changes) });
+            let dropped: u64 = found.link_totals.iter().map(|link| link.dropped_packets).sum();
+            assert_eq!(dropped, 0, "{exact} {changes}");
+            assert!(found.flow_totals[0].sent_packets >= 5_000);
+        }
+    }
+}
+
+#[test]
+fn a_closed_window_opens_again_whatever_the_size_of_segments_and_buffers() {
+    for mss in [64, 256, 536, 1100, 1448, 9000] {
+        for rmem in [20_000, 40_000, 131_072u64] {
+            let mut spec = dumbbell(12.0, 20.0, 60_000, 30.0, &["cubic"]);
+            spec.tcp = TcpSpec { mss, rmem: [4096, rmem, rmem], ..spec.tcp };
+            spec.links[0].forward.queue = QueueSpec::DropTailPackets { limit: 100 };
+            if rmem < 4 * (u64::from(mss) + 12) {
+                assert!(World::new(&spec, &Policies::new(), Nanos::ZERO).is_err());
+                continue;
+            }
+            for p in [0.0, 0.01, 0.1] {
+                spec.links[0].forward.loss = vec![(Nanos::ZERO, LossSpec::Bernoulli { p })];
+                let found = run(&spec);
+                let late = found.mean(0, "goodput_mbps", 20.0, 30.0);
+                assert!(late > 0.0, "mss {mss}, rmem {rmem}, loss {p}: {late} Mbit/s in the end");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_window_update_is_asked_for() {
+    // Whatever is acknowledged from 1 s to 3 s is lost; a buffer of few segments closes its window again and again.
+    let mut spec = dumbbell(12.0, 20.0, 60_000, 20.0, &["cubic"]);
+    spec.tcp = TcpSpec { mss: 1100, rmem: [4096, 12_000, 12_000], ..spec.tcp };
+    spec.links[0].reverse.loss = [(0.0, 0.0), (1.0, 1.0), (3.0, 0.0)]
+        .map(|(at, p)| (secs(at), if p > 0.0 { LossSpec::Bernoulli { p } } else { LossSpec::None }))
+        .to_vec();
+    let found = run(&spec);
+    assert!(found.mean(0, "goodput_mbps", 10.0, 20.0) > 0.0);
+}
+
+#[test]
+fn goodput_counts_what_arrives_while_the_flow_is_active() {
+    let mut spec = dumbbell(100.0, 50.0, 625_000, 1.0, &["cubic"]);
+    spec.flows[0].stop = Some(Nanos(1));
+    let found = run(&spec);
+    assert_eq!(found.flow_totals[0].goodput_mbps, 0.0);
+    assert_eq!(found.flow_totals[0].received_bytes, 10 * 1448, "the first window arrives later");
+    spec.flows[0].stop = Some(secs(0.5));
+    let rate = run(&spec).flow_totals[0].goodput_mbps;
+    assert!((10.0..=97.0).contains(&rate), "{rate}");
 }

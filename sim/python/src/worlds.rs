@@ -141,6 +141,11 @@ impl Worlds {
         Ok(())
     }
 
+    fn step_figures(&self, mut out: PyReadwriteArrayDyn<'_, f64>) -> PyResult<()> {
+        self.batch.step_figures(writable(&mut out, "out", &[4, self.batch.len(), self.batch.slots()])?);
+        Ok(())
+    }
+
     fn global_state(&self, mut out: PyReadwriteArrayDyn<'_, f32>) -> PyResult<()> {
         self.batch.global_state(writable(&mut out, "out", &[self.batch.len(), STATE_DIM])?);
         Ok(())

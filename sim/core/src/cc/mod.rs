@@ -165,6 +165,8 @@ pub struct Conn {
     pub random: Stream,
     /// The ACK in hand is plain progress: it advances, reports nothing out of order and leaves the window as it was.
     pub plain_ack: bool,
+    /// No shortcut is taken for what changes little. For tests and doubt.
+    pub exact: bool,
 }
 
 impl Conn {
@@ -198,6 +200,7 @@ impl Conn {
             app_limited: 0,
             random: Stream::new(0, Purpose::Controller, 0),
             plain_ack: false,
+            exact: false,
         }
     }
 

@@ -2,13 +2,17 @@
 //!
 //! A host's packets are announced when they are sent, with the time at which they will be on the link. The link meets
 //! them late, all that have come by then, where that makes no difference: when its pipe runs empty, before a departure
-//! or a change, and before anybody reads it. Only a packet that would be the link's next event is met in time.
+//! or a change, and before anybody reads it. Only a packet that would be the link's next event is met in time: that is an
+//! event of its flow. Of one instant, packets meet a link in the order of their flows.
 
 use crate::pool::{PacketId, Pool};
 use crate::time::Nanos;
 use crate::units::BitRate;
 
 use super::{Entry, Link, Offer};
+
+/// A place in time: an instant, and the flow whose turn it is then.
+pub type Turn = (Nanos, u32);
 
 impl Link {
     pub fn is_edge(&self) -> bool {
@@ -19,8 +23,8 @@ impl Link {
     /// each other. Nobody else may offer any.
     pub fn make_edge(&mut self, least_bytes: u64) -> bool {
         let takes_time = |rate: BitRate| !rate.is_unlimited() && rate.serialisation(least_bytes) > Nanos::ZERO;
-        let in_order = !self.overtaking && self.burst_bytes == 0;
-        self.is_edge = in_order && self.rates.values().all(|rate| rate.0 == 0 || takes_time(rate));
+        let in_order = !self.pipe.is_overtaking() && self.burst_bytes == 0;
+        self.is_edge = !self.exact && in_order && self.rates.values().all(|rate| rate.0 == 0 || takes_time(rate));
         self.is_edge
     }
 
@@ -29,16 +33,14 @@ impl Link {
         self.announced.len() as u64
     }
 
-    /// A packet will meet this edge at `at`. Says whether the link's next event is sooner for it.
+    /// A packet will meet this edge at `at`. Says whether that changes when something happens here. `turn`: as of
+    /// [`Link::meet`], where the world is.
     #[inline(always)]
-    pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, pool: &Pool) -> bool {
-        // Ties go to the lowest flow, as everywhere.
-        let comes_before =
-            move |other: &Entry| other.at < at || (other.at == at && pool.get(other.id).flow <= pool.get(id).flow);
-        if self.announced.back().is_none_or(comes_before) {
+    pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, turn: Turn, pool: &mut Pool) -> bool {
+        if self.announced.back().is_none_or(|other| pool.comes_before((other.at, other.id), (at, id))) {
             self.announced.push_back(Entry { at, id, size });
         } else {
-            self.announced.insert(Entry { at, id, size }, comes_before);
+            return self.announce_among_others(Entry { at, id, size }, turn, pool);
         }
         let sooner = at < self.next_meeting && !self.may_be_met_late(at);
         if sooner {
@@ -47,18 +49,27 @@ impl Link {
         sooner
     }
 
-    /// Will a packet that comes at `at` change nothing about the link's next event? It waits for the server, or its
-    /// departure is certain and it goes into the pipe behind others.
-    #[inline(always)]
-    fn may_be_met_late(&self, at: Nanos) -> bool {
-        !self.departs_at.is_never() || (!self.next_arrival.is_never() && at < self.certain_before)
+    /// Not as the last; but it comes after what has had its turn.
+    #[cold]
+    #[inline(never)]
+    fn announce_among_others(&mut self, entry: Entry, turn: Turn, pool: &mut Pool) -> bool {
+        self.meet(turn, pool);
+        self.announced.insert(entry, |other| pool.comes_before((other.at, other.id), (entry.at, entry.id)));
+        true
     }
 
-    /// Meet the announced packets that come before `end`.
+    /// Will a packet that comes at `at` change nothing about the link's next event? It waits for the server, or its
+    /// departure is committed and it goes into the pipe behind others.
+    #[inline(always)]
+    fn may_be_met_late(&self, at: Nanos) -> bool {
+        !self.departs_at.is_never() || (!self.next_arrival().is_never() && at < self.commits_before)
+    }
+
+    /// Meet the announced packets that come before time `turn.0`, and of that time those of flows before `turn.1`.
     #[inline]
-    pub fn meet(&mut self, end: Nanos, pool: &mut Pool) {
+    pub fn meet(&mut self, turn: Turn, pool: &mut Pool) {
         while let Some(&Entry { at, id, size }) = self.announced.front()
-            && at < end
+            && (at < turn.0 || (at == turn.0 && pool.get(id).flow < turn.1))
         {
             self.announced.pop_front();
             if self.offer(at, id, size, pool) == Offer::Gone {
@@ -66,6 +77,12 @@ impl Link {
             }
         }
         self.plan_meeting();
+    }
+
+    /// When an announced packet has to be met in time, and of which flow it is.
+    pub fn next_meeting(&self, pool: &Pool) -> Option<(Nanos, u32)> {
+        let first = self.announced.front().filter(|_| !self.next_meeting.is_never())?;
+        Some((first.at, pool.get(first.id).flow))
     }
 
     /// Something may have changed that decides which announced packet has to be met in time.

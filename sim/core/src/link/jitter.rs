@@ -7,7 +7,7 @@ use crate::spec::JitterSpec;
 use crate::time::Nanos;
 
 /// Knots per correlation time; between them the process is a straight line.
-const KNOTS_PER_TAU: f64 = 4.0;
+pub const KNOTS_PER_TAU: f64 = 4.0;
 
 #[derive(Clone, Debug)]
 pub struct Jitter {

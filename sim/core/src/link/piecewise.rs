@@ -53,12 +53,13 @@ impl<T: Copy> Steps<T> {
         self.points.iter().map(|p| p.0)
     }
 
-    /// Integral of `value` over [0, end] in value-nanoseconds.
-    pub fn integral(&self, end: Nanos, value: impl Fn(T) -> f64) -> f64 {
+    /// Integral of `value` over [start, end] in value-nanoseconds; looks at the points in between only.
+    pub fn integral(&self, start: Nanos, end: Nanos, value: impl Fn(T) -> f64) -> f64 {
+        let first = self.points.partition_point(|p| p.0 <= start).saturating_sub(1);
         let mut sum = 0.0;
-        for (i, &(start, v)) in self.points.iter().enumerate() {
-            let stop = self.points.get(i + 1).map_or(end, |p| p.0).min(end);
-            sum += value(v) * stop.saturating_sub(start).0 as f64;
+        for (i, &(from, v)) in self.points.iter().enumerate().skip(first).take_while(|(_, p)| p.0 < end) {
+            let until = self.points.get(i + 1).map_or(end, |p| p.0.min(end));
+            sum += value(v) * (until - from.max(start)).0 as f64;
         }
         sum
     }
@@ -111,7 +112,8 @@ mod tests {
     #[test]
     fn integral_covers_the_last_open_step() {
         let steps = Steps::new(vec![(Nanos(0), 2.0), (Nanos(10), 4.0)]);
-        assert_eq!(steps.integral(Nanos(15), |v| v), 40.0);
-        assert_eq!(steps.integral(Nanos(5), |v| v), 10.0);
+        let integral = |from, to| steps.integral(Nanos(from), Nanos(to), |v| v);
+        assert_eq!([integral(0, 15), integral(0, 5), integral(5, 15), integral(12, 15)], [40.0, 10.0, 30.0, 12.0]);
+        assert_eq!(integral(10, 10), 0.0);
     }
 }

@@ -8,6 +8,8 @@ use super::{Link, LinkCounters};
 impl Link {
     /// The largest backlog starts anew.
     pub fn reading(&mut self, now: Nanos) -> LinkReading {
+        // This also counts committed departures that were lost.
+        let backlog_bytes = self.backlog_bytes(now);
         let LinkCounters { arrived, delivered, delivered_bytes, dropped, lost } = self.counters;
         LinkReading {
             arrived,
@@ -15,7 +17,7 @@ impl Link {
             delivered_bytes,
             dropped,
             lost,
-            backlog_bytes: self.backlog_bytes(now),
+            backlog_bytes,
             backlog_max: self.take_backlog_max(now),
             backlog_integral: self.backlog_integral(now),
         }

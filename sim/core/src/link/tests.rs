@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::DelaySpec;
+use crate::spec::{DelaySpec, Flush};
 
 /// A link of 8 Mbit/s (1,000 bytes a millisecond) from 10 ms on half of that, with a bucket of 3,000 bytes.
 fn bucket() -> Link {
@@ -16,10 +16,10 @@ fn bucket() -> Link {
 fn departures(link: &mut Link, until: Nanos) -> Vec<u64> {
     let mut found = Vec::new();
     while link.next_event() <= until {
-        if link.departs_at <= link.next_arrival {
+        if link.departs_at <= link.next_arrival() {
             link.depart(link.departs_at, &mut Pool::default());
         } else {
-            found.push((link.next_arrival.0 - 1) / 1_000);
+            found.push((link.next_arrival().0 - 1) / 1_000);
             link.arrive();
         }
     }
@@ -64,7 +64,7 @@ proptest::proptest! {
                 proptest::prop_assert_eq!(link.offer(Nanos(now), id as u32, *size, &mut pool) == Offer::Gone, false);
             }
             while !link.next_event().is_never() {
-                let at = link.next_arrival;
+                let at = link.next_arrival();
                 proptest::prop_assert_eq!(link.arrive() as usize, left.len());
                 left.push(at.0 - 1);
             }

@@ -8,8 +8,9 @@ use crate::time::Nanos;
 
 use super::profile::SafeAck;
 use super::recovery::Send;
+use super::rtt::rtt_us;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED};
-use super::sender::Sender;
+use super::sender::{Sender, Timer};
 use super::timestamp;
 
 /// Largest reordering degree believed.
@@ -53,11 +54,26 @@ impl Sender {
             // Overtaken on its way: PAWS (RFC 7323) discards it.
             return;
         }
-        if self.is_routine(ack) {
+        if !self.conn.exact && self.is_routine(ack) {
             self.on_routine_ack(ack, out);
+        } else if self.packets_out() == 0 && ack.kind == Kind::Ack && ack.sack[0].is_empty() {
+            self.on_idle_ack(ack, out);
         } else {
             self.on_any_ack(ack, out);
         }
+    }
+
+    /// Nothing is outstanding: all an ACK can bring is a window.
+    #[cold]
+    #[inline(never)]
+    fn on_idle_ack(&mut self, ack: &Packet, out: &mut Pool) {
+        self.update_receive_window(ack);
+        self.ts_recent = self.ts_recent.max(ack.ts);
+        if self.timer == Timer::Persist && self.window_allows() {
+            self.timer = Timer::Off;
+            self.timer_at = Nanos::MAX;
+        }
+        self.transmit_new(out);
     }
 
     #[inline(never)]
@@ -394,7 +410,7 @@ impl Sender {
     /// Feed the estimators; returns the controller's sample (of the segment sent last).
     fn take_rtt(&mut self, work: &AckWork) -> Option<u32> {
         let now = self.conn.now.micros();
-        let since = |sent: Nanos| (now - sent.micros()) as u32;
+        let since = |sent: Nanos| rtt_us(sent.micros(), now);
         let mut seq_rtt = None;
         let mut ca_rtt = None;
         if let Some(first) = work.first_acked
@@ -412,7 +428,7 @@ impl Sender {
         if seq_rtt.is_none() && work.una_advanced && work.ts_echo != Nanos::ZERO {
             // Retransmitted data: the timestamp tells which transmission was ACKed, in milliseconds.
             let ms = timestamp(self.conn.now).millis() - work.ts_echo.millis();
-            seq_rtt = Some((ms as u32 * 1_000).max(1_000));
+            seq_rtt = Some(rtt_us(0, (1_000 * ms).max(1_000)));
             ca_rtt = seq_rtt;
         }
         let rtt = seq_rtt?;

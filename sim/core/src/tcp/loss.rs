@@ -263,6 +263,9 @@ impl Sender {
         if self.packets_out() == 0 {
             self.timer = Timer::Off;
             self.timer_at = Nanos::MAX;
+            if self.conn.snd_nxt < self.write_seq {
+                self.persist();
+            }
             return;
         }
         let mut ticks = self.rtt.rto_ticks();
@@ -317,6 +320,7 @@ impl Sender {
             Timer::Reorder => self.on_reordering_timeout(out),
             Timer::Tlp => self.send_tail_probe(out),
             Timer::Rto => self.on_rto(out),
+            Timer::Persist => self.probe_window(out),
         }
     }
 

@@ -1,17 +1,15 @@
 //! The receiving host: acknowledgement policy, SACK blocks, receive window and its autotuning.
 
-use crate::packet::{Kind, Packet, SegRange};
+use crate::packet::{Kind, Packet, SegRange, truesize};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
 use super::profile::{Autotuning, Profile};
-use super::rtt::{RttEstimator, Tick};
+use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
 
-/// Buffer memory one full segment occupies when each arrives in a buffer of its own.
-pub const SEGMENT_TRUESIZE: u64 = 2304;
 /// Bytes of the timestamp option in every segment.
 const TIMESTAMP_OPTION: u64 = 12;
 /// The largest buffer has to fit into a window field, as Linux counts it, and the most it may be scaled by.
@@ -39,13 +37,16 @@ pub const fn window_of(space: u64) -> u64 {
 }
 
 /// Buffer memory per segment that autotuning budgets: the smallest step of 128 whose window holds a segment.
-fn memory_per_segment(mss: u64) -> u64 {
-    let mut memory = SEGMENT_TRUESIZE;
+fn memory_per_segment(mss: u64, truesize: u64) -> u64 {
+    let mut memory = truesize;
     while window_of(memory) < mss {
         memory += 128;
     }
     memory
 }
+
+/// Least time between answers to segments that bring nothing (net.ipv4.tcp_invalid_ratelimit).
+const ANSWERS_APART: Nanos = Nanos::from_millis(500);
 
 /// Time from a first arrival to the poll of the driver that collects what has come since: the pause a network card
 /// keeps between interrupts at 20,000 per second (e1000e's and igb's low-latency rate).
@@ -67,6 +68,9 @@ pub struct Receiver {
     mss: u64,
     /// The MSS it advertised: timestamps take 12 bytes of it.
     advertised_mss: u64,
+    /// Buffer memory one full segment occupies when each arrives in a buffer of its own, and what autotuning budgets.
+    truesize: u64,
+    memory_per_segment: u64,
     tick: Tick,
     ack_bytes: u16,
     profile: &'static Profile,
@@ -107,6 +111,8 @@ pub struct Receiver {
     dupacks_at: u32,
     last_acked: u32,
     ts_recent: Nanos,
+    /// When a probe of the window may be answered again.
+    next_answer: Nanos,
     // Window.
     rcvbuf: u64,
     rcv_ssthresh: u64,
@@ -133,6 +139,7 @@ impl Receiver {
         let mss = u64::from(tcp.mss);
         let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
         let advertised_mss = mss + TIMESTAMP_OPTION;
+        let truesize = truesize(tcp.mss + tcp.header_bytes);
         let mut rcvbuf = tcp.rmem_default();
         // The SYN offers whole segments, unscaled.
         let mut initial = window_of(rcvbuf);
@@ -144,7 +151,7 @@ impl Receiver {
         if let Some(segments) = profile.initial_window_segments {
             let segments = initial_segments(segments, advertised_mss);
             initial = initial.min(segments * advertised_mss);
-            let room = 2 * SEGMENT_TRUESIZE * segments * if tcp.moderate_rcvbuf { 4 } else { 1 };
+            let room = 2 * truesize * segments * if tcp.moderate_rcvbuf { 4 } else { 1 };
             rcvbuf = rcvbuf.max(room.min(tcp.rmem[2]));
         }
         // One segment is kept back (tcp_app_win).
@@ -158,6 +165,8 @@ impl Receiver {
         Receiver {
             mss,
             advertised_mss,
+            truesize,
+            memory_per_segment: memory_per_segment(advertised_mss, truesize),
             profile,
             tick,
             ack_bytes: tcp.ack_bytes as u16,
@@ -188,10 +197,11 @@ impl Receiver {
             dupacks_at: 0,
             last_acked: 0,
             ts_recent: Nanos::ZERO,
+            next_answer: Nanos::ZERO,
             rcvbuf,
             rcv_ssthresh,
             window_clamp,
-            growth_limit: growth_limit(window_clamp, rcvbuf),
+            growth_limit: growth_limit(window_clamp, rcvbuf, truesize),
             right_edge: initial,
             unit: 1 << scale,
             unread: 0,
@@ -207,7 +217,7 @@ impl Receiver {
     /// The connection is established; the handshake took `rtt`.
     pub fn establish(&mut self, now: Nanos, rtt: Nanos) {
         self.measure_since = now;
-        self.handshake_us = rtt.micros();
+        self.handshake_us = rtt.micros().min(LONGEST_RTT_US.into());
         self.delay_bound = self.tick.covering(self.handshake_us).clamp(self.ato_min, self.delay_bound);
         let mut estimator = RttEstimator::new(1_000_000 / self.tick.micros() as u32);
         estimator.sample((self.handshake_us as u32).max(1), 0, 0);
@@ -237,9 +247,7 @@ impl Receiver {
         if !in_order && (seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some()) {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
-            self.acknowledge(now, segment.flow, out);
-            self.unread = 0;
-            return;
+            return self.acknowledge(now, segment.flow, out);
         }
         self.measure_rtt(now, segment.ts_echo);
         if in_order {
@@ -253,7 +261,36 @@ impl Receiver {
             return;
         }
         self.decide(now, segment.flow, out);
+        self.read(now, segment.flow, out);
+    }
+
+    /// The application reads what is in order. It says so if that doubles a window that had shrunk to less than half
+    /// (tcp_cleanup_rbuf).
+    #[inline(always)]
+    fn read(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         self.unread = 0;
+        let offered = self.right_edge - self.stream_bytes();
+        if 2 * offered <= self.window_clamp {
+            self.tell_of_room(now, offered, flow, out);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_of_room(&mut self, now: Nanos, offered: u64, flow: u32, out: &mut Pool) {
+        let free = self.free_window();
+        if free > 0 && free >= 2 * offered {
+            self.offer_window(now, free, flow, out);
+        }
+    }
+
+    /// Somebody without room to send asks for the window; answered twice a second at most (tcp_invalid_ratelimit).
+    pub fn on_window_probe(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+        if now >= self.next_answer {
+            self.next_answer = now + ANSWERS_APART;
+            self.enter_quick_ack(MAX_QUICK_ACKS);
+            self.acknowledge(now, flow, out);
+        }
     }
 
     /// A segment beyond a hole.
@@ -311,7 +348,7 @@ impl Receiver {
         } else {
             self.decide(now, flow, out);
         }
-        self.unread = 0;
+        self.read(now, flow, out);
     }
 
     fn advance(&mut self, now: Nanos, payload: u64) {
@@ -509,7 +546,7 @@ impl Receiver {
     }
 
     fn space(&self) -> u64 {
-        window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * SEGMENT_TRUESIZE))
+        window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize))
     }
 
     /// The window that could be offered now.
@@ -563,7 +600,7 @@ impl Receiver {
             if self.moderate {
                 let rule = self.profile.autotuning;
                 let window = autotuned_window(rule, copied, self.measure_space, self.advertised_mss);
-                let rcvbuf = buffer_for(window, self.advertised_mss).min(self.rmem_max);
+                let rcvbuf = (window / self.advertised_mss * self.memory_per_segment).min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {
                     self.rcvbuf = rcvbuf;
                     let clamp = match rule {
@@ -571,7 +608,7 @@ impl Receiver {
                         Autotuning::Proportional => window_of(rcvbuf),
                     };
                     self.window_clamp = clamp.min(WINDOW_FIELD_MAX * self.unit);
-                    self.growth_limit = growth_limit(self.window_clamp, self.rcvbuf);
+                    self.growth_limit = growth_limit(self.window_clamp, self.rcvbuf, self.truesize);
                 }
             }
             self.measure_space = copied;
@@ -593,13 +630,8 @@ fn autotuned_window(rule: Autotuning, copied: u64, space: u64, mss: u64) -> u64 
 }
 
 /// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
-fn growth_limit(window_clamp: u64, rcvbuf: u64) -> u64 {
-    window_clamp.min(window_of(rcvbuf.saturating_sub(SEGMENT_TRUESIZE)))
-}
-
-/// Buffer memory that a window takes when each of its segments arrives in a buffer of its own.
-fn buffer_for(window: u64, mss: u64) -> u64 {
-    window / mss * memory_per_segment(mss)
+fn growth_limit(window_clamp: u64, rcvbuf: u64, truesize: u64) -> u64 {
+    window_clamp.min(window_of(rcvbuf.saturating_sub(truesize)))
 }
 
 /// Shift that makes `most` bytes fit the window field.
@@ -617,9 +649,13 @@ mod tests {
     use super::*;
     use crate::spec::Kernel;
 
+    fn buffer_for(window: u64, mss: u64) -> u64 {
+        window / mss * memory_per_segment(mss, truesize(1514))
+    }
+
     #[test]
     fn autotuning_vectors() {
-        assert_eq!(memory_per_segment(1460), 2944);
+        assert_eq!(memory_per_segment(1460, truesize(1514)), 2944);
         let buffer = |copied| buffer_for(autotuned_window(Autotuning::Proportional, copied, 29_200, 1460), 1460);
         assert_eq!((buffer(40_000), window_of(362_112)), (362_112, 181_056));
         assert_eq!((buffer(60_000), window_of(897_920)), (897_920, 448_960));

@@ -6,6 +6,7 @@ use crate::packet::{Kind, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
+use super::rtt::rtt_us;
 use super::sender::Sender;
 
 impl Sender {
@@ -42,7 +43,7 @@ impl Sender {
         self.retransmit_hint = self.retransmit_hint.max(end);
 
         let now_us = self.conn.now.micros();
-        let since = |sent: Nanos| (now_us - sent.micros()) as u32;
+        let since = |sent: Nanos| rtt_us(sent.micros(), now_us);
         let last_us = since(last.sent);
         self.note_rtt(since(first), last_us);
         self.last_rtt_us = Some(last_us);

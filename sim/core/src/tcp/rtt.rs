@@ -6,6 +6,8 @@ use crate::time::Nanos;
 const RTO_MIN_US: u32 = 200_000;
 const RTO_MAX_US: u64 = 120_000_000;
 const RTO_INITIAL_US: u64 = 1_000_000;
+/// Longer round trips (over four minutes) are taken for this: Linux's own variables overflow at twice that.
+pub const LONGEST_RTT_US: u32 = 1 << 28;
 /// Length of the minimum filter.
 const MIN_RTT_WINDOW: Nanos = Nanos::from_secs(300);
 
@@ -99,6 +101,12 @@ pub struct RttEstimator {
     window_mark: u32,
     pub backoff: u32,
     tick: Tick,
+}
+
+/// Microseconds from `sent` to `now`, both in microseconds.
+#[inline]
+pub fn rtt_us(sent: u64, now: u64) -> u32 {
+    (now - sent).min(u64::from(LONGEST_RTT_US)) as u32
 }
 
 impl RttEstimator {

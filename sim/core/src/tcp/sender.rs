@@ -9,7 +9,7 @@ use super::intervals::Intervals;
 use super::loss::Rack;
 use super::profile::{Profile, TimerMargin};
 use super::recovery::Prr;
-use super::rtt::{CoveringTicks, MinFilter, RttEstimator, Tick};
+use super::rtt::{CoveringTicks, MinFilter, RttEstimator, Tick, rtt_us};
 use super::scoreboard::{LOST, RETRANS, SACKED, Scoreboard};
 use super::timestamp;
 use super::transmit::QUEUED_AHEAD;
@@ -34,6 +34,8 @@ pub(super) enum Timer {
     Tlp,
     /// RACK's reordering window.
     Reorder,
+    /// Nothing is outstanding, and the window has no room: it is asked for.
+    Persist,
 }
 
 /// Counters since the start of the flow.
@@ -112,6 +114,8 @@ pub struct Sender {
     pub(super) probe_ticks: CoveringTicks,
     pub(super) timer: Timer,
     pub(super) timer_at: Nanos,
+    /// Probes of a window without room since there was some.
+    pub(super) window_probes: u32,
     /// Is a packet waiting for its departure?
     pub(super) pacing_blocked: bool,
     /// Gap of a packet of `.1` bytes at rate `.0`: divided once per change.
@@ -191,6 +195,7 @@ impl Sender {
             probe_ticks: CoveringTicks::new(tick),
             timer: Timer::Off,
             timer_at: Nanos::MAX,
+            window_probes: 0,
             pace_gap: (0, 0, 0),
             pacing_blocked: false,
             ts_recent: Nanos::ZERO,
@@ -209,7 +214,7 @@ impl Sender {
     /// The handshake is done and took `rtt`: controllers start with one RTT sample.
     pub fn establish(&mut self, now: Nanos, rtt: Nanos) {
         self.set_now(now);
-        let us = (rtt.micros() as u32).max(1);
+        let us = rtt_us(0, rtt.micros()).max(1);
         self.min_rtt.update(now, us);
         self.rtt.sample(us, 0, 0);
         self.conn.srtt8_us = self.rtt.srtt8_us;
@@ -239,7 +244,8 @@ impl Sender {
         self.set_now(now);
         self.check_app_limited();
         self.restart_after_idle();
-        self.write_seq += segments;
+        // More than the run can carry has no number, and needs none.
+        self.write_seq = self.write_seq.saturating_add(segments).min(u32::MAX - 1);
     }
 
     /// The segment after the last one written.
@@ -262,7 +268,7 @@ impl Sender {
 
     /// Segments of a transfer of `bytes`.
     pub fn segments_of(&self, bytes: u64) -> u32 {
-        bytes.div_ceil(u64::from(self.tcp.mss)) as u32
+        bytes.div_ceil(u64::from(self.tcp.mss)).min(u64::from(u32::MAX)) as u32
     }
 
     pub fn packets_out(&self) -> u32 {
@@ -312,7 +318,7 @@ impl Sender {
 
     /// Receive window left beyond what is acknowledged, segments.
     pub fn receive_window(&self) -> u32 {
-        (self.window_edge / u64::from(self.tcp.mss)) as u32 - self.conn.snd_una
+        (self.window_edge / u64::from(self.tcp.mss)).saturating_sub(u64::from(self.conn.snd_una)) as u32
     }
 
     /// Does the pacer's timer run?

@@ -49,10 +49,53 @@ impl Sender {
                 self.rearm_rto();
             }
         }
+        if sent == 0 && self.packets_out() == 0 && self.timer == Timer::Off {
+            self.persist();
+        }
         let limited = already + sent >= self.conn.cwnd;
         if sent > 0 || (limited && self.profile.latches_window_use) {
             self.validate_window(limited);
         }
+    }
+
+    /// Nothing is outstanding that could be acknowledged: unless the pacer has the next segment, the window has no room for it,
+    /// and has to be asked for in time (RFC 9293, 3.8.6.1; `tcp_check_probe_timer`).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn persist(&mut self) {
+        if self.window_allows() {
+            return;
+        }
+        self.window_probes = 0;
+        self.arm(Timer::Persist, self.persist_ticks());
+    }
+
+    /// The timeout, doubled with every probe (`tcp_probe0_when`).
+    fn persist_ticks(&self) -> u64 {
+        const RTO_MAX_S: u64 = 120;
+        (self.rtt.rto_ticks() << self.window_probes.min(10)).min(RTO_MAX_S * u64::from(self.tcp.hz))
+    }
+
+    /// Ask for the window.
+    #[inline(never)]
+    pub(super) fn probe_window(&mut self, out: &mut Pool) {
+        self.timer = Timer::Off;
+        self.timer_at = Nanos::MAX;
+        if self.packets_out() > 0 || self.conn.snd_nxt >= self.write_seq || self.window_allows() {
+            return self.transmit_new(out);
+        }
+        *out.send() = Packet {
+            ts: timestamp(self.conn.now),
+            ts_echo: self.ts_recent,
+            flow: self.flow,
+            route: self.route,
+            seq: self.conn.snd_una,
+            size: self.tcp.ack_bytes as u16,
+            kind: Kind::WindowProbe,
+            ..Packet::default()
+        };
+        self.window_probes += 1;
+        self.arm(Timer::Persist, self.persist_ticks());
     }
 
     pub(super) fn has_new_data(&self) -> bool {
@@ -200,7 +243,7 @@ impl Sender {
         holds
     }
 
-    fn window_allows(&self) -> bool {
+    pub(super) fn window_allows(&self) -> bool {
         (u64::from(self.conn.snd_nxt) + 1) * u64::from(self.tcp.mss) <= self.window_edge
     }
 

@@ -36,7 +36,9 @@ pub fn bytes_per_second(bw: u64, bytes_per_segment: u64, gain: u32, percent: u64
 
 /// Segments of `gain` times bandwidth-delay product, rounded up.
 pub fn bdp(bw: u64, min_rtt_us: u32, gain: u32) -> u32 {
-    (((bw * u64::from(min_rtt_us) * u64::from(gain)) >> 8).div_ceil(BW_UNIT)) as u32
+    // A rate of before the path became longer may be too much for 64 bits.
+    let product = bw.saturating_mul(u64::from(min_rtt_us)).saturating_mul(u64::from(gain));
+    ((product >> 8).div_ceil(BW_UNIT)) as u32
 }
 
 /// The most segments of one burst.

@@ -68,6 +68,7 @@ pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seco
         duration: secs(seconds),
         tcp: TcpSpec { header_bytes: 52, ack_bytes: 52, rmem: [4096, 1 << 26, 1 << 28], ..TcpSpec::default() },
         noise: NoiseSpec::default(),
+        exact: false,
         links: vec![LinkSpec {
             name: "path".into(),
             forward: DirectionSpec {

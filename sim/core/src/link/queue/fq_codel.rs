@@ -174,6 +174,7 @@ impl FqCodel {
 mod tests {
     use super::super::testing::packet;
     use super::*;
+    use crate::packet::truesize;
     use crate::pool::Pool;
 
     const SPEC: FqCodelSpec = FqCodelSpec {
@@ -269,7 +270,7 @@ mod tests {
 
     #[test]
     fn memory_is_limited_by_what_the_kernel_takes_for_a_packet() {
-        assert_eq!((super::super::memory(1514), super::super::memory(66)), (2304, 768));
+        assert_eq!((truesize(1514), truesize(66)), (2304, 768));
         let mut bench = Bench::new(FqCodelSpec { memory_limit: 100 * 2304, ..SPEC });
         bench.enqueue(0, 1514, 100);
         assert_eq!(bench.queue.holding(), 100);

@@ -13,6 +13,7 @@ pub mod red;
 
 use std::collections::VecDeque;
 
+use crate::packet::truesize;
 use crate::pool::Pool;
 use crate::rng::{Purpose, Stream};
 use crate::spec::QueueSpec;
@@ -72,7 +73,7 @@ impl Discipline {
             Discipline::Managed(managed) => match &**managed {
                 Managed::Codel(queue) => of(queue.spec.limit),
                 Managed::FqCodel(queue) => {
-                    of(queue.spec.limit.min(queue.spec.memory_limit / memory(packet_bytes as u32)))
+                    of(queue.spec.limit.min(queue.spec.memory_limit / truesize(packet_bytes as u32)))
                 }
                 Managed::Pie(queue) => of(queue.spec.limit),
                 Managed::Red(queue) => queue.spec.limit as f64,
@@ -147,11 +148,6 @@ impl Managed {
     }
 }
 
-/// Kernel memory of a packet: a buffer of a power of two for it and 320 bytes of bookkeeping, and a head of 256.
-pub const fn memory(size: u32) -> u64 {
-    (size as u64 + 320).next_power_of_two() + 256
-}
-
 /// Packets in order of arrival, with the sums of their bytes and of their memory.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo {
@@ -163,14 +159,14 @@ pub struct Fifo {
 impl Fifo {
     fn push(&mut self, entry: Entry) {
         self.bytes += u64::from(entry.size);
-        self.memory += memory(entry.size);
+        self.memory += truesize(entry.size);
         self.packets.push_back(entry);
     }
 
     fn pop(&mut self) -> Option<Entry> {
         let entry = self.packets.pop_front()?;
         self.bytes -= u64::from(entry.size);
-        self.memory -= memory(entry.size);
+        self.memory -= truesize(entry.size);
         Some(entry)
     }
 

@@ -10,7 +10,7 @@ impl Bbr3 {
     /// Deal with such an ACK; false, and nothing done, if it is another.
     #[inline(always)]
     pub(super) fn cruise(&mut self, conn: &mut Conn, rate: &RateSample) -> bool {
-        let steady = self.in_phase(Phase::Cruise) && self.full_bw_reached && self.full_bw_now;
+        let steady = !conn.exact && self.in_phase(Phase::Cruise) && self.full_bw_reached && self.full_bw_now;
         let lossless = rate.lost | rate.lost_since == 0;
         let in_round = rate.prior_delivered < self.rounds.next_delivered.min(self.loss_round_delivered);
         if !(steady && lossless && in_round && rate.interval_us > 0 && rate.acked > 0 && self.keeps_min_rtt(conn, rate))

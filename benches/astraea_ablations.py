@@ -1,0 +1,99 @@
+"""Why claims about Astraea fail with the policy that ships, one condition changed at a time.
+
+    python -m benches.astraea_ablations
+
+docs/reproduction.md tells what each shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benches import ablations
+from orbitcc.agents import checkpoint
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.eval.suites.leoem import PATHS
+
+OWN = "astraea"
+Measure = Callable[[ablations.Change | None], list[float]]
+
+
+class _Shipped:
+    """The network of the policy that ships, with another preset."""
+
+    def __init__(self, preset: str) -> None:
+        self.preset = preset
+        self._policy = checkpoint.load(OWN).policy
+
+    def act(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._policy.act(np.ascontiguousarray(observations))
+
+
+def forgetful() -> _Shipped:
+    """It sees the minimum RTT of ten seconds instead of its life's."""
+    return _Shipped("astraea-leo")
+
+
+def frequent() -> _Shipped:
+    """It decides every 20 ms, as the study ran its own."""
+    return _Shipped("astraea-20ms")
+
+
+FORGETFUL, FREQUENT = "benches.astraea_ablations:forgetful", "benches.astraea_ablations:frequent"
+
+
+def together(scenario: Scenario) -> Scenario:
+    """All flows start at once, into an empty queue, so that all see the true RTT."""
+    return scenario.changed(flows=tuple(flow.changed(start_s=0.0) for flow in scenario.flows))
+
+
+def collapse() -> None:
+    """F15, F17: the policy as it is, every 20 ms, with a minimum RTT of 10 s, and on paths without interruptions."""
+    changes: tuple[tuple[str, str, ablations.Change | None], ...] = (
+        ("as it is", OWN, None),
+        ("every 20 ms", FREQUENT, None),
+        ("minimum RTT of 10 s", FORGETFUL, None),
+        ("no interruptions", OWN, ablations.undisturbed),
+    )
+    for label, who, change in changes:
+        found = ablations.measured("responsiveness", who, {}, 6, change)
+        least, above = found["u_at_least_rtt"], found["u_above_twice_least_rtt"]
+        fairness = [ablations.measured("leoem-fairness", who, {"path": path}, 1, change) for path in PATHS]
+        ratios = " ".join(f"{values['goodput_ratio']:.2f}" for values in fairness)
+        print(
+            f"{label}: U {found['goodput_over_optimal']:.2f}, {least:.2f} at the least RTT, {above:.2f} above twice of "
+            f"it; LeoEM: R {ratios}, variation of goodput "
+            f"{ablations.mean(fairness, 'goodput_cv'):.2f}"
+        )
+
+
+def company() -> None:
+    """F35, F39, F44: two flows of one RTT, a long flow, and crowds; uninterrupted, and with everybody there at once."""
+
+    def row(measure: Measure) -> str:
+        changes = (None, ablations.undisturbed, together)
+        return "; ".join(" ".join(f"{x:.2f}" for x in measure(change)) for change in changes)
+
+    def values(
+        suite: str, metric: str, points: list[dict[str, Any]]
+    ) -> Callable[[ablations.Change | None], list[float]]:
+        return lambda change: [ablations.measured(suite, OWN, point, 2, change)[metric] for point in points]
+
+    print("as it is; without interruptions; all from the start")
+    rtts = [{"base_rtt_ms": x} for x in (100, 140, 180, 200)]
+    print(f"two flows at 100, 140, 180, 200 ms: {row(values('intra-rtt', 'goodput_ratio', rtts))}")
+    for hops in (3, 6):
+        points = [{"bottlenecks": hops, "base_rtt_ms": x} for x in (60, 140, 200)]
+        print(f"long flow over {hops} hops at 60, 140, 200 ms: {row(values('parking-lot', 'long_ratio', points))}")
+    crowds = [{"flows": n} for n in (5, 10, 20)]
+    print(f"delay ratio of 5, 10, 20 flows: {row(values('efficiency', 'delay_ratio', crowds))}")
+
+
+if __name__ == "__main__":
+    for run in (collapse, company):
+        print(f"\n{run.__name__}: {run.__doc__}")
+        run()

@@ -1,0 +1,92 @@
+"""Instructions per packet, counted: `python -m benches.instructions [--before counts.json] [--save counts.json]`.
+
+Other than a time, a count does not depend on what else the machine does. Wants cargo and valgrind, whose callgrind
+counts what the program `sim/core/examples/network.rs` executes in `run`; each row takes some ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from orbitcc.envs import scenarios
+from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.scenario import Scenario
+
+SIM = Path(__file__).resolve().parents[1] / "sim"
+MOST_GROWTH = 0.03
+"""A row that takes so much more than before fails."""
+
+
+def rows() -> list[tuple[str, Scenario, bool]]:
+    """What is counted: the packets of `orbitcc bench`, and whether per hop."""
+    dumbbell, ten = scenarios.get("dumbbell"), [Flow.parse("cubic") for _ in range(10)]
+    quiet = dumbbell.override("sim.noise", "false")
+    lot = scenarios.get("parking-lot", bottlenecks=6, interruption_every_s=0)
+    return [
+        ("1 Cubic flow", dumbbell.with_controller("cubic"), False),
+        ("1 Cubic flow, hosts without jitter", quiet.with_controller("cubic"), False),
+        ("1 BBR flow", dumbbell.with_controller("bbr"), False),
+        ("1 BBRv3 flow", dumbbell.with_controller("bbr3"), False),
+        ("1 Vivace flow", dumbbell.with_controller("vivace"), False),
+        ("1 flow driven from outside", dumbbell.with_controller("external"), False),
+        ("1 flow driven from outside, hosts without jitter", quiet.with_controller("external"), False),
+        ("10 Cubic flows", dumbbell.with_flows(ten), False),
+        ("7 Cubic flows, parking lot of 6 hops, per hop", lot.with_controller("cubic"), True),
+        ("1 Cubic flow, GEO", scenarios.get("geo-ideal").with_controller("cubic"), False),
+        ("1 Cubic flow, LEO access", scenarios.get("leo-access").with_controller("cubic"), False),
+    ]
+
+
+def built() -> Path:
+    """The program; says what is missing if it cannot be built or counted."""
+    for tool in ("cargo", "valgrind"):
+        if shutil.which(tool) is None:
+            sys.exit(f"error: {tool} is not here")
+    command = ["cargo", "build", "--release", "--package", "orbitcc-core", "--example", "network"]
+    done = subprocess.run([*command, "--message-format=json"], cwd=SIM, stdout=subprocess.PIPE, text=True, check=True)
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    return next(Path(m["executable"]) for m in messages if m.get("executable"))
+
+
+def counted(program: Path, network: str, *, per_hop: bool) -> float:
+    """Instructions of a run per packet delivered to receivers, or per packet that links delivered."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "network.json"
+        text.write_text(network)
+        done = subprocess.run(
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=network::run",
+             str(program), str(text)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    counts = re.search(r"Collected : (\d+)", done.stderr)
+    assert counts is not None, done.stderr
+    received, hops = (int(n) for n in done.stdout.split()[:2])
+    return int(counts[1]) / (hops if per_hop else received)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, help="counts to compare with, as --save wrote them")
+    parser.add_argument("--save", type=Path, help="write the counts there")
+    options = parser.parse_args()
+    before = json.loads(options.before.read_text()) if options.before else {}
+    program, counts, failed = built(), {}, False
+    for what, scenario, per_hop in rows():
+        counts[what] = counted(program, scenario.compile(), per_hop=per_hop)
+        change = counts[what] / before[what] - 1 if what in before else 0.0
+        failed |= change > MOST_GROWTH
+        print(f"{what}: {counts[what]:,.0f}" + (f" ({100 * change:+.1f} %)" if what in before else ""), flush=True)
+    if options.save:
+        options.save.write_text(json.dumps(counts, indent=2) + "\n")
+    sys.exit(f"error: a row takes more than {100 * MOST_GROWTH:.0f} % more than before" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""What a policy on `ratios` does: its action over planes of what it sees, and the simplest rule that imitates it.
+
+    python -m benches.understanding CHECKPOINT [--scenario train-leo-wide] [--picture docs/images/perigee-actions.png]
+
+Decisions are collected in worlds of the scenario that nothing was trained on. The rule is a sum of few features, chosen
+one by one by what they explain of the action; `orbitcc eval SUITE --agent benches.understanding:rule` runs it (its
+weights are those of RULE, which this command prints).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benches.pictures import write
+from orbitcc import _sim
+from orbitcc.agents import checkpoint
+from orbitcc.envs.environments.presets import Native
+from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.eval.figures import style
+
+Array = NDArray[np.float32]
+
+INFLATION, INFLATION_AVERAGE, SHORT_INFLATION = 0, 1, 2
+LOSS, LOSS_SLOW, QUEUE, QUEUE_AVERAGE, AGE = 7, 8, 9, 10, 16
+"""Where `ratios` has them (docs/presets.md)."""
+STEPS, SLOTS, SEED = 400, 128, 77
+MOST_FEATURES = 6
+
+SITUATIONS: Mapping[str, Mapping[int, float]] = {
+    "no loss": {LOSS: 0.0, LOSS_SLOW: 0.0},
+    "1 % lost for a while": {LOSS: 0.1, LOSS_SLOW: 0.1},
+    "5 % lost at once": {LOSS: 0.22, LOSS_SLOW: 0.06},
+    "after an interruption": {LOSS: 0.0, LOSS_SLOW: 0.0, AGE: 0.9},
+}
+
+
+def decisions(policy: _sim.Policy, scenario: str) -> tuple[Array, Array]:
+    """What flows saw in its worlds and what the policy did, [K, D] and [K]."""
+    env = FlowVectorEnv(SLOTS, scenario, preset="ratios", stagger=True, autoreset_mode="SameStep")
+    seen, done = [], []
+    obs, _ = env.reset(seed=SEED)
+    for _ in range(STEPS):
+        action = policy.act(np.ascontiguousarray(obs))
+        seen.append(obs.copy())
+        done.append(action[:, 0].copy())
+        obs, *_ = env.step(action)
+    env.close()
+    return np.concatenate(seen), np.concatenate(done)
+
+
+def distilled(seen: Array, done: Array) -> list[tuple[list[int], NDArray[np.float64], float]]:
+    """For 1, 2, ... features: which, their weights with the constant last, and the explained share of the variance.
+
+    The action is bounded, so what is fitted is its inverse hyperbolic tangent where that is finite.
+    """
+    wanted = np.arctanh(np.clip(done.astype(np.float64), -0.98, 0.98))
+    chosen: list[int] = []
+    found = []
+    for _ in range(MOST_FEATURES):
+        fits = {k: _fit(seen, [*chosen, k], wanted) for k in range(seen.shape[1]) if k not in chosen}
+        best = min(fits, key=lambda k: fits[k][1])
+        chosen.append(best)
+        weights, error = fits[best]
+        found.append((list(chosen), weights, 1 - error / float(np.var(wanted))))
+    return found
+
+
+def _fit(seen: Array, columns: list[int], wanted: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    table = np.column_stack((seen[:, columns].astype(np.float64), np.ones(len(seen))))
+    weights, *_ = np.linalg.lstsq(table, wanted, rcond=None)
+    return weights, float(np.mean((table @ weights - wanted) ** 2))
+
+
+RULE: tuple[tuple[int, float], ...] = ()
+"""Feature and weight."""
+CONSTANT = 0.0
+
+
+def rule() -> Rule:
+    return Rule()
+
+
+class Rule:
+    """The distilled rule as a policy: tanh of a weighted sum."""
+
+    preset = "ratios"
+
+    def act(self, observations: Array) -> Array:
+        total = CONSTANT + sum(weight * observations[:, feature] for feature, weight in RULE)
+        return np.tanh(total)[:, None].astype(np.float32)
+
+
+def draw(policy: _sim.Policy, seen: Array) -> Figure:
+    """The action over RTT inflation and own queue in each situation; everything else is as it is in the median."""
+    inflation = np.linspace(1.0, 2.0, 81)
+    packets = np.linspace(0.0, 6.0, 81)  # ln(1 + packets)
+    with mpl.rc_context(style.LIGHT.rc()):
+        figure = Figure(figsize=(12, 3.4), layout="constrained")
+        panels = figure.subplots(1, len(SITUATIONS), sharey=True)
+        for panel, (title, values) in zip(panels, SITUATIONS.items(), strict=True):
+            rows = np.tile(np.median(seen, axis=0), (inflation.size * packets.size, 1)).astype(np.float32)
+            grid = np.array(list(itertools.product(packets, np.log(inflation))))
+            rows[:, [QUEUE, QUEUE_AVERAGE]] = grid[:, :1] / 4
+            rows[:, [INFLATION, INFLATION_AVERAGE, SHORT_INFLATION]] = grid[:, 1:]
+            for feature, value in values.items():
+                rows[:, feature] = value
+            action = policy.act(np.ascontiguousarray(rows))[:, 0].reshape(packets.size, inflation.size)
+            image = panel.pcolormesh(inflation, packets, action, cmap="RdBu", vmin=-1, vmax=1, rasterized=True)
+            panel.contour(inflation, packets, action, levels=[0.0], colors="black", linewidths=1)
+            panel.set(title=title, xlabel="RTT / min RTT")
+            panel.set_yticks(np.log1p([0, 3, 10, 30, 100, 300]), ["0", "3", "10", "30", "100", "300"])
+        panels[0].set_ylabel("own queued packets")
+        figure.colorbar(image, ax=panels, label="action")
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("--scenario", default="train-leo-wide")
+    parser.add_argument("--picture", type=Path)
+    arguments = parser.parse_args()
+    policy = checkpoint.load(arguments.checkpoint).policy
+    seen, done = decisions(policy, arguments.scenario)
+    names = Native("ratios").definition("observation")["labels"]
+    for columns, weights, explained in distilled(seen, done):
+        terms = " ".join(f"{weight:+.2f} [{names[k]}]" for k, weight in zip(columns, weights, strict=False))
+        print(f"{len(columns)} features explain {explained:.2f}: tanh({weights[-1]:+.2f} {terms})")
+        print(f"  RULE = {tuple((k, round(float(w), 3)) for k, w in zip(columns, weights, strict=False))}")
+        print(f"  CONSTANT = {weights[-1]:.3f}")
+    if arguments.picture is not None:
+        print(write(draw(policy, seen), arguments.picture))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""One run of a scenario in the simulator, from start to end."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
+from orbitcc.envs.numbers import checked_number
+
+FORMAT_VERSION = 1
+PIECES = 200
+"""A run is simulated in this many pieces, between which progress is told and an interrupt is noticed."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What happened in a run.
+
+    t_s: [T] the end of each interval. flows, links: name of a series -> [T, F] or [T, L] (see docs/architecture.md);
+    a level (delay, window) of a flow that is not there is NaN. flow_totals, link_totals: figures over the whole run.
+    emulation: what an emulated run says of itself (lateness, overruns, processor time), None for a simulated one.
+    """
+
+    scenario: Scenario
+    t_s: Array
+    flows: dict[str, Array]
+    links: dict[str, Array]
+    flow_totals: list[dict[str, Any]]
+    link_totals: list[dict[str, Any]]
+    emulation: dict[str, Any] | None = None
+
+    @property
+    def flow_names(self) -> tuple[str, ...]:
+        return self.scenario.flow_names
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        return self.scenario.link_names
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to an .npz file."""
+        about = {
+            "format": FORMAT_VERSION,
+            "scenario": self.scenario.to_toml(),
+            "flow_totals": self.flow_totals,
+            "link_totals": self.link_totals,
+            "emulation": self.emulation,
+        }
+        arrays: dict[str, Any] = {
+            "about": np.array(json.dumps(about)),
+            "t_s": self.t_s,
+            **{f"flow/{name}": series for name, series in self.flows.items()},
+            **{f"link/{name}": series for name, series in self.links.items()},
+        }
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        return atomic_write_bytes(path, buffer.getvalue())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Recording:
+        """Read what `save` wrote; FileError for anything else."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+            about = json.loads(str(arrays["about"]))
+            if about["format"] != FORMAT_VERSION:
+                raise ValueError
+            return Recording(
+                scenario=Scenario.from_toml(about["scenario"]),
+                t_s=arrays["t_s"],
+                flows={k.removeprefix("flow/"): v for k, v in arrays.items() if k.startswith("flow/")},
+                links={k.removeprefix("link/"): v for k, v in arrays.items() if k.startswith("link/")},
+                flow_totals=about["flow_totals"],
+                link_totals=about["link_totals"],
+                emulation=about.get("emulation"),
+            )
+        except OSError as error:
+            raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+            raise FileError("file", str(path), "a recording written by OrbitCC (.npz)") from None
+
+    def save_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write the series as CSV: one row per interval, a column `flow.series` or `link.series` for each."""
+        columns: dict[str, Array] = {"t_s": self.t_s}
+        for names, group in ((self.flow_names, self.flows), (self.link_names, self.links)):
+            for i, name in enumerate(names):
+                columns.update({f"{name}.{key}": series[:, i] for key, series in group.items()})
+        lines = [",".join(columns)]
+        lines += [",".join(_cell(v) for v in row) for row in np.column_stack(list(columns.values()))]
+        return atomic_write_text(path, "\n".join(lines) + "\n")
+
+
+def simulate(
+    scenario: Scenario,
+    seed: int | None = None,
+    record_interval_s: float = 1.0,
+    progress: Callable[[float], None] | None = None,
+) -> Recording:
+    """Run `scenario` (with `seed`, if given, instead of its own) and record it every `record_interval_s` seconds.
+
+    progress is told the simulated share of the run, 0..1, now and then. Raises OrbitccError for a flow that waits for
+    actions from outside (the controller `external`), which only an environment can give.
+    """
+    from orbitcc import _sim
+
+    if seed is not None:
+        scenario = scenario.with_seed(seed)
+    for field in scenario.unsupported("simulator"):
+        raise OrbitccError(field, "external", "a controller that runs by itself (choose one)")
+    try:
+        checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
+    except OrbitccError as error:
+        raise error.at("interval") from None
+    try:
+        simulation = _sim.Simulation(
+            scenario.compile(), record_interval_ns=ns(record_interval_s), policies=scenario.policies()
+        )
+    except OrbitccError:
+        raise
+    except ValueError as error:
+        raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
+    end = simulation.duration_ns
+    for piece in range(1, PIECES + 1):
+        simulation.run_until(end * piece // PIECES)
+        if progress is not None:
+            progress(piece / PIECES)
+    series = simulation.recording()
+    return Recording(
+        scenario=scenario,
+        t_s=series["t_s"],
+        flows=series["flows"],
+        links=series["links"],
+        flow_totals=simulation.flow_totals(),
+        link_totals=simulation.link_totals(),
+    )
+
+
+def _cell(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.9g}"

@@ -1,0 +1,334 @@
+"""From a scenario to the network the simulator runs: integer nanoseconds, bits per second and bytes, as JSON text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import to_json
+
+from orbitcc.envs import controllers
+from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
+from orbitcc.envs.description.hosts import SimSettings
+from orbitcc.envs.description.links import (
+    Bernoulli,
+    Codel,
+    Direction,
+    DropTailBytes,
+    DropTailPackets,
+    FqCodel,
+    GammaJitter,
+    GilbertElliott,
+    Handover,
+    Jitter,
+    Link,
+    Loss,
+    Outage,
+    Pie,
+    Queue,
+    Viasat,
+)
+from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
+from orbitcc.envs.errors import OrbitccError
+
+NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6
+
+
+def ns(seconds: float) -> int:
+    return round(seconds * NS_PER_S)
+
+
+def _ns_of_ms(ms: float) -> int:
+    return round(ms * NS_PER_MS)
+
+
+def _bps(mbps: float) -> int:
+    return round(mbps * BPS_PER_MBPS)
+
+
+class Network(Protocol):
+    """What of a scenario is compiled."""
+
+    seed: int
+    duration_s: float
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    sim: SimSettings
+
+    def positions(self, path: Sequence[int | str] | None) -> list[int]: ...
+
+
+def compile_network(network: Network) -> str:
+    """The native description of a scenario as JSON text; OrbitccError when a controller is unknown."""
+    return to_json(_Compiler(network).network(), inf_nan_mode="constants").decode()
+
+
+class _Compiler:
+    """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
+    once, what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
+
+    def __init__(self, scenario: Network) -> None:
+        self.scenario = scenario
+        self._paths: dict[Any, list[int]] = {}
+        self._shared: dict[tuple[int, Callable[[Any], Any]], Any] = {}
+
+    def network(self) -> dict[str, Any]:
+        scenario, sim = self.scenario, self.scenario.sim
+        header = sim.packet_bytes - sim.mss_bytes
+        return {
+            "seed": scenario.seed,
+            "duration": ns(scenario.duration_s),
+            "tcp": {
+                "kernel": sim.kernel,
+                "mss": sim.mss_bytes,
+                "header_bytes": header,
+                "ack_bytes": header,
+                "initial_cwnd": sim.initial_cwnd_packets,
+                "hz": sim.hz,
+                "wmem": sim.wmem_bytes,
+                "moderate_rcvbuf": sim.moderate_rcvbuf,
+                "slow_start_after_idle": sim.slow_start_after_idle,
+                "gro_segments": sim.gro_segments,
+                **({} if sim.rmem_bytes is None else {"rmem": sim.rmem_bytes}),
+                **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
+            },
+            "noise": self._noise(),
+            **({"exact": True} if sim.exact else {}),
+            "links": [self._link(link) for link in scenario.links],
+            "flows": [self._flow(i) for i in range(len(scenario.flows))],
+        }
+
+    def _once(self, part: Any, compiled: Callable[[Any], Any]) -> Any:
+        """What `part` of the scenario compiles to."""
+        if type(part) is Kept:
+            if part.compiled is None:
+                part.compiled = compiled(part)
+            return part.compiled
+        key = id(part), compiled
+        if key not in self._shared:
+            self._shared[key] = compiled(part)
+        return self._shared[key]
+
+    def _noise(self) -> dict[str, int]:
+        scenario, sim = self.scenario, self.scenario.sim
+        if not sim.noise:
+            return {"send_jitter": 0, "start_jitter": 0}
+        send_ms, start_ms = sim.send_jitter_ms, sim.start_jitter_ms
+        if send_ms is None:
+            rates = [link.rate_mbps for link in scenario.links if link.rate_mbps is not None]
+            slowest = min((mean_over(r, scenario.duration_s) for r in rates), default=math.inf)
+            send_ms = sim.packet_bytes * 8 / (slowest * 1e3)
+        if start_ms is None:
+            start_ms = min(self._base_rtts_ms())
+        return {"send_jitter": _ns_of_ms(send_ms), "start_jitter": _ns_of_ms(start_ms)}
+
+    def _base_rtts_ms(self) -> Iterator[float]:
+        """Of every flow when it starts (`Scenario.base_rtt_ms`)."""
+        ways: dict[Any, tuple[float, list[tuple[float | Points, bool, int]]]] = {}
+        for flow in self.scenario.flows:
+            if flow.path not in ways:
+                delays = self._delays_along(self._path(flow))
+                fixed = sum(times * d for d, _, times in delays if not isinstance(d, tuple))
+                ways[flow.path] = fixed, [d for d in delays if isinstance(d[0], tuple)]
+            total, moving = ways[flow.path]
+            total += flow.uplink_delay_ms
+            for delay_ms, interpolate, times in moving:
+                total += times * value_at(delay_ms, flow.start_s, interpolate=interpolate)
+            yield total
+
+    def _delays_along(self, path: list[int]) -> list[tuple[float | Points, bool, int]]:
+        """The delays of a path there and back; one that several directions share comes once, with their number."""
+        found: dict[tuple[int, bool], tuple[float | Points, bool, int]] = {}
+        for position in path:
+            link = self.scenario.links[position]
+            for way in (link, link.backward()):
+                key = (id(way.delay_ms), way.interpolate_delay)
+                times = found[key][2] + 1 if key in found else 1
+                found[key] = (way.delay_ms, way.interpolate_delay, times)
+        return list(found.values())
+
+    def _path(self, flow: Flow) -> list[int]:
+        """The positions of the links it first crosses."""
+        if flow.path not in self._paths:
+            self._paths[flow.path] = self.scenario.positions(flow.path)
+        return self._paths[flow.path]
+
+    def _link(self, link: Link) -> dict[str, Any]:
+        compiled: dict[str, Any] = {
+            "name": link.name,
+            "forward": self._direction(link),
+            "reverse": self._direction(link.backward()),
+        }
+        if link.outages:
+            compiled["outages"] = self._once(link.outages, _outages)
+        if link.handovers is not None:
+            compiled["handovers"] = self._once(link.handovers, _handovers)
+        return compiled
+
+    def _direction(self, way: Direction) -> dict[str, Any]:
+        compiled: dict[str, Any] = {
+            "rate": self._once(way.rate_mbps, _schedule),
+            "delay": {"interpolate": way.interpolate_delay, "points": self._once(way.delay_ms, _schedule)},
+            "loss_at": way.loss_at,
+            "queue": _queue(way.queue),
+            "ordering": way.ordering,
+        }
+        if way.burst_bytes:
+            compiled["burst"] = way.burst_bytes
+        if way.loss != 0.0 and (losses := self._once(way.loss, _losses)):
+            compiled["loss"] = losses
+        if way.jitter is not None:
+            compiled["jitter"] = _jitter(way.jitter)
+        if way.gate_ms:
+            compiled["gate"] = {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}
+        return compiled
+
+    def _flow(self, index: int) -> dict[str, Any]:
+        flow = self.scenario.flows[index]
+        try:
+            controller = self._once(flow.controller, _controller)
+        except OrbitccError as error:
+            raise error.under(f"flows.{index}") from None
+        compiled: dict[str, Any] = {
+            "name": flow.name,
+            "path": self._path(flow),
+            "start": ns(flow.start_s),
+            "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
+            "controller": controller,
+        }
+        if not isinstance(flow.traffic, Bulk):
+            compiled["traffic"] = _traffic(flow.traffic)
+        if flow.stop_s is not None:
+            compiled["stop"] = ns(flow.stop_s)
+        if flow.reroutes:
+            compiled["reroutes"] = [(ns(r.at_s), self.scenario.positions(r.path)) for r in flow.reroutes]
+        return compiled
+
+
+def _controller(spec: ControllerSpec) -> dict[str, Any]:
+    controller, _ = controllers.make(spec.name, spec.params, "controller")
+    return controller
+
+
+def _outages(outages: tuple[Outage, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "at": round(o.at_s * NS_PER_S),
+            "duration": round(o.duration_ms * NS_PER_MS),
+            "mode": o.mode,
+            "flush": o.flush,
+            "directions": o.directions,
+        }
+        for o in outages
+    ]
+
+
+def _handovers(handovers: tuple[Handover, ...]) -> list[dict[str, int]]:
+    return [{"at": round(h.at_s * NS_PER_S), "duration": round(h.duration_ms * NS_PER_MS)} for h in handovers]
+
+
+def _losses(loss: Loss | Points) -> list[tuple[int, dict[str, Any]]]:
+    """Nothing where nothing is lost."""
+    points = points_of(loss)
+    return [(round(t * NS_PER_S), _loss(v)) for t, v in points] if any(v != 0.0 for _, v in points) else []
+
+
+def _schedule(value: float | Points | None) -> list[tuple[int, int]]:
+    """Rates or delays: Mbit/s and ms are both a million native units."""
+    if type(value) is Kept and value.arrays is not None:
+        t_s, values = value.arrays
+        return list(zip(_whole(t_s * NS_PER_S), _whole(values * 1e6), strict=True))
+    return [(round(t * NS_PER_S), round(v * 1e6)) for t, v in points_of(value)]
+
+
+def _whole(values: NDArray[np.float64]) -> list[int]:
+    whole: list[int] = np.rint(values).astype(np.int64).tolist()
+    return whole
+
+
+def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:
+    if isinstance(loss, float):
+        return {"kind": "bernoulli", "p": loss} if loss > 0 else {"kind": "none"}
+    return loss.model_dump()
+
+
+def _jitter(jitter: Jitter) -> dict[str, Any]:
+    if isinstance(jitter, GammaJitter):
+        return {
+            "kind": jitter.kind,
+            "mean": _ns_of_ms(jitter.mean_ms),
+            "shape": jitter.shape,
+            "tau": _ns_of_ms(jitter.tau_ms),
+        }
+    return {
+        "kind": jitter.kind,
+        "mean": _ns_of_ms(jitter.mean_ms),
+        "sine_sd": _ns_of_ms(jitter.sine_sd_ms),
+        "sine_period": ns(jitter.sine_period_s),
+        "ar_sd": _ns_of_ms(jitter.ar_sd_ms),
+        "ar_tau": _ns_of_ms(jitter.ar_tau_ms),
+    }
+
+
+def _queue(queue: Queue) -> dict[str, Any]:
+    if isinstance(queue, DropTailBytes):
+        return {"kind": queue.kind, "limit": queue.limit_bytes}
+    if isinstance(queue, DropTailPackets):
+        return {"kind": queue.kind, "limit": queue.limit_packets}
+    if isinstance(queue, Viasat):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_bytes,
+            "threshold": queue.threshold_bytes,
+            "drop_probability": queue.drop_probability,
+        }
+    if isinstance(queue, Codel):
+        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue)}
+    if isinstance(queue, FqCodel):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_packets,
+            "memory_limit": queue.memory_limit_bytes,
+            "flows": queue.flows,
+            "quantum": queue.quantum_bytes,
+            "drop_batch": queue.drop_batch_packets,
+            **_law(queue),
+        }
+    if isinstance(queue, Pie):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_packets,
+            "target": _ns_of_ms(queue.target_ms),
+            "update": _ns_of_ms(queue.update_ms),
+            "alpha": queue.alpha,
+            "beta": queue.beta,
+        }
+    least, most = queue.thresholds_bytes()
+    return {
+        "kind": queue.kind,
+        "limit": queue.limit_bytes,
+        "min": least,
+        "max": most,
+        "max_probability": queue.max_probability,
+        "weight_log2": queue.weight(),
+        "packet": queue.packet_bytes,
+        "adaptive": queue.adaptive,
+    }
+
+
+def _law(queue: Codel | FqCodel) -> dict[str, int]:
+    return {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
+
+
+def _traffic(traffic: Bytes | Cbr | OnOff | Objects) -> dict[str, Any]:
+    if isinstance(traffic, Bytes):
+        return {"kind": "bytes", "bytes": traffic.bytes}
+    if isinstance(traffic, Cbr):
+        return {"kind": "cbr", "rate": _bps(traffic.rate_mbps)}
+    if isinstance(traffic, OnOff):
+        rate = None if traffic.rate_mbps is None else _bps(traffic.rate_mbps)
+        return {"kind": "on_off", "rate": rate, "on": ns(traffic.on_s), "off": ns(traffic.off_s)}
+    return traffic.model_dump()

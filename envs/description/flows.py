@@ -1,0 +1,201 @@
+"""Flows: who sends, from when to when, over which links, and what the application offers."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from orbitcc.envs import controllers
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
+from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
+from orbitcc.envs.errors import OrbitccError
+
+
+class ControllerSpec(Model):
+    """A controller by name, with the parameters that differ from its defaults."""
+
+    name: str
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> ControllerSpec:
+        try:
+            controllers.check(self.name, self.params, "name")
+        except OrbitccError as error:
+            raise error.at(error.field.replace("name.", "params.", 1)) from None
+        return self
+
+    @staticmethod
+    def parse(text: str) -> ControllerSpec:
+        """`NAME[:param=value,...]`, e.g. `cubic:hystart=off`."""
+        name, colon, rest = text.partition(":")
+        params = {}
+        for part in rest.split(",") if colon else []:
+            key, equals, value = part.partition("=")
+            if not equals or not key:
+                raise OrbitccError("", text, "NAME[:param=value,...]")
+            params[key.strip()] = parse_value(value)
+        return ControllerSpec(name=name.strip(), params=params)
+
+    def __str__(self) -> str:
+        return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.params.items()) if self.params else "")
+
+
+class Bulk(Model):
+    """Always has data to send."""
+
+    kind: Literal["bulk"] = "bulk"
+
+
+class Bytes(Model):
+    """Sends this many bytes, then is finished."""
+
+    kind: Literal["bytes"] = "bytes"
+    bytes: Annotated[int, number(1, 4e12, "bytes", whole=True)]
+
+
+class Cbr(Model):
+    """Offers data at a constant rate of wire bytes (headers count, as in the rate of a link)."""
+
+    kind: Literal["cbr"] = "cbr"
+    rate_mbps: Annotated[float, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s")]
+
+
+class OnOff(Model):
+    """Exponential on and off times with these means; while on, offers data at a rate, or without limit (None)."""
+
+    kind: Literal["on_off"] = "on_off"
+    rate_mbps: Annotated[float | None, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None
+    on_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    off_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+
+
+class Objects(Model):
+    """Web-like downloads: asked for in a Poisson process, sent one after the other on the flow's one connection.
+
+    Sizes are lognormal, rounded up to whole segments; the default spread is that of web files (Barford and Crovella,
+    SIGMETRICS 1998). Totals list each download: when it was asked for, its bytes, seconds until complete.
+    """
+
+    kind: Literal["objects"] = "objects"
+    per_s: Annotated[float, number(1e-6, 1e4, "1/s")] = 0.5
+    mean_bytes: Annotated[float, number(1, 1e12, "bytes")] = 30_000.0
+    sigma: Annotated[float, number(0, 5)] = Field(
+        default=1.318, description="standard deviation of the logarithm of the size"
+    )
+
+
+Traffic = Bulk | Bytes | Cbr | OnOff | Objects
+
+
+class Reroute(Model):
+    """From at_s on, packets and their acknowledgements take another path; those on their way stay on the old one.
+
+    Controllers that listen are told of it as of a handover without interruption.
+    """
+
+    at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
+    path: tuple[int | str, ...]
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Reroute:
+        if not self.path:
+            raise OrbitccError("path", self.path, "one link or more")
+        return self
+
+
+_TRAFFIC = {"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff, "objects": Objects}
+
+
+def _traffic_shorthand(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _controller(value: Any) -> Any:
+    if isinstance(value, ControllerSpec):
+        return value
+    return ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+
+
+ControllerChoice = Annotated[ControllerSpec, BeforeValidator(_controller)]
+"""A controller as a ControllerSpec, its table, or its text `NAME[:param=value,...]`."""
+
+
+class Flow(Model):
+    """One sender and its receiver.
+
+    name: unique; made from the controller's name when left empty.
+    path: links by name or position, in order; None: all links of the scenario. reroutes: later paths, in order.
+    uplink_delay_ms: extra delay of the sender's own access link, on the data direction only.
+    """
+
+    name: str = ""
+    controller: ControllerChoice
+    path: tuple[int | str, ...] | None = None
+    reroutes: tuple[Reroute, ...] = ()
+    start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
+    stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None
+    uplink_delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
+    traffic: Annotated[
+        Traffic,
+        BeforeValidator(tagged(_TRAFFIC, _traffic_shorthand)),
+    ] = Bulk()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Flow:
+        if self.stop_s is not None and self.stop_s <= self.start_s:
+            raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
+        if self.path is not None and not self.path:
+            raise OrbitccError("path", self.path, "one link or more (leave it out for all links)")
+        before = 0.0
+        for k, reroute in enumerate(self.reroutes):
+            if reroute.at_s <= before:
+                raise OrbitccError(f"reroutes.{k}.at_s", reroute.at_s, f"later than {before:g}: reroutes in order")
+            before = reroute.at_s
+        if self.controller.name == "udp" and not isinstance(self.traffic, Cbr | OnOff):
+            raise OrbitccError("traffic.kind", self.traffic.kind, "cbr or on_off for the controller udp")
+        return self
+
+    @staticmethod
+    def parse(text: str) -> Flow:
+        """`NAME[:param=value,...][@start]`, e.g. `cubic:hystart=off@20s`; OrbitccError about `flow` otherwise.
+
+        Three words are about the flow, not its controller: `rate_mbps=` makes it a constant-rate flow (the controller
+        `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` says when it leaves.
+        """
+        head, at, start = text.rpartition("@")
+        if not at:
+            head, start = text, "0"
+        try:
+            start_s = float(start.strip().removesuffix("s"))
+        except ValueError:
+            raise OrbitccError("flow", text, "NAME[:param=value,...][@start], e.g. cubic:hystart=off@20s") from None
+        name, colon, rest = head.partition(":")
+        own: dict[str, Any] = {}
+        params = []
+        for part in rest.split(",") if colon else []:
+            key, _, value = part.partition("=")
+            if key == "rate_mbps":
+                own["traffic"] = {"kind": "cbr", "rate_mbps": parse_value(value)}
+            elif key == "uplink_ms":
+                own["uplink_delay_ms"] = parse_value(value)
+            elif key == "stop":
+                own["stop_s"] = parse_value(value.removesuffix("s"))
+            else:
+                params.append(part)
+        try:
+            spec = ControllerSpec.parse(f"{name}:{','.join(params)}" if params else name)
+            return Flow(controller=spec, start_s=start_s, **own)
+        except OrbitccError as error:
+            field = "" if error.field == "name" else error.field.removeprefix("params.")
+            raise error.at(field).under("flow") from None
+
+
+def parse_value(text: str) -> Any:
+    """A value given on the command line: TOML (number, true/false, list, table, quoted text), or else plain text."""
+    try:
+        return tomllib.loads(f"v = {text.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()

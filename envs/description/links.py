@@ -1,0 +1,366 @@
+"""Links: rate, delay and loss over time, the queue before them, and outages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from orbitcc.envs.description.model import MAX_TIME_S, Model, Points, number, schedule, tagged
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.numbers import checked_number
+
+MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
+MAX_DELAY_MS = 60_000.0
+MAX_BUFFER_BYTES = 1e12
+MAX_BURST_BYTES = 2**31
+MAX_RED_BYTES = 2**32 - 1
+PACKET_BYTES = 1514
+"""A full data packet on the wire with the default headers: 1448 payload, 52 TCP/IP, 14 Ethernet."""
+
+
+class Bernoulli(Model):
+    """Each packet is lost with probability p, independently."""
+
+    kind: Literal["bernoulli"] = "bernoulli"
+    p: Annotated[float, number(0, 1)]
+
+
+class GilbertElliott(Model):
+    """Two states in continuous time: packets are lost with probability `good_loss` or `bad_loss`.
+
+    The state changes at exponential times with these rates per second, whether packets pass or not.
+    """
+
+    kind: Literal["gilbert_elliott"] = "gilbert_elliott"
+    good_loss: Annotated[float, number(0, 1)] = 0.0
+    bad_loss: Annotated[float, number(0, 1)] = 1.0
+    to_bad_per_s: Annotated[float, number(0, 1e6, "1/s")]
+    to_good_per_s: Annotated[float, number(0, 1e6, "1/s", above=True)]
+
+
+Loss = float | Bernoulli | GilbertElliott
+
+
+def _loss(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return checked_number(value, 0, 1, "(probability), or a table with kind = bernoulli or gilbert_elliott")
+    return _LOSS_TABLE(value)
+
+
+_LOSS_TABLE = tagged({"bernoulli": Bernoulli, "gilbert_elliott": GilbertElliott})
+
+
+class DropTailBytes(Model):
+    """First in, first out; an arrival that would exceed the limit is dropped."""
+
+    kind: Literal["drop_tail_bytes"] = "drop_tail_bytes"
+    limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)]
+
+
+class DropTailPackets(Model):
+    """First in, first out, counted in packets."""
+
+    kind: Literal["drop_tail_packets"] = "drop_tail_packets"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)]
+
+
+class Viasat(Model):
+    """The gateway queue of the Viasat GEO service (Claypool et al.): above `threshold_bytes` an arrival is dropped with
+    `drop_probability`, at `limit_bytes` always."""
+
+    kind: Literal["viasat"] = "viasat"
+    limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)] = 36_000_000
+    threshold_bytes: Annotated[int, number(0, MAX_BUFFER_BYTES, "bytes", whole=True)] = 18_000_000
+    drop_probability: Annotated[float, number(0, 1)] = 0.25
+
+    @model_validator(mode="after")
+    def _threshold_below_limit(self) -> Viasat:
+        if self.threshold_bytes > self.limit_bytes:
+            raise OrbitccError("threshold_bytes", self.threshold_bytes, f"at most limit_bytes = {self.limit_bytes}")
+        return self
+
+
+MIN_LAW_MS, MAX_LAW_MS = 1e-3, 1e4
+
+
+class Codel(Model):
+    """Controlled delay (RFC 8289) with the defaults of Linux's sch_codel: when packets have waited longer than the
+    target for an interval, the head is dropped, then ever more often: after interval / sqrt(n) for the n-th time.
+
+    As for all queues below: the packet in service does not count, and what Linux would mark (ECN) is dropped.
+    """
+
+    kind: Literal["codel"] = "codel"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 1000
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
+    interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+
+    @model_validator(mode="after")
+    def _target_below_interval(self) -> Codel:
+        _check_law(self.target_ms, self.interval_ms)
+        return self
+
+
+class FqCodel(Model):
+    """CoDel in a queue for each flow (RFC 8290) with the defaults of Linux's sch_fq_codel.
+
+    Flows are hashed to `flows` queues, which take turns of `quantum_bytes`, new ones first. When there are too many
+    packets, or too much memory is taken (2304 bytes for a full packet), the longest queue loses half of its bytes, at
+    most `drop_batch_packets`, from its head.
+    """
+
+    kind: Literal["fq_codel"] = "fq_codel"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 10_240
+    memory_limit_bytes: Annotated[int, number(4096, MAX_BUFFER_BYTES, "bytes", whole=True)] = 32 * 2**20
+    flows: Annotated[int, number(1, 2**20, "queues", whole=True)] = 1024
+    quantum_bytes: Annotated[int, number(1, 2**20, "bytes", whole=True)] = PACKET_BYTES
+    drop_batch_packets: Annotated[int, number(1, 2**20, "packets", whole=True)] = 64
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
+    interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+
+    @model_validator(mode="after")
+    def _target_below_interval(self) -> FqCodel:
+        _check_law(self.target_ms, self.interval_ms)
+        return self
+
+
+def _check_law(target_ms: float, interval_ms: float) -> None:
+    if target_ms > interval_ms:
+        raise OrbitccError("target_ms", target_ms, f"at most interval_ms = {interval_ms:g}")
+
+
+class Pie(Model):
+    """Proportional integral controller enhanced (RFC 8033) with the defaults of Linux's sch_pie.
+
+    Every `update_ms` the probability of dropping an arrival moves by alpha times the delay's distance from the target
+    and beta times its growth since the last update (both in sixteenths per second, as `tc` takes them).
+    """
+
+    kind: Literal["pie"] = "pie"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 1000
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
+    update_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
+    alpha: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 2
+    beta: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 20
+
+
+class Red(Model):
+    """Random early detection (Floyd and Jacobson 1993) as Linux's sch_red, with the defaults of `tc`.
+
+    Between the thresholds arrivals are dropped at gaps uniform in 1 .. 1/p, p rising to `max_probability`; above
+    `max_bytes` always. Compared is an average in which a new length counts 2^-weight_log2. None stands for what `tc`
+    computes: max is 3 min or a quarter of the limit, min a third of max, the weight lets (2 min + max) / 3 bytes by.
+    adaptive: every 0.5 s move the probability so that the average stays in the middle (Floyd et al. 2001).
+    """
+
+    kind: Literal["red"] = "red"
+    limit_bytes: Annotated[int, number(1, MAX_RED_BYTES, "bytes", whole=True)]
+    min_bytes: Annotated[int | None, number(1, MAX_RED_BYTES, "bytes", whole=True, optional=True)] = None
+    max_bytes: Annotated[int | None, number(1, MAX_RED_BYTES, "bytes", whole=True, optional=True)] = None
+    max_probability: Annotated[float, number(0, 1)] = 0.02
+    weight_log2: Annotated[int | None, number(1, 31, whole=True, optional=True)] = None
+    packet_bytes: Annotated[int, number(1, 65_535, "bytes", whole=True)] = Field(
+        default=1000, description="of a typical packet: so many bytes of idle time age the average by one arrival"
+    )
+    adaptive: bool = False
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Red:
+        least, most = self.thresholds_bytes()
+        if not most <= self.limit_bytes:
+            raise OrbitccError("max_bytes", most, f"at most limit_bytes = {self.limit_bytes}")
+        if not 1 <= least < most:
+            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}) bytes: below max_bytes")
+        return self
+
+    def thresholds_bytes(self) -> tuple[int, int]:
+        """The lower and the upper threshold, spelt out."""
+        least, most = self.min_bytes, self.max_bytes
+        if most is None:
+            most = self.limit_bytes // 4 if least is None else 3 * least
+        return (most // 3 if least is None else least), most
+
+    def weight(self) -> int:
+        """weight_log2, spelt out: what iproute2's tc_red_eval_ewma finds."""
+        if self.weight_log2 is not None:
+            return self.weight_log2
+        least, most = self.thresholds_bytes()
+        burst = (2 * least + most) // (3 * self.packet_bytes)
+        room = burst + 1 - least / self.packet_bytes
+        return next((k for k in range(1, 32) if room <= (1 - (1 - 2.0**-k) ** burst) * 2**k), 31)
+
+
+Queue = DropTailBytes | DropTailPackets | Viasat | Codel | FqCodel | Pie | Red
+
+_queue = BeforeValidator(
+    tagged(
+        {
+            "drop_tail_bytes": DropTailBytes,
+            "drop_tail_packets": DropTailPackets,
+            "viasat": Viasat,
+            "codel": Codel,
+            "fq_codel": FqCodel,
+            "pie": Pie,
+            "red": Red,
+        }
+    )
+)
+
+
+class GammaJitter(Model):
+    """A wandering delay: Gamma distributed with this mean and shape, its correlation falls as exp(-t / tau_ms).
+
+    Read at knots tau_ms / 4 apart with straight lines between them (shape 2 and 20-50 ms fit published Starlink pings).
+    """
+
+    kind: Literal["gamma"] = "gamma"
+    mean_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")]
+    shape: Annotated[int, number(1, 16, whole=True)] = 2
+    tau_ms: Annotated[float, number(0.1, 1e6, "ms")] = 30.0
+
+
+class SineJitter(Model):
+    """A slow swing with noise on it, never negative: mean + sine + AR(1) noise, sizes as standard deviations.
+
+    The defaults are fitted to the RTT of Claypool et al.'s GEO link above its minimum of 564 ms.
+    """
+
+    kind: Literal["sine_ar1"] = "sine_ar1"
+    mean_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 33.5
+    sine_sd_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 14.0
+    sine_period_s: Annotated[float, number(1e-3, MAX_TIME_S, "s")] = 2.0
+    ar_sd_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 9.3
+    ar_tau_ms: Annotated[float, number(0.1, 1e6, "ms")] = 190.0
+
+
+Jitter = GammaJitter | SineJitter
+
+
+def _optional_jitter(value: Any) -> Any:
+    return None if value is None else _jitter(value)
+
+
+_jitter = tagged({"gamma": GammaJitter, "sine_ar1": SineJitter})
+
+
+class Direction(Model):
+    """One direction of a link: a queue, a server with a rate, then a pipe with a delay.
+
+    Rates, delays and losses are one value or a schedule `[[time_s, value], ...]`, stepwise (delays also in lines).
+    """
+
+    rate_mbps: Annotated[
+        float | Points | None,
+        schedule(lambda v: checked_number(v, MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s"), optional=True),
+    ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
+    burst_bytes: Annotated[int, number(0, MAX_BURST_BYTES, "bytes", whole=True)] = Field(
+        default=0,
+        description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
+    )
+    delay_ms: Annotated[float | Points, schedule(lambda v: checked_number(v, 0, MAX_DELAY_MS, "ms"))] = Field(
+        default=0.0, description="one-way propagation delay"
+    )
+    interpolate_delay: bool = Field(default=False, description="straight lines between the points of delay_ms")
+    loss: Annotated[Loss | Points, schedule(_loss)] = Field(
+        default=0.0, description="a probability per packet, or a table with kind = bernoulli or gilbert_elliott"
+    )
+    loss_at: Literal["ingress", "egress"] = Field(default="egress", description="before the queue or after the server")
+    queue: Annotated[Queue, _queue] = Field(
+        default=DropTailPackets(limit_packets=100_000), description="the queue before the server"
+    )
+    ordering: Literal["fifo", "overtaking"] = Field(
+        default="fifo",
+        description="whether a packet overtakes when the delay shrinks (as in netem) or queues up behind",
+    )
+    jitter: Annotated[Jitter | None, BeforeValidator(_optional_jitter)] = Field(
+        default=None, description="a random delay on top of delay_ms: a table with kind = gamma or sine_ar1"
+    )
+    gate_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = Field(
+        default=0.0,
+        description="packets arrive only at gate_phase_ms plus multiples of this, in bunches, as over a return channel "
+        "sent in frames (50 ms for Viasat's, fitted to Claypool et al.); 0: at any time",
+    )
+    gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
+
+    @model_validator(mode="after")
+    def _buckets_need_a_rate(self) -> Self:
+        if self.burst_bytes and self.rate_mbps is None:
+            raise OrbitccError("burst_bytes", self.burst_bytes, "0 without rate_mbps")
+        return self
+
+
+class Outage(Model):
+    """A time in which a link carries nothing.
+
+    mode: packets arriving meanwhile are dropped, or held (they queue; what the server had begun waits).
+    flush: at the start, also drop nothing, the queue, or the queue and the pipe.
+    """
+
+    at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
+    duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms", above=True)]
+    mode: Literal["drop", "hold"] = "drop"
+    flush: Literal["none", "queue", "all"] = "none"
+    directions: Literal["both", "forward", "reverse"] = "both"
+
+
+class Handover(Model):
+    """A change of the path behind a link: what controllers that listen are told of. It moves no packet by itself."""
+
+    at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
+    duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms")] = Field(
+        default=0.0, description="how long it interrupts the link"
+    )
+
+
+class Link(Direction):
+    """A link: its own fields are the forward (data) direction.
+
+    reverse: the direction of the acknowledgements; None: the same rate, burst, delay, ordering and queue, no loss,
+        jitter or gate.
+    handovers: None: its outages.
+    """
+
+    name: str = Field(min_length=1)
+    reverse: Direction | None = None
+    outages: tuple[Outage, ...] = ()
+    handovers: tuple[Handover, ...] | None = None
+
+    @model_validator(mode="after")
+    def _outages_in_order(self) -> Link:
+        end = 0.0
+        for i, outage in enumerate(self.outages):
+            if outage.at_s < end:
+                raise OrbitccError(
+                    f"outages.{i}.at_s", outage.at_s, f"{end:g} or later: outages in order, not overlapping"
+                )
+            end = outage.at_s + outage.duration_ms / 1e3
+        return self
+
+    @model_validator(mode="after")
+    def _handovers_in_order(self) -> Link:
+        before = -1.0
+        for i, handover in enumerate(self.handovers or ()):
+            if handover.at_s <= before:
+                raise OrbitccError(f"handovers.{i}.at_s", handover.at_s, f"later than {before:g}: handovers in order")
+            before = handover.at_s
+        return self
+
+    def path_changes(self) -> tuple[Handover, ...]:
+        """The handovers, spelt out."""
+        if self.handovers is not None:
+            return self.handovers
+        return tuple(Handover.trusted(at_s=o.at_s, duration_ms=o.duration_ms) for o in self.outages)
+
+    def backward(self) -> Direction:
+        """The reverse direction, spelt out."""
+        if self.reverse is not None:
+            return self.reverse
+        return Direction.trusted(
+            rate_mbps=self.rate_mbps,
+            burst_bytes=self.burst_bytes,
+            delay_ms=self.delay_ms,
+            interpolate_delay=self.interpolate_delay,
+            ordering=self.ordering,
+            queue=self.queue,
+        )

@@ -1,0 +1,226 @@
+"""The base of everything a scenario is made of: frozen pydantic models whose errors are OrbitccError.
+
+Quantities are checked by `number` and `schedule`, so that every message gives the whole allowed range and the unit.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from orbitcc.envs.errors import MissingError, OrbitccError, UnknownNameError
+from orbitcc.envs.numbers import checked_number
+
+T = TypeVar("T", bound="Model")
+
+Points = tuple[tuple[float, Any], ...]
+"""A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
+
+
+class Kept(tuple[Any, ...]):
+    """A part of scenarios (a schedule, outages) that many of them share: keeps what it compiles to.
+
+    arrays: of a schedule made from arrays, its times [K] and values [K].
+    """
+
+    compiled: Any = None
+    arrays: Any = None
+
+
+class Model(BaseModel):
+    """A frozen model without unknown fields; construction raises OrbitccError naming the field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise as_orbitcc_error(error) from None
+
+    # Tells pydantic that nested models need not go through this __init__ (the outermost one reports for all).
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_fields(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise UnknownNameError(str(key), key, cls.model_fields)
+        return data
+
+    @classmethod
+    def trusted(cls, **values: Any) -> Self:
+        """Built without any check from values that are known to be right, final types included; defaults are shared.
+
+        Several times faster than `model_construct`, which matters where scenarios are drawn between episodes.
+        """
+        state, defaults = _prototype(cls)
+        return _made(cls, state, {**defaults, **values})
+
+    def with_trusted(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with these fields replaced, without any check."""
+        return _made(type(self), _prototype(type(self))[0], {**self.__dict__, **changes})
+
+    @classmethod
+    def build(cls, data: Any) -> Self:
+        """`model_validate` with this project's errors."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise as_orbitcc_error(error) from None
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with these fields replaced, checked again as a whole."""
+        return type(self)(**{**{k: getattr(self, k) for k in type(self).model_fields}, **changes})
+
+
+@functools.cache
+def _prototype(cls: type[Model]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state of a model as pickle would keep it, and the defaults of its fields."""
+    made = cls.model_construct(_fields_set=set(cls.model_fields))
+    return made.__getstate__(), dict(made.__dict__)
+
+
+def _made(cls: type[T], state: dict[str, Any], contents: dict[str, Any]) -> T:
+    """A model as pickle would make it again: without any check."""
+    made = cls.__new__(cls)
+    made.__setstate__({**state, "__dict__": contents})
+    return made
+
+
+_ALLOWED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a table",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a table",
+    "string_too_short": "text that is not empty",
+    "string_type": "text",
+    "tuple_type": "a list",
+}
+"""What pydantic asks for, in the words of scenario files, by its type of error."""
+
+
+def as_orbitcc_error(error: ValidationError) -> OrbitccError:
+    """The first of pydantic's complaints, as one of ours."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, OrbitccError):
+        return cause.under(where)
+    if first["type"] == "missing":
+        return MissingError(where)
+    if first["type"] in _ALLOWED:
+        return OrbitccError(where, first["input"], _ALLOWED[first["type"]])
+    message = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return OrbitccError(where, first["input"], message)
+
+
+def number(
+    low: float, high: float, unit: str = "", *, above: bool = False, whole: bool = False, optional: bool = False
+) -> BeforeValidator:
+    """A finite number in [low, high], or (low, high] with `above`; `whole` gives an int, `optional` also takes None."""
+    return BeforeValidator(lambda value: checked_number(value, low, high, unit, above, whole, optional))
+
+
+def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
+    """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`."""
+    return BeforeValidator(lambda value: _checked_schedule(value, item, optional))
+
+
+def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) -> Any:
+    if value is None and optional:
+        return None
+    if not isinstance(value, list | tuple):
+        return item(value)
+    shape = "a schedule [[time_s, value], ...] that starts at time 0, in increasing order of time"
+    if not value:
+        raise OrbitccError("", value, shape)
+    points = []
+    before = -1.0
+    for i, point in enumerate(value):
+        if not isinstance(point, list | tuple) or len(point) != 2:
+            raise OrbitccError(str(i), point, shape)
+        try:
+            t = checked_number(point[0], 0.0, MAX_TIME_S, "s")
+            if (i == 0 and t != 0.0) or t <= before:
+                raise OrbitccError("", point[0], shape)
+            points.append((t, item(point[1])))
+        except OrbitccError as error:
+            raise error.under(str(i)) from None
+        before = t
+    return tuple(points)
+
+
+MAX_TIME_S = 1e6
+"""The longest run, some 11 days: far beyond any study, well within 64-bit nanoseconds."""
+
+
+def points_of(value: Any) -> Points:
+    """The (time, value) pairs of a field checked by `schedule`; none for None."""
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else ((0.0, value),)
+
+
+def value_at(value: Any, t_s: float, *, interpolate: bool = False) -> Any:
+    """A scheduled value at t_s: the last one set, or on the line to the next one with `interpolate`."""
+    if not isinstance(value, tuple):
+        return value
+    if t_s <= 0:
+        return value[0][1]
+    following = bisect.bisect_right(value, t_s, key=_time)
+    now = value[following - 1]
+    if interpolate and following < len(value):
+        after = value[following]
+        return now[1] + (after[1] - now[1]) * (t_s - now[0]) / (after[0] - now[0])
+    return now[1]
+
+
+_time = operator.itemgetter(0)
+
+
+def mean_over(value: Any, duration_s: float) -> float:
+    """The time mean of a stepwise schedule over [0, duration_s]."""
+    if not isinstance(value, tuple):
+        return float(value)
+    total = 0.0
+    before, now = value[0]
+    for t, following in value[1:]:
+        if t >= duration_s:
+            break
+        total += now * (t - before)
+        before, now = t, following
+    return (total + now * (duration_s - before)) / duration_s
+
+
+def tagged(kinds: Mapping[str, type[Model]], shorthand: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+    """A checker for a table whose `kind` says which model it is; `shorthand` first turns short forms into tables."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, tuple(kinds.values())):
+            return value
+        if shorthand is not None:
+            value = shorthand(value)
+            if isinstance(value, tuple(kinds.values())):
+                return value
+        if not isinstance(value, Mapping):
+            raise OrbitccError("", value, f"a table with kind = one of {', '.join(kinds)}")
+        kind = value.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise UnknownNameError("kind", kind, kinds)
+        return kinds[kind].build(value)
+
+    return check

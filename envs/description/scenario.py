@@ -1,0 +1,271 @@
+"""A scenario: links, flows, duration and seed, as a file or in Python, checked once and compiled for the simulator."""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from orbitcc.envs import controllers
+from orbitcc.envs.description import support
+from orbitcc.envs.description.compile import compile_network
+from orbitcc.envs.description.flows import ControllerSpec, Flow, parse_value
+from orbitcc.envs.description.hosts import SimSettings
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
+
+if TYPE_CHECKING:
+    from orbitcc.envs.controllers import AnyPolicy
+
+SCHEMA_VERSION = 1
+
+
+class Scenario(Model):
+    """A network and the flows on it.
+
+    Every time is in seconds from the start; schedules, link and flow fields say their units in their names.
+    """
+
+    schema_version: Literal[1] = 1
+    name: str = Field(min_length=1)
+    description: str = ""
+    duration_s: Annotated[float, number(1e-3, MAX_TIME_S, "s")]
+    seed: Annotated[int, number(0, 2**53, whole=True)] = 1
+    links: tuple[Link, ...]
+    flows: tuple[Flow, ...]
+    sim: SimSettings = SimSettings()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Scenario:
+        if not self.links:
+            raise OrbitccError("links", [], "one link or more")
+        if not self.flows:
+            raise OrbitccError("flows", [], "one flow or more")
+        link_names = self.link_names
+        if len(set(link_names)) < len(link_names):
+            raise OrbitccError("links", list(link_names), "links with different names")
+        for i, flow in enumerate(self.flows):
+            if flow.start_s >= self.duration_s:
+                raise OrbitccError(
+                    f"flows.{i}.start_s", flow.start_s, f"before the end, duration_s = {self.duration_s:g}"
+                )
+            paths = {"path": flow.path or ()} | {f"reroutes.{k}.path": r.path for k, r in enumerate(flow.reroutes)}
+            for field, path in paths.items():
+                _known_links(path, link_names, f"flows.{i}.{field}")
+        # A frozen model is filled in here, before anyone else has seen it.
+        object.__setattr__(self, "flows", _named(self.flows))
+        return self
+
+    # -- what is in it ----------------------------------------------------------------------------------------------
+
+    @property
+    def link_names(self) -> tuple[str, ...]:
+        return tuple(link.name for link in self.links)
+
+    @property
+    def flow_names(self) -> tuple[str, ...]:
+        return tuple(flow.name for flow in self.flows)
+
+    def path_of(self, flow_index: int, t_s: float = 0.0) -> tuple[int, ...]:
+        """The positions of the links a flow crosses at t_s."""
+        flow = self.flows[flow_index]
+        return tuple(self.positions(next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)))
+
+    def positions(self, path: Sequence[int | str] | None) -> list[int]:
+        """The positions of the links of a path; None stands for all of them."""
+        if path is None:
+            return list(range(len(self.links)))
+        return [hop if isinstance(hop, int) else self.link_names.index(hop) for hop in path]
+
+    def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
+        """Propagation there and back for one flow at t_s, without queues, transmission times, jitter and gates."""
+        total = self.flows[flow_index].uplink_delay_ms
+        for position in self.path_of(flow_index, t_s):
+            link = self.links[position]
+            for way in (link, link.backward()):
+                total += value_at(way.delay_ms, t_s, interpolate=way.interpolate_delay)
+        return float(total)
+
+    def capacity_mbps(self, t_s: float = 0.0, flow_index: int = 0) -> float:
+        """The rate of the slowest link of a flow's path at t_s (forward; outages not counted); inf when unlimited."""
+        rates = [value_at(self.links[p].rate_mbps, t_s) for p in self.path_of(flow_index, t_s)]
+        return min((r for r in rates if r is not None), default=math.inf)
+
+    def mean_capacity_mbps(self, flow_index: int = 0) -> float:
+        """The least time-mean rate along a flow's path (outages not counted); inf when unlimited."""
+        rates = [self.links[p].rate_mbps for p in self.path_of(flow_index)]
+        return min((mean_over(r, self.duration_s) for r in rates if r is not None), default=math.inf)
+
+    # -- variants ---------------------------------------------------------------------------------------------------
+
+    def with_flows(self, flows: Sequence[Flow]) -> Scenario:
+        """The same network with other flows."""
+        return self.changed(flows=tuple(flows))
+
+    def with_controller(self, controller: ControllerSpec | str, *, only: str | None = None) -> Scenario:
+        """The same flows under another controller: all of them, or those whose controller is named `only`.
+
+        Unresponsive `udp` traffic keeps its own.
+        """
+        spec = ControllerSpec.parse(controller) if isinstance(controller, str) else controller
+        chosen = [f.controller.name == only if only else f.controller.name != "udp" for f in self.flows]
+        flows = [
+            # Names follow the controllers, unless they were given.
+            f.changed(controller=spec, name="" if f.name.startswith(f"{_stem(f.controller)}-") else f.name) if c else f
+            for f, c in zip(self.flows, chosen, strict=True)
+        ]
+        return self.changed(flows=tuple(flows))
+
+    def with_seed(self, seed: int) -> Scenario:
+        """The same scenario with another seed."""
+        return self.changed(seed=seed)
+
+    def override(self, key: str, value: Any) -> Scenario:
+        """One field replaced: `override("links.0.rate_mbps", "50")`. Text is read as on the command line.
+
+        Links and flows may be named instead of numbered (`links.bottleneck.rate_mbps`).
+        """
+        return Scenario.build(replaced(self.model_dump(), key, parse_value(value) if isinstance(value, str) else value))
+
+    # -- files ------------------------------------------------------------------------------------------------------
+
+    def to_toml(self) -> str:
+        return toml_text(self.model_dump())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        return atomic_write_text(path, self.to_toml())
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Scenario:
+        version = data.get("schema_version", SCHEMA_VERSION)
+        if version != SCHEMA_VERSION:
+            raise OrbitccError("schema_version", version, f"{SCHEMA_VERSION} (this version of OrbitCC)")
+        return Scenario.build(data)
+
+    @staticmethod
+    def from_toml(text: str) -> Scenario:
+        try:
+            return Scenario.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise OrbitccError("scenario", text[:40], f"TOML text ({error})") from None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Scenario:
+        data = read_toml(path)
+        if data.get("kind") is not None:
+            raise FileError("file", str(path), "a scenario, not a distribution of scenarios")
+        return Scenario.from_dict(data)
+
+    # -- backends ---------------------------------------------------------------------------------------------------
+
+    def unsupported(self, backend: str) -> tuple[str, ...]:
+        """The names of the fields that `backend` ("simulator" or "emulator") cannot honour in a plain run."""
+        return support.unsupported(self.sim, self.flows, backend)
+
+    def compile(self) -> str:
+        """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""
+        return compile_network(self)
+
+    def policies(self) -> dict[str, AnyPolicy]:
+        """The policies the compiled text refers to."""
+        found: dict[str, AnyPolicy] = {}
+        for i, flow in enumerate(self.flows):
+            _, policies = controllers.make(flow.controller.name, flow.controller.params, f"flows.{i}.controller")
+            found.update(policies)
+        return found
+
+
+class ScenarioDistribution(Model):
+    """Something scenarios are drawn from, one per episode."""
+
+    name: str = Field(min_length=1)
+    description: str = ""
+
+    @property
+    @abstractmethod
+    def max_agents(self) -> int:
+        """The largest number of flows with the controller `external` in any scenario."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Scenario:
+        """One scenario; the same generator state gives the same one."""
+
+
+def _known_links(path: Sequence[int | str], names: Sequence[str], where: str) -> None:
+    for j, hop in enumerate(path):
+        if isinstance(hop, int) and not 0 <= hop < len(names):
+            raise OrbitccError(f"{where}.{j}", hop, f"a link: 0 to {len(names) - 1}, or its name")
+        if isinstance(hop, str) and hop not in names:
+            raise UnknownNameError(f"{where}.{j}", hop, names)
+
+
+def _stem(controller: ControllerSpec) -> str:
+    return str(controller.params.get("name") or controller.name)
+
+
+def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+    """Flows without a name get one from their controller and position."""
+    if not all(flow.name for flow in flows):
+        flows = tuple(
+            f if f.name else f.model_copy(update={"name": f"{_stem(f.controller)}-{i}"}) for i, f in enumerate(flows)
+        )
+    names = [flow.name for flow in flows]
+    if len(set(names)) < len(names):
+        raise OrbitccError("flows", names, "flows with different names")
+    return flows
+
+
+def replaced(data: Any, key: str, value: Any) -> Any:
+    """A dumped model with the field `key` (dotted) replaced; items of lists by position or name."""
+    return _replaced(data, key.split("."), 0, value)
+
+
+def _replaced(node: Any, parts: list[str], depth: int, value: Any) -> Any:
+    """`node` with the value at parts[depth:] replaced."""
+    if depth == len(parts):
+        return value
+    part, where = parts[depth], ".".join(parts[: depth + 1])
+    if isinstance(node, list | tuple):
+        index = _index(node, part, where)
+        return [_replaced(item, parts, depth + 1, value) if i == index else item for i, item in enumerate(node)]
+    if not isinstance(node, dict):
+        raise OrbitccError(".".join(parts), value, f"a field ({'.'.join(parts[:depth])} is a single value)")
+    below = node.get(part)
+    if depth + 1 < len(parts):
+        if part not in node:
+            raise UnknownNameError(where, part, node)
+        if part == "reverse" and below is None:
+            below = Link.build(node).backward().model_dump()
+    return {**node, part: _replaced(below, parts, depth + 1, value)}
+
+
+def _index(items: Sequence[Any], part: str, where: str) -> int:
+    if part.isdigit():
+        if int(part) < len(items):
+            return int(part)
+        raise OrbitccError(where, int(part), f"0 to {len(items) - 1}")
+    names = [item["name"] for item in items if isinstance(item, dict) and "name" in item]
+    if part in names:
+        return names.index(part)
+    raise UnknownNameError(where, part, names or [str(i) for i in range(len(items))])
+
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ControllerSpec",
+    "Direction",
+    "Flow",
+    "Link",
+    "Scenario",
+    "ScenarioDistribution",
+    "SimSettings",
+]

@@ -1,0 +1,87 @@
+"""What each backend cannot do: fields of a scenario, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from orbitcc.envs import controllers
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.hosts import SimSettings
+from orbitcc.envs.errors import UnknownNameError
+
+Backend = Literal["simulator", "emulator"]
+"""The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
+
+KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "reno": {},
+    "cubic": {
+        "hystart": ("both", "train", "delay", "off"),
+        "hystart_k": (3.0,),
+        "search_rollback": ("off",),
+        "fast_convergence": ("on", "off"),
+        "friendliness": ("on", "off"),
+    },
+    "bbr": {},
+    "hybla": {"rtt0_ms": (25.0,)},
+    "illinois": {},
+    "vegas": {},
+    "westwood": {},
+}
+"""Controllers that Linux has under the same name, and the parameters that its version can have."""
+
+HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6"), "ssthresh_cache": ("network", "off")}
+AGENTS = ("policy", "external")
+"""Controllers by which something outside of the kernel decides."""
+MOST_FLOWS = 64_000
+
+
+def check(backend: str, field: str = "backend") -> str:
+    """`backend`; UnknownNameError about `field` when there is none of this name."""
+    if backend not in get_args(Backend):
+        raise UnknownNameError(field, backend, get_args(Backend))
+    return backend
+
+
+def unsupported(sim: SimSettings, flows: Sequence[Flow], backend: str) -> tuple[str, ...]:
+    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run these flows."""
+    check(backend)
+    # A plain run has nobody who acts; environments drive these flows.
+    found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == "external"]
+    if backend == "emulator":
+        found += beyond_kernel(sim, flows)
+    return tuple(found)
+
+
+def beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> tuple[str, ...]:
+    """Those that this machine's TCP cannot honour, whoever acts."""
+    return tuple(_beyond_kernel(sim, flows))
+
+
+def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
+    if sim.kernel != "v6":
+        yield "sim.kernel"
+    if sim.initial_cwnd_packets != 10:
+        yield "sim.initial_cwnd_packets"
+    if sim.gro_segments != 1:
+        yield "sim.gro_segments"
+    if sim.ssthresh_cache not in ("kernel", "off"):
+        yield "sim.ssthresh_cache"
+    if len(flows) > MOST_FLOWS:
+        yield "flows"
+    for i, flow in enumerate(flows):
+        yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
+
+
+def _of_controller(spec: ControllerSpec) -> Iterator[str]:
+    native, _ = controllers.make(spec.name, spec.params, "controller")
+    name, params = native["name"], native["params"]
+    if name in AGENTS or name == "udp":
+        return
+    if name not in KERNEL:
+        yield "controller"
+        return
+    allowed = {**KERNEL[name], **HOSTS}
+    for key, value in params.items():
+        if value not in allowed.get(key, ()):
+            yield f"controller.{key}" if key in spec.params else "controller"

@@ -1,0 +1,319 @@
+"""N worlds stepped together through the pieces of one preset: what every environment of this room is built on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.envs.controllers import AnyPolicy
+from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, pay
+from orbitcc.envs.environments.presets import Action, Native, Observation, Preset, Reward
+from orbitcc.envs.errors import OrbitccError
+
+IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
+GLOBAL_STATE = 12
+"""Width of the critic's global state."""
+TERMINATED, TRUNCATED = _sim.STATUS_TERMINATED, _sim.STATUS_TRUNCATED
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What Python pieces said of one world's last interval, or that they have not been asked."""
+
+    stale: bool
+    obs: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    roster: Remembered
+
+
+@dataclass(frozen=True)
+class WorldState:
+    """An opaque, exact copy of one world of a batch, with what Python pieces remember of it."""
+
+    native: _sim.WorldState
+    told: _Told | None
+
+
+class Batch:
+    """N worlds of up to S agents each; slot s of a world is its s-th flow with the controller ``external``.
+
+    The arrays are written in place by :meth:`reset` and :meth:`step`:
+    ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``).
+
+    Args:
+        specs: N compiled networks.
+        slots: agents per world at most; worlds with fewer leave slots idle.
+        preset: the pieces; native ones run in the simulator, Python ones on the raw statistics of all flows at once,
+            and once for every interval of a flow.
+        threads: of the native pool; 0 = one per core.
+        policies: of background flows with the native controller ``policy``.
+        emulator: the program that plays worlds on this machine's kernel (:mod:`orbitcc.emulator`); None: simulated.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[str],
+        *,
+        slots: int,
+        preset: Preset,
+        threads: int = 1,
+        policies: Mapping[str, AnyPolicy] | None = None,
+        emulator: str | None = None,
+    ) -> None:
+        self._preset = preset
+        self._any_spec, self._threads = specs[0], threads
+        self._settings: dict[str, Any] = {
+            "slots": slots,
+            "interval_ns": preset.interval_ns,
+            "interval_rtts": preset.interval_rtts,
+            "observation": preset.native("observation").json(),
+            "action": preset.native("action").json(),
+            "reward": preset.native("reward").json(),
+            "policies": policies,
+            "emulator": emulator,
+        }
+        self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
+        self._warm_up: _sim.Worlds | None = None
+        n = len(specs)
+        self._fresh: list[str | None] = list(specs)  # networks of worlds that nothing has been done to
+        self.observation_space = preset.observation_space()
+        self.action_space = preset.action_space()
+        self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
+        self.reward = np.zeros((n, slots), np.float32)
+        self.status = np.zeros((n, slots), np.uint8)
+        self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
+        self._native_obs: NDArray[np.float32] = np.zeros((n, slots, self._worlds.observation_dim), np.float32)
+        self._native_reward = np.zeros((n, slots), np.float32)
+        # a Python action sets windows itself
+        self._no_action: NDArray[np.float32] | None = np.zeros((1, slots, self._worlds.action_dim), np.float32)
+        if isinstance(preset.action, Action):
+            self._no_action = None
+        if not isinstance(preset.observation, Observation):
+            self._native_obs = self.obs
+        if not isinstance(preset.reward, Reward):
+            self._native_reward = self.reward
+        self._roster = Roster(preset, n, slots) if preset.python() else None
+        self._stale = np.ones(n, np.bool_)  # worlds whose last interval Python pieces have not seen
+
+    @property
+    def preset(self) -> Preset:
+        """The pieces, with the reward that is paid now."""
+        return self._preset
+
+    @property
+    def num_worlds(self) -> int:
+        return self._worlds.num_worlds
+
+    @property
+    def slots(self) -> int:
+        return self._worlds.slots
+
+    def reset(self, index: int, spec: str, agents: int = 1) -> None:
+        """Replace world `index` by a fresh one at the first moment when this many agents decide.
+
+        The other worlds stand still. :meth:`observe` must follow before the arrays are read.
+
+        Raises:
+            OrbitccError: there are never so many agents in this world.
+        """
+        if self._fresh[index] != spec:
+            self._worlds.reset(index, spec)
+        self._fresh[index] = None
+        self._stale[index] = True
+        if self._roster is not None:
+            self._roster.clear(index)
+        self._worlds.observe(self._native_obs, self._native_reward, self.status)
+        if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
+            return
+        # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in;
+        # the only one is where it belongs.
+        only = self.num_worlds == 1
+        alone = self._worlds if only else self._warmed(spec)
+        obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
+        alone.observe(obs, reward, status)
+        while np.count_nonzero(status == ACTIVE) < agents:
+            if alone.finished()[0]:
+                what = "no agent ever starts" if agents == 1 else f"never {agents} agents at a time"
+                raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
+            self._tell(alone, status, np.array([index]))
+            alone.step(self._no_action, obs, reward, status)
+        if not only:
+            self._worlds.restore(index, alone.save(0))
+
+    def _warmed(self, spec: str) -> _sim.Worlds:
+        """A world of this network that no other shares a step with."""
+        if self._warm_up is None:
+            self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
+        self._warm_up.reset(0, spec)
+        return self._warm_up
+
+    def observe(self) -> None:
+        """Write obs, reward and status as they stand, without advancing."""
+        self._worlds.observe(self._native_obs, self._native_reward, self.status)
+        self._tell_stale()
+
+    def step(self, actions: NDArray[np.float32]) -> None:
+        """Advance every unfinished world one interval; `actions` is f32[N, S, A], read where status is active.
+
+        Raises:
+            OrbitccError: an active slot's action is NaN; no world has moved.
+        """
+        given: NDArray[np.float32] | None = None
+        if isinstance(self._preset.action, Action):
+            self._refuse_nan(actions)
+            self._apply_custom_action(self._preset.action, actions)
+        else:
+            given = np.ascontiguousarray(actions, np.float32)
+        moving = ~self._worlds.finished()
+        self._fresh = [None] * self.num_worlds
+        try:
+            self._worlds.step(given, self._native_obs, self._native_reward, self.status)
+        except ValueError:  # no world has moved
+            self._refuse_nan(actions)
+            raise
+        self._stale |= moving
+        self._tell_stale()
+
+    def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
+        """Pay by another native reward, or by other parameters of one, from the next step on.
+
+        Raises:
+            OrbitccError: unknown name or parameter, or the preset's reward is a Python piece.
+        """
+        if isinstance(self._preset.reward, Reward):
+            raise OrbitccError("reward", str(reward), "a preset whose reward is a native one")
+        piece = Native.of("reward", reward)
+        self._preset = replace(self._preset, reward=piece)
+        self._settings["reward"] = piece.json()
+        self._worlds.set_reward(piece.json())
+        self._warm_up = None  # made anew with the new rules
+
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw interval statistics, f64[N, S, len(STATS_FIELDS)]; the array is reused by the next call."""
+        self._worlds.stats(self._statistics)
+        return self._statistics
+
+    def step_figures(self) -> NDArray[np.float64]:
+        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]."""
+        figures = np.empty((4, *self._statistics.shape[:2]))
+        self._worlds.step_figures(figures)
+        return figures
+
+    def global_state(self, out: NDArray[np.float32]) -> None:
+        """Write the critic's global state, f32[N, 12]."""
+        self._worlds.global_state(out)
+
+    def finished(self) -> NDArray[np.bool_]:
+        """Which worlds have reached their time limit, bool[N]."""
+        return self._worlds.finished()
+
+    def now_s(self) -> NDArray[np.float64]:
+        """Simulated time of each world in seconds, f64[N]."""
+        return self._worlds.now_ns().astype(np.float64) * 1e-9
+
+    def overruns(self, index: int) -> int:
+        """Decisions of an emulated world that came late because the agents took longer than an interval."""
+        return self._worlds.overruns(index)
+
+    def flow_of(self, index: int, slot: int) -> int | None:
+        """The flow in a slot now, by its place in the network; None if the world has fewer agents."""
+        return self._worlds.flow_of(index, slot)
+
+    def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Flow and link totals of one world so far."""
+        return self._worlds.flow_totals(index), self._worlds.link_totals(index)
+
+    def save(self, index: int) -> WorldState:
+        """An exact copy of one world, and of what Python pieces remember of it."""
+        told = None
+        if self._roster is not None:
+            remembered = self._roster.save(index)
+            told = _Told(bool(self._stale[index]), self.obs[index].copy(), self.reward[index].copy(), remembered)
+        return WorldState(self._worlds.save(index), told)
+
+    def restore(self, index: int, state: WorldState) -> None:
+        """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
+        self._worlds.restore(index, state.native)
+        self._fresh[index] = None
+        if self._roster is not None and state.told is not None:
+            told = state.told
+            self._stale[index], self.obs[index], self.reward[index] = told.stale, told.obs, told.reward
+            self._roster.restore(index, told.roster)
+
+    def clone(self) -> Self:
+        """The same worlds at the same moment once more; both continue identically."""
+        states = [self.save(index) for index in range(self.num_worlds)]
+        twin = type(self)(
+            [self._any_spec] * self.num_worlds,
+            slots=self.slots,
+            preset=self._preset,
+            threads=self._threads,
+            policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
+        )
+        for index, state in enumerate(states):
+            twin.restore(index, state)
+        for name in ("obs", "reward", "status", "_native_obs", "_native_reward"):
+            getattr(twin, name)[...] = getattr(self, name)
+        return twin
+
+    def alone(self) -> Self:
+        """A batch of one world with the same pieces."""
+        return type(self)(
+            [self._any_spec],
+            slots=self.slots,
+            preset=self._preset,
+            policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
+        )
+
+    def _tell_stale(self) -> None:
+        """Show Python pieces the last interval of the worlds where they have not seen it."""
+        if self._roster is None or not self._stale.any():
+            return
+        piece = self._preset.observation
+        if isinstance(piece, Observation):
+            self.obs[self._stale] = np.clip(0.0, piece.low, piece.high)
+        if isinstance(self._preset.reward, Reward):
+            self.reward[self._stale] = 0.0
+        self._tell(self._worlds, np.where(self._stale[:, None], self.status, IDLE), np.arange(self.num_worlds))
+        self._stale[:] = False
+
+    def _tell(self, worlds: _sim.Worlds, status: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
+        """Show Python pieces an interval of the flows that are not idle; numbers: of these worlds in the batch."""
+        if self._roster is None or not status.any():
+            return
+        stats, places = np.zeros((*status.shape, len(_sim.STATS_FIELDS))), np.zeros(status.shape, np.int64)
+        worlds.stats(stats)
+        worlds.places(places)
+        here, slot = np.nonzero(status != IDLE)
+        rows, world = stats[here, slot], numbers[here]
+        self._roster.meet(world, slot, places[here, slot])
+        if isinstance(self._preset.reward, Reward):
+            who = self._roster.who("reward", world, slot)
+            self.reward[world, slot] = pay(self._preset.reward, rows, who)
+            self._roster.keep("reward", who)
+        if isinstance(self._preset.observation, Observation):
+            who = self._roster.who("observation", world, slot)
+            self.obs[world, slot] = observe(self._preset.observation, rows, who)
+            self._roster.keep("observation", who)
+
+    def _refuse_nan(self, actions: NDArray[np.float32]) -> None:
+        bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
+        if bad.size:
+            world, slot = bad[0]
+            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
+
+    def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
+        assert self._roster is not None
+        world, slot = np.nonzero(self.status == ACTIVE)
+        if world.size == 0:
+            return
+        who = self._roster.who("action", world, slot)
+        cwnd, pacing = control(piece, actions[world, slot], self.statistics()[world, slot], who)
+        self._roster.keep("action", who)
+        for w, s, window, rate in zip(world, slot, cwnd, pacing, strict=True):
+            self._worlds.set_cwnd(int(w), int(s), float(window), float(rate))

@@ -1,0 +1,144 @@
+"""Who takes a slot after whom: worlds sorted by their number of flows, and networks in which no slot is ever idle."""
+
+import copy
+import json
+from collections import deque
+
+import numpy as np
+
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.config import EnvConfig
+from orbitcc.envs.environments.core import Episode
+from orbitcc.envs.environments.source import EpisodeSource, agent_flows
+from orbitcc.envs.errors import OrbitccError
+
+SHORTEST_LIFE_S = 2.0
+"""No connection of a slot lives for less."""
+LIFETIME_SHARE = (0.25, 1.0)
+"""Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
+
+
+class Buckets:
+    """Scenarios by their number of agents: what was drawn and fits no world now waits, so that nothing is wasted."""
+
+    def __init__(self, source: EpisodeSource) -> None:
+        self.source = source
+        self.waiting: dict[int, deque[Scenario]] = {}
+        """Scenarios that were drawn and fitted no world so far, by number of agents."""
+
+    def sizes(self, slots: int) -> tuple[list[int], int]:
+        """How many learning flows each world has, and how many of them the last world lends.
+
+        A function of the source and `slots` alone.
+        """
+        rng = np.random.default_rng(0)
+        sizes: list[int] = []
+        while sum(sizes) < slots:
+            sizes.append(len(agent_flows(self.source.draw(rng))))
+        return sizes, slots - sum(sizes[:-1])
+
+    def clone(self) -> "Buckets":
+        twin = Buckets(self.source)
+        twin.waiting = {size: deque(scenarios, scenarios.maxlen) for size, scenarios in self.waiting.items()}
+        return twin
+
+    def next(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
+        """The next scenario with `size` agents."""
+        if isinstance(self.source.scenario, Scenario):
+            return self.source.draw(rng, seed)
+        if self.waiting.get(size):
+            return self.waiting[size].popleft()
+        for _ in range(10_000):
+            scenario = self.source.draw(rng)
+            agents = len(agent_flows(scenario))
+            if agents == size:
+                return scenario
+            self.waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
+        raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
+
+
+class Connections:
+    """A :class:`~orbitcc.envs.environments.core.Feed` of worlds whose slots are never idle; it plays none on request.
+
+    Args:
+        config: of the environment.
+        slots: of all worlds together.
+    """
+
+    shared = True
+
+    def __init__(self, config: EnvConfig, slots: int) -> None:
+        self.buckets = Buckets(config.source())
+        self.flows, lent = self.buckets.sizes(slots)
+        """Learning flows of each world's scenario."""
+        self.sizes = [*self.flows[:-1], lent]
+        """Slots that each world lends."""
+        self.slots = max(self.sizes)
+        self._interval_ns = config.preset.interval_ns
+
+    def next(
+        self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
+    ) -> Episode:
+        drawn = self.buckets.next(self.flows[world], rng, seed)
+        if self.sizes[world] < self.flows[world]:
+            drawn = self.buckets.source.mark_agents(drawn, self.sizes[world])
+        network = never_idle(drawn.compile(), self._interval_ns, rng, cut=cut)
+        return Episode(drawn, network, agents=self.sizes[world])
+
+    def clone(self) -> "Connections":
+        twin = copy.copy(self)
+        twin.buckets = self.buckets.clone()
+        return twin
+
+
+def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
+    """A compiled network in which flows that follow each other take every learning flow's slot from start to end.
+
+    Changes of flow fall on the grid of decisions.
+
+    Args:
+        network: JSON text, as `Scenario.compile` makes it.
+        interval_ns: of decisions.
+        rng: draws lifetimes.
+        cut: end the world at a random moment.
+
+    Raises:
+        OrbitccError: a learning flow sends an object, so that nobody knows when it ends.
+    """
+    data = json.loads(network)
+    flows = data["flows"]
+    shortest = max(round(SHORTEST_LIFE_S * 1e9), 3 * interval_ns)
+    if cut and data["duration"] > shortest:
+        data["duration"] = int(rng.integers(shortest, data["duration"]))
+    end = data["duration"]
+
+    def on_grid(at: float) -> int:  # not before `at`
+        return int(-(-at // interval_ns)) * interval_ns
+
+    for index in range(len(flows)):
+        flow = flows[index]
+        if flow["controller"]["name"] != "external":
+            continue
+        if flow.get("traffic", {}).get("kind") == "bytes":
+            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")
+        changes: list[int] = []  # from one connection to the next
+        for at in (flow.get("start", 0), flow.get("stop")):
+            if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:
+                changes.append(on_grid(at))
+        if flow.get("stop") is not None and changes:
+            while end - changes[-1] >= 2 * shortest:
+                life = rng.uniform(*LIFETIME_SHARE) * (end - changes[-1])
+                change = on_grid(changes[-1] + max(life, shortest))
+                if change > end - shortest:
+                    break
+                changes.append(change)
+        starts, stops = [0, *changes], [*changes, None]
+        place = index
+        for k, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+            piece = {**flow, "start": start, "stop": stop, "name": f"{flow['name']}.{k}" if k else flow["name"]}
+            if k == 0:
+                flows[index] = piece
+            else:
+                flows.append({**piece, "follows": place})
+                place = len(flows) - 1
+    return json.dumps(data)

@@ -1,0 +1,357 @@
+"""N worlds in episodes: what every environment is a view of."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from numpy.typing import NDArray
+
+from orbitcc.emulator import program
+from orbitcc.emulator.run import refuse
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
+from orbitcc.envs.environments.config import EnvConfig
+from orbitcc.envs.environments.journal import Journal
+from orbitcc.envs.environments.presets import STATS
+from orbitcc.envs.environments.render import pictures
+from orbitcc.envs.errors import OrbitccError, StateError
+
+FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
+"""Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
+
+STEP_INFO = ("step_goodput_mbps", "step_rtt_ms", "step_utilisation", "step_queue_bytes")
+"""What every info says of a flow's last interval: its goodput, its mean RTT (smoothed where it has no sample; 0 before
+the first), its goodput over the capacity of its bottleneck, and the queue there at the end."""
+
+
+class ResetNeededError(StateError, gym.error.ResetNeeded):
+    """A call that needs a running episode."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What a world is to be: the scenario it was made from, its network, and how many agents it begins with."""
+
+    scenario: Scenario
+    network: str
+    agents: int
+
+
+class Feed(Protocol):
+    """Where the episodes of an environment come from.
+
+    slots: agents of a world at most. shared: all worlds draw with one generator, else each has its own.
+    """
+
+    slots: int
+    shared: bool
+
+    def next(
+        self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
+    ) -> Episode:
+        """The next episode of a world, or one of this scenario. cut: it ends at a random moment."""
+
+    def clone(self) -> Self:
+        """One that goes on by itself from here."""
+
+
+class Core:
+    """N worlds of up to S agents, each in some episode.
+
+    Args:
+        config: what they are made of.
+        feed: where their episodes come from.
+        num_worlds: N.
+        threads: of the native pool; None: as configured.
+        journal: keep what :meth:`journal` tells.
+
+    Raises:
+        OrbitccError: the emulator cannot play such worlds, or not on this machine.
+    """
+
+    def __init__(
+        self, config: EnvConfig, feed: Feed, num_worlds: int, *, threads: int | None = None, journal: bool = False
+    ) -> None:
+        self.config, self.feed = config, feed
+        self._emulator: str | None = None
+        if config.backend == "emulator":
+            if num_worlds > 1 or feed.shared or journal:
+                what = "simulator here: the emulator plays one world, in the single and the parallel environment"
+                raise OrbitccError("backend", config.backend, what)
+            self._emulator = program.path(agents=True)
+        self.num_worlds, self.slots = num_worlds, feed.slots
+        self.preset = config.preset
+        self.observation_space, self.action_space = self.preset.observation_space(), self.preset.action_space()
+        seen = self.observation_space
+        self.nothing_seen: NDArray[np.float32] = np.clip(np.zeros_like(seen.low), seen.low, seen.high)
+        self.state_space = spaces.Box(-np.inf, np.inf, (GLOBAL_STATE,), np.float32)
+        self.pictures = pictures(config.render_mode, num_worlds)
+        self.generators: list[np.random.Generator | None] = [None] * (1 if feed.shared else num_worlds)
+        self._threads = config.threads if threads is None else threads
+        self._batch: Batch | None = None
+        self._scenarios: list[Scenario | None] = [None] * num_worlds
+        self._journal = Journal(num_worlds) if journal else None
+
+    @property
+    def batch(self) -> Batch:
+        """The worlds; there are none before the first :meth:`begin`."""
+        if self._batch is None:
+            raise ResetNeededError("step", "there is no episode yet: reset() first")
+        return self._batch
+
+    # -- episodes ---------------------------------------------------------------------------------------------------
+
+    def generator(self, world: int, seed: int | None) -> np.random.Generator:
+        """What the episodes of a world are drawn with: a new one where there is a seed, or none yet."""
+        index = world % len(self.generators)
+        found = self.generators[index]
+        if seed is not None or found is None:
+            found, _ = seeding.np_random(seed)
+            self.generators[index] = found
+        return found
+
+    def begin(
+        self,
+        world: int,
+        rng: np.random.Generator,
+        seed: int | None = None,
+        scenario: Scenario | None = None,
+        *,
+        cut: bool = False,
+    ) -> None:
+        """Start a new episode in a world, when its first agents decide; the others stand still.
+
+        :meth:`observe` must follow before anything is read.
+        """
+        if scenario is not None and not isinstance(scenario, Scenario):
+            raise OrbitccError("options.scenario", scenario, "a Scenario")
+        episode = self.feed.next(world, rng, seed, scenario, cut)
+        if self._emulator is not None:
+            refuse(episode.scenario, plain=False)
+        if self._batch is None:
+            self._batch = Batch(
+                [episode.network] * self.num_worlds,
+                slots=self.slots,
+                preset=self.preset,
+                threads=self._threads,
+                policies=episode.scenario.policies(),
+                emulator=self._emulator,
+            )
+        self._batch.reset(world, episode.network, agents=episode.agents)
+        self._scenarios[world] = episode.scenario
+        if self._journal is not None:
+            self._journal.begin(world, episode.network)
+        if self.pictures is not None:
+            self.pictures.clear(world)
+
+    def renew(self, worlds: NDArray[np.bool_]) -> None:
+        """Start new episodes in these worlds, bool[N]."""
+        for world in np.flatnonzero(worlds).tolist():
+            self.begin(world, self.generator(world, None))
+        self.batch.observe()
+
+    def step(self, actions: NDArray[np.float32]) -> None:
+        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active."""
+        self.batch.step(actions)
+        if self._journal is not None:
+            self._journal.step(actions)
+
+    def look(self) -> None:
+        """Keep the present moment for pictures."""
+        if self.pictures is not None:
+            self.pictures.add(self.batch)
+
+    # -- what there is to know --------------------------------------------------------------------------------------
+
+    def scenario(self, world: int) -> Scenario:
+        """The scenario of the running episode of a world."""
+        scenario = self._scenarios[world]
+        if scenario is None:
+            raise ResetNeededError("step", "there is no episode yet: reset() first")
+        return scenario
+
+    def active(self) -> NDArray[np.bool_]:
+        """Who acts on the next step, bool[N, S]."""
+        return self.batch.status == ACTIVE
+
+    def state(self) -> NDArray[np.float32]:
+        """The global state of each world, float32[N, 12]."""
+        state = np.zeros((self.num_worlds, GLOBAL_STATE), np.float32)
+        self.batch.global_state(state)
+        return state
+
+    def final_info(self, world: int, slot: int) -> dict[str, float]:
+        """What a leaving flow leaves behind: its totals (:data:`FINAL_INFO`)."""
+        flow = self.batch.flow_of(world, slot)
+        assert flow is not None
+        totals = self.batch.totals(world)[0][flow]
+        return {key: float(totals[key]) for key in FINAL_INFO}
+
+    def final_infos(self, ended: NDArray[np.bool_], worlds: NDArray[Any], slots: NDArray[Any]) -> dict[str, Any]:
+        """The same as infos of a vector environment: where an episode ended, of all n worlds and slots."""
+        infos: dict[str, Any] = {}
+        for key in FINAL_INFO:
+            infos[key], infos[f"_{key}"] = np.zeros(len(ended)), ended.copy()
+        for world in np.unique(worlds[ended]).tolist():
+            totals, _ = self.batch.totals(world)
+            for i in np.flatnonzero(ended & (worlds == world)):
+                flow = self.batch.flow_of(world, int(slots[i]))
+                assert flow is not None
+                for key in FINAL_INFO:
+                    infos[key][i] = float(totals[flow][key])
+        return infos
+
+    def step_info(self) -> NDArray[np.float64]:
+        """:data:`STEP_INFO` of every slot, f64[4, N, S]."""
+        return self.batch.step_figures()
+
+    def live_info(self) -> dict[str, Any]:
+        """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""
+        return {} if self._emulator is None else {"overruns": self.batch.overruns(0)}
+
+    def statistics(self, world: int, slot: int) -> dict[str, float]:
+        """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        row = self.batch.statistics()[world, slot]
+        return {name: float(row[column]) for name, column in STATS.items()}
+
+    def frames(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """With `rgb_array` a frame of every world."""
+        self.scenario(0)  # an error before the first reset
+        return None if self.pictures is None else self.pictures.frames()
+
+    def close(self) -> None:
+        """Also ends an emulated episode; simulated ones are only memory."""
+        if self._emulator is not None:
+            self._batch = None
+        if self.pictures is not None:
+            self.pictures.close()
+
+    # -- copies -----------------------------------------------------------------------------------------------------
+
+    def save(self, world: int) -> tuple[Scenario, WorldState]:
+        """An exact copy of a running episode."""
+        return self.scenario(world), self.batch.save(world)
+
+    def restore(self, world: int, saved: tuple[Scenario, WorldState]) -> None:
+        """Put a saved episode into a world; it continues identically.
+
+        Raises:
+            OrbitccError: the past of this world is not in the journal that is kept.
+        """
+        if self._journal is not None:
+            raise StateError("restore", "an environment that keeps a journal cannot go back; make one without journal")
+        self._scenarios[world] = saved[0]
+        self.batch.restore(world, saved[1])
+        self.batch.observe()
+        if self.pictures is not None:
+            self.pictures.clear(world)
+        self.look()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Worlds of its own at the same moment; both continue identically."""
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        if self._batch is not None:
+            twin._batch, twin._scenarios = self._batch.clone(), list(self._scenarios)
+        twin.feed = self.feed.clone()
+        twin.pictures = pictures(self.config.render_mode, self.num_worlds)
+        twin.generators = copy.deepcopy(self.generators, memo)
+        twin._journal = copy.deepcopy(self._journal, memo)
+        return twin
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The configuration: running worlds are not pickled."""
+        return {**self.__dict__, "_batch": None, "_scenarios": [None] * self.num_worlds}
+
+    # -- journals ---------------------------------------------------------------------------------------------------
+
+    def journal(self) -> dict[str, Any]:
+        """How all worlds came to where they are, to be pickled: what :meth:`relive` needs to bring them there again.
+
+        Raises:
+            OrbitccError: no journal is kept, or nothing runs yet.
+        """
+        kept = self.require_journal()
+        scenarios = [self.scenario(world) for world in range(self.num_worlds)]
+        return {**kept.written(), "scenarios": scenarios, "generators": copy.deepcopy(self.generators)}
+
+    def relive(self, journal: Mapping[str, Any], agents: list[int]) -> None:
+        """Bring all worlds to where they were when `journal` was written; they continue identically.
+
+        agents: with how many each world begins. The worlds must have begun once.
+
+        Raises:
+            OrbitccError: no journal is kept, or it is one of another number of worlds.
+        """
+        self.require_journal().relive(dict(journal), self.batch, agents, self.batch.alone())
+        self.generators = copy.deepcopy(journal["generators"])
+        self._scenarios = list(journal["scenarios"])
+        self.look()
+
+    def require_journal(self) -> Journal:
+        """The journal; OrbitccError unless one is kept."""
+        if self._journal is None:
+            raise StateError("journal", "none is kept; make the environment with journal=True")
+        return self._journal
+
+
+# -- what views are given ---------------------------------------------------------------------------------------------
+
+
+def checked_seed(seed: Any) -> int | None:
+    """A seed as Python's own whole number, whatever kind of integer it was; OrbitccError unless it is one or None."""
+    if seed is None:
+        return None
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if isinstance(seed, bool) or number < 0:
+        raise OrbitccError("seed", seed, "a whole number of 0 or more, or None")
+    return number
+
+
+def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str, Any]:
+    """`options` of reset(); OrbitccError for one that this environment does not know."""
+    for name in options or {}:
+        if name not in known:
+            allowed = f"only {' and '.join(repr(k) for k in known)}" if known else "no options"
+            raise OrbitccError(f"options.{name}", (options or {})[name], f"{allowed} in this environment")
+    return dict(options or {})
+
+
+def checked_count(field: str, value: Any) -> int:
+    """How many worlds or slots; OrbitccError unless it is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise OrbitccError(field, value, "a whole number of at least 1")
+    return int(value)
+
+
+def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
+    """Actions as float32 of this shape; OrbitccError otherwise."""
+    values = np.asarray(actions, np.float32)
+    if values.shape != shape:
+        raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")
+    return values
+
+
+def scenarios_of(options: Mapping[str, Any], count: int) -> list[Any]:
+    """`options["scenario"]` of each world: one for all, or a list with one for each; None: the next one drawn."""
+    given = options.get("scenario")
+    scenarios = list(given) if isinstance(given, list | tuple) else [given] * count
+    if len(scenarios) != count:
+        raise OrbitccError("options.scenario", f"{len(scenarios)} scenarios", f"one, or {count} of them")
+    return scenarios

@@ -1,0 +1,49 @@
+"""Episodes as a scenario describes them: agents come and go at its times."""
+
+import json
+
+import numpy as np
+
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.config import EnvConfig
+from orbitcc.envs.environments.core import Episode
+from orbitcc.envs.environments.source import agent_flows
+from orbitcc.envs.errors import OrbitccError
+
+SHORTEST_S = 2.0
+"""No episode that is cut at random is shorter."""
+
+
+class Episodes:
+    """A :class:`~orbitcc.envs.environments.core.Feed`: an episode begins with the first decision of its first agent."""
+
+    shared = False
+
+    def __init__(self, config: EnvConfig) -> None:
+        self._source = config.source()
+        self._shortest_ns = max(round(SHORTEST_S * 1e9), 3 * config.preset.interval_ns)
+        self.slots = self._source.slots
+
+    def next(
+        self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
+    ) -> Episode:
+        """Drawn, or as given. cut: it ends at a random moment, after two seconds or an agent's third decision at the
+        earliest."""
+        scenario = self._source.draw(rng, seed) if scenario is None else self._source.mark_agents(scenario)
+        agents = len(agent_flows(scenario))
+        if not 1 <= agents <= self.slots:
+            raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.slots}")
+        network = scenario.compile()
+        return Episode(scenario, _shortened(network, self._shortest_ns, rng) if cut else network, agents=1)
+
+    def clone(self) -> "Episodes":
+        return self  # it remembers nothing
+
+
+def _shortened(network: str, shortest_ns: int, rng: np.random.Generator) -> str:
+    """A compiled network that ends at a random moment; its first agent must have come by then."""
+    data = json.loads(network)
+    first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == "external")
+    if data["duration"] > first + shortest_ns:
+        data["duration"] = int(rng.integers(first + shortest_ns, data["duration"]))
+    return json.dumps(data)

@@ -1,0 +1,253 @@
+"""Every agent of a world at once: the PettingZoo environment, and what the multi-agent adapters stand on."""
+
+import copy
+import math
+from typing import Any, ClassVar, Self, Unpack
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from numpy.typing import NDArray
+from pettingzoo import ParallelEnv
+
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.core import (
+    STEP_INFO,
+    Core,
+    ResetNeededError,
+    checked_actions,
+    checked_options,
+    checked_seed,
+)
+from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+Obs = dict[str, NDArray[np.float32]]
+Infos = dict[str, dict[str, Any]]
+
+
+class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
+    """
+    ## Description
+
+    Flows of one simulated network, each with an agent, decide at the same moments (every 30 ms of simulated time).
+    Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's order; a scenario
+    without one lends all its flows. The other flows run the controllers the scenario names.
+
+    Agents join late and leave early: `possible_agents` lists all who may ever join, `agents` who acts now. Whoever
+    joins appears in the step's results with its first observation and reward 0. Whoever leaves gets its last
+    observation and reward, `terminated` if its object was delivered, else `truncated`, and does not come back in this
+    episode. While nobody is there but someone will come, the environment advances to the next arrival.
+
+    With `pad_absent` the population is fixed, as libraries want it that only know who is there at the start: everybody
+    in `possible_agents` is in `agents` until the episode ends for all. `infos[agent]["present"]` tells who acts next;
+    who is absent sees zeros, is paid nothing, and its action is not heeded. The
+    end is for all alike, as those libraries understand no other: terminated if every object was delivered, else
+    truncated.
+
+    ## Action, observation, reward
+
+    Those of :class:`orbitcc.CongestionEnv`, one of each per agent. The preset `astraea` pays all agents of
+    a world the same.
+
+    ## State
+
+    `state()` is the critic's global view, float32[12]: sum, minimum, maximum of throughput; mean RTT; minimum,
+    maximum, mean cwnd; mean loss; number of flows; one-way delay; buffer; bandwidth (scaled as in Astraea, EuroSys
+    2024).
+
+    ## Episode End
+
+    When nobody is left and nobody will come. Infos are as in the single environment; the last of each agent holds its
+    flow's totals.
+
+    ## Arguments
+
+    * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
+    * `preset`, `observation`, `action`, `reward`, `interval_ms`: as in the single environment.
+    * `render_mode`, `backend`: as in the single environment.
+    * `max_agents`: at most so many agents; further external flows get the controller `background`.
+    * `pad_absent`: the population is fixed (default false).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": list(MODES),
+        "render_fps": FPS,
+        "name": "orbitcc_parallel_v0",
+        "is_parallelizable": True,
+    }
+
+    def __init__(
+        self,
+        scenario: str | Scenario | ScenarioDistribution | EnvConfig,
+        *,
+        pad_absent: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self.config = EnvConfig.of(scenario, settings, type(self))
+        self.render_mode = self.config.render_mode
+        self.pad_absent = pad_absent
+        self._core = core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self.possible_agents = [f"flow_{slot}" for slot in range(core.slots)]
+        self.agents: list[str] = []
+        self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
+        # one space object per agent: each has its own generator, and PettingZoo asks for the same object every time
+        self.observation_spaces = {a: _copy(core.observation_space) for a in self.possible_agents}
+        self.action_spaces = {a: _copy(core.action_space) for a in self.possible_agents}
+        self.state_space = core.state_space
+        self._actions = np.zeros((1, core.slots, *core.action_space.shape), np.float32)
+        self._delivered: set[str] = set()  # whose objects are, in this episode
+        self.np_random: np.random.Generator | None = None
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Box:
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Obs, Infos]:
+        # PettingZoo's own test of environments hands over an option called "options"
+        seed, options = checked_seed(seed), checked_options(options, "scenario", "options")
+        if seed is not None or self.np_random is None:
+            self.np_random, _ = seeding.np_random(seed)
+        self._core.begin(0, self.np_random, seed, options.get("scenario"))
+        self._core.batch.observe()
+        self._core.look()
+        self._delivered.clear()
+        present = self._present()
+        self.agents = list(self.possible_agents) if self.pad_absent else present
+        return {agent: self._obs(agent) for agent in self.agents}, self._infos(self.agents, present)
+
+    def step(
+        self, actions: dict[str, NDArray[np.float32]]
+    ) -> tuple[Obs, dict[str, float], dict[str, bool], dict[str, bool], Infos]:
+        if not self.agents:
+            raise ResetNeededError("step", "no episode runs: reset() first")
+        batch = self._core.batch
+        self._fill(actions)
+        acted = self._present()
+        self._core.step(self._actions)
+        self._core.look()
+        obs = {agent: self._obs(agent) for agent in acted}
+        rewards = {agent: float(batch.reward[0, self._slot[agent]]) for agent in acted}
+        status = {agent: int(batch.status[0, self._slot[agent]]) for agent in acted}
+        terminated = {agent: bool(status[agent] & TERMINATED) for agent in acted}
+        truncated = {agent: bool(status[agent] & TRUNCATED) for agent in acted}
+        infos = self._infos(acted, acted)
+        for agent in acted:
+            if terminated[agent] or truncated[agent]:
+                infos[agent] |= self._core.final_info(0, self._slot[agent])
+        present = self._present()
+        while not present and not batch.finished()[0]:
+            self._core.step(self._actions)
+            present = self._present()
+        for agent, info in self._infos([a for a in present if a not in status], present).items():
+            obs[agent], rewards[agent], infos[agent] = self._obs(agent), 0.0, info
+            terminated[agent] = truncated[agent] = False
+        self.agents = present
+        if self.pad_absent:
+            self._pad(present, obs, rewards, terminated, truncated, infos)
+        return obs, rewards, terminated, truncated, infos
+
+    def _pad(
+        self,
+        present: list[str],
+        obs: Obs,
+        rewards: dict[str, float],
+        terminated: dict[str, bool],
+        truncated: dict[str, bool],
+        infos: Infos,
+    ) -> None:
+        """Put in who is not there, and let the episode end for all at once."""
+        self._delivered |= {agent for agent, done in terminated.items() if done}
+        over = not present
+        delivered = len(self._delivered) == len(self.possible_agents)
+        absent: dict[str, Any] = dict.fromkeys(STEP_INFO, 0.0) | self._core.live_info()
+        for agent in self.possible_agents:
+            obs.setdefault(agent, self._core.nothing_seen.copy())
+            rewards.setdefault(agent, 0.0)
+            infos.setdefault(agent, absent.copy())["present"] = agent in present
+            terminated[agent] = over and delivered
+            truncated[agent] = over and not delivered
+        self.agents = [] if over else list(self.possible_agents)
+
+    def render(self) -> Any:
+        """As in the single environment, of the bottleneck of the first agent that is there."""
+        if self.render_mode is None:
+            return None
+        frames = self._core.frames()
+        return None if frames is None else frames[0]
+
+    def close(self) -> None:
+        self._core.close()
+
+    def save(self) -> tuple[Scenario, WorldState]:
+        """An exact copy of the running episode, for search and counterfactuals."""
+        return self._core.save(0)
+
+    def restore(self, saved: tuple[Scenario, WorldState]) -> Obs:
+        """Go back to a saved moment: who acts then, and what they see. The episode continues identically."""
+        self._core.restore(0, saved)
+        self.agents = list(self.possible_agents) if self.pad_absent else self._present()
+        return {agent: self._obs(agent) for agent in self.agents}
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
+
+    def state(self) -> NDArray[np.float32]:
+        """The global state for centralised critics, float32[12]."""
+        return self._core.state()[0]
+
+    def statistics(self, agent: str) -> dict[str, float]:
+        """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        if agent not in self._slot:
+            raise UnknownNameError("agent", agent, self.possible_agents)
+        return self._core.statistics(0, self._slot[agent])
+
+    @property
+    def steps_to_limit(self) -> int:
+        """Decisions in an episode of the scenario's full duration."""
+        return math.ceil(self.scenario.duration_s * 1e9 / self.config.preset.interval_ns)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the running episode."""
+        return self._core.scenario(0)
+
+    def _present(self) -> list[str]:
+        return [self.possible_agents[slot] for slot in np.flatnonzero(self._core.active()[0])]
+
+    def _obs(self, agent: str) -> NDArray[np.float32]:
+        return self._core.batch.obs[0, self._slot[agent]].copy()
+
+    def _infos(self, agents: list[str], present: list[str]) -> Infos:
+        figures = self._core.step_info()[:, 0].T.tolist()
+        live = self._core.live_info()
+        infos: Infos = {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
+        if self.pad_absent:
+            for agent in agents:
+                infos[agent]["present"] = agent in present
+        return infos
+
+    def _fill(self, actions: dict[str, NDArray[np.float32]]) -> None:
+        self._actions[...] = 0.0
+        for agent in self.agents:
+            if agent not in actions:
+                raise OrbitccError("actions", sorted(actions), f"an action for every agent: {agent} has none")
+            values = checked_actions(f"action of {agent}", actions[agent], self._actions.shape[2:])
+            self._actions[0, self._slot[agent]] = values
+
+
+def parallel_env(
+    scenario: str | Scenario | ScenarioDistribution | EnvConfig, **arguments: Any
+) -> ParallelCongestionEnv:
+    """The PettingZoo environment of a scenario, under the name that PettingZoo's modules have for theirs."""
+    return ParallelCongestionEnv(scenario, **arguments)
+
+
+def _copy(space: spaces.Box) -> spaces.Box:
+    return spaces.Box(space.low, space.high, dtype=np.float32)

@@ -1,0 +1,155 @@
+"""RLlib's view of worlds with late joiners and of slots (new API stack). It needs Ray; nothing else in this room does.
+
+:func:`register_envs` makes both known to RLlib by name.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.errors import OrbitccError
+
+SLOTS, WORLDS = "orbitcc-slots", "orbitcc-worlds"
+"""RLlib's names of :func:`slots` and :class:`RLlibCongestionEnv`, once :func:`register_envs` has been called."""
+
+Obs = dict[str, NDArray[np.float32]]
+
+
+class RLlibCongestionEnv(MultiAgentEnv):
+    """One world as an RLlib `MultiAgentEnv`.
+
+    RLlib's own PettingZoo wrapper takes the agents present at reset for all there are; this adapter does not.
+    `config` holds the arguments of :func:`orbitcc.parallel_env`, and
+
+    * `reward_scale`: a factor on every reward (default 1; the preset's rewards are small);
+    * `stagger`: cut the first episode at a random moment (a truncation), so that worlds sampled side by side do not
+      pass through the same part of an episode together (default false);
+    * `give_up_below`, `give_up_steps`: cut an episode (a truncation) once no agent's reward, before scaling, has
+      reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
+      nothing meanwhile (default: never);
+    * `seed_once`: heed only the first seed `reset` is given. Before every sample of complete episodes RLlib gives the
+      same one, and would sample the same worlds for ever (default false).
+
+    RLlib seeds its env runners s + 1, s + 2, ... and the worlds of each of them from there on upwards, so that they
+    would share seeds; in an env runner beside the learner's process a world's seed is mixed with the runner's number.
+
+    A reward goes to an agent that acted; who has just joined gets an observation only.
+
+    RLlib declares an episode *terminated* as soon as every agent it has met is flagged as done one by one, even if all
+    were truncated, and then learns a final value of zero. So when the last agents present leave, the whole is truncated
+    by `truncateds["__all__"]` and those that were truncated get no flag of their own. That also ends the episode where
+    everybody known has left and others would come later: RLlib could not go on with them.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        arguments = dict(config or {})
+        self._scale = float(arguments.pop("reward_scale", 1.0))
+        self._stagger = bool(arguments.pop("stagger", False))
+        self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
+        self._give_up_steps = int(arguments.pop("give_up_steps", 1))
+        self._seed_once = bool(arguments.pop("seed_once", False))
+        self._runner = int(getattr(config, "worker_index", 0) or 0)  # in RLlib's EnvContext
+        self._steps_left = -1
+        self._hopeless = 0
+        self.world = parallel_env(**arguments)
+        self.possible_agents = list(self.world.possible_agents)
+        self.agents: list[str] = []
+        self.observation_spaces = self.world.observation_spaces
+        self.action_spaces = self.world.action_spaces
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Obs, dict[str, dict[str, Any]]]:
+        if self._seed_once and self.world.np_random is not None:
+            seed = None
+        if seed is not None and self._runner > 0:
+            seed = int(np.random.SeedSequence([seed, self._runner]).generate_state(1)[0])
+        observations, infos = self.world.reset(seed=seed, options=options)
+        self.agents = list(self.world.agents)
+        self._steps_left, self._hopeless = -1, 0
+        if self._stagger:
+            self._stagger = False
+            assert self.world.np_random is not None
+            self._steps_left = int(self.world.np_random.integers(1, self.world.steps_to_limit + 1))
+        return observations, infos
+
+    def step(
+        self, action_dict: dict[str, NDArray[np.float32]]
+    ) -> tuple[Obs, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        acted = self.world.agents
+        observations, rewards, terminateds, truncateds, infos = self.world.step(action_dict)
+        self._steps_left -= 1
+        self._hopeless = self._hopeless + 1 if max(rewards[agent] for agent in acted) < self._give_up_below else 0
+        cut = self._steps_left == 0 or self._hopeless >= self._give_up_steps
+        known_stay = not cut and any(agent in self.world.agents for agent in acted)
+        # who left now still answers in this step
+        self.agents = list(dict.fromkeys([*acted, *self.world.agents])) if known_stay else list(acted)
+        return (
+            {agent: observations[agent] for agent in self.agents},
+            {agent: self._scale * rewards[agent] for agent in acted},
+            {**{agent: terminateds[agent] for agent in self.agents}, "__all__": False},
+            {**{agent: truncateds[agent] and known_stay for agent in self.agents}, "__all__": not known_stay},
+            {agent: infos[agent] for agent in self.agents},
+        )
+
+
+class StatefulFlowVectorEnv(FlowVectorEnv):
+    """A slot per flow whose observations end with the global state of the slot's world, for centralised critics.
+
+    An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
+    :meth:`~orbitcc.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
+    step, so the last observation of an episode comes with the last state of its world.
+    """
+
+    def __init__(self, num_envs: int, scenario: Any, **arguments: Any) -> None:
+        """Arguments are those of :class:`FlowVectorEnv`.
+
+        Raises:
+            OrbitccError: another `autoreset_mode` than the next step.
+        """
+        super().__init__(num_envs, scenario, **arguments)
+        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
+        seen, state = self.single_observation_space, self.state_space
+        assert isinstance(seen, spaces.Box)
+        self.single_observation_space = spaces.Box(
+            np.concatenate([seen.low, state.low]), np.concatenate([seen.high, state.high]), dtype=np.float32
+        )
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+
+    def observations(self) -> NDArray[np.float32]:
+        return np.concatenate([super().observations(), self.state()], axis=1)
+
+
+def slots(config: dict[str, Any]) -> FlowVectorEnv:
+    """A slot per flow, made from what RLlib hands over: `env_config` and `num_envs`.
+
+    Args:
+        config: arguments of :class:`orbitcc.FlowVectorEnv`, and `global_state`: observations end with the
+            global state, as those of :class:`StatefulFlowVectorEnv` (default false).
+
+    Raises:
+        OrbitccError: RLlib asks for a single environment.
+    """
+    arguments = dict(config)
+    kind = StatefulFlowVectorEnv if arguments.pop("global_state", False) else FlowVectorEnv
+    if "num_envs" not in arguments:
+        raise OrbitccError("gym_env_vectorize_mode", "one environment at a time", "'vector_entry_point'")
+    return kind(**arguments)
+
+
+def register_envs() -> None:
+    """Tell RLlib the names :data:`SLOTS` and :data:`WORLDS`; `ray.shutdown()` makes it forget them."""
+    from ray.tune import register_env
+
+    register_env(SLOTS, slots)
+    register_env(WORLDS, RLlibCongestionEnv)

@@ -1,0 +1,84 @@
+"""Stable-Baselines3's view of the native vector environments. It needs SB3; nothing else in this room does."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+
+from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.vector import VectorCongestionEnv
+from orbitcc.envs.errors import OrbitccError
+
+
+class SB3VecEnv(VecEnv):
+    """A native vector environment as a `VecEnv`: single agents, or a slot per flow.
+
+    >>> SB3VecEnv(FlowVectorEnv(256, "train-mixed", autoreset_mode="SameStep"))
+
+    Args:
+        native: with same-step autoreset, which is SB3's own; its worlds belong to this adapter from now on.
+
+    Raises:
+        OrbitccError: `native` has next-step autoreset.
+    """
+
+    def __init__(self, native: VectorCongestionEnv | FlowVectorEnv) -> None:
+        if native.autoreset_mode is not AutoresetMode.SAME_STEP:
+            raise OrbitccError("autoreset_mode", native.autoreset_mode.value, AutoresetMode.SAME_STEP.value)
+        self.native = native
+        self._actions: NDArray[np.float32] | None = None
+        super().__init__(native.num_envs, native.single_observation_space, native.single_action_space)
+
+    def reset(self) -> NDArray[np.float32]:
+        seeds = self._seeds if self._seeds[0] is not None else None
+        observations, _ = self.native.reset(seed=seeds)
+        self._reset_seeds()
+        self._reset_options()
+        self.reset_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        return observations
+
+    def step_async(self, actions: NDArray[np.float32]) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        assert self._actions is not None
+        observations, rewards, terminated, truncated, infos = self.native.step(self._actions)
+        dones = terminated | truncated
+        each: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if "final_info" in infos:
+            for i in np.flatnonzero(dones):
+                totals = infos["final_info"]
+                each[i] = {key: float(values[i]) for key, values in totals.items() if not key.startswith("_")}
+                each[i]["terminal_observation"] = infos["final_obs"][i]
+                each[i]["TimeLimit.truncated"] = bool(truncated[i] and not terminated[i])
+        return observations, rewards.astype(np.float32), dones, each
+
+    def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
+        """One frame with those of all environments; with the render mode `human` the window follows by itself."""
+        return None if self.render_mode == "human" else super().render(mode)
+
+    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
+        """A frame of each environment, where the native one has the render mode `rgb_array`."""
+        return self.native.render() or [None] * self.num_envs
+
+    def close(self) -> None:
+        self.native.close()
+
+    def get_attr(self, attr_name: str, indices: int | Sequence[int] | None = None) -> list[Any]:
+        """The attribute of the native environment, once per index: its parts have none of their own."""
+        return [getattr(self.native, attr_name) for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Sequence[int] | None = None) -> None:
+        raise OrbitccError("set_attr", attr_name, "nothing: the environments are one native batch")
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: int | Sequence[int] | None = None, **method_kwargs: Any
+    ) -> list[Any]:
+        raise OrbitccError("env_method", method_name, "nothing: the environments are one native batch")
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: int | Sequence[int] | None = None) -> list[bool]:
+        return [False for _ in self._get_indices(indices)]

@@ -1,0 +1,185 @@
+"""One agent, one flow: the gymnasium environment."""
+
+import copy
+from typing import Any, Self, Unpack
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.core import (
+    STEP_INFO,
+    Core,
+    ResetNeededError,
+    checked_actions,
+    checked_options,
+    checked_seed,
+)
+from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.render import FPS, MODES
+
+
+class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """
+    ## Description
+
+    One TCP flow on a simulated network is the agent's. Every decision interval (30 ms of simulated time) the agent sees
+    statistics of its flow and moves the congestion window; the simulator then plays every packet of every flow until
+    the next decision. The other flows of the scenario run the controllers it names.
+
+    The agent is the scenario's first flow with the controller `external`, or its first flow if it has none. Further
+    external flows get the controller `background`.
+
+    ## Action Space
+
+    A `ndarray` of shape `(1,)`, float32, for the preset `astraea`:
+
+    | Num | Action                                                                      | Min | Max |
+    |-----|-----------------------------------------------------------------------------|-----|-----|
+    | 0   | a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a)) | -1  | 1   |
+
+    Values beyond the bounds are clipped; NaN raises an error.
+
+    ## Observation Space
+
+    A `ndarray` of shape `(50,)`, float32: 10 features of the last 5 intervals, oldest first, zeros before the start.
+
+    | Num mod 10 | Observation                                   | Min | Max |
+    |------------|-----------------------------------------------|-----|-----|
+    | 0          | mean delivery rate / its maximum so far       | 0   | 1   |
+    | 1          | mean RTT / minimum RTT                        | 0   | 2   |
+    | 2          | smoothed RTT / minimum RTT                    | 0   | 2   |
+    | 3          | 0.8 x cwnd / bandwidth-delay product          | 0   | 2   |
+    | 4          | maximum delivery rate / 80 Mbit/s             | 0   | 10  |
+    | 5          | minimum RTT / 500 ms                          | 0   | 4   |
+    | 6          | lost bytes per second / maximum delivery rate | 0   | 2   |
+    | 7          | packets out / cwnd                            | 0   | 2   |
+    | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
+    | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
+
+    The tables above are of the preset `astraea`; docs/presets.md has all presets, and
+    `orbitcc.envs.environments.presets.describe(NAME)` prints the table of an observation.
+
+    ## Rewards
+
+    Within about +-0.1 per step: 0.1 x utilisation - 0.02 x excess delay - loss ratio - 0.02 x unfairness
+    - 0.01 x instability, over all external flows of the world (Liao et al., EuroSys 2024).
+
+    ## Starting State
+
+    The scenario is fixed, or drawn from a distribution with the environment's generator. The episode begins at the
+    first decision after the agent's flow has started.
+
+    ## Episode End
+
+    1. Termination: the flow's object was delivered whole (traffic `bytes`).
+    2. Truncation: the scenario's time limit, or the flow's scheduled leave.
+
+    Every `info` tells of the last interval: `step_goodput_mbps`, `step_rtt_ms`, `step_utilisation` (goodput over the
+    capacity of the bottleneck), `step_queue_bytes` (there, at its end). The last one also holds the flow's totals:
+    `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
+
+    ## Arguments
+
+    ```python
+    >>> import gymnasium, orbitcc
+    >>> env = gymnasium.make("orbitcc/Dumbbell-v0", preset="astraea", interval_ms=30.0)
+    ```
+
+    * `scenario`: a `Scenario`, a `ScenarioDistribution`, the name or file of one, or an
+      :class:`~orbitcc.envs.environments.config.EnvConfig`. Parameters of a named one are arguments, too.
+    * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
+      often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.environments.presets`.
+    * `background`: the controller of external flows beyond the first.
+    * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
+      capacity, queue, smoothed and base RTT, handovers.
+    * `backend`: `simulator`, or `emulator`: the flow is this machine's own TCP, in real time (docs/emulation.md). Every
+      `info` then has `overruns`: decisions so far that came late because the agent took longer than an interval.
+
+    `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
+    `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
+
+    ## Version History
+
+    * v0: initial version
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(MODES), "render_fps": FPS}  # noqa: RUF012
+
+    def __init__(
+        self, scenario: str | Scenario | ScenarioDistribution | EnvConfig = "dumbbell", **settings: Unpack[Settings]
+    ) -> None:
+        self.config = EnvConfig.of(scenario, settings).for_one_agent()
+        self.render_mode = self.config.render_mode
+        self._core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self.observation_space = self._core.observation_space
+        self.action_space = self._core.action_space
+        self._over = True
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        seed, options = checked_seed(seed), checked_options(options, "scenario")
+        super().reset(seed=seed)
+        self._core.begin(0, self.np_random, seed, options.get("scenario"))
+        self._core.batch.observe()
+        self._over = False
+        self._core.look()
+        return self._obs(), self._info()
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        if self._over:
+            raise ResetNeededError("step", "no episode runs: reset() first")
+        values = checked_actions("action", action, self.action_space.shape)
+        self._core.step(values[None, None])
+        batch = self._core.batch
+        status = int(batch.status[0, 0])
+        terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
+        self._over = terminated or truncated
+        info = self._info()
+        if self._over:
+            info |= self._core.final_info(0, 0)
+        self._core.look()
+        return self._obs(), float(batch.reward[0, 0]), terminated, truncated, info
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
+        if self.render_mode is None:
+            return None
+        frames = self._core.frames()
+        return None if frames is None else frames[0]
+
+    def close(self) -> None:
+        self._core.close()
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the running episode."""
+        return self._core.scenario(0)
+
+    def statistics(self) -> dict[str, float]:
+        """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        return self._core.statistics(0, 0)
+
+    def save(self) -> tuple[Scenario, WorldState]:
+        """An exact copy of the running episode, for search and counterfactuals."""
+        return self._core.save(0)
+
+    def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
+        """Go back to a saved moment and return its observation; the episode continues identically."""
+        self._core.restore(0, saved)
+        self._over = False
+        return self._obs()
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
+
+    def _obs(self) -> NDArray[np.float32]:
+        return self._core.batch.obs[0, 0].copy()
+
+    def _info(self) -> dict[str, Any]:
+        return dict(zip(STEP_INFO, self._core.step_info()[:, 0, 0].tolist(), strict=True)) | self._core.live_info()

@@ -1,0 +1,76 @@
+"""Where the episodes of an environment come from, and which of their flows are agents."""
+
+import numpy as np
+
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import load
+
+EXTERNAL = ControllerSpec(name="external")
+
+
+class EpisodeSource:
+    """Draws one scenario per episode and marks its agents.
+
+    Agents are the flows with the controller ``external``. A scenario without one lends its own flows, in order.
+
+    Args:
+        scenario: a scenario, a distribution of scenarios, or the name or file of one.
+        max_agents: how many flows of a world may be agents at most; None = all.
+        background: controller of the external flows beyond `max_agents`.
+    """
+
+    def __init__(
+        self,
+        scenario: str | Scenario | ScenarioDistribution,
+        *,
+        max_agents: int | None = None,
+        background: str = "cubic",
+    ) -> None:
+        self.scenario = load(scenario) if isinstance(scenario, str) else scenario
+        if not isinstance(self.scenario, Scenario | ScenarioDistribution):
+            raise OrbitccError("scenario", scenario, "a Scenario, a ScenarioDistribution, or the name or file of one")
+        self._max_agents = max_agents
+        self._background = ControllerSpec(name=background)
+        if isinstance(self.scenario, Scenario):
+            slots = len(agent_flows(self.mark_agents(self.scenario)))
+        else:
+            slots = self.scenario.max_agents
+        self.slots = slots if max_agents is None else min(slots, max_agents)
+
+    @property
+    def name(self) -> str:
+        return self.scenario.name
+
+    def draw(self, rng: np.random.Generator, seed: int | None = None) -> Scenario:
+        """The scenario of the next episode.
+
+        A distribution is sampled with `rng`. A plain scenario runs with `seed` where one is given (the same noise as
+        `orbitcc run --seed`), else with a number from `rng`.
+        """
+        if isinstance(self.scenario, Scenario):
+            number = int(rng.integers(2**31)) if seed is None else seed
+            return self.mark_agents(self.scenario.with_seed(number))
+        return self.mark_agents(self.scenario.sample(rng))
+
+    def mark_agents(self, scenario: Scenario, at_most: int | None = None) -> Scenario:
+        """The same scenario with the controller ``external`` on its agents, and on no other flow.
+
+        at_most: agents; None: `max_agents` of the source.
+        """
+        names = [flow.controller.name for flow in scenario.flows]
+        candidates = [i for i, name in enumerate(names) if name == EXTERNAL.name] or list(range(len(names)))
+        agents = set(candidates[: self._max_agents if at_most is None else at_most])
+        flows = []
+        for index, flow in enumerate(scenario.flows):
+            if index in agents:
+                flow = flow.model_copy(update={"controller": EXTERNAL})
+            elif flow.controller.name == EXTERNAL.name:
+                flow = flow.model_copy(update={"controller": self._background})
+            flows.append(flow)
+        return scenario.model_copy(update={"flows": tuple(flows)})
+
+
+def agent_flows(scenario: Scenario) -> list[int]:
+    """Indices of the flows driven from outside; slot s is the s-th of them."""
+    return [i for i, flow in enumerate(scenario.flows) if flow.controller.name == EXTERNAL.name]

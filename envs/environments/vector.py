@@ -1,0 +1,197 @@
+"""N single-agent environments stepped natively: the vector form behind the same ids."""
+
+import copy
+from typing import Any, ClassVar, Self, Unpack
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import ACTIVE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.config import EnvConfig, Settings
+from orbitcc.envs.environments.core import (
+    STEP_INFO,
+    Core,
+    checked_actions,
+    checked_count,
+    checked_options,
+    checked_seed,
+    scenarios_of,
+)
+from orbitcc.envs.environments.episodes import Episodes
+from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.errors import OrbitccError
+
+_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+
+
+class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+    """N worlds of :class:`orbitcc.CongestionEnv`, stepped together by native threads.
+
+    Environment i of a batch reset with `seed` is, bit for bit, the single environment reset with `seed + i` (or with
+    `seed[i]`), whatever the number of threads.
+
+    `infos` are arrays: of every world the figures of its last interval, `step_goodput_mbps` and so on as in the single
+    environment, float64[N], with the masks `_step_goodput_mbps`, ... Where an episode ended, its flow's totals stand
+    under their names (`goodput_mbps`, ...) with such masks; with same-step autoreset they move to `final_info`, with
+    the figures of the last interval, and `final_obs` holds the last observations.
+
+    Args:
+        num_envs: worlds.
+        autoreset_mode: `AutoresetMode.NEXT_STEP` (default) or `SAME_STEP`, or their values.
+        threads: of the native pool; 0 = one per core.
+        render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
+        other arguments: as in the single environment.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": list(MODES), "render_fps": FPS}  # type: ignore[misc]
+    _core: Core | None = None  # gymnasium closes even what was never made whole
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: str | Scenario | ScenarioDistribution | EnvConfig = "dumbbell",
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self.num_envs = checked_count("num_envs", num_envs)
+        self.autoreset_mode = autoreset_of(autoreset_mode)
+        self.config = EnvConfig.of(scenario, settings, type(self)).for_one_agent()
+        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
+        self.render_mode = self.config.render_mode
+        self._core = core = Core(self.config, Episodes(self.config), self.num_envs)
+        self.single_observation_space = core.observation_space
+        self.single_action_space = core.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.state_space = core.state_space
+        self._over = np.zeros(self.num_envs, np.bool_)
+        self._everybody, self._first = np.ones(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start new episodes, everywhere or where `options["reset_mask"]` (bool[N]) is true.
+
+        `options["scenario"]` is played instead of the next: one for all, or a list with one for each (None: the next).
+        """
+        options = checked_options(options, "scenario", "reset_mask")
+        core = self._made
+        mask = np.asarray(options.get("reset_mask", self._everybody))
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise OrbitccError("options.reset_mask", f"{mask.dtype}{list(mask.shape)}", f"bool[{self.num_envs}]")
+        seeds, scenarios = self._seeds(seed), scenarios_of(options, self.num_envs)
+        for index in np.flatnonzero(mask).tolist():
+            core.begin(index, core.generator(index, seeds[index]), seeds[index], scenarios[index])
+        core.batch.observe()
+        self._over[mask] = False
+        core.look()
+        return core.batch.obs[:, 0].copy(), self._step_infos(self._everybody)
+
+    def step(
+        self, actions: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        core = self._made
+        values = checked_actions("actions", actions, self.action_space.shape)
+        renewed = self._over
+        core.step(values[:, None])
+        batch = core.batch
+        status = batch.status[:, 0]
+        if (status == ACTIVE).all() and not renewed.any():  # nothing ends: most steps, so they are kept short
+            core.look()
+            nobody = np.zeros((2, self.num_envs), np.bool_)
+            rewards = batch.reward[:, 0].astype(np.float64)
+            return batch.obs[:, 0].copy(), rewards, nobody[0], nobody[1], self._step_infos(self._everybody)
+        if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
+            status = np.where(renewed, 0, status)
+            core.renew(renewed)
+        terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
+        rewards = np.where(renewed, 0.0, batch.reward[:, 0]).astype(np.float64)
+        ended = terminated | truncated
+        infos: dict[str, Any] = {}
+        if ended.any():
+            infos = core.final_infos(ended, np.arange(self.num_envs), self._first)
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                last = step_infos(np.where(ended, core.step_info()[:, :, 0], 0.0), ended) | infos
+                infos = {"final_info": last, "_final_info": ended, **_final_obs(batch.obs[:, 0], ended)}
+                core.renew(ended)
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._over = ended
+        core.look()
+        return batch.obs[:, 0].copy(), rewards, terminated, truncated, self._step_infos(self._everybody) | infos
+
+    def render(self) -> Any:
+        """With `rgb_array` a frame of every world, uint8[450, 800, 3] each (a tenth of a second each)."""
+        return self._made.frames()
+
+    def close_extras(self, **_: Any) -> None:
+        if self._core is not None:
+            self._core.close()
+
+    def statistics(self) -> NDArray[np.float64]:
+        """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS_FIELDS)]."""
+        return self._made.batch.statistics()[:, 0].copy()
+
+    def scenario(self, index: int) -> Scenario:
+        """The scenario of the running episode of environment `index`."""
+        return self._made.scenario(index)
+
+    def save(self, index: int) -> tuple[Scenario, WorldState]:
+        """An exact copy of the running episode of environment `index`."""
+        return self._made.save(index)
+
+    def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
+        """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
+        self._made.restore(index, saved)
+        self._over[index] = False
+        return self._made.batch.obs[:, 0].copy()
+
+    def clone(self) -> Self:
+        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
+        return copy.deepcopy(self)
+
+    def state(self) -> NDArray[np.float32]:
+        """The global state of each world, float32[N, 12], for centralised critics."""
+        return self._made.state()
+
+    @property
+    def _made(self) -> Core:
+        assert self._core is not None
+        return self._core
+
+    def _seeds(self, seed: Any) -> list[int | None]:
+        if isinstance(seed, list | tuple | np.ndarray):
+            seeds = [checked_seed(own) for own in seed]
+        else:
+            first = checked_seed(seed)
+            seeds = [None if first is None else first + i for i in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
+        return seeds
+
+    def _step_infos(self, told: NDArray[np.bool_]) -> dict[str, Any]:
+        return step_infos(self._made.step_info()[:, :, 0], told)
+
+
+def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:
+    """Figures f64[4, n] of a step as infos of a vector environment; told: of whom they are, bool[n]."""
+    infos: dict[str, Any] = dict(zip(STEP_INFO, figures, strict=True))
+    return infos | {f"_{name}": told for name in STEP_INFO}
+
+
+def _final_obs(obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> dict[str, Any]:
+    # an object array with a row per ended episode: what gymnasium's own vector environments give
+    final = np.full(len(ended), None, dtype=object)
+    for index in np.flatnonzero(ended):
+        final[index] = obs[index].copy()
+    return {"final_obs": final, "_final_obs": ended.copy()}
+
+
+def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
+    """The mode by itself or by its value; OrbitccError for those that are not supported."""
+    if mode not in _MODES and mode not in [known.value for known in _MODES]:
+        raise OrbitccError("autoreset_mode", mode, f"one of {', '.join(known.value for known in _MODES)}")
+    return AutoresetMode(mode)

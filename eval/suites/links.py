@@ -1,0 +1,152 @@
+"""Single links: an access network as measured, the ends of the usual ranges, and a GEO link with company."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
+
+if TYPE_CHECKING:
+    from orbitcc.envs.backends.simulator import Recording
+    from orbitcc.eval.contenders import Contender
+
+EXTERNAL = ControllerSpec(name="external")
+UTILISATION = Metric(
+    key="utilisation",
+    title="Utilisation",
+    unit="",
+    better="higher",
+    ideal=1.0,
+    definition="delivered over possible bits of the bottleneck, without the first 10 s",
+)
+START_S = 10.0
+
+
+def link_values(recording: Recording) -> dict[str, float]:
+    """Of the first flow on the first link, after the start."""
+    after = metrics.window(recording.t_s, START_S, recording.scenario.duration_s + 1)
+    delivered, capacity = (recording.links[name][after, 0] for name in ("delivered_mbps", "capacity_mbps"))
+    flow = {name: series[after, 0] for name, series in recording.flows.items()}
+    sent = float(flow["sent_packets"].sum())
+    return {
+        "utilisation": metrics.utilisation(delivered, capacity),
+        "delay_inflation": max(1.0, float(np.nanmean(flow["srtt_ms"] / flow["base_rtt_ms"]))),
+        "retransmission_rate": metrics.retransmission_rate(float(flow["retransmitted_packets"].sum()), sent),
+        "goodput_mbps": float(flow["goodput_mbps"].mean()),
+    }
+
+
+class LeoAccess(Suite):
+    """A Starlink-like access link, as measured."""
+
+    name = "leo-access"
+    scenario = "leo-access"
+    title = "On an access link as measured"
+    description = (
+        "A flow runs for 120 s over the model of a Starlink-like access link: slots of 15 s, jitter, bursts of loss, "
+        "interruptions, and a rate that moves. Run k of every contender meets the same link."
+    )
+    source = "The model and its sources: docs/links.md."
+    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
+    max_runs = 1000
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.build(run=seed), point)
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return link_values(recording)
+
+
+class Extremes(Suite):
+    """Links at the ends of the usual ranges."""
+
+    name = "extremes"
+    scenario = "dumbbell"
+    title = "Links at the ends of the usual ranges"
+    description = (
+        "A flow runs for 60 s on a link of 100 Mbit/s, 50 ms and one bandwidth-delay product of buffer, of which one "
+        "thing is another: 500 or 2 Mbit/s, 5 or 300 ms, 8 or 0.2 products."
+    )
+    source = "Ours: whether a controller collapses where it was not tuned."
+    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 1000
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        usual = {"link_mbps": 100.0, "base_rtt_ms": 50.0, "buffer_bdp": 1.0}
+        others: tuple[Point, ...] = (
+            {"link_mbps": 500.0},
+            {"link_mbps": 2.0},
+            {"base_rtt_ms": 5.0},
+            {"base_rtt_ms": 300.0},
+            {"buffer_bdp": 8.0},
+            {"buffer_bdp": 0.2},
+        )
+        return [{**usual, **other} for other in others]
+
+    def case(self, point: Point, seed: int) -> Case:
+        rate_mbps, base_ms, products = (float(point[name]) for name in ("link_mbps", "base_rtt_ms", "buffer_bdp"))
+        limit = max(int(rate_mbps * base_ms * 125 * products), 15_140)
+        scenario = self.build(base_rtt_ms=base_ms, duration_s=60.0)
+        scenario = scenario.override("links.0.rate_mbps", rate_mbps)
+        scenario = scenario.override("links.0.queue", {"kind": "drop_tail_bytes", "limit_bytes": limit})
+        return Case(seed, scenario.with_seed(seed), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point["link_mbps"] == 500.0
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return link_values(recording)
+
+
+class GeoSharing(Suite):
+    """A contender beside Cubic, Hybla and its own kind on a GEO link."""
+
+    name = "geo-sharing"
+    scenario = "geo-viasat-2020"
+    title = "Two flows over a GEO link"
+    description = (
+        "Cubic, Hybla, or a flow of the contender's own kind has the model of a Viasat link of July 2020; after 20 s a "
+        "flow of the contender joins. Seconds 100–200 count."
+    )
+    source = "Ours; the link is that of Claypool et al."
+    metrics = (
+        RATIO,
+        Metric(
+            key="own_share",
+            title="Own share",
+            unit="",
+            better="higher",
+            ideal=0.5,
+            definition="goodput of the joining contender over that of both; 0.5 is fair",
+        ),
+    )
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}
+    max_runs = 1000
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        return [{"beside": name} for name in ("cubic", "hybla", "itself")]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = self.build(rtt="sine_ar1", run=1000 + seed, flows=2, duration_s=200.0)
+        first = EXTERNAL if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
+        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=EXTERNAL, start_s=20.0)]
+        return Case(seed, scenario.with_flows(flows), point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point["beside"] == "cubic"
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
+        return {**values, "own_share": values["second_share"]}

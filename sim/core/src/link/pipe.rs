@@ -1,0 +1,142 @@
+//! The propagation pipe: what has left the server, or is certain to leave it, sorted by arrival.
+
+use crate::pool::PacketId;
+use crate::ring::Ring;
+use crate::spec::{DirectionSpec, Ordering};
+use crate::time::Nanos;
+
+use super::gate::Gate;
+use super::jitter::Jitter;
+use super::piecewise::Delay;
+use super::{Entry, Offer};
+
+#[derive(Clone, Debug)]
+pub struct Pipe {
+    entries: Ring<Entry>,
+    /// Arrival of the first of them.
+    next_arrival: Nanos,
+    last_arrival: Nanos,
+    /// As packets meet it that leave the server, maybe later than now; and as it is now.
+    delay: Delay,
+    delay_now: Delay,
+    overtaking: bool,
+    /// Apart, as most links have none.
+    channel: Option<Box<Channel>>,
+}
+
+/// What a link's medium adds to its propagation delay.
+#[derive(Clone, Debug)]
+struct Channel {
+    /// As packets meet it that leave the server, maybe later than now; and as it is now.
+    jitter: Option<[Jitter; 2]>,
+    gate: Option<Gate>,
+}
+
+impl Channel {
+    fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Option<Channel> {
+        let jitter = spec.jitter.map(|jitter| {
+            let jitter = Jitter::new(jitter, seed, index);
+            [jitter.clone(), jitter]
+        });
+        let gate = spec.gate.map(Gate::new);
+        (jitter.is_some() || gate.is_some()).then_some(Channel { jitter, gate })
+    }
+
+    /// When a packet arrives that leaves the server at `leaves` and would arrive at `at` without this channel.
+    fn arrival(&mut self, leaves: Nanos, at: Nanos) -> Nanos {
+        let at = self.jitter.as_mut().map_or(at, |[ahead, _]| at + ahead.at(leaves));
+        self.gate.map_or(at, |gate| gate.opening(at))
+    }
+
+    /// The same of one that would leave `now`: asking changes nothing for those that do.
+    fn arrival_now(&mut self, now: Nanos, at: Nanos) -> Nanos {
+        let at = self.jitter.as_mut().map_or(at, |[_, present]| at + present.at(now));
+        self.gate.map_or(at, |gate| gate.opening(at))
+    }
+}
+
+impl Pipe {
+    pub fn new(spec: &DirectionSpec, seed: u64, index: u64) -> Pipe {
+        let delay = Delay::new(&spec.delay);
+        Pipe {
+            entries: Ring::default(),
+            next_arrival: Nanos::MAX,
+            last_arrival: Nanos::ZERO,
+            delay_now: delay.clone(),
+            delay,
+            overtaking: spec.ordering == Ordering::Overtaking,
+            channel: Channel::new(spec, seed, index).map(Box::new),
+        }
+    }
+
+    #[inline]
+    pub fn next_arrival(&self) -> Nanos {
+        self.next_arrival
+    }
+
+    pub fn is_overtaking(&self) -> bool {
+        self.overtaking
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A packet leaves the server at `leaves`, never before one that entered earlier.
+    #[inline(always)]
+    pub fn enter(&mut self, leaves: Nanos, id: PacketId, size: u32) -> Offer {
+        let mut at = leaves + self.delay.at(leaves);
+        if let Some(channel) = &mut self.channel {
+            at = channel.arrival(leaves, at);
+        }
+        if at < self.last_arrival {
+            if self.overtaking {
+                return self.overtake(Entry { at, id, size });
+            }
+            at = self.last_arrival;
+        }
+        self.last_arrival = at;
+        let behind = !self.entries.is_empty();
+        self.entries.push_back(Entry { at, id, size });
+        if behind {
+            return Offer::Joined;
+        }
+        self.next_arrival = at;
+        Offer::Held
+    }
+
+    /// Into its midst: it stays sorted.
+    #[inline(never)]
+    fn overtake(&mut self, entry: Entry) -> Offer {
+        self.next_arrival = self.next_arrival.min(entry.at);
+        self.entries.insert(entry, |other| other.at <= entry.at);
+        Offer::Held
+    }
+
+    /// The first arrives.
+    #[inline]
+    pub fn arrive(&mut self) -> Entry {
+        let entry = self.entries.pop_front().expect("an arrival has a packet");
+        self.next_arrival = self.entries.front().map_or(Nanos::MAX, |p| p.at);
+        entry
+    }
+
+    /// All that is in it is lost.
+    pub fn flush(&mut self, now: Nanos, lose: impl FnMut(&Entry)) {
+        self.entries.iter().for_each(lose);
+        self.entries.clear();
+        self.next_arrival = Nanos::MAX;
+        self.last_arrival = now;
+    }
+
+    /// Propagation delay now, which asking does not change for packets that leave later.
+    pub fn delay_at(&mut self, now: Nanos) -> Nanos {
+        self.delay_now.at(now)
+    }
+
+    /// When a packet would arrive that leaves after `wait`, were all as it is now.
+    pub fn arrival_after(&mut self, now: Nanos, wait: Nanos) -> Nanos {
+        let arrival = now + wait + self.delay_now.at(now);
+        self.channel.as_mut().map_or(arrival, |channel| channel.arrival_now(now, arrival))
+    }
+}

@@ -1,0 +1,195 @@
+"""Presets at work: native and stepped policies agree, agents reach their window, intervals follow the RTT."""
+
+import json
+
+import numpy as np
+import pytest
+
+from orbitcc import _sim
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments import presets
+from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.presets import STATS, preset
+from orbitcc.envs.environments.single import CongestionEnv
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import get
+
+KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets")
+
+
+def policy(name: str) -> _sim.Policy:
+    """A random linear policy for a preset."""
+    pieces = preset(name)
+    (dim,) = pieces.observation_space().shape
+    weight = 0.3 * np.random.default_rng(5).standard_normal((1, dim)).astype(np.float32)
+    layer = {"weight": weight, "bias": np.array([0.2], np.float32), "norm": None, "activation": "linear"}
+    return _sim.Policy(
+        [layer],
+        observation=pieces.native("observation").json(),
+        action=pieces.native("action").json(),
+        interval_ns=pieces.interval_ns,
+        interval_rtts=pieces.interval_rtts,
+        squash="tanh",
+    )
+
+
+def native(scenario, chosen: _sim.Policy | None, seed: int, name: str = "policy"):
+    network = json.loads(scenario.with_seed(seed).compile())
+    for flow in network["flows"]:
+        if flow["controller"]["name"] == "external":
+            flow["controller"] = {"name": name, "params": {"policy": "p"} if chosen else {}}
+    simulation = _sim.Simulation(json.dumps(network), policies={"p": chosen} if chosen else None)
+    simulation.run()
+    return simulation.flow_totals()
+
+
+def lone(duration_s: float = 6.0, **changes):
+    return get("dumbbell", duration_s=duration_s, **changes).with_flows(
+        [Flow(controller="external"), Flow(controller="cubic", start_s=2)]
+    )
+
+
+@pytest.mark.parametrize("name", sorted(presets.PRESETS))
+def test_a_native_policy_and_the_single_environment_send_the_same_packets(name: str) -> None:
+    scenario, chosen = lone(), policy(name)
+    env = CongestionEnv(scenario, preset=name)
+    obs, _ = env.reset(seed=3)
+    over = False
+    while not over:
+        obs, _, terminated, truncated, _ = env.step(chosen.act(obs[None])[0])
+        over = terminated or truncated
+    stepped = env._core.batch.totals(0)[0]
+    ours = native(scenario, chosen, 3)
+    assert ours[0]["sent_packets"] > 100
+    for one, other in zip(ours, stepped, strict=True):
+        assert [one[key] for key in KEYS] == [other[key] for key in KEYS]
+
+
+@pytest.mark.parametrize("name", sorted(presets.PRESETS))
+def test_every_preset_keeps_its_bounds_on_random_worlds(name: str) -> None:
+    env = CongestionEnv("train-leo", preset=name)
+    bounds = preset(name).native("reward").definition("reward")
+    rng = np.random.default_rng(1)
+    for seed in range(2):
+        obs, _ = env.reset(seed=seed)
+        for _ in range(400):
+            assert env.observation_space.contains(obs)
+            obs, reward, terminated, truncated, _ = env.step(rng.uniform(-1, 1, 1).astype(np.float32))
+            assert np.float32(bounds["low"]) <= reward <= np.float32(bounds["high"])
+            if terminated or truncated:
+                break
+
+
+def test_orca_with_action_zero_is_cubic() -> None:
+    scenario = lone(12.0)
+    env = CongestionEnv(scenario, preset="orca")
+    env.reset(seed=1)
+    over = False
+    while not over:
+        *_, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
+        over = terminated or truncated
+    stepped = env._core.batch.totals(0)[0]
+    for one, other in zip(native(scenario, None, 1, "cubic"), stepped, strict=True):
+        assert [one[key] for key in KEYS] == [other[key] for key in KEYS]
+
+
+def test_orca_moves_the_window_once_slow_start_is_over() -> None:
+    env = CongestionEnv(get("dumbbell", duration_s=20).with_flows([Flow(controller="external")]), preset="orca")
+    env.reset(seed=1)
+    for _ in range(300):
+        env.step(np.zeros(1, np.float32))
+    before = env.statistics()["cwnd_packets"]
+    env.step(np.array([-0.5], np.float32))
+    assert env.statistics()["cwnd_packets"] == pytest.approx(before / 2, rel=0.1)
+    with_agent = env.statistics()
+    assert with_agent["ssthresh_packets"] <= with_agent["cwnd_packets"]
+
+
+def test_aurora_decides_every_half_rtt_and_moves_its_rate() -> None:
+    env = CongestionEnv(get("dumbbell", duration_s=20).with_flows([Flow(controller="external")]), preset="aurora")
+    env.reset(seed=1)
+    spans, rates = [], []
+    for _ in range(40):
+        rtt = env.statistics()["rtt_mean_s"]
+        env.step(np.ones(1, np.float32))
+        statistics = env.statistics()
+        spans.append(statistics["interval_s"] / rtt)
+        rates.append(statistics["pacing_rate_bps"])
+    assert np.allclose(spans[2:], 0.5, atol=0.01)
+    assert np.allclose(np.diff(np.log(rates)), np.log(1.025), atol=1e-4)
+
+
+def test_agents_of_a_world_decide_together_after_the_mean_of_their_rtts() -> None:
+    env = parallel_env(lone().with_flows([Flow(controller="external")] * 2), preset="aurora")
+    env.reset(seed=1)
+    column = STATS["interval_s"]
+    for _ in range(50):
+        before = env._core.batch.statistics()[0].copy()
+        env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
+    spans = env._core.batch.statistics()[0][:, column]
+    assert spans[0] == pytest.approx(0.5 * before[:, STATS["rtt_mean_s"]].mean(), rel=1e-6)
+    assert spans[0] == spans[1]
+
+
+def test_leo_observation_forgets_the_short_path_and_hears_of_handovers() -> None:
+    """15 s slots whose RTT jumps from 30 to 60 ms."""
+    scenario = get("dumbbell", duration_s=40).with_flows([Flow(controller="external")])
+    scenario = scenario.override("links.0.delay_ms", [[0.0, 15.0], [15.0, 30.0]])
+    scenario = scenario.override(
+        "links.0.outages", [{"at_s": 15.0, "duration_ms": 50.0, "mode": "drop", "flush": "none"}]
+    )
+    latest = {}
+    for name in ("astraea", "astraea-leo", "astraea-leo-noisy", "astraea-leo-oracle"):
+        env = CongestionEnv(scenario, preset=name)
+        obs, _ = env.reset(seed=2)
+        rows = []
+        while env.statistics()["time_s"] < 30:
+            obs, *_ = env.step(np.zeros(1, np.float32))
+            rows.append((env.statistics()["time_s"], obs[-10:] if name != "astraea-leo-noisy" else obs[-12:]))
+            if name == "astraea-leo-oracle":
+                rows[-1] = (rows[-1][0], obs[-12:])
+        latest[name] = rows
+    assert latest["astraea"][-1][1][1] == pytest.approx(2.0, abs=0.1)
+    assert latest["astraea-leo"][-1][1][1] == pytest.approx(1.0, abs=0.05)
+    truth = {round(t, 2): row[10] for t, row in latest["astraea-leo-oracle"]}
+    assert max(truth.values()) > 0.95
+    assert min(t for t, x in truth.items() if x > 0.95) == pytest.approx(15.0, abs=0.1)
+    reported = np.array([row[10:] for _, row in latest["astraea-leo-noisy"]])
+    assert (reported[:300] == 0).all()  # not before half a second ahead, give or take 1.6 s
+    assert reported.max() > 0.5
+
+
+def test_presets_come_from_files_by_the_names_of_their_pieces(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('observation = "astraea-leo"\naction = "orca"\nreward = "orca"\ninterval_ms = 20\n')
+    mine = preset(str(path))
+    assert (mine.name, str(mine.observation), str(mine.action), mine.interval_ms) == ("mine", "astraea-leo", "orca", 20)
+    env = CongestionEnv(lone(), preset=str(path))
+    env.reset(seed=1)
+    assert np.isfinite(env.step(np.zeros(1, np.float32))[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('observation = "astrea"', "did you mean 'astraea'"),
+        ("observation = 3", "the name of a piece"),
+        ('reword = "orca"', "did you mean 'reward'"),
+        ("interval_rtts = -1", "interval_rtts"),
+    ],
+)
+def test_bad_preset_files_name_the_field(tmp_path, text: str, match: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(OrbitccError, match=match):
+        preset(str(path))
+
+
+def test_new_statistics_are_consistent() -> None:
+    env = CongestionEnv(lone())
+    env.reset(seed=1)
+    for _ in range(100):
+        env.step(np.ones(1, np.float32))
+    row = env._core.batch.statistics()[0, 0]
+    assert row[STATS["min_rtt_s"]] <= row[STATS["rtt_min_s"]] <= row[STATS["rtt_mean_s"]]
+    assert row[STATS["acked_rate_bps"]] == pytest.approx(row[STATS["acked_packets"]] * 1460 * 8 / 0.03, rel=0.02)

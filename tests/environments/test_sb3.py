@@ -1,0 +1,77 @@
+"""The Stable-Baselines3 adapter: both native environments, ends of episodes, advantages."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.vector import VectorCongestionEnv
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import get
+
+sb3 = pytest.importorskip("stable_baselines3")
+
+
+def scenario(*stops: float | None):
+    flows = [Flow(controller="external", stop_s=stop) for stop in stops]
+    return get("dumbbell", duration_s=6).with_flows(flows)
+
+
+def shim(native):
+    from orbitcc.envs.environments.sb3 import SB3VecEnv
+
+    return SB3VecEnv(native)
+
+
+@pytest.fixture(autouse=True)
+def _warnings_are_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_ends_are_told_as_sb3_wants_them() -> None:
+    env = shim(VectorCongestionEnv(3, scenario(None), autoreset_mode="SameStep"))
+    env.seed(4)
+    first = env.reset()
+    assert np.array_equal(first, VectorCongestionEnv(3, scenario(None)).reset(seed=4)[0])
+    for _ in range(250):
+        obs, rewards, dones, infos = env.step(np.ones((3, 1), np.float32))
+        assert rewards.dtype == np.float32
+        if dones.any():
+            break
+    i = int(np.flatnonzero(dones)[0])
+    assert infos[i]["TimeLimit.truncated"] is True
+    assert not np.array_equal(infos[i]["terminal_observation"], obs[i])
+    assert infos[i]["sent_packets"] > 100
+    assert all(not info for info, done in zip(infos, dones, strict=True) if not done)
+
+
+def test_a_finished_object_is_no_time_limit() -> None:
+    flow = Flow(controller="external", traffic={"kind": "bytes", "bytes": 50_000})
+    env = shim(VectorCongestionEnv(1, get("dumbbell").with_flows([flow]), autoreset_mode="SameStep"))
+    env.reset()
+    for _ in range(300):
+        _, _, dones, infos = env.step(np.ones((1, 1), np.float32))
+        if dones[0]:
+            assert infos[0]["TimeLimit.truncated"] is False
+            return
+    raise AssertionError("the object is never delivered")
+
+
+@pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
+def test_sb3_learns_on_slots(algorithm: str) -> None:
+    env = shim(FlowVectorEnv(4, scenario(None, 3.0), autoreset_mode="SameStep"))
+    settings = {"n_steps": 64, "batch_size": 64} if algorithm == "PPO" else {"learning_starts": 100, "batch_size": 32}
+    model = getattr(sb3, algorithm)("MlpPolicy", env, seed=1, device="cpu", **settings)
+    before = [value.clone() for value in model.policy.state_dict().values()]
+    model.learn(4 * 64 * 2)
+    changed = [not bool((a == b).all()) for a, b in zip(before, model.policy.state_dict().values(), strict=True)]
+    assert any(changed)
+
+
+def test_only_same_step_autoreset_fits() -> None:
+    with pytest.raises(OrbitccError, match="SameStep"):
+        shim(VectorCongestionEnv(1, scenario(None)))

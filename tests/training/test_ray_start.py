@@ -1,0 +1,44 @@
+"""A Ray that does not start: tried again where it was slow, and one sentence in the end."""
+
+import pytest
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.training.rllib.learner import RAY_ATTEMPTS, _init_ray
+
+
+class SlowRay:
+    """As `ray`, whose daemon takes too long so many times."""
+
+    def __init__(
+        self, times: int, message: str = "The current node timed out during startup.\nThis could happen ..."
+    ) -> None:
+        self.left, self.message, self.inits, self.shutdowns = times, message, 0, 0
+
+    def init(self, **arguments: object) -> None:
+        self.inits += 1
+        self.left -= 1
+        if self.left >= 0:
+            raise RuntimeError(self.message)
+
+    def shutdown(self) -> None:
+        self.shutdowns += 1
+
+
+def test_a_slow_ray_is_started_again() -> None:
+    ray = SlowRay(times=RAY_ATTEMPTS - 1)
+    _init_ray(ray, {"address": None})
+    assert (ray.inits, ray.shutdowns) == (RAY_ATTEMPTS, RAY_ATTEMPTS - 1)
+
+
+def test_a_ray_that_never_starts_is_one_line() -> None:
+    ray = SlowRay(times=10)
+    with pytest.raises(OrbitccError, match="3 attempts") as caught:
+        _init_ray(ray, {"address": None})
+    assert "\n" not in str(caught.value)
+    assert ray.inits == RAY_ATTEMPTS
+
+
+def test_another_error_is_told_at_once() -> None:
+    ray = SlowRay(times=10, message="no such cluster")
+    with pytest.raises(OrbitccError, match="cluster at 10.0.0.1:6379 did not start in 1 attempts: no such cluster"):
+        _init_ray(ray, {"address": "10.0.0.1:6379"})
