@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from orbitcc.emulator import program
+from orbitcc.envs.errors import OrbitccError
 
 Purpose = Literal["flows", "agents", "mininet"]
 PURPOSES: dict[Purpose, str] = {
@@ -158,6 +159,20 @@ def missing(purpose: Purpose, needs: Sequence[Need] = NEEDS) -> str | None:
         if purpose in need.purposes and need.found() is None:
             return Result(need.name, need.purposes, None, need.remedy).line
     return None
+
+
+def ready_program(*, agents: bool = False) -> str:
+    """The program, when everything is there that it needs (and for agents, if asked).
+
+    Raises:
+        OrbitccError: something is missing; says what, and what to do.
+    """
+    lacks = missing("agents" if agents else "flows")
+    if lacks:
+        raise OrbitccError("backend", "emulator", f"a machine that can emulate: {lacks}")
+    found = program.find()
+    assert found is not None
+    return str(found)
 
 
 def controllers() -> tuple[str, ...]:

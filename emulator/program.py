@@ -8,8 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs.errors import OrbitccError
-
 NAME = "orbitcc-emulator"
 REMEDY = "make emulator (in a source tree of OrbitCC; needs cargo)"
 
@@ -33,19 +31,3 @@ def abilities(path: Path) -> dict[str, Any]:
         return dict(json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
-
-
-def path(*, agents: bool = False) -> str:
-    """The program, when everything is there that it needs (and for agents, if asked).
-
-    Raises:
-        OrbitccError: something is missing; says what, and what to do.
-    """
-    from orbitcc.emulator import needs
-
-    missing = needs.missing("agents" if agents else "flows")
-    if missing:
-        raise OrbitccError("backend", "emulator", f"a machine that can emulate: {missing}")
-    found = find()
-    assert found is not None
-    return str(found)

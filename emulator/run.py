@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.emulator import program
+from orbitcc.emulator import needs
 from orbitcc.envs import controllers
 from orbitcc.envs.backends.simulator import PIECES, Recording
 from orbitcc.envs.description import support
@@ -46,7 +46,7 @@ def emulate(
     except OrbitccError as error:
         raise error.at("interval") from None
     driven = _driven(scenario)
-    binary = program.path(agents=any(driven))
+    binary = needs.ready_program(agents=any(driven))
     try:
         simulation = _sim.Simulation(
             scenario.compile(),

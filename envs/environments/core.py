@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
-from orbitcc.emulator import program
+from orbitcc.emulator import needs
 from orbitcc.emulator.run import refuse
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
@@ -86,7 +86,7 @@ class Core:
             if num_worlds > 1 or feed.shared or journal:
                 what = "simulator here: the emulator plays one world, in the single and the parallel environment"
                 raise OrbitccError("backend", config.backend, what)
-            self._emulator = program.path(agents=True)
+            self._emulator = needs.ready_program(agents=True)
         self.num_worlds, self.slots = num_worlds, feed.slots
         self.preset = config.preset
         self.observation_space, self.action_space = self.preset.observation_space(), self.preset.action_space()
