@@ -26,6 +26,7 @@ const UNSENT: i32 = 16_384;
 /// A flow that an agent drives: its slot is its place in the list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[cfg_attr(not(feature = "agents"), expect(dead_code))]
 pub struct Agent {
     pub flow: usize,
     /// Cubic runs underneath.
