@@ -1,11 +1,13 @@
 # `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo test lint bench build native full clean
+.PHONY: help demo test lint bench build native emulator bpf full clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
 BIN := .venv/bin
 SIM := --manifest-path sim/Cargo.toml
+# Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
+AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
 LIB := sim/target/release/$(if $(filter Darwin,$(shell uname)),lib_sim.dylib,lib_sim.so)
 
 help:  ## this list
@@ -15,8 +17,8 @@ demo: $(UV)  ## a first look: install the light parts, run a small evaluation, p
 	$(SYNC) --no-dev
 	$(BIN)/orbitcc demo
 
-test: full  ## everything: the native tests, then the Python tests with the learners installed
-	cargo test --profile tested --workspace $(SIM)
+test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
+	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --package orbitcc-core $(SIM)  # the same with overflow checks; event logs must not differ
 	$(BIN)/python -m pytest
 
@@ -25,7 +27,7 @@ lint: build  ## formats, types and lints of Python and Rust
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	cargo fmt $(SIM) --all --check
-	cargo clippy $(SIM) --workspace --all-targets -- -D warnings
+	cargo clippy $(SIM) --workspace --all-targets $(AGENTS) -- -D warnings
 
 bench: build  ## the figures of docs/performance.md
 	$(BIN)/orbitcc bench
@@ -33,17 +35,26 @@ bench: build  ## the figures of docs/performance.md
 build: $(UV)  ## simulator, command and developer tools, without the learners
 	$(SYNC)
 
-full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes) and what films need
-	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3) and moviepy, into .venv"
-	$(SYNC) --extra train --extra video --group foreign
+full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
+	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
+	$(SYNC) --extra train --extra video --extra emulation --group foreign
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python
 	cp $(LIB) orbitcc/_sim.abi3.so.tmp && mv orbitcc/_sim.abi3.so.tmp orbitcc/_sim.abi3.so
+
+emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; `orbitcc doctor` says what it needs)
+	cargo build --release $(SIM) --package orbitcc-emulator $(AGENTS)
+	cp sim/target/release/orbitcc-emulator orbitcc/orbitcc-emulator.tmp
+	mv orbitcc/orbitcc-emulator.tmp orbitcc/orbitcc-emulator
+
+bpf:  ## the agents' BPF program, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
+	cd sim/emulator/bpf && clang -target bpf -O2 -g -mcpu=v3 -Wall -I/usr/include/$$(uname -m)-linux-gnu \
+		-c agent.bpf.c -o agent.bpf.o && $$(command -v llvm-strip || command -v llvm-strip-14) -g agent.bpf.o
 
 .tools/bin/uv:
 	python3 -m venv .tools
 	.tools/bin/pip install --quiet uv
 
 clean:  ## remove everything that was built or installed
-	rm -rf .venv .tools build dist sim/target orbitcc/_sim*.so
+	rm -rf .venv .tools build dist sim/target orbitcc/_sim*.so orbitcc/orbitcc-emulator

@@ -16,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 from orbitcc.envs import scenarios
-from orbitcc.envs.scenario import Flow, Scenario
+from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.scenario import Scenario
 
 SIM = Path(__file__).resolve().parents[1] / "sim"
 MOST_GROWTH = 0.03

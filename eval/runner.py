@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orbitcc.emulator.run import refuse
+from orbitcc.envs import backends
+from orbitcc.envs.description import support
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import campaign as store
 from orbitcc.eval import provenance
@@ -30,22 +33,21 @@ from orbitcc.eval.suites import Case, Suite
 
 @dataclass(frozen=True)
 class Task:
-    """One run: a case of a suite met by a contender. series: where to keep its time series, if anywhere."""
+    """One run: a case met by a contender on a backend. series: where to keep its time series, if anywhere."""
 
     suite: Suite
     case: Case
     contender: Contender
     version: str
     series: Path | None
+    backend: str = "simulator"
 
 
 def execute(task: Task) -> Row:
-    """Simulate and measure."""
-    from orbitcc.envs.backends.simulator import simulate
-
+    """Run and measure."""
     began = time.perf_counter()
     scenario = task.suite.enter(task.case, task.contender)
-    recording = simulate(scenario, record_interval_s=task.suite.record_interval_s)
+    recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
     values = task.suite.measure(recording)
     if task.series is not None:
         recording.save(task.series)
@@ -75,11 +77,13 @@ def run_suite(
     resume: bool = False,
     quiet: bool = False,
     command: str = "",
+    backend: str = "simulator",
 ) -> Campaign:
     """Run what is missing and compile the table; returns the campaign with a row for every run asked for.
 
     runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
-    of a Ray cluster that takes the runs instead ("local": one of this machine alone).
+    of a Ray cluster that takes the runs instead ("local": one of this machine alone). backend: emulated runs take their
+    own time, one after the other; their results never mix with simulated ones.
     Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
     """
     if not contenders:
@@ -93,20 +97,27 @@ def run_suite(
     if ray:
         _check_ray(ray)
     count = suite.runs(profile, runs)
-    campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), provenance.version(), command)
+    version = provenance.version()
+    if support.check(backend) == "emulator":
+        if ray or (workers or 1) > 1:
+            raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
+        version, workers = f"{version}.emulator", 1
+    campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
     for contender in contenders:
         try:
-            suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
+            entered = suite.enter(cases[0], contender)  # one that does not fit is refused before anything is written
+            if backend == "emulator":
+                refuse(entered, plain=True)
         except OrbitccError as error:
             raise error.under(contender.label) from None
     tasks = [
-        Task(suite, case, c, campaign.version, campaign.series_path(c, case) if suite.shows(case) else None)
+        Task(suite, case, c, campaign.version, campaign.series_path(c, case) if suite.shows(case) else None, backend)
         for case in cases  # by case, so that an interrupted campaign has all contenders on the same cases
         for c in contenders
     ]
     with store.opened(campaign, resume) as (file, known):
-        store.write_plan(campaign, provenance.versions())
+        store.write_plan(campaign, {**provenance.versions(), "orbitcc": campaign.version})
         finished = {store.key_of(row): row for row in known if row["version"] == campaign.version}
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:

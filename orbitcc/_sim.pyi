@@ -88,10 +88,17 @@ class Simulation:
 
     spec: the JSON text of a compiled network (`envs.scenario.Scenario.compile`). Raises ValueError naming the field.
     policies: for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
+    emulator: path of `orbitcc-emulator`: the network is played with real packets and this kernel's TCP, its clock
+    starts when this returns, and it is neither copied nor the same twice.
     """
 
     def __init__(
-        self, spec: str, *, record_interval_ns: int = 0, policies: Mapping[str, Policy | OutsidePolicy] | None = None
+        self,
+        spec: str,
+        *,
+        record_interval_ns: int = 0,
+        policies: Mapping[str, Policy | OutsidePolicy] | None = None,
+        emulator: str | None = None,
     ) -> None: ...
     @property
     def now_ns(self) -> int: ...
@@ -111,6 +118,13 @@ class Simulation:
 
         ValueError when nothing is recorded (record_interval_ns = 0).
         """
+
+    @property
+    def overruns(self) -> int:
+        """Decisions of an emulated network that came late because deciding took longer than an interval."""
+
+    def finish(self) -> str:
+        """End an emulated network; what links and hosts report, JSON text."""
 
     def event_hash(self) -> int:
         """64-bit hash of every event so far."""
@@ -143,6 +157,7 @@ class Worlds:
         reward: str = '"astraea"',
         threads: int = 0,
         policies: Mapping[str, Policy | OutsidePolicy] | None = None,
+        emulator: str | None = None,
     ) -> None: ...
     @property
     def num_worlds(self) -> int: ...
@@ -190,6 +205,9 @@ class Worlds:
 
     def set_cwnd(self, index: int, slot: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
         """For custom action pieces: set the window (and, if > 0, the pacing rate) of one slot directly."""
+
+    def overruns(self, index: int) -> int:
+        """As of :class:`Simulation`."""
 
     def finished(self) -> NDArray[np.bool_]:
         """Which worlds have reached their time limit, [N]."""

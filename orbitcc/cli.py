@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, compare, demo, eval_, list_, path, reproduce, run, scenario, train
+from orbitcc.commands import bench, compare, demo, doctor, eval_, list_, mininet_, path, reproduce, run, scenario, train
 
 app = typer.Typer(
     name="orbitcc",
@@ -29,6 +29,8 @@ app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(compare.compare)
+app.command("doctor")(doctor.doctor)
+app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)
 
 

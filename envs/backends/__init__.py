@@ -1,1 +1,22 @@
-"""What runs a scenario: the packet simulator, through `orbitcc._sim`."""
+"""What runs a scenario from start to end: the packet simulator, through `orbitcc._sim`, or this machine's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from orbitcc.envs.description import support
+
+if TYPE_CHECKING:
+    from orbitcc.envs.backends.simulator import Recording
+
+
+def runner(backend: str) -> Callable[..., Recording]:
+    """`simulate`, or what takes the same arguments for real; UnknownNameError when there is no such backend."""
+    if support.check(backend) == "emulator":
+        from orbitcc.emulator.run import emulate
+
+        return emulate
+    from orbitcc.envs.backends.simulator import simulate
+
+    return simulate

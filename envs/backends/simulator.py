@@ -33,6 +33,7 @@ class Recording:
 
     t_s: [T] the end of each interval. flows, links: name of a series -> [T, F] or [T, L] (see docs/architecture.md);
     a level (delay, window) of a flow that is not there is NaN. flow_totals, link_totals: figures over the whole run.
+    emulation: what an emulated run says of itself (lateness, overruns, processor time), None for a simulated one.
     """
 
     scenario: Scenario
@@ -41,6 +42,7 @@ class Recording:
     links: dict[str, Array]
     flow_totals: list[dict[str, Any]]
     link_totals: list[dict[str, Any]]
+    emulation: dict[str, Any] | None = None
 
     @property
     def flow_names(self) -> tuple[str, ...]:
@@ -57,6 +59,7 @@ class Recording:
             "scenario": self.scenario.to_toml(),
             "flow_totals": self.flow_totals,
             "link_totals": self.link_totals,
+            "emulation": self.emulation,
         }
         arrays: dict[str, Any] = {
             "about": np.array(json.dumps(about)),
@@ -84,6 +87,7 @@ class Recording:
                 links={k.removeprefix("link/"): v for k, v in arrays.items() if k.startswith("link/")},
                 flow_totals=about["flow_totals"],
                 link_totals=about["link_totals"],
+                emulation=about.get("emulation"),
             )
         except OSError as error:
             raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None

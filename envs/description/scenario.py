@@ -169,7 +169,7 @@ class Scenario(Model):
 
     def unsupported(self, backend: str) -> tuple[str, ...]:
         """The names of the fields that `backend` ("simulator" or "emulator") cannot honour in a plain run."""
-        return support.unsupported(self.links, self.flows, backend)
+        return support.unsupported(self.sim, self.flows, backend)
 
     def compile(self) -> str:
         """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""

@@ -2,58 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
-from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.links import Direction, GilbertElliott, Link, Viasat
-from orbitcc.envs.description.model import points_of
+from orbitcc.envs import controllers
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.errors import UnknownNameError
 
 Backend = Literal["simulator", "emulator"]
-"""The packet simulator, or the same network built from Linux's own queues (tc, netem) with real TCP."""
+"""The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
+
+KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "reno": {},
+    "cubic": {
+        "hystart": ("both", "train", "delay", "off"),
+        "hystart_k": (3.0,),
+        "search_rollback": ("off",),
+        "fast_convergence": ("on", "off"),
+        "friendliness": ("on", "off"),
+    },
+    "bbr": {},
+    "hybla": {"rtt0_ms": (25.0,)},
+    "illinois": {},
+    "vegas": {},
+    "westwood": {},
+}
+"""Controllers that Linux has under the same name, and the parameters that its version can have."""
+
+HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6"), "ssthresh_cache": ("network", "off")}
+AGENTS = ("policy", "external")
+"""Controllers by which something outside of the kernel decides."""
+MOST_FLOWS = 64_000
 
 
-def unsupported(links: Sequence[Link], flows: Sequence[Flow], backend: str) -> tuple[str, ...]:
-    """The dotted names of the fields `backend` cannot honour; none when it can run these flows on these links.
-
-    What stands under `sim` is for the simulator alone and is not counted.
-    """
+def check(backend: str, field: str = "backend") -> str:
+    """`backend`; UnknownNameError about `field` when there is none of this name."""
     if backend not in get_args(Backend):
-        raise UnknownNameError("backend", backend, get_args(Backend))
-    # A plain run has nobody who acts; environments drive these flows in the simulator.
+        raise UnknownNameError(field, backend, get_args(Backend))
+    return backend
+
+
+def unsupported(sim: SimSettings, flows: Sequence[Flow], backend: str) -> tuple[str, ...]:
+    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run these flows."""
+    check(backend)
+    # A plain run has nobody who acts; environments drive these flows.
     found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == "external"]
     if backend == "emulator":
-        for i, link in enumerate(links):
-            found += [f"links.{i}.{field}" for field in _beyond_tc(link)]
+        found += beyond_kernel(sim, flows)
     return tuple(found)
 
 
-def _beyond_tc(link: Link) -> Iterator[str]:
-    yield from _direction_beyond_tc(link)
-    if link.reverse is not None:
-        yield from (f"reverse.{field}" for field in _direction_beyond_tc(link.reverse))
-    for k, outage in enumerate(link.outages):
-        # An interface that is down drops what arrives, both ways, and has lost its queue.
-        if outage.mode == "hold":
-            yield f"outages.{k}.mode"
-        if outage.flush == "none":
-            yield f"outages.{k}.flush"
-        if outage.directions != "both":
-            yield f"outages.{k}.directions"
+def beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> tuple[str, ...]:
+    """Those that this machine's TCP cannot honour, whoever acts."""
+    return tuple(_beyond_kernel(sim, flows))
 
 
-def _direction_beyond_tc(way: Direction) -> Iterator[str]:
-    changes = len(points_of(way.delay_ms)) > 1
-    if changes and way.interpolate_delay:
-        yield "interpolate_delay"
-    if changes and way.ordering == "fifo":  # netem lets packets overtake
-        yield "ordering"
-    if any(isinstance(loss, GilbertElliott) for _, loss in points_of(way.loss)):  # netem's counts packets, not time
-        yield "loss"
-    if isinstance(way.queue, Viasat):
-        yield "queue"
-    if way.jitter is not None:
-        yield "jitter"
-    if way.gate_ms:
-        yield "gate_ms"
+def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
+    if sim.kernel != "v6":
+        yield "sim.kernel"
+    if sim.initial_cwnd_packets != 10:
+        yield "sim.initial_cwnd_packets"
+    if sim.gro_segments != 1:
+        yield "sim.gro_segments"
+    if sim.ssthresh_cache not in ("kernel", "off"):
+        yield "sim.ssthresh_cache"
+    if len(flows) > MOST_FLOWS:
+        yield "flows"
+    for i, flow in enumerate(flows):
+        yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
+
+
+def _of_controller(spec: ControllerSpec) -> Iterator[str]:
+    native, _ = controllers.make(spec.name, spec.params, "controller")
+    name, params = native["name"], native["params"]
+    if name in AGENTS or name == "udp":
+        return
+    if name not in KERNEL:
+        yield "controller"
+        return
+    allowed = {**KERNEL[name], **HOSTS}
+    for key, value in params.items():
+        if value not in allowed.get(key, ()):
+            yield f"controller.{key}" if key in spec.params else "controller"

@@ -50,6 +50,7 @@ class Batch:
             and once for every interval of a flow.
         threads: of the native pool; 0 = one per core.
         policies: of background flows with the native controller ``policy``.
+        emulator: the program that plays worlds on this machine's kernel (:mod:`orbitcc.emulator`); None: simulated.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Batch:
         preset: Preset,
         threads: int = 1,
         policies: Mapping[str, AnyPolicy] | None = None,
+        emulator: str | None = None,
     ) -> None:
         self._preset = preset
         self._any_spec, self._threads = specs[0], threads
@@ -71,10 +73,12 @@ class Batch:
             "action": preset.native("action").json(),
             "reward": preset.native("reward").json(),
             "policies": policies,
+            "emulator": emulator,
         }
         self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
         self._warm_up: _sim.Worlds | None = None
         n = len(specs)
+        self._fresh: list[str | None] = list(specs)  # networks of worlds that nothing has been done to
         self.observation_space = preset.observation_space()
         self.action_space = preset.action_space()
         self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
@@ -115,18 +119,19 @@ class Batch:
         Raises:
             OrbitccError: there are never so many agents in this world.
         """
-        self._worlds.reset(index, spec)
+        if self._fresh[index] != spec:
+            self._worlds.reset(index, spec)
+        self._fresh[index] = None
         self._stale[index] = True
         if self._roster is not None:
             self._roster.clear(index)
         self._worlds.observe(self._native_obs, self._native_reward, self.status)
         if np.count_nonzero(self.status[index] == ACTIVE) >= agents:
             return
-        # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in.
-        if self._warm_up is None:
-            self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
-        alone = self._warm_up
-        alone.reset(0, spec)
+        # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in;
+        # the only one is where it belongs.
+        only = self.num_worlds == 1
+        alone = self._worlds if only else self._warmed(spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         alone.observe(obs, reward, status)
         while np.count_nonzero(status == ACTIVE) < agents:
@@ -135,7 +140,15 @@ class Batch:
                 raise OrbitccError("scenario", what, f"{agents} or more external flows before the end")
             self._tell(alone, status, np.array([index]))
             alone.step(self._no_action, obs, reward, status)
-        self._worlds.restore(index, alone.save(0))
+        if not only:
+            self._worlds.restore(index, alone.save(0))
+
+    def _warmed(self, spec: str) -> _sim.Worlds:
+        """A world of this network that no other shares a step with."""
+        if self._warm_up is None:
+            self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
+        self._warm_up.reset(0, spec)
+        return self._warm_up
 
     def observe(self) -> None:
         """Write obs, reward and status as they stand, without advancing."""
@@ -155,6 +168,7 @@ class Batch:
         else:
             given = np.ascontiguousarray(actions, np.float32)
         moving = ~self._worlds.finished()
+        self._fresh = [None] * self.num_worlds
         try:
             self._worlds.step(given, self._native_obs, self._native_reward, self.status)
         except ValueError:  # no world has moved
@@ -200,6 +214,10 @@ class Batch:
         """Simulated time of each world in seconds, f64[N]."""
         return self._worlds.now_ns().astype(np.float64) * 1e-9
 
+    def overruns(self, index: int) -> int:
+        """Decisions of an emulated world that came late because the agents took longer than an interval."""
+        return self._worlds.overruns(index)
+
     def flow_of(self, index: int, slot: int) -> int | None:
         """The flow in a slot now, by its place in the network; None if the world has fewer agents."""
         return self._worlds.flow_of(index, slot)
@@ -219,6 +237,7 @@ class Batch:
     def restore(self, index: int, state: WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
         self._worlds.restore(index, state.native)
+        self._fresh[index] = None
         if self._roster is not None and state.told is not None:
             told = state.told
             self._stale[index], self.obs[index], self.reward[index] = told.stale, told.obs, told.reward
@@ -226,22 +245,30 @@ class Batch:
 
     def clone(self) -> Self:
         """The same worlds at the same moment once more; both continue identically."""
+        states = [self.save(index) for index in range(self.num_worlds)]
         twin = type(self)(
             [self._any_spec] * self.num_worlds,
             slots=self.slots,
             preset=self._preset,
             threads=self._threads,
             policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
         )
-        for index in range(self.num_worlds):
-            twin.restore(index, self.save(index))
+        for index, state in enumerate(states):
+            twin.restore(index, state)
         for name in ("obs", "reward", "status", "_native_obs", "_native_reward"):
             getattr(twin, name)[...] = getattr(self, name)
         return twin
 
     def alone(self) -> Self:
         """A batch of one world with the same pieces."""
-        return type(self)([self._any_spec], slots=self.slots, preset=self._preset, policies=self._settings["policies"])
+        return type(self)(
+            [self._any_spec],
+            slots=self.slots,
+            preset=self._preset,
+            policies=self._settings["policies"],
+            emulator=self._settings["emulator"],
+        )
 
     def _tell_stale(self) -> None:
         """Show Python pieces the last interval of the worlds where they have not seen it."""

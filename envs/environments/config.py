@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict
 
+from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
@@ -15,9 +16,6 @@ from orbitcc.envs.environments.render import MODES
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError, UnknownKeywordError, UnknownNameError
 from orbitcc.envs.scenarios import SCENARIOS, get
-
-BACKENDS = ("simulator",)
-"""What can run the worlds of environments."""
 
 
 class Settings(TypedDict, total=False):
@@ -50,7 +48,7 @@ class EnvConfig:
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
     background: the controller of external flows beyond the agents.
     threads: of the native pool; 0 = one per core. A view of a single world takes one.
-    backend: what runs the worlds.
+    backend: what runs the worlds; the emulator plays one at a time, in real time (docs/emulation.md).
     render_mode: `rgb_array`, `human` or None.
 
     Raises:
@@ -73,8 +71,7 @@ class EnvConfig:
             raise OrbitccError("threads", self.threads, "a whole number: 1 or more, or 0 for one per core")
         if self.max_agents is not None and not (isinstance(self.max_agents, int) and self.max_agents >= 1):
             raise OrbitccError("max_agents", self.max_agents, "a whole number of at least 1, or None for all")
-        if self.backend not in BACKENDS:
-            raise UnknownNameError("backend", self.backend, get_args(Backend))
+        support.check(self.backend)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EnvConfig:
         return self  # nothing in it changes

@@ -14,6 +14,8 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
+from orbitcc.emulator import needs
+from orbitcc.emulator.run import refuse
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig
@@ -70,12 +72,21 @@ class Core:
         num_worlds: N.
         threads: of the native pool; None: as configured.
         journal: keep what :meth:`journal` tells.
+
+    Raises:
+        OrbitccError: the emulator cannot play such worlds, or not on this machine.
     """
 
     def __init__(
         self, config: EnvConfig, feed: Feed, num_worlds: int, *, threads: int | None = None, journal: bool = False
     ) -> None:
         self.config, self.feed = config, feed
+        self._emulator: str | None = None
+        if config.backend == "emulator":
+            if num_worlds > 1 or feed.shared or journal:
+                what = "simulator here: the emulator plays one world, in the single and the parallel environment"
+                raise OrbitccError("backend", config.backend, what)
+            self._emulator = needs.ready_program(agents=True)
         self.num_worlds, self.slots = num_worlds, feed.slots
         self.preset = config.preset
         self.observation_space, self.action_space = self.preset.observation_space(), self.preset.action_space()
@@ -123,6 +134,8 @@ class Core:
         if scenario is not None and not isinstance(scenario, Scenario):
             raise OrbitccError("options.scenario", scenario, "a Scenario")
         episode = self.feed.next(world, rng, seed, scenario, cut)
+        if self._emulator is not None:
+            refuse(episode.scenario, plain=False)
         if self._batch is None:
             self._batch = Batch(
                 [episode.network] * self.num_worlds,
@@ -130,6 +143,7 @@ class Core:
                 preset=self.preset,
                 threads=self._threads,
                 policies=episode.scenario.policies(),
+                emulator=self._emulator,
             )
         self._batch.reset(world, episode.network, agents=episode.agents)
         self._scenarios[world] = episode.scenario
@@ -199,6 +213,10 @@ class Core:
         """:data:`STEP_INFO` of every slot, f64[4, N, S]."""
         return self.batch.step_figures()
 
+    def live_info(self) -> dict[str, Any]:
+        """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""
+        return {} if self._emulator is None else {"overruns": self.batch.overruns(0)}
+
     def statistics(self, world: int, slot: int) -> dict[str, float]:
         """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
         row = self.batch.statistics()[world, slot]
@@ -210,6 +228,9 @@ class Core:
         return None if self.pictures is None else self.pictures.frames()
 
     def close(self) -> None:
+        """Also ends an emulated episode; simulated ones are only memory."""
+        if self._emulator is not None:
+            self._batch = None
         if self.pictures is not None:
             self.pictures.close()
 

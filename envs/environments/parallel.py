@@ -68,7 +68,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: as in the single environment.
-    * `render_mode`: as in the single environment.
+    * `render_mode`, `backend`: as in the single environment.
     * `max_agents`: at most so many agents; further external flows get the controller `background`.
     * `pad_absent`: the population is fixed (default false).
     """
@@ -165,10 +165,11 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._delivered |= {agent for agent, done in terminated.items() if done}
         over = not present
         delivered = len(self._delivered) == len(self.possible_agents)
+        absent: dict[str, Any] = dict.fromkeys(STEP_INFO, 0.0) | self._core.live_info()
         for agent in self.possible_agents:
             obs.setdefault(agent, self._core.nothing_seen.copy())
             rewards.setdefault(agent, 0.0)
-            infos.setdefault(agent, dict.fromkeys(STEP_INFO, 0.0))["present"] = agent in present
+            infos.setdefault(agent, absent.copy())["present"] = agent in present
             terminated[agent] = over and delivered
             truncated[agent] = over and not delivered
         self.agents = [] if over else list(self.possible_agents)
@@ -225,7 +226,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     def _infos(self, agents: list[str], present: list[str]) -> Infos:
         figures = self._core.step_info()[:, 0].T.tolist()
-        infos: Infos = {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) for agent in agents}
+        live = self._core.live_info()
+        infos: Infos = {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
         if self.pad_absent:
             for agent in agents:
                 infos[agent]["present"] = agent in present

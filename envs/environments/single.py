@@ -96,6 +96,8 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     * `background`: the controller of external flows beyond the first.
     * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
       capacity, queue, smoothed and base RTT, handovers.
+    * `backend`: `simulator`, or `emulator`: the flow is this machine's own TCP, in real time (docs/emulation.md). Every
+      `info` then has `overruns`: decisions so far that came late because the agent took longer than an interval.
 
     `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
     `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
@@ -180,4 +182,4 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return self._core.batch.obs[0, 0].copy()
 
     def _info(self) -> dict[str, Any]:
-        return dict(zip(STEP_INFO, self._core.step_info()[:, 0, 0].tolist(), strict=True))
+        return dict(zip(STEP_INFO, self._core.step_info()[:, 0, 0].tolist(), strict=True)) | self._core.live_info()

@@ -38,6 +38,9 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    backend: Annotated[
+        str, typer.Option(help="simulator, or emulator: this machine's own TCP, one run after another in real time.")
+    ] = "simulator",
 ) -> None:
     """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
     from orbitcc.commands.run import settings
@@ -62,6 +65,7 @@ def evaluate(
             ray=ray,
             resume=resume,
             command=provenance.command_line(),
+            backend=backend,
         )
     except KeyboardInterrupt:
         again = provenance.command_line() if out else f"{provenance.command_line()} --out {folder}"

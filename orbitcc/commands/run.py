@@ -57,12 +57,16 @@ def run(
     series: Annotated[Path | None, typer.Option(help="Write the series to this .csv or .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    backend: Annotated[
+        str, typer.Option(help="simulator, or emulator: this machine's own TCP, in real time (`orbitcc doctor`).")
+    ] = "simulator",
 ) -> None:
-    """Simulate a scenario and print what each flow and link achieved."""
-    from orbitcc.envs.backends.simulator import simulate
+    """Run a scenario and print what each flow and link achieved."""
+    from orbitcc.envs import backends
     from orbitcc.envs.errors import FileError
     from orbitcc.envs.files import check_place
 
+    play = backends.runner(backend)
     for path in filter(None, (series, plot)):
         check_place(path)
     if series is not None and series.suffix not in (".csv", ".npz"):
@@ -74,7 +78,7 @@ def run(
         check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
     with _Progress(chosen.name) as progress:
-        recording = simulate(chosen, record_interval_s=interval, progress=progress)
+        recording = play(chosen, record_interval_s=interval, progress=progress)
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
     if plot is not None:
@@ -154,6 +158,7 @@ def as_dict(recording: Recording) -> dict[str, Any]:
     return {
         "flows": [{key: _finite(flow[key]) for key in FLOW_KEYS} for flow in flows],
         "links": [{key: _finite(link[key]) for key in LINK_KEYS} for link in recording.link_totals],
+        **({} if recording.emulation is None else {"emulation": recording.emulation}),
     }
 
 
@@ -163,7 +168,7 @@ def print_tables(recording: Recording) -> None:
 
     scenario, console = recording.scenario, Console()
     console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
-    flows = _table(
+    flows = table(
         "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
@@ -174,12 +179,12 @@ def print_tables(recording: Recording) -> None:
             _shown(total["goodput_mbps"], 2),
             *(_shown(total[key], 1) for key in ("srtt_ms", "srtt_p95_ms", "base_rtt_ms")),
             _shown(total["delay_inflation"], 2),
-            *(str(total[key]) for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
+            *(_shown(total[key], 0) for key in ("sent_packets", "retransmitted_packets", "lost_packets", "rtos")),
         )
     console.print(flows)
     if any(total["objects"] for total in recording.flow_totals):
         console.print(_downloads(recording))
-    links = _table("link", "utilisation", "mean queue kB", "largest", "dropped packets", "lost")
+    links = table("link", "utilisation", "mean queue kB", "largest", "dropped packets", "lost")
     for total in recording.link_totals:
         links.add_row(
             total["name"],
@@ -190,13 +195,20 @@ def print_tables(recording: Recording) -> None:
             str(total["lost_packets"]),
         )
     console.print(links)
+    if recording.emulation is not None:
+        late = recording.emulation["lateness"]
+        console.print(
+            f"emulated: packets left {late['p50_us']:.0f} µs late at the median, {late['p99_us']:.0f} µs at the 99th "
+            f"percentile, {late['max_us'] / 1e3:.1f} ms at most; {100 * late['share_above_1_ms']:.2f} % more than 1 ms",
+            highlight=False,
+        )
 
 
 def _downloads(recording: Recording) -> Table:
     """What became of the downloads of traffic `objects`."""
     import numpy as np
 
-    table = _table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")
+    listed = table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")
     for name, total in zip(recording.flow_names, recording.flow_totals, strict=True):
         objects = total["objects"]
         if not objects:
@@ -204,19 +216,20 @@ def _downloads(recording: Recording) -> Table:
         seconds = [s for _, _, s in objects if s is not None]
         times = (f"{np.quantile(seconds, q):.3f}" for q in (0.5, 0.95)) if seconds else ("–", "–")
         kilobytes = np.median([b for _, b, _ in objects]) / 1e3
-        table.add_row(name, str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
-    return table
+        listed.add_row(name, str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
+    return listed
 
 
-def _table(first: str, *heads: str) -> Table:
+def table(first: str, *heads: str) -> Table:
+    """A table with these heads, names to the left and figures to the right."""
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False, header_style="bold", border_style="dim")
-    table.add_column(first, overflow="fold")
+    columns = Table(box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False, header_style="bold", border_style="dim")
+    columns.add_column(first, overflow="fold")
     for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
-    return table
+        columns.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
+    return columns
 
 
 def _finite(value: Any) -> Any:
@@ -256,4 +269,4 @@ class _Progress:
                 self._bar.add_task(self.title, total=1.0, completed=share)
         elif now - self._last >= PLAIN_PROGRESS_EVERY_S:
             self._last = now
-            print(f"{self.title}: {share:.0%} simulated", file=sys.stderr, flush=True)
+            print(f"{self.title}: {share:.0%} done", file=sys.stderr, flush=True)

@@ -179,6 +179,20 @@ def test_slots_refuse_intervals_in_rtts_with_advice_that_can_be_followed() -> No
     orbitcc.parallel_env(agents(), preset="aurora").reset(seed=1)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: orbitcc.VectorCongestionEnv(2, agents(), backend="emulator"),
+        lambda: orbitcc.BatchedParallelEnv(2, agents(), backend="emulator"),
+        lambda: orbitcc.FlowVectorEnv(1, agents(), backend="emulator"),
+    ],
+    ids=["vector", "batched", "slots"],
+)
+def test_there_is_one_kernel_for_one_world(made) -> None:
+    with pytest.raises(OrbitccError, match="^backend: 'emulator'.* one world"):
+        made()
+
+
 def test_only_backends_that_exist_run_environments() -> None:
     with pytest.raises(OrbitccError, match="backend"):
         orbitcc.CongestionEnv(agents(), backend="emulatr")

@@ -302,31 +302,7 @@ def test_a_file_of_another_version_is_refused(tmp_path):
 def test_each_backend_names_what_it_cannot_do():
     scenario = everything()
     assert scenario.unsupported("simulator") == ()
-    assert scenario.unsupported("emulator") == (
-        "links.0.loss",
-        "links.0.queue",
-        "links.0.reverse.gate_ms",
-        "links.1.jitter",
-        "links.1.reverse.jitter",
-    )
-    held = scenario.changed(
-        links=(
-            Link(
-                name="first",
-                delay_ms=((0, 10), (20, 30)),
-                outages=(Outage(at_s=1, duration_ms=5, mode="hold", directions="forward"),),
-                reverse=Direction(queue=Viasat()),
-            ),
-            scenario.links[1].changed(jitter=None, reverse=None),
-        )
-    )
-    assert held.unsupported("emulator") == (
-        "links.0.ordering",
-        "links.0.reverse.queue",
-        "links.0.outages.0.mode",
-        "links.0.outages.0.flush",
-        "links.0.outages.0.directions",
-    )
+    assert scenario.unsupported("emulator") == ("sim.gro_segments",)
     assert scenario.with_controller("external").unsupported("simulator") == tuple(
         f"flows.{i}.controller" for i in (0, 2, 3)
     )

@@ -3,6 +3,7 @@
 use crate::cc::{SSTHRESH_INFINITE, Signal};
 use crate::flow::Life;
 use crate::link::Offer;
+use crate::observe::pieces::Interval;
 use crate::observe::policy::Answer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
@@ -20,6 +21,9 @@ impl World {
     /// stops the world for good.
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
+        if self.is_live() {
+            return self.follow_until(end);
+        }
         while self.failure.is_none() {
             let sample = self.recorder.as_ref().map_or(Nanos::MAX, |r| r.next_sample());
             let change = self.next_change();
@@ -87,11 +91,11 @@ impl World {
         self.run_until(self.duration);
     }
 
-    fn next_change(&self) -> Nanos {
+    pub(crate) fn next_change(&self) -> Nanos {
         self.controls.get(self.next_control).map_or(Nanos::MAX, |c| c.0)
     }
 
-    fn on_control(&mut self) {
+    pub(crate) fn on_control(&mut self) {
         let (_, control) = self.controls[self.next_control];
         self.next_control += 1;
         let now = self.now;
@@ -122,11 +126,14 @@ impl World {
     fn start_flow(&mut self, i: usize) {
         let now = self.now;
         let rtt = self.handshake_rtt(i);
+        let simulated = self.live.is_none() && self.carried.is_none();
         let flow = &mut self.flows[i];
         flow.life = Life::Active;
         flow.meter = crate::observe::stats::Meter::new(now);
-        flow.traffic.start(now);
-        if !flow.datagram {
+        if simulated {
+            flow.traffic.start(now);
+        }
+        if simulated && !flow.datagram {
             let cached = match flow.ssthresh_cache {
                 SsthreshCache::Off => None,
                 SsthreshCache::Live => self.destinations[flow.destination].ssthresh(now),
@@ -241,7 +248,7 @@ impl World {
 
     /// A new packet meets the first link of its route.
     #[inline(always)]
-    fn enter_route(&mut self, id: PacketId) {
+    pub(crate) fn enter_route(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
         self.offer(self.routes[packet.route as usize] as usize, id, u32::from(packet.size));
     }
@@ -252,13 +259,13 @@ impl World {
         match self.links[link].offer(self.now, id, size, &mut self.pool) {
             Offer::Joined => {}
             Offer::Held => self.rekey_link(link),
-            outcome => self.follow(id, outcome),
+            outcome => self.pass_on(id, outcome),
         }
     }
 
     /// What became of a packet that a link let go.
     #[inline(never)]
-    fn follow(&mut self, id: PacketId, outcome: Offer) {
+    fn pass_on(&mut self, id: PacketId, outcome: Offer) {
         match outcome {
             Offer::Through => {
                 self.events += 1;
@@ -321,6 +328,9 @@ impl World {
     /// Of what is not TCP.
     #[inline(never)]
     fn deliver_other(&mut self, i: usize, id: PacketId) {
+        if let Some(carried) = &mut self.carried {
+            return carried.push_back((self.now, id));
+        }
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
         let (kind, ts, number) = (packet.kind, packet.ts, packet.flow);
@@ -461,7 +471,7 @@ impl World {
     }
 
     /// Decisions of policies that are due now: all observe, then all act.
-    fn decide(&mut self) {
+    pub(crate) fn decide(&mut self) {
         let now = self.now;
         let due = |f: &crate::flow::Flow| f.agent.as_ref().is_some_and(|a| a.next_decision == now);
         self.close_intervals(due);
@@ -482,7 +492,11 @@ impl World {
                         return;
                     }
                 }
-                agent.next_decision = now + agent.interval.after(&flow.stats);
+                agent.next_decision = match agent.interval {
+                    Interval { rtts, .. } if rtts > 0.0 => now + agent.interval.after(&flow.stats),
+                    // Real hosts are never read exactly on the grid.
+                    Interval { fixed, .. } => next_on_grid(now, fixed),
+                };
             }
             next = next.min(agent.next_decision);
         }
@@ -509,6 +523,9 @@ impl World {
     pub fn set_window(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
         if self.flows[i].life != Life::Active {
             return;
+        }
+        if self.is_live() {
+            return self.set_live_window(i, cwnd, pacing);
         }
         let now = self.now;
         self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);

@@ -5,10 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod carry;
 pub mod cc;
 pub mod engine;
 pub mod flow;
 pub mod link;
+pub mod live;
 pub mod observe;
 pub mod packet;
 pub mod pool;
@@ -23,5 +25,6 @@ pub mod time;
 pub mod totals;
 pub mod traffic;
 pub mod units;
+pub mod wire;
 pub mod world;
 pub mod worlds;

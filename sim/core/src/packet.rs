@@ -19,6 +19,8 @@ pub enum Kind {
     /// A flow's probe of its path (an ICMP echo request), and the answer.
     Probe,
     ProbeReply,
+    /// Somebody else's, which the network only carries.
+    Carried,
 }
 
 /// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.

@@ -83,6 +83,11 @@ impl Pool {
         self.sent.clear();
     }
 
+    /// All numbers of packets are below this.
+    pub fn capacity(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Packets travelling now.
     pub fn in_network(&self) -> usize {
         self.in_network

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::carry::Carried;
 use crate::cc::Signal;
 use crate::flow::{Agent, Flow, Life};
 use crate::link::Link;
+use crate::live::Live;
 use crate::observe::astraea::Member;
 use crate::observe::handovers::Handovers;
 use crate::observe::pieces::Preset;
@@ -86,6 +88,10 @@ pub struct World {
     pub(crate) next_decision: Nanos,
     /// Why a policy could not decide: the world stands still since then.
     pub(crate) failure: Option<Failure>,
+    /// Where its hosts are real: they.
+    pub(crate) live: Option<Box<Live>>,
+    /// Where it carries others' packets: those that have come out.
+    pub(crate) carried: Option<Carried>,
     pub(crate) hash: u64,
     pub(crate) events: u64,
 }
@@ -182,6 +188,8 @@ impl World {
             recorder,
             next_decision: Nanos::MAX,
             failure: None,
+            live: None,
+            carried: None,
             hash: 0,
             events: 0,
         })

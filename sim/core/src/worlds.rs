@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
+use crate::live::Connect;
 use crate::observe::astraea::{self, STATE_DIM};
 use crate::observe::pieces::{Interval, Payment, Preset, Reward};
 use crate::observe::policy::{ACTION_DIM, Failure};
@@ -49,8 +50,14 @@ pub struct Member {
 }
 
 impl Member {
-    fn new(spec: &NetworkSpec, slots: usize, preset: &Preset, policies: &Policies) -> Result<Member, SpecError> {
-        let world = World::with_agents(spec, policies, Nanos::ZERO, preset)?;
+    fn new(
+        spec: &NetworkSpec,
+        slots: usize,
+        preset: &Preset,
+        policies: &Policies,
+        connect: Option<&Connect>,
+    ) -> Result<Member, SpecError> {
+        let mut world = World::with_agents(spec, policies, Nanos::ZERO, preset)?;
         let mut chains: Vec<Slot> = Vec::new();
         for (i, flow) in world.flows().iter().enumerate().filter(|(_, flow)| flow.is_external()) {
             match chains.iter_mut().find(|chain| flow.follows.is_some() && chain.flows.last().copied() == flow.follows)
@@ -61,6 +68,9 @@ impl Member {
         }
         if chains.len() > slots {
             return Err(SpecError(format!("flows: {} external flows for {slots} slots", chains.len())));
+        }
+        if let Some(connect) = connect {
+            world.follow(connect(spec, &world)?);
         }
         let payment = preset.reward.payment.clone();
         let mut member = Member { world, slots: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
@@ -81,8 +91,10 @@ impl Member {
         }
         let step = if interval.rtts > 0.0 { interval.after_rtt(self.mean_rtt_s()) } else { interval.fixed };
         self.previous = self.world.now();
-        self.world.run_until(self.previous + step);
         let previous = self.previous;
+        // Real hosts are never read exactly on the grid.
+        let off = if interval.rtts > 0.0 { Nanos::ZERO } else { Nanos(previous.0 % step.0) };
+        self.world.run_until(previous + step - off);
         self.world.close_intervals(|f: &Flow| {
             f.agent.as_ref().is_none_or(|a| a.policy.is_none()) && f.ended_at().is_none_or(|t| t > previous)
         });
@@ -149,6 +161,8 @@ pub struct Worlds {
     slots: usize,
     preset: Preset,
     policies: Policies,
+    /// Where hosts are real: how to get them.
+    connect: Option<Arc<Connect>>,
     threads: usize,
     /// The process it belongs to, and threads beside the caller's.
     pool: Option<(u32, rayon::ThreadPool)>,
@@ -164,14 +178,16 @@ impl Worlds {
         preset: Preset,
         threads: usize,
         policies: Policies,
+        connect: Option<Arc<Connect>>,
     ) -> Result<Worlds, SpecError> {
         if specs.is_empty() || slots == 0 || preset.interval.fixed == Nanos::ZERO {
             return Err(SpecError("specs, slots and interval_ns must not be empty or zero".into()));
         }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if threads == 0 { cores } else { threads }.min(specs.len());
-        let members = specs.iter().map(|s| Member::new(s, slots, &preset, &policies)).collect::<Result<Vec<_>, _>>()?;
-        Ok(Worlds { members, slots, preset, policies, threads, pool: None, work: Duration::MAX })
+        let new = |spec| Member::new(spec, slots, &preset, &policies, connect.as_deref());
+        let members = specs.iter().map(new).collect::<Result<Vec<_>, _>>()?;
+        Ok(Worlds { members, slots, preset, policies, connect, threads, pool: None, work: Duration::MAX })
     }
 
     pub fn len(&self) -> usize {
@@ -204,7 +220,8 @@ impl Worlds {
     }
 
     pub fn reset(&mut self, index: usize, spec: &NetworkSpec) -> Result<(), SpecError> {
-        self.members[index] = Member::new(spec, self.slots, &self.preset, &self.policies)?;
+        self.members[index].world.part();
+        self.members[index] = Member::new(spec, self.slots, &self.preset, &self.policies, self.connect.as_deref())?;
         Ok(())
     }
 

@@ -56,7 +56,8 @@ fn fixed(n: u64) -> Vec<NetworkSpec> {
 /// Step a batch with actions that depend on the world's number only; hashes of all worlds.
 fn hashes(specs: &[NetworkSpec], threads: usize) -> Vec<u64> {
     let n = specs.len();
-    let mut worlds = Worlds::new(specs, 20, Preset::astraea(Nanos::from_millis(30)), threads, Policies::new()).unwrap();
+    let mut worlds =
+        Worlds::new(specs, 20, Preset::astraea(Nanos::from_millis(30)), threads, Policies::new(), None).unwrap();
     let (mut obs, mut reward) = (vec![0.0; n * 20 * 50], vec![0.0; n * 20]);
     let mut status = vec![0; n * 20];
     for step in 0..160u32 {

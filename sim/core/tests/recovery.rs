@@ -201,7 +201,7 @@ fn impossible_networks_are_refused() {
         s.links[1].forward = DirectionSpec::default();
         s.links[1].reverse = DirectionSpec::default();
     };
-    assert!(refused(instant).contains("a rate or a delay"));
+    assert!(refused(instant).contains("a rate, or a delay"));
 }
 
 /// A flow of 20 s, then another: the threshold the first ends with, and the one the second starts with.

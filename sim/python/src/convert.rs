@@ -6,7 +6,7 @@ use numpy::{Element, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMeth
 use orbitcc_core::observe::pieces::Control;
 use orbitcc_core::observe::policy::Failure;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
-use orbitcc_core::world::Policies;
+use orbitcc_core::world::{Policies, World};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -26,6 +26,14 @@ pub fn network(text: &str) -> PyResult<NetworkSpec> {
 
 pub fn spec_error(error: SpecError) -> PyErr {
     value_error(error)
+}
+
+/// An error for a world whose hosts are real.
+pub fn only_simulated(world: &World) -> PyResult<()> {
+    match world.is_live() {
+        true => Err(value_error("an emulated network cannot be copied: there is one reality")),
+        false => Ok(()),
+    }
 }
 
 /// A window in segments and a pacing rate in bytes per second, from packets and bit/s (0: none).

@@ -1,6 +1,7 @@
 //! `orbitcc._sim`: the simulator's face towards Python. Conversion and checking only; no simulation happens here.
 
 mod convert;
+mod emulator;
 mod outside;
 mod policy;
 mod simulation;

@@ -1,4 +1,7 @@
+use std::sync::{Arc, Mutex};
+
 use numpy::{IntoPyArray, PyArrayMethods};
+use orbitcc_core::live::Hosts;
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::totals::{FlowTotals, LinkTotals};
@@ -7,10 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::convert;
+use crate::emulator::Emulator;
 
 #[pyclass(module = "orbitcc._sim")]
 pub struct Simulation {
     world: World,
+    emulator: Option<Arc<Mutex<Emulator>>>,
 }
 
 pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, PyDict>> {
@@ -52,11 +57,22 @@ pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, Py
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None))]
-    fn new(spec: &str, record_interval_ns: u64, policies: Option<Bound<'_, PyAny>>) -> PyResult<Simulation> {
+    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None, emulator=None))]
+    fn new(
+        py: Python<'_>,
+        spec: &str,
+        record_interval_ns: u64,
+        policies: Option<Bound<'_, PyAny>>,
+        emulator: Option<&str>,
+    ) -> PyResult<Simulation> {
         let policies = convert::policies(policies.as_ref())?;
-        let world = World::new(&convert::network(spec)?, &policies, Nanos(record_interval_ns));
-        Ok(Simulation { world: world.map_err(convert::spec_error)? })
+        let spec = convert::network(spec)?;
+        let mut world = World::new(&spec, &policies, Nanos(record_interval_ns)).map_err(convert::spec_error)?;
+        let Some(path) = emulator else { return Ok(Simulation { world, emulator: None }) };
+        let started = py.detach(|| Emulator::start(path, &spec, &world)).map_err(convert::spec_error)?;
+        let shared = Arc::new(Mutex::new(started));
+        world.follow(Arc::clone(&shared) as Arc<Mutex<dyn Hosts>>);
+        Ok(Simulation { world, emulator: Some(shared) })
     }
 
     #[getter]
@@ -87,8 +103,22 @@ impl Simulation {
         self.run_until(py, self.duration_ns())
     }
 
-    fn clone(&self) -> Simulation {
-        Simulation { world: self.world.clone() }
+    fn clone(&self) -> PyResult<Simulation> {
+        convert::only_simulated(&self.world)?;
+        Ok(Simulation { world: self.world.clone(), emulator: None })
+    }
+
+    #[getter]
+    fn overruns(&self) -> u64 {
+        self.world.overruns()
+    }
+
+    fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
+        let Some(emulator) = &self.emulator else {
+            return Err(convert::value_error("finish: only an emulated network has something to report"));
+        };
+        let report = py.detach(|| emulator.lock().expect("no panic").finish());
+        report.map_err(convert::value_error)
     }
 
     fn flow_totals<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {

@@ -38,7 +38,7 @@ impl Worlds {
 impl Worlds {
     #[new]
     #[pyo3(signature = (specs, *, slots, interval_ns, interval_rtts=0.0, observation="\"astraea\"",
-        action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None))]
+        action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None, emulator=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -51,6 +51,7 @@ impl Worlds {
         reward: &str,
         threads: usize,
         policies: Option<Bound<'_, PyAny>>,
+        emulator: Option<&str>,
     ) -> PyResult<Worlds> {
         let preset = Preset {
             observation: Arc::new(pieces::observation(&convert::json(observation)?).map_err(value_error)?),
@@ -65,7 +66,7 @@ impl Worlds {
                     .iter()
                     .map(|s| orbitcc_core::spec::NetworkSpec::from_json(s))
                     .collect::<Result<Vec<_>, _>>()?;
-                Batch::new(&specs, slots, preset, threads, policies)
+                Batch::new(&specs, slots, preset, threads, policies, emulator.map(crate::emulator::connect))
             })
             .map_err(convert::spec_error)?;
         convert::decided(py, batch.failure())?;
@@ -175,6 +176,10 @@ impl Worlds {
         Ok(())
     }
 
+    fn overruns(&self, index: usize) -> PyResult<u64> {
+        Ok(self.batch.member(self.index(index)?).world.overruns())
+    }
+
     fn finished<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<bool>> {
         let flags: Vec<bool> = (0..self.batch.len()).map(|i| self.batch.member(i).world.is_finished()).collect();
         flags.into_pyarray(py)
@@ -195,7 +200,9 @@ impl Worlds {
     }
 
     fn save(&self, index: usize) -> PyResult<WorldState> {
-        Ok(WorldState { member: self.batch.member(self.index(index)?).clone() })
+        let member = self.batch.member(self.index(index)?);
+        convert::only_simulated(&member.world)?;
+        Ok(WorldState { member: member.clone() })
     }
 
     fn restore(&mut self, index: usize, state: &WorldState) -> PyResult<()> {

@@ -20,6 +20,7 @@ pub mod loss;
 pub mod piecewise;
 mod pipe;
 pub mod queue;
+mod reading;
 mod server;
 #[cfg(test)]
 mod tests;

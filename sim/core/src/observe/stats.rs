@@ -165,48 +165,43 @@ impl IntervalStats {
     }
 }
 
-/// Accumulates one flow's interval.
-#[derive(Clone, Debug)]
-pub struct Meter {
-    since: Nanos,
-    counters: SenderCounters,
-    received_bytes: u64,
-    rtt_sum_us: u64,
+/// What the acknowledgements of some stretch of time said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Acks {
+    pub rtt_sum_us: u64,
     /// Sum of the samples times their place, counted from 0.
-    rtt_placed_us: u64,
-    rtt_least_us: u32,
-    rtt_samples: u32,
-    rate_sum: f64,
-    rate_samples: u32,
-    last_ack: Nanos,
-    ack_gap: Nanos,
-    min_rtt_us: u32,
-    max_rate: f64,
+    pub rtt_placed_us: u64,
+    pub rtt_least_us: u32,
+    pub rtt_samples: u32,
+    /// Of the delivery-rate samples, bytes per second.
+    pub rate_sum: f64,
+    pub rate_samples: u32,
+    /// The longest time that an acknowledgement ended in which there was none.
+    pub longest_gap: Nanos,
+    /// When the last one came, also before this stretch; zero: none ever.
+    pub last: Nanos,
 }
 
-impl Meter {
-    pub fn new(now: Nanos) -> Meter {
-        Meter {
-            since: now,
-            counters: SenderCounters::default(),
-            received_bytes: 0,
+impl Default for Acks {
+    fn default() -> Acks {
+        Acks {
             rtt_sum_us: 0,
             rtt_placed_us: 0,
             rtt_least_us: u32::MAX,
             rtt_samples: 0,
             rate_sum: 0.0,
             rate_samples: 0,
-            last_ack: now,
-            ack_gap: Nanos::ZERO,
-            min_rtt_us: u32::MAX,
-            max_rate: 0.0,
+            longest_gap: Nanos::ZERO,
+            last: Nanos::ZERO,
         }
     }
+}
 
+impl Acks {
     #[inline]
-    pub fn on_ack(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
-        self.ack_gap = self.ack_gap.max(now.saturating_sub(self.last_ack));
-        self.last_ack = now;
+    fn add(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
+        self.longest_gap = self.longest_gap.max(now.saturating_sub(self.last));
+        self.last = now;
         if let Some(us) = rtt_us {
             self.rtt_sum_us += u64::from(us);
             self.rtt_placed_us += u64::from(self.rtt_samples) * u64::from(us);
@@ -219,17 +214,63 @@ impl Meter {
         }
     }
 
+    /// And those of the stretch that follows.
+    fn append(&mut self, later: &Acks) {
+        self.rtt_placed_us += later.rtt_placed_us + u64::from(self.rtt_samples) * later.rtt_sum_us;
+        self.rtt_sum_us += later.rtt_sum_us;
+        self.rtt_least_us = self.rtt_least_us.min(later.rtt_least_us);
+        self.rtt_samples += later.rtt_samples;
+        self.rate_sum += later.rate_sum;
+        self.rate_samples += later.rate_samples;
+        self.longest_gap = self.longest_gap.max(later.longest_gap);
+        self.last = self.last.max(later.last);
+    }
+}
+
+/// Accumulates one flow's interval.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    since: Nanos,
+    counters: SenderCounters,
+    received_bytes: u64,
+    acks: Acks,
+    min_rtt_us: u32,
+    max_rate: f64,
+}
+
+impl Meter {
+    pub fn new(now: Nanos) -> Meter {
+        Meter {
+            since: now,
+            counters: SenderCounters::default(),
+            received_bytes: 0,
+            acks: Acks { last: now, ..Acks::default() },
+            min_rtt_us: u32::MAX,
+            max_rate: 0.0,
+        }
+    }
+
+    #[inline]
+    pub fn on_ack(&mut self, now: Nanos, rtt_us: Option<u32>, rate: Option<f64>) {
+        self.acks.add(now, rtt_us, rate);
+    }
+
+    /// The acknowledgements that a real host has counted itself until `now`, which followed those known.
+    pub fn push(&mut self, now: Nanos, acks: &Acks) {
+        self.acks.append(&Acks { last: acks.last.min(now), ..*acks });
+    }
+
     pub fn since(&self) -> Nanos {
         self.since
     }
 
     /// Half the number of samples times the slope of the line through them.
     fn rtt_rise_us(&self) -> f64 {
-        let n = f64::from(self.rtt_samples);
-        if self.rtt_samples < 2 {
+        let n = f64::from(self.acks.rtt_samples);
+        if self.acks.rtt_samples < 2 {
             return 0.0;
         }
-        let covariance = self.rtt_placed_us as f64 - (n - 1.0) / 2.0 * self.rtt_sum_us as f64;
+        let covariance = self.acks.rtt_placed_us as f64 - (n - 1.0) / 2.0 * self.acks.rtt_sum_us as f64;
         6.0 * covariance / (n * n - 1.0)
     }
 
@@ -239,9 +280,10 @@ impl Meter {
         let per_s = if span > 0.0 { 1.0 / span } else { 0.0 };
         let (c, p) = (&sender.counters, &self.counters);
         let mss = f64::from(sender.conn.mss);
-        let rate = if self.rate_samples > 0 { self.rate_sum / f64::from(self.rate_samples) } else { 0.0 };
+        let acks = &self.acks;
+        let rate = if acks.rate_samples > 0 { acks.rate_sum / f64::from(acks.rate_samples) } else { 0.0 };
         self.max_rate = self.max_rate.max(rate);
-        self.min_rtt_us = self.min_rtt_us.min(self.rtt_least_us);
+        self.min_rtt_us = self.min_rtt_us.min(acks.rtt_least_us);
         // Before the first sample of its own the flow knows the handshake's.
         let min_rtt = if self.min_rtt_us == u32::MAX { sender.min_rtt_us() } else { self.min_rtt_us };
         let lost = (c.lost - p.lost) as f64;
@@ -254,17 +296,17 @@ impl Meter {
             max_delivery_rate_bps: self.max_rate * 8.0,
             send_rate_bps: (c.sent - p.sent) as f64 * mss * 8.0 * per_s,
             acked_rate_bps: (c.acked_bytes - p.acked_bytes) as f64 * 8.0 * per_s,
-            rtt_mean_s: if self.rtt_samples > 0 {
-                self.rtt_sum_us as f64 * 1e-6 / f64::from(self.rtt_samples)
+            rtt_mean_s: if acks.rtt_samples > 0 {
+                acks.rtt_sum_us as f64 * 1e-6 / f64::from(acks.rtt_samples)
             } else {
                 f64::NAN
             },
-            rtt_min_s: if self.rtt_samples > 0 { f64::from(self.rtt_least_us) * 1e-6 } else { f64::NAN },
+            rtt_min_s: if acks.rtt_samples > 0 { f64::from(acks.rtt_least_us) * 1e-6 } else { f64::NAN },
             rtt_rise_s: self.rtt_rise_us() * 1e-6,
             srtt_s: f64::from(sender.conn.srtt8_us) / 8e6,
             min_rtt_s: f64::from(min_rtt) * 1e-6,
-            rtt_samples: f64::from(self.rtt_samples),
-            ack_gap_s: self.ack_gap.max(now.saturating_sub(self.last_ack)).secs_f64(),
+            rtt_samples: f64::from(acks.rtt_samples),
+            ack_gap_s: acks.longest_gap.max(now.saturating_sub(acks.last)).secs_f64(),
             acked_packets: (c.acked_bytes - p.acked_bytes) as f64 / mss,
             lost_packets: lost,
             lost_bytes: lost * mss,
@@ -285,13 +327,7 @@ impl Meter {
             since: now,
             counters: *c,
             received_bytes,
-            rtt_sum_us: 0,
-            rtt_placed_us: 0,
-            rtt_least_us: u32::MAX,
-            rtt_samples: 0,
-            rate_sum: 0.0,
-            rate_samples: 0,
-            ack_gap: Nanos::ZERO,
+            acks: Acks { last: self.acks.last, ..Acks::default() },
             ..*self
         };
         stats

@@ -15,6 +15,7 @@ pub mod sender;
 mod ack;
 mod loss;
 mod routine;
+mod told;
 mod transmit;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) enum Timer {
 }
 
 /// Counters since the start of the flow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     pub sent: u64,
     pub retransmitted: u64,

@@ -1,0 +1,208 @@
+"""The simulator beside a real kernel: the table and pictures of docs/emulation.md.
+
+    python -m benches.sim_to_real results/sim-to-real [--repeats 5] [--seconds 90] [--cases CASE ...]
+        [--controllers NAME ...] [--docs docs]
+
+Every case runs `--repeats` times on this machine's kernel, one after another in real time, and with as many seeds in
+the simulator. What has run is kept in OUT/runs.jsonl and not run again: a killed or partial command continues, and
+another machine or a quieter hour takes another folder. `--docs` writes the table into emulation.md there, and a
+picture of one run of each case overlaid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benches import pictures
+from orbitcc.envs import backends
+from orbitcc.envs.backends.simulator import Recording
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.scenarios import get
+
+CONTROLLERS = ("cubic", "bbr", "astraea", "perigee")
+MARKS = ("<!-- sim to real -->", "<!-- end of sim to real -->")
+FIGURES = ("goodput_mbps", "srtt_ms", "srtt_p95_ms", "retransmitted_packets")
+HEADS = ("goodput Mbit/s", "mean RTT ms", "p95 RTT ms", "retransmissions")
+SERIES_S = 0.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario with its parameters, and the flow that is shown."""
+
+    name: str
+    scenario: str
+    params: dict[str, Any]
+    shown: str = ""
+
+    def made(self, controller: str, seconds: float, seed: int) -> Scenario:
+        """With all flows under one controller."""
+        scenario = get(self.scenario, **self.params, duration_s=seconds).with_controller(controller)
+        return scenario.with_seed(seed)
+
+
+CASES = (
+    *(Case(f"leo-responsiveness, run {run}", "leo-responsiveness", {"run": run}) for run in (1, 2, 3)),
+    Case("geo-ideal", "geo-ideal", {}),
+    Case("dumbbell", "dumbbell", {}),
+    Case("dumbbell, two flows", "dumbbell", {"flows": 2}, "the first of two"),
+    Case("parking-lot", "parking-lot", {"long_start_s": 10.0}, "the long one of four"),
+    Case("leo-access", "leo-access", {}),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES], choices=[c.name for c in CASES])
+    parser.add_argument("--controllers", nargs="*", default=list(CONTROLLERS))
+    parser.add_argument("--docs", type=Path)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    store = given.out / "runs.jsonl"
+    rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    done = {_key(row) for row in rows}
+    chosen = [case for case in CASES if case.name in given.cases]
+    # Repeats outermost: what is interrupted has all cases equally often.
+    plan = [
+        (case, controller, backend, seed)
+        for seed in range(1, given.repeats + 1)
+        for case in chosen
+        for controller in given.controllers
+        for backend in ("simulator", "emulator")
+        if (case.name, controller, backend, seed, given.seconds) not in done
+    ]
+    left_s = given.seconds * sum(backend == "emulator" for _, _, backend, _ in plan)
+    for case, controller, backend, seed in plan:
+        load = os.getloadavg()[0]
+        recording = backends.runner(backend)(case.made(controller, given.seconds, seed), record_interval_s=SERIES_S)
+        row = {
+            "case": case.name,
+            "controller": controller,
+            "backend": backend,
+            "seed": seed,
+            "seconds": given.seconds,
+            **{figure: recording.flow_totals[0][figure] for figure in FIGURES},
+            "emulation": recording.emulation,
+            "load": load,
+            "at": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        }
+        if seed == 1:
+            recording.save(_series(given.out, case, controller, backend, given.seconds))
+        with store.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        rows.append(row)
+        if backend == "emulator":
+            left_s -= given.seconds
+            figures = ", ".join(f"{row[figure]:.1f}" for figure in FIGURES)
+            print(f"{case.name}, {controller}, {seed}: {figures}; {left_s / 60:.0f} min left", flush=True)
+    rows = [row for row in rows if row["seconds"] == given.seconds]
+    table = "\n".join(lines(rows, chosen, given.controllers))
+    print(table)
+    if given.docs is not None:
+        _into(given.docs / "emulation.md", table)
+        for case in chosen:
+            _overlay(given.out, case, given.controllers, given.seconds, given.docs / "images")
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["case"], row["controller"], row["backend"], row["seed"], row["seconds"]
+
+
+def _series(out: Path, case: Case, controller: str, backend: str, seconds: float) -> Path:
+    name = f"{case.name}-{controller}-{backend}-{seconds:g}".replace(", ", "-").replace(" ", "-").replace(":", "-")
+    return out / f"{name}.npz"
+
+
+def lines(rows: Sequence[dict[str, Any]], cases: Sequence[Case], controllers: Sequence[str]) -> Iterator[str]:
+    """The table: median (least - most) of each figure, kernel and simulator, and whether they meet."""
+    heads = ("case", "controller", "", *HEADS, "lateness p50 / p99 µs")
+    yield f"| {' | '.join(heads)} |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for case in cases:
+        title = f"{case.name} ({case.shown})" if case.shown else case.name
+        for controller in controllers:
+            found = {
+                backend: [
+                    row
+                    for row in rows
+                    if (row["case"], row["controller"], row["backend"]) == (case.name, controller, backend)
+                ]
+                for backend in ("emulator", "simulator")
+            }
+            if not all(found.values()):
+                continue
+            for backend, own in found.items():
+                cells = [_cell([row[figure] for row in own]) for figure in FIGURES]
+                late = [row["emulation"]["lateness"] for row in own if row["emulation"]]
+                punctual = ""
+                if late:
+                    middle = [statistics.median(one[key] for one in late) for key in ("p50_us", "p99_us")]
+                    punctual = f"{middle[0]:.0f} / {middle[1]:.0f}"
+                who = "kernel" if backend == "emulator" else "simulator"
+                yield f"| {title} | {controller} | {who}, {len(own)} | {' | '.join(cells)} | {punctual} |"
+            verdicts = [
+                _verdict([row[f] for row in found["emulator"]], [row[f] for row in found["simulator"]]) for f in FIGURES
+            ]
+            yield f"| | | verdict | {' | '.join(verdicts)} | |"
+
+
+def _cell(values: Sequence[float]) -> str:
+    decimals = 0 if max(values) >= 1000 else 1
+    middle = f"{statistics.median(values):.{decimals}f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.{decimals}f} - {max(values):.{decimals}f})"
+
+
+def _verdict(kernel: Sequence[float], simulator: Sequence[float]) -> str:
+    """Does the median of one lie within the range of the other? If not, by how much do the medians differ?"""
+    a, b = statistics.median(kernel), statistics.median(simulator)
+    if min(simulator) <= a <= max(simulator) or min(kernel) <= b <= max(kernel):
+        return "inside"
+    return f"{100 * (a / b - 1):+.1f} %" if b else "outside"
+
+
+def _into(page: Path, table: str) -> None:
+    text = read_text(page)
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    atomic_write_text(page, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
+    print(f"{page}")
+
+
+def _overlay(out: Path, case: Case, controllers: Sequence[str], seconds: float, folder: Path) -> None:
+    """Goodput and smoothed RTT of one run each: the kernel's line over the simulator's."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 1.9 * len(controllers)), layout="constrained")
+    grid = figure.subplots(len(controllers), 2, sharex=True, squeeze=False)
+    for row, controller in zip(grid, controllers, strict=True):
+        for backend, colour, width in (("simulator", "#b8b8b8", 2.4), ("emulator", "#1f5fa8", 1.0)):
+            path = _series(out, case, controller, backend, seconds)
+            if not path.exists():
+                return
+            recording = Recording.load(path)
+            label = "kernel" if backend == "emulator" else "simulator"
+            for ax, series in zip(row, ("goodput_mbps", "srtt_ms"), strict=True):
+                ax.plot(recording.t_s, recording.flows[series][:, 0], color=colour, linewidth=width, label=label)
+        row[0].set_ylabel(f"{controller}\nMbit/s")
+        row[1].set_ylabel("RTT ms")
+    grid[0][0].legend(frameon=False, loc="lower right")
+    for ax in grid[-1]:
+        ax.set_xlabel("s")
+    name = f"sim-to-real-{case.name}".replace(", ", "-").replace(" ", "-")
+    pictures.write(figure, folder / f"{name}.png", max_bytes=90_000)
+
+
+if __name__ == "__main__":
+    main()

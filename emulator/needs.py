@@ -1,0 +1,180 @@
+"""What emulation needs of a machine: what is there, what is missing, and what to do about it.
+
+The lines of :func:`missing` are those that commands print and that tests are skipped with.
+"""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from orbitcc.emulator import program
+from orbitcc.envs.errors import OrbitccError
+
+Purpose = Literal["flows", "agents", "mininet"]
+PURPOSES: dict[Purpose, str] = {
+    "flows": "run and eval with --backend emulator",
+    "agents": "policies and environments on this kernel's TCP",
+    "mininet": "Mininet with emulated links",
+}
+AGENTS_SINCE = (6, 10)
+"""The first Linux whose `cong_control` takes the four arguments our BPF program expects."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing: what for, what it is, and how to find out and help.
+
+    found: says what is there; None: it is missing.
+    """
+
+    name: str
+    purposes: tuple[Purpose, ...]
+    found: Callable[[], str | None]
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of asking for one need."""
+
+    name: str
+    purposes: tuple[Purpose, ...]
+    found: str | None
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """For the user who misses it."""
+        return f"{self.name} is missing: {self.remedy}"
+
+
+def is_real_root(uid_map: str | None = None) -> bool:
+    """Root of the machine, not of a user namespace: only the first namespace maps all numbers to themselves."""
+    text = _read("/proc/self/uid_map") if uid_map is None else uid_map
+    return os.geteuid() == 0 and text.split() == ["0", "0", "4294967295"]
+
+
+def kernel_version(release: str | None = None) -> tuple[int, int]:
+    """(6, 18) for 6.18.44."""
+    found = re.match(r"(\d+)\.(\d+)", platform.release() if release is None else release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _linux() -> str | None:
+    return platform.release() if platform.system() == "Linux" else None
+
+
+def _tun() -> str | None:
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError:
+        return None
+    return "/dev/net/tun"
+
+
+def _namespaces() -> str | None:
+    if os.geteuid() == 0:
+        return "as root"
+    limits = [_read(f"/proc/sys/user/max_{kind}_namespaces").strip() for kind in ("user", "net")]
+    forbidden = _read("/proc/sys/kernel/unprivileged_userns_clone").strip() == "0"
+    forbidden = forbidden or _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() == "1"
+    return None if forbidden or "0" in limits or "" in limits else "in a user namespace"
+
+
+def _program() -> str | None:
+    found = program.find()
+    return str(found) if found and program.abilities(found) else None
+
+
+def _with_agents() -> str | None:
+    found = program.find()
+    return "built in" if found and program.abilities(found).get("agents") else None
+
+
+def _modern() -> str | None:
+    version = kernel_version()
+    return platform.release() if platform.system() == "Linux" and version >= AGENTS_SINCE else None
+
+
+def _root() -> str | None:
+    return "uid 0" if is_real_root() else None
+
+
+def _btf() -> str | None:
+    return "/sys/kernel/btf/vmlinux" if os.path.exists("/sys/kernel/btf/vmlinux") else None
+
+
+def _mininet() -> str | None:
+    from importlib.util import find_spec
+
+    return "importable" if find_spec("mininet") else None
+
+
+def _tool(name: str) -> Callable[[], str | None]:
+    return lambda: shutil.which(name)
+
+
+ALL: tuple[Purpose, ...] = ("flows", "agents", "mininet")
+NEEDS: tuple[Need, ...] = (
+    Need("Linux", ALL, _linux, "emulation runs on Linux only"),
+    Need("/dev/net/tun", ALL, _tun, "modprobe tun, and run as root or chmod 0666 /dev/net/tun"),
+    Need("network namespaces", ALL, _namespaces, "run as root, or allow unprivileged user namespaces"),
+    Need(program.NAME, ALL, _program, program.REMEDY),
+    Need("root", ("agents",), _root, "run as root of the machine (BPF is not for user namespaces)"),
+    Need("Linux 6.10 or newer", ("agents",), _modern, "boot a newer kernel"),
+    Need("BTF of the kernel", ("agents",), _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF"),
+    Need(
+        "agents in orbitcc-emulator",
+        ("agents",),
+        _with_agents,
+        "apt-get install libelf-dev zlib1g-dev, then make emulator",
+    ),
+    Need("mininet", ("mininet",), _mininet, "pip install 'orbitcc[emulation]'"),
+    Need("mnexec", ("mininet",), _tool("mnexec"), "apt-get install mininet"),
+    Need("ip", ("mininet",), _tool("ip"), "apt-get install iproute2"),
+    Need("ifconfig", ("mininet",), _tool("ifconfig"), "apt-get install net-tools"),
+)
+
+
+def probe(needs: Sequence[Need] = NEEDS) -> list[Result]:
+    """Ask for everything."""
+    return [Result(need.name, need.purposes, need.found(), need.remedy) for need in needs]
+
+
+def missing(purpose: Purpose, needs: Sequence[Need] = NEEDS) -> str | None:
+    """The first thing that is missing for a purpose, with its remedy, as one line; None: all is there."""
+    for need in needs:
+        if purpose in need.purposes and need.found() is None:
+            return Result(need.name, need.purposes, None, need.remedy).line
+    return None
+
+
+def ready_program(*, agents: bool = False) -> str:
+    """The program, when everything is there that it needs (and for agents, if asked).
+
+    Raises:
+        OrbitccError: something is missing; says what, and what to do.
+    """
+    lacks = missing("agents" if agents else "flows")
+    if lacks:
+        raise OrbitccError("backend", "emulator", f"a machine that can emulate: {lacks}")
+    found = program.find()
+    assert found is not None
+    return str(found)
+
+
+def controllers() -> tuple[str, ...]:
+    """What this kernel has loaded of congestion controllers."""
+    return tuple(_read("/proc/sys/net/ipv4/tcp_available_congestion_control").split())

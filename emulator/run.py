@@ -1,0 +1,119 @@
+"""One run of a scenario on this kernel, from start to end, in real time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from orbitcc.emulator import needs
+from orbitcc.envs import controllers
+from orbitcc.envs.backends.simulator import PIECES, Recording
+from orbitcc.envs.description import support
+from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.numbers import checked_number
+
+UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
+"""Series and totals of flows that a stock kernel does not tell."""
+
+TOLD_OF_AGENTS = "lost_packets"
+"""What it tells only of flows that our own program drives."""
+
+
+def emulate(
+    scenario: Scenario,
+    seed: int | None = None,
+    record_interval_s: float = 1.0,
+    progress: Callable[[float], None] | None = None,
+) -> Recording:
+    """Run `scenario` as :func:`orbitcc.envs.backends.simulator.simulate` does, with real packets.
+
+    Takes as long as the scenario lasts. The recording lacks the series that a kernel does not tell, and has
+    `emulation`: what the links and the process say of themselves. Raises OrbitccError for fields that this backend
+    cannot honour, and for what the machine lacks.
+    """
+    from orbitcc import _sim
+
+    if seed is not None:
+        scenario = scenario.with_seed(seed)
+    refuse(scenario, plain=True)
+    try:
+        checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
+    except OrbitccError as error:
+        raise error.at("interval") from None
+    driven = _driven(scenario)
+    binary = needs.ready_program(agents=any(driven))
+    try:
+        simulation = _sim.Simulation(
+            scenario.compile(),
+            record_interval_ns=ns(record_interval_s),
+            policies=scenario.policies(),
+            emulator=binary,
+        )
+        end = simulation.duration_ns
+        for piece in range(1, PIECES + 1):
+            simulation.run_until(end * piece // PIECES)
+            if progress is not None:
+                progress(piece / PIECES)
+        report = json.loads(simulation.finish())
+    except OrbitccError:
+        raise
+    except ValueError as error:
+        raise OrbitccError("scenario", scenario.name, f"a network this machine can emulate: {error}") from None
+    series = simulation.recording()
+    flows = {name: values for name, values in series["flows"].items() if name not in UNKNOWN}
+    if any(driven):
+        flows[TOLD_OF_AGENTS] = np.where(driven, flows[TOLD_OF_AGENTS], np.nan)
+    else:
+        del flows[TOLD_OF_AGENTS]
+    totals = simulation.flow_totals()
+    for total, downloads, agent in zip(totals, report["hosts"]["downloads"], driven, strict=True):
+        total["objects"] = [tuple(download) for download in downloads]
+        total.update(dict.fromkeys(UNKNOWN if agent else (*UNKNOWN, TOLD_OF_AGENTS), float("nan")))
+        del total["rtt_ms"]
+    emulation = {
+        "lateness": report["links"].pop("lateness"),
+        "overruns": simulation.overruns,
+        "links": report["links"],
+        "hosts": {key: value for key, value in report["hosts"].items() if key != "downloads"},
+    }
+    return Recording(
+        scenario=scenario,
+        t_s=series["t_s"],
+        flows=flows,
+        links=series["links"],
+        flow_totals=totals,
+        link_totals=simulation.link_totals(),
+        emulation=emulation,
+    )
+
+
+def refuse(scenario: Scenario, *, plain: bool) -> None:
+    """OrbitccError for the first field that cannot be honoured; plain: there is no environment that acts."""
+    for field in support.beyond_kernel(scenario.sim, scenario.flows):
+        raise OrbitccError(field, _value(scenario, field), "what this kernel can do (docs/emulation.md)")
+    for i, flow in enumerate(scenario.flows if plain else ()):
+        if flow.controller.name == "external":
+            raise OrbitccError(f"flows.{i}.controller", "external", "a controller that runs by itself (choose one)")
+
+
+def _driven(scenario: Scenario) -> tuple[bool, ...]:
+    """Which of its flows a policy, or an environment, drives."""
+    made = (controllers.make(flow.controller.name, flow.controller.params)[0] for flow in scenario.flows)
+    return tuple(native["name"] in support.AGENTS for native in made)
+
+
+def _value(scenario: Scenario, field: str) -> Any:
+    node: Any = scenario
+    for part in field.split("."):
+        if isinstance(node, tuple):
+            node = node[int(part)]
+        elif hasattr(node, part):
+            node = getattr(node, part)
+        else:
+            node = node.params.get(part)
+    return str(node)

@@ -1,0 +1,79 @@
+/* What the program reads and writes of the kernel's structures. Offsets are those of the running kernel (CO-RE): only
+ * names matter here, and fields that are not used are left out. */
+#ifndef KERNEL_TYPES_H
+#define KERNEL_TYPES_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+#define BPF_MAP_TYPE_ARRAY 2
+#define BPF_F_MMAPABLE (1U << 10)
+
+#define RELOCATED __attribute__((preserve_access_index))
+
+struct sock {
+	__u32 sk_mark;
+	__u32 sk_pacing_status;
+	unsigned long sk_pacing_rate;
+} RELOCATED;
+
+struct inet_sock {
+	struct sock sk;
+} RELOCATED;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} RELOCATED;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	__u32 mss_cache;
+	__u32 srtt_us;
+	__u32 packets_out;
+	__u32 snd_cwnd;
+	__u32 snd_cwnd_clamp;
+	__u32 snd_ssthresh;
+	__u32 lost;
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
+} RELOCATED;
+
+struct ack_sample {
+	__u32 pkts_acked;
+	__s32 rtt_us;
+} RELOCATED;
+
+struct rate_sample {
+	__s32 delivered;
+	long interval_us;
+	long rtt_us;
+} RELOCATED;
+
+enum tcp_ca_event {
+	CA_EVENT_TX_START,
+};
+
+/* The whole of the interface that is filled in below. */
+struct tcp_congestion_ops {
+	__u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
+	void (*set_state)(struct sock *sk, __u8 new_state);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
+	__u32 (*undo_cwnd)(struct sock *sk);
+	char name[16];
+	void (*init)(struct sock *sk);
+};
+
+#endif

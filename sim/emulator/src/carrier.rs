@@ -1,0 +1,125 @@
+//! Packets on their way through the simulator's links: what arrives at a port, when, and what comes out of which.
+//!
+//! Knows no clock and no device: time is told, so that the same runs in real and in virtual time.
+
+use std::net::Ipv4Addr;
+
+use orbitcc_core::live::LinkReading;
+use orbitcc_core::spec::{NetworkSpec, SpecError};
+use orbitcc_core::time::Nanos;
+use orbitcc_core::world::World;
+
+/// The side of data senders, and that of their receivers.
+pub const PORTS: usize = 2;
+
+/// How packets find their flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Classes {
+    /// Flow i is 10.0.i -> 10.1.i (`address`), and back.
+    Addresses,
+    /// Whatever comes in at the first port takes the path of the only flow, the rest its way back. Queues that tell
+    /// flows apart do so by addresses and ports.
+    Ports,
+}
+
+struct Waiting {
+    /// Where it will come out.
+    port: u8,
+    bytes: Vec<u8>,
+}
+
+pub struct Carrier {
+    world: World,
+    classes: Classes,
+    flows: usize,
+    /// Bytes that a link counts on top of a packet's own.
+    overhead: u32,
+    /// By the packet's number.
+    waiting: Vec<Waiting>,
+    /// That no flow wants (IPv6, broadcasts).
+    pub strangers: u64,
+}
+
+/// Address of flow `i` on a side.
+pub fn address(port: usize, i: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, port as u8, (i / 250) as u8, (i % 250 + 1) as u8)
+}
+
+fn flow_of(address: [u8; 4]) -> Option<(usize, usize)> {
+    let [10, port, high, low @ 1..=250] = address else { return None };
+    (usize::from(port) < PORTS).then_some((usize::from(port), usize::from(high) * 250 + usize::from(low) - 1))
+}
+
+/// FNV-1a over addresses, protocol and, of TCP and UDP, ports.
+fn hash(packet: &[u8]) -> u32 {
+    let mut hash = 0x811c_9dc5u32;
+    let mut add = |byte: u8| hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let (addresses, protocol, ports) = match packet[0] >> 4 {
+        4 => (12..20, packet.get(9), usize::from(packet[0] & 15) * 4),
+        _ => (8..40, packet.get(6), 40),
+    };
+    packet.get(addresses).unwrap_or(&[]).iter().copied().for_each(&mut add);
+    if let Some(protocol) = protocol {
+        add(*protocol);
+        if matches!(protocol, 6 | 17) {
+            packet.get(ports..ports + 4).unwrap_or(&[]).iter().copied().for_each(&mut add);
+        }
+    }
+    hash & 0x7fff_ffff
+}
+
+impl Carrier {
+    pub fn new(spec: &NetworkSpec, classes: Classes) -> Result<Carrier, SpecError> {
+        let overhead = spec.tcp.header_bytes.saturating_sub(52);
+        let world = World::carrying(spec)?;
+        Ok(Carrier { flows: world.flows().len(), world, classes, overhead, waiting: Vec::new(), strangers: 0 })
+    }
+
+    /// When something may come out, or happens inside.
+    pub fn due(&mut self) -> Nanos {
+        self.world.next_event()
+    }
+
+    /// A packet comes in at `port` at `now`, which is not before anything told so far.
+    pub fn arrive(&mut self, now: Nanos, port: usize, packet: &[u8]) {
+        let found = match self.classes {
+            Classes::Ports => packet.first().map(|_| (0, port == 1, hash(packet))),
+            Classes::Addresses => packet
+                .get(16..20)
+                .filter(|_| packet[0] >> 4 == 4)
+                .and_then(|to| flow_of(to.try_into().expect("four bytes")))
+                .filter(|(to, flow)| *to != port && *flow < self.flows)
+                .map(|(to, flow)| (flow, to == 0, flow as u32)),
+        };
+        let Some((flow, back, label)) = found else {
+            self.strangers += 1;
+            return;
+        };
+        self.world.run_until(now);
+        let id = self.world.inject(flow, back, label, packet.len() as u32 + self.overhead) as usize;
+        while self.waiting.len() < self.world.packet_numbers() {
+            self.waiting.push(Waiting { port: 0, bytes: Vec::new() });
+        }
+        let waiting = &mut self.waiting[id];
+        waiting.port = u8::from(!back);
+        waiting.bytes.clear();
+        waiting.bytes.extend_from_slice(packet);
+    }
+
+    /// Hand out what has come out by `now`: when, at which port, and the packet.
+    pub fn deliver(&mut self, now: Nanos, mut out: impl FnMut(Nanos, usize, &[u8])) {
+        self.world.run_until(now);
+        while let Some((at, id)) = self.world.take_carried() {
+            let Waiting { port, bytes } = &self.waiting[id as usize];
+            out(at, usize::from(*port), bytes);
+        }
+    }
+
+    pub fn read_links(&mut self, now: Nanos) -> Vec<LinkReading> {
+        self.world.run_until(now);
+        self.world.read_links().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use orbitcc_core::time::Nanos;
+use orbitcc_core::traffic::{Action, Traffic};
+use orbitcc_core::world::{Policies, World};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn way(rate: Value, delay: Value, queue: Value, more: Value) -> Value {
+    let mut way = json!({"rate": rate, "delay": {"points": delay, "interpolate": true}, "queue": queue});
+    way.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    way
+}
+
+/// Two links that do everything links can do, and senders that do not listen.
+fn network() -> NetworkSpec {
+    let bytes = |limit: u64| json!({"kind": "drop_tail_bytes", "limit": limit});
+    let fq = json!({"kind": "fq_codel", "limit": 50, "memory_limit": 1_000_000, "flows": 16, "quantum": 1514,
+        "drop_batch": 4, "target": 5_000_000, "interval": 20_000_000});
+    let ms = 1_000_000u64;
+    let first = way(
+        json!([[0, 20_000_000], [300 * ms, 6_000_000], [900 * ms, 30_000_000]]),
+        json!([[0, 10 * ms], [500 * ms, 40 * ms], [800 * ms, 5 * ms]]),
+        bytes(40_000),
+        json!({"loss": [[0, {"kind": "gilbert_elliott", "good_loss": 0.01, "bad_loss": 0.5, "to_bad_per_s": 5.0,
+            "to_good_per_s": 20.0}], [700 * ms, {"kind": "bernoulli", "p": 0.05}]], "loss_at": "ingress",
+            "jitter": {"kind": "gamma", "mean": ms, "shape": 3, "tau": 2 * ms}}),
+    );
+    let second = way(
+        json!([[0, 12_000_000]]),
+        json!([[0, 20 * ms], [400 * ms, 2 * ms]]),
+        fq,
+        json!({"ordering": "overtaking", "burst": 6_000, "gate": {"period": 3 * ms}}),
+    );
+    let outages = json!([{"at": 450 * ms, "duration": 30 * ms, "mode": "hold"},
+        {"at": 1_100 * ms, "duration": 20 * ms, "flush": "all"}]);
+    let udp = |name: &str, path: Value, rate: u64, uplink: u64| {
+        json!({"name": name, "path": path, "controller": {"name": "udp"}, "uplink_delay": uplink,
+            "traffic": {"kind": "cbr", "rate": rate}, "reroutes": if name == "a" { json!([[1_000 * ms, [1, 0]]]) } else { json!([]) }})
+    };
+    let text = json!({"seed": 7, "duration": 1_500 * ms,
+        "links": [{"name": "x", "forward": first, "outages": outages}, {"name": "y", "forward": second}],
+        "flows": [udp("a", json!([0, 1]), 11_000_000, 0), udp("b", json!([1]), 7_300_000, 3 * ms),
+            udp("c", json!([0]), 5_000_000, 0)]});
+    NetworkSpec::from_json(&text.to_string()).unwrap()
+}
+
+fn packet(flow: usize) -> Vec<u8> {
+    let mut packet = vec![0; 1500];
+    packet[0] = 0x45;
+    packet[16..20].copy_from_slice(&address(1, flow).octets());
+    packet[20] = flow as u8;
+    packet
+}
+
+#[test]
+fn packets_fare_as_in_the_simulator_to_the_nanosecond() {
+    let spec = network();
+    let mut simulated = World::new(&spec, &Policies::new(), Nanos::ZERO).unwrap();
+    let mut carrier = Carrier::new(&spec, Classes::Addresses).unwrap();
+    let mut arrivals = Vec::new();
+    for (i, flow) in spec.flows.iter().enumerate() {
+        let mut traffic = Traffic::new(flow.traffic, Nanos::ZERO, 1514, spec.seed, i as u64);
+        traffic.start(Nanos::ZERO);
+        while traffic.next_event() < spec.duration {
+            let at = traffic.next_event();
+            assert_eq!(traffic.on_timer(at), Action::Write);
+            arrivals.push((at, i));
+        }
+    }
+    arrivals.sort_unstable();
+    let mut arrivals = arrivals.into_iter().peekable();
+    let mut received = [0u64; 3];
+    let mut last = Nanos::ZERO;
+    for check in 1..=300u64 {
+        let now = Nanos(check * 5_000_000 - 1);
+        while let Some((at, i)) = arrivals.next_if(|next| next.0 <= now) {
+            carrier.arrive(at, 0, &packet(i));
+        }
+        carrier.deliver(now, |at, port, bytes| {
+            assert!(port == 1 && bytes.len() == 1500 && at <= now && at >= last, "{at:?}");
+            last = at;
+            received[bytes[20] as usize] += 1448;
+        });
+        simulated.run_until(now);
+        let links: Vec<_> = (0..2).map(|k| simulated.link(k).reading(now)).collect();
+        assert_eq!(carrier.read_links(now), links, "at {now:?}");
+        assert_eq!(received, [0, 1, 2].map(|i| simulated.flows()[i].received_bytes()), "at {now:?}");
+    }
+    let lost = simulated.link(0).counters.lost;
+    assert!(received.iter().all(|bytes| *bytes > 100_000) && lost > 20, "{received:?} {lost}");
+}
+
+#[test]
+fn acknowledgements_take_the_way_back_and_strangers_go_nowhere() {
+    let spec = network();
+    let mut carrier = Carrier::new(&spec, Classes::Addresses).unwrap();
+    let mut back = packet(0);
+    back[16..20].copy_from_slice(&address(0, 1).octets());
+    carrier.arrive(Nanos::ZERO, 1, &back);
+    let mut six = packet(0);
+    six[0] = 0x60;
+    for stranger in [six, packet(3), packet(0)[..10].to_vec(), back.clone()] {
+        carrier.arrive(Nanos::ZERO, 0, &stranger);
+    }
+    let mut out = Vec::new();
+    carrier.deliver(Nanos::ZERO, |at, port, bytes| out.push((at, port, bytes.to_vec())));
+    assert_eq!(out, [(Nanos::ZERO, 0, back)], "reverse directions of these links have no rate and no delay");
+    assert_eq!(carrier.strangers, 4);
+}
+
+#[test]
+fn between_ports_everything_passes_and_queues_tell_flows_apart() {
+    let spec = NetworkSpec { flows: network().flows[1..2].to_vec(), ..network() };
+    let mut carrier = Carrier::new(&spec, Classes::Ports).unwrap();
+    carrier.arrive(Nanos::ZERO, 0, &[0x60; 100]);
+    carrier.arrive(Nanos::ZERO, 1, &[0x45; 60]);
+    let mut out = Vec::new();
+    carrier.deliver(Nanos(60_000_000), |_, port, bytes| out.push((port, bytes.len())));
+    assert_eq!(out, [(0, 60), (1, 100)]);
+    let mut tcp = packet(0);
+    tcp[9] = 6;
+    let mut other = tcp.clone();
+    other[21] = 1;
+    assert_ne!(hash(&tcp), hash(&other));
+    other[30] = 9;
+    other[21] = tcp[21];
+    assert_eq!(hash(&tcp), hash(&other), "only addresses, protocol and ports count");
+}

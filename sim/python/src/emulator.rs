@@ -1,0 +1,83 @@
+//! The process that holds a live world's real hosts.
+
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use orbitcc_core::flow::Flow;
+use orbitcc_core::live::{Connect, Hosts, Reading};
+use orbitcc_core::observe::policy::Failure;
+use orbitcc_core::spec::{NetworkSpec, SpecError};
+use orbitcc_core::time::Nanos;
+use orbitcc_core::wire::Remote;
+use orbitcc_core::world::World;
+use serde_json::{Value, json};
+
+/// `orbitcc-emulator` at work. Dropping it ends it.
+pub struct Emulator {
+    remote: Remote<ChildStdout, ChildStdin>,
+    child: Child,
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Hosts for Emulator {
+    fn read_at(&mut self, at: Nanos, reading: &mut Reading) -> Result<(), Failure> {
+        self.remote.read_at(at, reading)
+    }
+
+    fn set_window(&mut self, flow: usize, cwnd: u32, pacing: Option<u64>) -> Result<(), Failure> {
+        self.remote.set_window(flow, cwnd, pacing)
+    }
+}
+
+impl Emulator {
+    /// The program at `path`, at work on a network whose flows are `world`'s. The clock runs from now on.
+    pub fn start(path: &str, spec: &NetworkSpec, world: &World) -> Result<Emulator, SpecError> {
+        let setup = json!({"network": spec, "agents": agents(spec, world.flows())});
+        let started = Command::new(path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|error| SpecError(format!("emulator {path}: {error}")))?;
+        let (from, to) = (child.stdout.take().expect("piped"), child.stdin.take().expect("piped"));
+        match Remote::open(from, to, &setup.to_string()) {
+            Ok(remote) => Ok(Emulator { remote, child }),
+            Err(failure) => {
+                child.kill().ok();
+                child.wait().ok();
+                Err(SpecError(failure.to_string()))
+            }
+        }
+    }
+
+    /// What it reports at its end, JSON text.
+    pub fn finish(&mut self) -> Result<String, Failure> {
+        self.remote.finish()
+    }
+}
+
+/// Every world gets an emulator of its own.
+pub fn connect(path: &str) -> Arc<Connect> {
+    let path = path.to_owned();
+    Arc::new(move |spec, world| Ok(Arc::new(Mutex::new(Emulator::start(&path, spec, world)?)) as Arc<Mutex<dyn Hosts>>))
+}
+
+/// What the kernel's side has to know of the flows that agents drive: parameters of what is under their actions.
+fn agents(spec: &NetworkSpec, flows: &[Flow]) -> Vec<Value> {
+    let mut list = Vec::new();
+    for (i, flow) in flows.iter().enumerate() {
+        let Some(agent) = &flow.agent else { continue };
+        let mut params = spec.flows[i].controller.params.clone();
+        params.extend(agent.action.controller.clone());
+        let number = |name: &str, default: f64| params.get(name).and_then(Value::as_f64).unwrap_or(default);
+        list.push(json!({
+            "flow": i,
+            "over_cubic": params.get("over").is_some_and(|over| over == "cubic"),
+            "pacing_gain": number("pacing_gain", 1.0),
+            "initial_cwnd": number("initial_cwnd", 10.0) as u32,
+        }));
+    }
+    list
+}

@@ -1,0 +1,97 @@
+"""Agents on this machine's kernel, by BPF."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+import orbitcc
+from orbitcc.emulator.run import emulate
+from orbitcc.envs import scenarios
+from orbitcc.envs.environments.single import CongestionEnv
+from orbitcc.envs.errors import OrbitccError
+
+pytestmark = [pytest.mark.agents, pytest.mark.usefixtures("leaves_nothing")]
+
+
+def test_an_agent_moves_the_window_of_a_real_connection_and_sees_what_comes_of_it():
+    env = gymnasium.make(
+        "orbitcc/Dumbbell-v0", rate_mbps=30.0, base_rtt_ms=20.0, duration_s=4.0, backend="emulator"
+    ).unwrapped
+    obs, info = env.reset(seed=3)
+    assert obs.shape == (50,)
+    windows, rows = [], []
+    over = False
+    while not over:
+        windows.append(env.statistics()["cwnd_packets"])
+        action = 1.0 if windows[-1] < 40 else 0.0
+        obs, reward, terminated, truncated, info = env.step(np.array([action], np.float32))
+        over = terminated or truncated
+        rows.append(env.statistics())
+        assert env.observation_space.contains(obs)
+        assert np.isfinite(reward)
+        assert info["overruns"] >= 0
+    assert truncated
+    assert not terminated
+    assert info["sent_packets"] > 1000
+    assert 40 <= max(windows) <= 42
+    settled = rows[len(rows) // 2 : -1]
+    assert np.median([row["interval_s"] for row in settled]) == pytest.approx(0.03, rel=0.1)
+    assert np.median([row["rtt_mean_s"] for row in settled]) == pytest.approx(0.0205, rel=0.15)
+    # 40 segments in 20 ms.
+    assert np.median([row["delivery_rate_bps"] for row in settled]) == pytest.approx(40 * 1448 * 8 / 0.0203, rel=0.15)
+    assert np.median([row["packets_out"] for row in settled]) > 30
+    assert all(row["capacity_bps"] == 30e6 and row["base_rtt_s"] == pytest.approx(0.02) for row in settled)
+    env.close()
+
+
+def test_several_agents_join_late_and_leave_early():
+    given = scenarios.get("dumbbell", rate_mbps=20.0, base_rtt_ms=20.0, flows=3, duration_s=3.0)
+    flows = list(given.flows)
+    flows[1] = flows[1].changed(start_s=1.0, stop_s=2.0)
+    env = orbitcc.parallel_env(given.with_flows(flows), backend="emulator", max_agents=2)
+    env.reset(seed=1)
+    assert env.agents == ["flow_0"]
+    seen, infos = [], {}
+    while env.agents:
+        _, _, _, _, latest = env.step({agent: np.zeros(1, np.float32) for agent in env.agents})
+        infos.update(latest)
+        seen.append(tuple(env.agents))
+    env.close()
+    assert ("flow_0", "flow_1") in seen
+    assert seen[-2] == ("flow_0",)
+    assert all(infos[agent]["sent_packets"] > 10 for agent in ("flow_0", "flow_1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["perigee", "astraea", "examples.outside_policy:make"])
+def test_policies_run_as_in_plain_runs(policy):
+    given = scenarios.get("dumbbell", rate_mbps=20.0, base_rtt_ms=20.0, duration_s=3.0)
+    real = emulate(given.with_controller(f"agent:path={policy}"))
+    assert real.flow_totals[0]["received_bytes"] > 100_000
+    assert np.isfinite(real.flow_totals[0]["lost_packets"])
+    assert real.emulation["overruns"] >= 0
+
+
+def test_an_agent_over_cubic_is_heard_after_slow_start():
+    env = CongestionEnv(
+        scenarios.get("dumbbell", rate_mbps=20.0, base_rtt_ms=20.0, duration_s=3.0), preset="orca", backend="emulator"
+    )
+    env.reset(seed=1)
+    over, windows = False, []
+    while not over:
+        _, _, terminated, truncated, _ = env.step(np.array([-1.0], np.float32))
+        over = terminated or truncated
+        windows.append(env.statistics()["cwnd_packets"])
+    env.close()
+    assert max(windows) > 20, "cubic's own slow start"
+    assert min(windows[len(windows) // 2 :]) < 0.5 * max(windows), "then the agent is heard"
+
+
+def test_there_is_one_reality():
+    env = CongestionEnv(scenarios.get("dumbbell", duration_s=2.0), backend="emulator")
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="one reality"):
+        env.save()
+    with pytest.raises(OrbitccError, match=r"flows.1.controller: 'bbr3'"):
+        env.reset(options={"scenario": scenarios.get("dumbbell", flows=2).with_controller("bbr3")})
+    env.close()

@@ -1,0 +1,187 @@
+"""Scenarios on this machine's kernel. Thresholds are on counters and medians; how late packets left only warns."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.emulator.run import emulate
+from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import OrbitccError
+from tests.commands.shell import orbitcc
+from tests.emulator.conftest import traces
+
+pytestmark = [pytest.mark.flows, pytest.mark.usefixtures("leaves_nothing")]
+
+
+def punctual(recording):
+    late = recording.emulation["lateness"]
+    if late["p99_us"] > 1000:
+        warnings.warn(f"a busy machine: packets left {late['p99_us']:.0f} us late at p99", stacklevel=2)
+    return recording
+
+
+def scenario(*flows, duration_s=4.0, link=None):
+    link = {"rate_mbps": 20, "delay_ms": 15, "queue": {"kind": "drop_tail_bytes", "limit_bytes": 75_000}} | (link or {})
+    return Scenario.build(
+        {"name": "test", "duration_s": duration_s, "links": [{"name": "l", **link}], "flows": list(flows)}
+    )
+
+
+@pytest.mark.slow
+def test_ten_seconds_of_cubic_are_those_of_the_simulator():
+    given = scenarios.get("dumbbell", rate_mbps=50.0, base_rtt_ms=40.0, duration_s=10.0)
+    simulated = simulate(given)
+    # A machine that stood still for a moment is given another chance, once.
+    for attempt in range(2):
+        real = punctual(emulate(given))
+        pairs = [
+            (real.flow_totals[0][key], simulated.flow_totals[0][key], within)
+            for key, within in (("goodput_mbps", 0.05), ("srtt_ms", 0.08))
+        ]
+        if all(abs(a / b - 1) < within for a, b, within in pairs) or attempt:
+            break
+    for a, b, within in pairs:
+        assert a == pytest.approx(b, rel=within)
+    assert real.links["delivered_mbps"][2:].mean() == pytest.approx(50.0, rel=0.05)
+
+
+def test_a_recording_has_the_simulators_format_without_what_a_kernel_does_not_tell(tmp_path):
+    given = scenario({"controller": "reno"}, duration_s=2.0)
+    real = emulate(given, record_interval_s=0.25)
+    simulated = simulate(given, record_interval_s=0.25)
+    assert set(simulated.flows) - set(real.flows) == {"rtt_ms", "lost_packets"}
+    assert set(real.links) == set(simulated.links)
+    assert real.t_s.shape == simulated.t_s.shape
+    assert np.abs(real.t_s - simulated.t_s).max() < 0.2
+    assert np.isnan(real.flow_totals[0]["lost_packets"])
+    again = Recording.load(real.save(tmp_path / "r.npz"))
+    assert again.emulation == real.emulation
+    assert set(real.emulation["lateness"]) == {"packets", "p50_us", "p99_us", "max_us", "share_above_1_ms"}
+    np.testing.assert_array_equal(again.flows["goodput_mbps"], real.flows["goodput_mbps"])
+
+
+def test_flows_come_and_go_and_every_kind_of_traffic_passes():
+    given = scenario(
+        {"name": "object", "controller": "cubic", "traffic": {"kind": "bytes", "bytes": 1_000_000}},
+        {"name": "steady", "controller": "bbr", "traffic": {"kind": "cbr", "rate_mbps": 2.0}},
+        {"name": "datagrams", "controller": "udp", "traffic": {"kind": "cbr", "rate_mbps": 3.0}},
+        {"name": "late", "controller": "reno", "start_s": 2.0, "stop_s": 3.0},
+        {"name": "web", "controller": "cubic", "traffic": {"kind": "objects", "per_s": 5.0, "mean_bytes": 20_000}},
+        {"name": "bursts", "controller": "reno", "traffic": {"kind": "on_off", "on_s": 0.3, "off_s": 0.3}},
+    )
+    real = emulate(given, record_interval_s=0.5)
+    totals = {total["name"]: total for total in real.flow_totals}
+    assert totals["object"]["received_bytes"] == 1_000_000
+    assert 0.3 < totals["object"]["finished_s"] < 4.0
+    assert totals["steady"]["goodput_mbps"] == pytest.approx(2.0 * 1448 / 1514, rel=0.1)
+    assert totals["datagrams"]["goodput_mbps"] == pytest.approx(3.0 * 1448 / 1514, rel=0.1)
+    assert totals["late"]["stop_s"] == pytest.approx(3.0, abs=0.1)
+    active = real.flows["active"][:, real.flow_names.index("late")]
+    assert list(active[:3]) == [0, 0, 0]
+    assert active[4:6].all()
+    assert active[-1] == 0
+    complete = [seconds for _, _, seconds in totals["web"]["objects"] if seconds is not None]
+    assert complete
+    assert min(complete) > 0.015
+    assert totals["bursts"]["received_bytes"] > 100_000
+
+
+@pytest.mark.parametrize(
+    ("link", "lost"),
+    [
+        ({"delay_ms": [[0, 15], [1, 60], [2, 5]], "interpolate_delay": True}, False),
+        ({"delay_ms": [[0, 40], [1, 5]], "ordering": "overtaking"}, False),
+        ({"jitter": {"kind": "gamma", "mean_ms": 2.0, "shape": 2, "tau_ms": 5.0}, "gate_ms": 4.0}, False),
+        ({"burst_bytes": 20_000, "rate_mbps": [[0, 20], [1.5, 8]]}, False),
+        ({"loss": {"kind": "gilbert_elliott", "bad_loss": 0.5, "to_bad_per_s": 2.0, "to_good_per_s": 20.0}}, True),
+        ({"loss": 0.02, "loss_at": "ingress"}, True),
+        ({"outages": [{"at_s": 1.5, "duration_ms": 120, "flush": "all"}]}, True),
+        ({"outages": [{"at_s": 1.5, "duration_ms": 120, "mode": "hold", "directions": "forward"}]}, False),
+        ({"queue": {"kind": "fq_codel"}}, False),
+        ({"queue": {"kind": "viasat"}}, False),
+    ],
+    ids=["wander", "overtake", "jitter-gate", "bucket", "bursts", "loss", "outage", "hold", "fq_codel", "viasat"],
+)
+def test_every_kind_of_link_serves_real_packets(link, lost):
+    given = scenario({"controller": "cubic"}, duration_s=3.0, link=link)
+    real, simulated = emulate(given), simulate(given)
+    totals = real.link_totals[0]
+    assert totals["delivered_bytes"] > 0.5 * simulated.link_totals[0]["delivered_bytes"]
+    assert (totals["lost_packets"] > 0) == lost
+    assert real.flow_totals[0]["base_rtt_ms"] == pytest.approx(simulated.flow_totals[0]["base_rtt_ms"], rel=0.05)
+    assert real.flow_totals[0]["srtt_ms"] >= 0.9 * simulated.flow_totals[0]["base_rtt_ms"]
+
+
+def test_parameters_of_the_machine_are_set_and_put_back():
+    hystart = Path("/sys/module/tcp_cubic/parameters/hystart")
+    if not hystart.exists() or not os.access(hystart, os.W_OK):
+        pytest.skip("tcp_cubic has no parameters that can be set here")
+    before = hystart.read_text()
+    seen = []
+    emulate(
+        scenario({"controller": "cubic:hystart=off"}, duration_s=1.0),
+        progress=lambda _: seen.append(hystart.read_text()),
+    )
+    assert seen[0].strip() == "0"
+    deadline = time.monotonic() + 5
+    while hystart.read_text() != before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert hystart.read_text() == before
+
+
+def test_cubics_that_differ_cannot_share_a_machine():
+    with pytest.raises(OrbitccError, match="hold for the whole machine"):
+        emulate(scenario({"controller": "cubic"}, {"controller": "cubic:hystart=off"}))
+
+
+@pytest.mark.parametrize("hit", ["orbitcc", "emulator"])
+def test_nothing_is_left_after_a_kill(hit):
+    before = traces()
+    command = [
+        sys.executable,
+        "-m",
+        "orbitcc.cli",
+        "run",
+        "dumbbell",
+        "--backend",
+        "emulator",
+        "--flow",
+        "cubic-nohystart",
+    ]
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        deadline = time.monotonic() + 60
+        while len(traces()["processes"]) < len(before["processes"]) + 2 and time.monotonic() < deadline:
+            time.sleep(0.05)  # the program, and the child that puts parameters back
+        time.sleep(1.0)
+        assert traces()["parameters"]["hystart"].strip() == "0"
+        child = min(int(p) for p in traces()["processes"] if p not in before["processes"])
+        os.kill(run.pid if hit == "orbitcc" else child, signal.SIGKILL)
+        said = run.communicate(timeout=30)[1]
+    if hit == "emulator":
+        assert run.returncode == 2
+        assert "the emulator has ended by itself" in said
+        assert "Traceback" not in said
+
+
+def test_the_command_runs_and_evaluates(tmp_path):
+    done = orbitcc("run", "dumbbell", "--set", "duration_s=1", "--flow", "reno", "--backend", "emulator", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["emulation"]["lateness"]["packets"] > 100
+    refused = orbitcc("run", "dumbbell", "--flow", "bbr3", "--backend", "emulator")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: flows.0.controller: 'bbr3'")
+    assert refused.stderr.count("\n") == 1
+    out = tmp_path / "out"
+    refused = orbitcc("eval", "responsiveness", "--controller", "vivace", "--backend", "emulator", "--out", str(out))
+    assert refused.returncode == 2
+    assert not out.exists()
