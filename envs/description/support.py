@@ -13,6 +13,7 @@ from orbitcc.envs.errors import UnknownNameError
 Backend = Literal["simulator", "emulator"]
 """The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
 
+_NO_RESUME: Mapping[str, tuple[Any, ...]] = {"resume_cwnd": (0.0,), "resume_rtt_ms": (0.0,)}
 KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "reno": {},
     "cubic": {
@@ -21,8 +22,9 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "search_rollback": ("off",),
         "fast_convergence": ("on", "off"),
         "friendliness": ("on", "off"),
+        **_NO_RESUME,
     },
-    "bbr": {},
+    "bbr": _NO_RESUME,
     "hybla": {"rtt0_ms": (25.0,)},
     "illinois": {},
     "vegas": {},

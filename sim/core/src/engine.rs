@@ -1,9 +1,9 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
 use crate::cc::{SSTHRESH_INFINITE, Signal};
-use crate::flow::Life;
+use crate::flow::{Agent, Life};
 use crate::link::Offer;
-use crate::observe::pieces::Interval;
+use crate::observe::pieces::{Control as Asked, Interval};
 use crate::observe::policy::Answer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
@@ -504,7 +504,7 @@ impl World {
         for (i, answer) in acting {
             match answer {
                 Answer::Action(action) => self.apply_action(i, action),
-                Answer::Control((cwnd, pacing)) => self.set_window(i, cwnd, pacing),
+                Answer::Control(asked) => self.ask(i, asked),
             }
         }
     }
@@ -514,9 +514,19 @@ impl World {
         let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
             let perform = &agent.action.perform;
-            let (cwnd, pacing) = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
-            self.set_window(i, cwnd, pacing);
+            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
+            self.ask(i, asked);
         }
+    }
+
+    /// Set what an agent asked for its flow `i`, as far as its guard lets it.
+    fn ask(&mut self, i: usize, asked: Asked) {
+        let flow = &mut self.flows[i];
+        let (cwnd, pacing) = match &mut flow.agent {
+            Some(Agent { guard: Some(guard), window, .. }) => guard.hold(&flow.sender.conn, &flow.stats, asked, window),
+            _ => asked,
+        };
+        self.set_window(i, cwnd, pacing);
     }
 
     /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cc::{self, Subscription};
 use crate::observe::astraea::History;
+use crate::observe::guard::Guard;
 use crate::observe::handovers::Handovers;
 use crate::observe::pieces::{Action, Interval, Observer, Preset};
 use crate::observe::policy::{Decide, Policy};
@@ -92,6 +93,7 @@ pub struct Agent {
     /// The exact window its last action asked for, segments.
     pub window: f64,
     pub observer: Observer,
+    pub guard: Option<Guard>,
     pub interval: Interval,
     pub next_decision: Nanos,
 }
@@ -104,6 +106,7 @@ impl Agent {
             action: preset.action.clone(),
             window: 0.0,
             observer: Observer::new(preset.observation.clone()),
+            guard: None,
             interval: preset.interval,
             next_decision: Nanos::MAX,
         }
@@ -115,6 +118,7 @@ impl Agent {
             action: policy.action.clone(),
             window: 0.0,
             observer: Observer::new(policy.observation.clone()),
+            guard: policy.guard.clone().map(Guard::new),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             policy: Some(decides),
