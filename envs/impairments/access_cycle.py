@@ -168,4 +168,5 @@ class AccessCycle(Model):
         losses = np.array([self.loss.draw(rng) for _ in range(windows)])
         if not losses.any() or not lossy.any():
             return None
-        return Series(LOSS_WINDOW_S * np.arange(windows), np.minimum(1.0, lossy * losses * factor))
+        shares: Array = np.minimum(1.0, lossy * losses * factor)
+        return Series(LOSS_WINDOW_S * np.arange(windows), shares)
