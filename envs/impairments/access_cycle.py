@@ -169,4 +169,4 @@ class AccessCycle(Model):
         if not losses.any() or not lossy.any():
             return None
         shares: Array = np.minimum(1.0, lossy * losses * factor)
-        return Series(LOSS_WINDOW_S * np.arange(windows), shares)
+        return Series(np.arange(windows, dtype=np.float64) * LOSS_WINDOW_S, shares)
