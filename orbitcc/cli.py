@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, compare, demo, doctor, eval_, list_, mininet_, path, reproduce, run, scenario, train
+from orbitcc.commands import (
+    assess,
+    bench,
+    compare,
+    demo,
+    doctor,
+    eval_,
+    list_,
+    mininet_,
+    path,
+    reproduce,
+    run,
+    scenario,
+    train,
+)
 
 app = typer.Typer(
     name="orbitcc",
@@ -27,6 +41,7 @@ app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("eval")(eval_.evaluate)
+app.command("assess")(assess.assess)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
