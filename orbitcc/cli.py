@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands import (
+    assess,
     bench,
     compare,
     demo,
@@ -41,6 +42,7 @@ app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("eval")(eval_.evaluate)
+app.command("assess")(assess.assess)
 app.command("reproduce")(reproduce.reproduce)
 app.command("guard")(guard.guard)
 app.command("compare")(compare.compare)

@@ -72,6 +72,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
     if len(flows) > MOST_FLOWS:
         yield "flows"
     for i, flow in enumerate(flows):
+        if flow.receiver is not None:
+            yield f"flows.{i}.receiver"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
 
 

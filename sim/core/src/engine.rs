@@ -355,7 +355,10 @@ impl World {
                 flow.receiver.on_window_probe(self.now, number, &mut self.pool);
                 self.dispatch_acks();
             }
-            _ => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
+            _ => {
+                flow.receiver.received_bytes += u64::from(flow.datagram_bytes) - u64::from(flow.datagram_header);
+                flow.delays.push(self.now - ts);
+            }
         }
     }
 
@@ -370,13 +373,23 @@ impl World {
                 self.pool.clear_sent();
                 self.enter_route(id);
             }
-            _ => {
+            2 => {
                 let (first, second) = (self.pool.sent_id(0), self.pool.sent_id(1));
                 self.pool.clear_sent();
                 self.enter_route(first);
                 self.enter_route(second);
             }
+            _ => self.dispatch_pieces(),
         }
+    }
+
+    /// Those of a receiver that divides them.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_pieces(&mut self) {
+        let pieces: Vec<PacketId> = (0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)).collect();
+        self.pool.clear_sent();
+        pieces.into_iter().for_each(|id| self.enter_route(id));
     }
 
     fn on_flow_timer(&mut self, i: usize) {
@@ -391,9 +404,10 @@ impl World {
                     Action::Nothing => {}
                     Action::Write if flow.datagram => {
                         flow.sender.counters.sent += 1;
-                        let size = self.wire_bytes as u16;
+                        let size = flow.datagram_bytes as u16;
                         let (flow, route) = (i as u32, flow.sender.route);
-                        *self.pool.send() = Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() };
+                        let datagram = Packet { ts: now, flow, route, size, ..Packet::default() };
+                        *self.pool.send() = Packet { kind: Kind::Datagram, ..datagram };
                     }
                     Action::Write => flow.sender.write(now, 1),
                     Action::Object(bytes) => flow.write_object(now, bytes),

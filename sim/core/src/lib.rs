@@ -7,6 +7,7 @@
 
 pub mod carry;
 pub mod cc;
+pub mod delays;
 pub mod engine;
 pub mod flow;
 pub mod link;
