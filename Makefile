@@ -37,7 +37,7 @@ build: $(UV)  ## simulator, command and developer tools, without the learners
 
 full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
 	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
-	$(SYNC) --extra train --extra video --extra emulation --group foreign
+	$(SYNC) --extra train --extra video --extra data --extra emulation --group foreign
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python

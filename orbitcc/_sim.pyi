@@ -118,7 +118,7 @@ class Simulation:
         """How a pcap file begins."""
 
     def take_captured(self) -> tuple[bytes, list[bytes]]:
-        """What has passed since the last call: records of a pcap file, and a line of JSON per qlog event of each flow."""
+        """What has passed since the last call: records of a pcap file; of each flow a line of JSON per qlog event."""
 
     def flow_totals(self) -> list[dict[str, Any]]: ...
     def link_totals(self) -> list[dict[str, Any]]: ...

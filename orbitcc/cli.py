@@ -9,7 +9,21 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands import bench, compare, demo, doctor, eval_, list_, mininet_, path, reproduce, run, scenario, train
+from orbitcc.commands import (
+    bench,
+    compare,
+    dataset,
+    demo,
+    doctor,
+    eval_,
+    list_,
+    mininet_,
+    path,
+    reproduce,
+    run,
+    scenario,
+    train,
+)
 
 app = typer.Typer(
     name="orbitcc",
@@ -29,6 +43,7 @@ app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(compare.compare)
+app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
 app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)

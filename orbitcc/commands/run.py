@@ -87,7 +87,7 @@ def run(
 
         check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
-    with _Progress(chosen.name) as progress:
+    with Progress(chosen.name) as progress:
         recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
@@ -250,7 +250,7 @@ def _shown(value: float, decimals: int, unit: str = "") -> str:
     return f"{value:.{decimals}f}{unit}" if math.isfinite(value) else "–"
 
 
-class _Progress:
+class Progress:
     """On stderr: a bar on a terminal once a run takes longer than a second, elsewhere a line every few seconds."""
 
     def __init__(self, title: str) -> None:
@@ -258,7 +258,7 @@ class _Progress:
         self._began = self._last = time.monotonic()
         self._bar: Any = None
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:

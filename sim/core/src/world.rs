@@ -139,7 +139,7 @@ impl World {
                 let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
                 Some(Agent::native(policy, Arc::clone(decides)))
             } else {
-                (flow.controller.name == "external").then(|| Agent::external(preset))
+                (flow.controller.name == "external" || flow.watched).then(|| Agent::external(preset))
             };
             flows.push(Flow::new(flow, i, spec, agent, preset.reward.memory));
         }

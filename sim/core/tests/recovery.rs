@@ -46,6 +46,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             controller: ControllerSpec { name: "cubic".into(), params: Default::default() },
             traffic,
             follows: None,
+            watched: false,
         }],
     }
 }

@@ -95,6 +95,7 @@ pub fn flow(text: &str) -> FlowSpec {
         controller: controller(text),
         traffic: TrafficSpec::default(),
         follows: None,
+        watched: false,
     }
 }
 

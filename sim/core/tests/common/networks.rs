@@ -269,6 +269,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     controller: ControllerSpec { name, params: Default::default() },
                     traffic,
                     follows: None,
+                    watched: false,
                 })
                 .collect(),
         })
