@@ -23,6 +23,7 @@ from orbitcc.commands import (
     run,
     scenario,
     train,
+    tune,
 )
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
+app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.command("eval")(eval_.evaluate)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(compare.compare)
