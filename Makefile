@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo test lint bench build native emulator bpf full clean
+.PHONY: help demo test lint bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
@@ -29,6 +29,10 @@ lint: build  ## formats, types and lints of Python and Rust
 	cargo fmt $(SIM) --all --check
 	cargo clippy $(SIM) --workspace --all-targets $(AGENTS) -- -D warnings
 
+docs: full  ## the documentation site, warnings as errors: build/docs/index.html
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	@echo build/docs/index.html
+
 bench: build  ## the figures of docs/performance.md
 	$(BIN)/orbitcc bench
 
@@ -37,7 +41,7 @@ build: $(UV)  ## simulator, command and developer tools, without the learners
 
 full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
 	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
-	$(SYNC) --extra train --extra video --extra emulation --group foreign
+	$(SYNC) --extra train --extra search --extra video --extra data --extra emulation --group foreign --group docs
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python

@@ -41,9 +41,9 @@ def load(name: str) -> _sim.OutsidePolicy:
         OrbitccError: the module or the factory is missing or raises, or what it returns has no `act` or no usable
             preset.
     """
-    pieces = _Run(name).preset
+    pieces = Run(name).preset
     return _sim.OutsidePolicy(
-        lambda: _Run(name).decide,
+        lambda: Run(name).decide,
         observation=pieces.native("observation").json(),
         action=pieces.native("action").json(),
         interval_ns=pieces.interval_ns,
@@ -61,7 +61,7 @@ def digest(name: str) -> str:
     return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:12]
 
 
-class _Run:
+class Run:
     """The policy in one run: a fresh object, and what its pieces remember of each flow."""
 
     def __init__(self, name: str) -> None:
@@ -99,7 +99,7 @@ class _Run:
         try:
             if isinstance(pieces.observation, Observation):
                 seen = observe(pieces.observation, row, who("observation"))
-            actions = self._acted(seen)
+            actions = self.act(seen)
             if isinstance(pieces.action, Action):
                 (cwnd,), (pacing,) = control(pieces.action, actions, row, who("action"))
                 return float(cwnd), float(pacing)
@@ -109,7 +109,8 @@ class _Run:
             raise _refused(self._name, "a policy that can act", error) from error
         return float(actions[0, 0])
 
-    def _acted(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+    def act(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Actions f32[1, A] of what a flow sees, f32[1, D]; OrbitccError for anything else."""
         actions = np.asarray(self._policy.act(seen), np.float32)
         if actions.shape != self._shape:
             raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")

@@ -29,7 +29,7 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp makes private files
+            set_usual_mode(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
         if temporary is not None:
@@ -81,6 +81,11 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_none(v) for v in value]
     return value
+
+
+def set_usual_mode(descriptor: int) -> None:
+    """Give an open temporary file, which is private, the mode that any new file has."""
+    os.fchmod(descriptor, 0o666 & ~_umask())
 
 
 def _umask() -> int:

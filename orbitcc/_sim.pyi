@@ -92,6 +92,7 @@ class Simulation:
     policies: for flows whose controller is `{"name": "policy", "params": {"policy": KEY}}`.
     emulator: path of `orbitcc-emulator`: the network is played with real packets and this kernel's TCP, its clock
     starts when this returns, and it is neither copied nor the same twice.
+    capture: keep what passes the senders' hosts for `take_captured`; ValueError with an emulator.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Simulation:
         record_interval_ns: int = 0,
         policies: Mapping[str, Policy | OutsidePolicy] | None = None,
         emulator: str | None = None,
+        capture: bool = False,
     ) -> None: ...
     @property
     def now_ns(self) -> int: ...
@@ -112,6 +114,13 @@ class Simulation:
     def run(self) -> None: ...
     def clone(self) -> Simulation:
         """An exact copy that continues identically."""
+
+    @staticmethod
+    def pcap_header() -> bytes:
+        """How a pcap file begins."""
+
+    def take_captured(self) -> tuple[bytes, list[bytes]]:
+        """What has passed since the last call: records of a pcap file; of each flow a line of JSON per qlog event."""
 
     def flow_totals(self) -> list[dict[str, Any]]: ...
     def link_totals(self) -> list[dict[str, Any]]: ...

@@ -13,6 +13,7 @@ from orbitcc.commands import (
     assess,
     bench,
     compare,
+    dataset,
     demo,
     doctor,
     eval_,
@@ -24,6 +25,7 @@ from orbitcc.commands import (
     run,
     scenario,
     train,
+    tune,
 )
 
 app = typer.Typer(
@@ -41,11 +43,13 @@ app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
+app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.command("eval")(eval_.evaluate)
 app.command("assess")(assess.assess)
 app.command("reproduce")(reproduce.reproduce)
 app.command("guard")(guard.guard)
 app.command("compare")(compare.compare)
+app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
 app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)

@@ -1,47 +1,85 @@
 """What a training run writes while it goes: TensorBoard events, `metrics.csv`, and a sign of life on the screen."""
 
+from __future__ import annotations
+
+import importlib
 import math
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.agents.runs import METRICS, MetricsFile, RunFolder
+from orbitcc.agents.runs import METRICS, MetricsFile
+from orbitcc.envs.errors import OrbitccError
 
 
 class Logbook:
-    """Scalars by tag and agent step, into TensorBoard and `metrics.csv`."""
+    """Where the figures of a training run go: scalars by tag and agent step. What is not overridden is left out.
 
-    def __init__(self, folder: RunFolder, resume_at: int | None = None) -> None:
+    TensorBoard and `metrics.csv` are two of them, written by every run; `orbitcc train --logbook module:factory` adds
+    others (docs/tuning.md), for which `factory(folder, resume_at)` is called: the run's folder, and the step from which
+    on a resumed run repeats what it may have written before, or None.
+    """
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Append figures, all finite."""
+        raise NotImplementedError
+
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        """The resolved recipe, nested, and the tags to judge by; once, before all else."""
+
+    def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
+        """How often values fell into equal parts of [-1, 1]."""
+
+    def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
+        """The same tags of something that does not learn."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class CsvLogbook(Logbook):
+    """`metrics.csv`: a line per figure."""
+
+    def __init__(self, folder: Path, resume_at: int | None = None) -> None:
+        self._metrics = MetricsFile(folder / METRICS, keep_until=resume_at)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._metrics.write(step, values)
+
+    def close(self) -> None:
+        self._metrics.close()
+
+
+class TensorBoardLogbook(Logbook):
+    """Events for TensorBoard; what does not learn is drawn as runs of their own beside this one."""
+
+    def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         purge = None if resume_at is None else resume_at + 1
-        self._folder, self._purge, self._writer = folder.path, purge, SummaryWriter
-        self._events = SummaryWriter(str(folder.path), purge_step=purge)
+        self._folder, self._purge, self._writer = folder, purge, SummaryWriter
+        self._events = SummaryWriter(str(folder), purge_step=purge)
         self._references: dict[str, Any] = {}
-        self._metrics = MetricsFile(folder.path / METRICS, keep_until=resume_at)
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Append; values that are not finite (a figure that does not exist yet) are left out."""
-        finite = {tag: float(value) for tag, value in values.items() if math.isfinite(value)}
-        for tag, value in finite.items():
+        for tag, value in values.items():
             self._events.add_scalar(tag, value, step)
-        self._metrics.write(step, finite)
         self._events.flush()
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
-        """Show single values of nested settings, and which of our tags to judge by, in TensorBoard's table of runs."""
         from torch.utils.tensorboard.summary import hparams
 
         for summary in hparams(dict(_flat(settings)), dict.fromkeys(metrics, math.nan)):
             self._events.file_writer.add_summary(summary)
 
     def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
-        """How often values fell into equal parts of [-1, 1]."""
         edges = np.linspace(-1.0, 1.0, len(counts) + 1)
         middles = (edges[1:] + edges[:-1]) / 2
         total, squares = float(counts @ middles), float(counts @ middles**2)
@@ -50,19 +88,83 @@ class Logbook:
         )
 
     def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
-        """The same tags of something that does not learn: TensorBoard draws it as a run of its own beside this one."""
         if name not in self._references:
             self._references[name] = self._writer(str(self._folder / "reference" / name), purge_step=self._purge)
         for tag, value in values.items():
-            if math.isfinite(value):
-                self._references[name].add_scalar(tag, value, step)
+            self._references[name].add_scalar(tag, value, step)
         self._references[name].flush()
 
     def close(self) -> None:
         for writer in self._references.values():
             writer.close()
         self._events.close()
-        self._metrics.close()
+
+
+class Logbooks(Logbook):
+    """Several at once; figures that are not finite (one that does not exist yet) are left out for all."""
+
+    def __init__(self, books: Sequence[Logbook]) -> None:
+        self._books = tuple(books)
+
+    @staticmethod
+    def open(folder: Path, resume_at: int | None = None, others: Sequence[str | MakeLogbook] = ()) -> Logbooks:
+        """TensorBoard, `metrics.csv` and the others, each `package.module:factory` or a factory.
+
+        Raises:
+            OrbitccError: one of the others cannot be made.
+        """
+        made: list[MakeLogbook] = [TensorBoardLogbook, CsvLogbook]
+        made += [factory(other) if isinstance(other, str) else other for other in others]
+        return Logbooks([make(folder, resume_at) for make in made])
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        finite = _finite(values)
+        for book in self._books:
+            book.write(step, finite)
+
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        for book in self._books:
+            book.write_settings(settings, metrics)
+
+    def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
+        for book in self._books:
+            book.write_histogram(step, tag, counts)
+
+    def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
+        finite = _finite(values)
+        for book in self._books:
+            book.write_reference(name, step, finite)
+
+    def close(self) -> None:
+        for book in self._books:
+            book.close()
+
+
+MakeLogbook: TypeAlias = Callable[[Path, "int | None"], Logbook]
+"""Makes a logbook for the folder of a run; and from which step on a resumed run repeats itself, or None."""
+
+
+def factory(name: str) -> MakeLogbook:
+    """What `package.module:factory` names; the working directory is searched first.
+
+    Raises:
+        OrbitccError: there is none.
+    """
+    module, colon, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # a console script does not look where it was called
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), attribute) if colon else None
+    except Exception as error:
+        raise OrbitccError("--logbook", name, f"a module and a factory in it ({error})") from error
+    if not callable(found):
+        raise OrbitccError("--logbook", name, "package.module:factory")
+    made: MakeLogbook = found
+    return made
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {tag: float(value) for tag, value in values.items() if math.isfinite(value)}
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

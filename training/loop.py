@@ -10,7 +10,7 @@ import math
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +28,7 @@ from orbitcc.agents.runs import RunFolder, versions
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
 from orbitcc.training.heldout import HeldOut, constant
-from orbitcc.training.logbook import Display, Logbook
+from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.scorecard import Figures, failures
 
@@ -106,15 +106,24 @@ class Diverged(Exception):
 
 
 def train(
-    recipe: Recipe, seed: int, run: RunFolder, *, resume: bool, command: str, display: Display | None = None
+    recipe: Recipe,
+    seed: int,
+    run: RunFolder,
+    *,
+    resume: bool,
+    command: str,
+    display: Display | None = None,
+    logbooks: Sequence[str | MakeLogbook] = (),
 ) -> Outcome:
     """Train until `recipe.agent_steps`, or until interrupted (Ctrl-C or SIGTERM), which saves and returns.
 
     A learner that diverges ends the run, too (see :class:`Outcome`): figures or weights are no numbers any more, or
     evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
 
+    logbooks: where figures go beside TensorBoard and `metrics.csv` (:class:`orbitcc.training.logbook.Logbook`).
+
     Raises:
-        OrbitccError: the run folder's state cannot be read.
+        OrbitccError: the run folder's state cannot be read, or a logbook cannot be made.
     """
     progress = read_progress(run) if resume else Progress()
     progress = replace(progress, restarts=progress.restarts + resume, failing=0)
@@ -130,7 +139,7 @@ def train(
                 run.take_back()
             raise
         interrupt.take()  # Ray has put handlers of its own in their place
-        logbook = Logbook(run, progress.agent_steps if resume else None)
+        logbook = Logbooks.open(run.path, progress.agent_steps if resume else None, logbooks)
         try:
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:

@@ -32,6 +32,7 @@ class Job:
     run: RunFolder
     resume: bool
     command: str
+    logbooks: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -160,7 +161,15 @@ def _train(job: Job, alone: bool) -> None:
     """What the process of a seed does."""
     display = Display(job.recipe.agent_steps, job.recipe.name, who=f"seed {job.seed}", bar=alone)
     try:
-        outcome = train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command, display=display)
+        outcome = train(
+            job.recipe,
+            job.seed,
+            job.run,
+            resume=job.resume,
+            command=job.command,
+            display=display,
+            logbooks=job.logbooks,
+        )
     except OrbitccError as error:
         display.say(f"error: {error}")
         sys.exit(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.envs.backends.captures import Captures
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
@@ -23,6 +25,9 @@ from orbitcc.envs.numbers import checked_number
 FORMAT_VERSION = 1
 PIECES = 200
 """A run is simulated in this many pieces, between which progress is told and an interrupt is noticed."""
+
+LONGEST_CAPTURED_NS = 1_000_000_000
+"""What is captured goes to its file once in so much simulated time at least: it waits in memory."""
 
 Array = NDArray[np.float64]
 
@@ -110,10 +115,13 @@ def simulate(
     seed: int | None = None,
     record_interval_s: float = 1.0,
     progress: Callable[[float], None] | None = None,
+    pcap: str | os.PathLike[str] | None = None,
+    qlog: str | os.PathLike[str] | None = None,
 ) -> Recording:
     """Run `scenario` (with `seed`, if given, instead of its own) and record it every `record_interval_s` seconds.
 
-    progress is told the simulated share of the run, 0..1, now and then. Raises OrbitccError for a flow that waits for
+    progress is told the simulated share of the run, 0..1, now and then. pcap, qlog: files that capture what passes the
+    senders' hosts (:class:`orbitcc.envs.backends.captures.Captures`). Raises OrbitccError for a flow that waits for
     actions from outside (the controller `external`), which only an environment can give.
     """
     from orbitcc import _sim
@@ -126,19 +134,27 @@ def simulate(
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:
         raise error.at("interval") from None
+    captures = Captures(scenario, pcap, qlog)
     try:
         simulation = _sim.Simulation(
-            scenario.compile(), record_interval_ns=ns(record_interval_s), policies=scenario.policies()
+            scenario.compile(),
+            record_interval_ns=ns(record_interval_s),
+            policies=scenario.policies(),
+            capture=captures.wanted,
         )
     except OrbitccError:
         raise
     except ValueError as error:
         raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
     end = simulation.duration_ns
-    for piece in range(1, PIECES + 1):
-        simulation.run_until(end * piece // PIECES)
-        if progress is not None:
-            progress(piece / PIECES)
+    pieces = max(PIECES, math.ceil(end / LONGEST_CAPTURED_NS)) if captures.wanted else PIECES
+    with captures:
+        for piece in range(1, pieces + 1):
+            simulation.run_until(end * piece // pieces)
+            if captures.wanted:
+                captures.take(simulation)
+            if progress is not None:
+                progress(piece / pieces)
     series = simulation.recording()
     return Recording(
         scenario=scenario,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -263,13 +264,13 @@ class Direction(Model):
 
     rate_mbps: Annotated[
         float | Points | None,
-        schedule(lambda v: checked_number(v, MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s"), optional=True),
+        schedule(partial(checked_number, low=MIN_RATE_MBPS, high=MAX_RATE_MBPS, unit="Mbit/s"), optional=True),
     ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
     burst_bytes: Annotated[int, number(0, MAX_BURST_BYTES, "bytes", whole=True)] = Field(
         default=0,
         description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
     )
-    delay_ms: Annotated[float | Points, schedule(lambda v: checked_number(v, 0, MAX_DELAY_MS, "ms"))] = Field(
+    delay_ms: Annotated[float | Points, schedule(partial(checked_number, low=0, high=MAX_DELAY_MS, unit="ms"))] = Field(
         default=0.0, description="one-way propagation delay"
     )
     interpolate_delay: bool = Field(default=False, description="straight lines between the points of delay_ms")

@@ -132,12 +132,14 @@ def number(
     low: float, high: float, unit: str = "", *, above: bool = False, whole: bool = False, optional: bool = False
 ) -> BeforeValidator:
     """A finite number in [low, high], or (low, high] with `above`; `whole` gives an int, `optional` also takes None."""
-    return BeforeValidator(lambda value: checked_number(value, low, high, unit, above, whole, optional))
+    # no closure: the reference of scenario files reads the bounds
+    bounds: dict[str, Any] = {"low": low, "high": high, "unit": unit}
+    return BeforeValidator(functools.partial(checked_number, **bounds, above=above, whole=whole, optional=optional))
 
 
 def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
     """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`."""
-    return BeforeValidator(lambda value: _checked_schedule(value, item, optional))
+    return BeforeValidator(functools.partial(_checked_schedule, item=item, optional=optional))
 
 
 def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) -> Any:

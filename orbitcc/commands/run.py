@@ -56,6 +56,10 @@ def run(
     interval: Annotated[float, typer.Option(help="Seconds between the points of the series.")] = 1.0,
     series: Annotated[Path | None, typer.Option(help="Write the series to this .csv or .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
+    pcap: Annotated[
+        Path | None, typer.Option(help="Write the senders' packets to this .pcap file (Wireshark).")
+    ] = None,
+    qlog: Annotated[Path | None, typer.Option(help="Write the flows' events to this .qlog file (qvis).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     backend: Annotated[
         str, typer.Option(help="simulator, or emulator: this machine's own TCP, in real time (`orbitcc doctor`).")
@@ -63,22 +67,28 @@ def run(
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
     from orbitcc.envs import backends
-    from orbitcc.envs.errors import FileError
+    from orbitcc.envs.errors import FileError, OrbitccError
     from orbitcc.envs.files import check_place
 
     play = backends.runner(backend)
-    for path in filter(None, (series, plot)):
+    for path in filter(None, (series, plot, pcap, qlog)):
         check_place(path)
     if series is not None and series.suffix not in (".csv", ".npz"):
         raise FileError("--series", str(series), "a name ending in .csv or .npz")
+    captures = {key: path for key, path in (("pcap", pcap), ("qlog", qlog)) if path is not None}
+    for key, path in captures.items():
+        if path.suffix != f".{key}":
+            raise FileError(f"--{key}", str(path), f"a name ending in .{key}")
+        if backend != "simulator":
+            raise OrbitccError(f"--{key}", str(path), "a simulated run (of real packets, tcpdump makes captures)")
     if plot is not None:
         from orbitcc.eval.figures.base import check_name
         from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
     chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
-    with _Progress(chosen.name) as progress:
-        recording = play(chosen, record_interval_s=interval, progress=progress)
+    with Progress(chosen.name) as progress:
+        recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
     if plot is not None:
@@ -240,7 +250,7 @@ def _shown(value: float, decimals: int, unit: str = "") -> str:
     return f"{value:.{decimals}f}{unit}" if math.isfinite(value) else "–"
 
 
-class _Progress:
+class Progress:
     """On stderr: a bar on a terminal once a run takes longer than a second, elsewhere a line every few seconds."""
 
     def __init__(self, title: str) -> None:
@@ -248,7 +258,7 @@ class _Progress:
         self._began = self._last = time.monotonic()
         self._bar: Any = None
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -33,6 +33,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed; finished ones stay.")
     ] = False,
+    logbook: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="Another place for the curves (docs/tuning.md). Repeat."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a policy, or one for each of several seeds; Ctrl-C saves and stops, --resume continues.
@@ -41,6 +45,7 @@ def train(
     """
     from orbitcc.envs.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
+    from orbitcc.training.logbook import factory
 
     if resume and changes:
         raise StateError("--set", "a resumed run goes on with the values it began with; leave --set or --resume away")
@@ -48,17 +53,21 @@ def train(
         raise OrbitccError("seed", seed, "different seeds")
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
+    for name in logbook or ():
+        factory(name)
     commands = {number: _command(recipe, changes or [], number) for number in seed}
     if resume:
         work = [_resumed(plan.name, number, out, alone=len(seed) == 1) for number in seed]
-        _check_learner(work[0][0])
+        check_learner(work[0][0])
     else:
-        _check_learner(plan)
+        check_learner(plan)
         work = [_fresh(plan, number, out, commands[number]) for number in seed]
+
+    from dataclasses import replace
 
     from orbitcc.training.seeds import Job
 
-    todo = [Job(*what) for what in work]
+    todo = [replace(Job(*what), logbooks=tuple(logbook or ())) for what in work]
     code = _one(todo[0], as_json) if len(todo) == 1 else _several(todo, jobs, as_json)
     if code:
         raise typer.Exit(code)
@@ -88,7 +97,7 @@ def _one(job: Any, as_json: bool) -> int:
     from orbitcc.training import loop
     from orbitcc.training.scorecard import print_figures
 
-    outcome = loop.train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command)
+    outcome = loop.train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command, logbooks=job.logbooks)
     if as_json:
         typer.echo(
             json.dumps(
@@ -123,7 +132,7 @@ def _several(todo: list[Any], jobs: int, as_json: bool) -> int:
     return seeds.exit_code(results)
 
 
-def _check_learner(recipe: Any) -> None:
+def check_learner(recipe: Any) -> None:
     """A clear error where the recipe's learner is not installed, before anything is written."""
     from orbitcc.envs.errors import OrbitccError
 

@@ -155,6 +155,7 @@ impl World {
             agent.next_decision = next_on_grid(now, agent.interval.fixed);
             self.next_decision = self.next_decision.min(agent.next_decision);
         }
+        self.capture_start(i, rtt);
         self.dispatch_data(i);
     }
 
@@ -318,10 +319,13 @@ impl World {
         self.pool.release(id);
         let flow = &mut self.flows[i];
         if flow.life != Life::Active {
-            return;
+            return self.capture_ack(i, &ack);
         }
         flow.sender.on_ack(self.now, &ack, &mut self.pool);
         flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate);
+        if self.capture.is_some() {
+            self.capture_ack(i, &ack);
+        }
         self.dispatch_data(i);
     }
 
@@ -333,7 +337,7 @@ impl World {
         }
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
-        let (kind, ts, number) = (packet.kind, packet.ts, packet.flow);
+        let (kind, ts, number, size) = (packet.kind, packet.ts, packet.flow, packet.size);
         self.pool.release(id);
         match kind {
             Kind::Probe => {
@@ -350,6 +354,7 @@ impl World {
             Kind::ProbeReply => {
                 let rtt_us = tcp::rtt::rtt_us(ts.micros(), self.now.micros());
                 flow.sender.on_signal(self.now, Signal::Pong { rtt_us });
+                self.capture_reply(i, size);
             }
             Kind::WindowProbe => {
                 flow.receiver.on_window_probe(self.now, number, &mut self.pool);
@@ -427,6 +432,9 @@ impl World {
                 flow.sender.on_timer(now, &mut self.pool);
             }
         }
+        if self.capture.is_some() {
+            self.capture_state(i);
+        }
         self.dispatch_data(i);
     }
 
@@ -434,6 +442,9 @@ impl World {
     #[inline(always)]
     fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
+            if self.capture.is_some() {
+                self.capture_sent(i);
+            }
             let flow = &mut self.flows[i];
             if flow.host.is_transparent() && !flow.sender.paces() {
                 self.depart_at_once();

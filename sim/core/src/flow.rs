@@ -195,7 +195,9 @@ impl Flow {
             Box::new(cc::reno::Reno) as Box<dyn cc::Controller>
         } else {
             let mut chosen = spec.controller.clone();
-            if let Some(agent) = &agent {
+            if let Some(agent) = &agent
+                && !spec.watched
+            {
                 chosen.params.extend(agent.action.controller.clone());
             }
             cc::build(&chosen, tcp).expect("validated")

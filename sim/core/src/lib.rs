@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod carry;
 pub mod cc;
 pub mod delays;

@@ -426,6 +426,9 @@ pub struct FlowSpec {
     /// An earlier flow driven from outside: this one takes its slot in a batch, and starts, without jitter, when it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<usize>,
+    /// It has a slot in a batch, where it is observed and paid as an agent would be, but its controller decides.
+    #[serde(default)]
+    pub watched: bool,
 }
 
 impl FlowSpec {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::capture::Capture;
 use crate::carry::Carried;
 use crate::cc::Signal;
 use crate::flow::{Agent, Flow, Life};
@@ -92,6 +93,8 @@ pub struct World {
     pub(crate) live: Option<Box<Live>>,
     /// Where it carries others' packets: those that have come out.
     pub(crate) carried: Option<Carried>,
+    /// Where somebody looks on: what passes the senders' hosts.
+    pub(crate) capture: Option<Box<Capture>>,
     pub(crate) hash: u64,
     pub(crate) events: u64,
 }
@@ -136,7 +139,7 @@ impl World {
                 let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
                 Some(Agent::native(policy, Arc::clone(decides)))
             } else {
-                (flow.controller.name == "external").then(|| Agent::external(preset))
+                (flow.controller.name == "external" || flow.watched).then(|| Agent::external(preset))
             };
             flows.push(Flow::new(flow, i, spec, agent, preset.reward.memory));
         }
@@ -190,6 +193,7 @@ impl World {
             failure: None,
             live: None,
             carried: None,
+            capture: None,
             hash: 0,
             events: 0,
         })

@@ -47,6 +47,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             traffic,
             receiver: ReceiverSpec::default(),
             follows: None,
+            watched: false,
         }],
     }
 }

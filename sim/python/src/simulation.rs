@@ -1,13 +1,14 @@
 use std::sync::{Arc, Mutex};
 
 use numpy::{IntoPyArray, PyArrayMethods};
+use orbitcc_core::capture::{pcap, qlog};
 use orbitcc_core::live::Hosts;
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::totals::{FlowTotals, LinkTotals};
 use orbitcc_core::world::World;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyBytes, PyDict};
 
 use crate::convert;
 use crate::emulator::Emulator;
@@ -16,6 +17,7 @@ use crate::emulator::Emulator;
 pub struct Simulation {
     world: World,
     emulator: Option<Arc<Mutex<Emulator>>>,
+    capture: Option<pcap::Writer>,
 }
 
 pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, PyDict>> {
@@ -67,22 +69,30 @@ pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, Py
 #[pymethods]
 impl Simulation {
     #[new]
-    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None, emulator=None))]
+    #[pyo3(signature = (spec, *, record_interval_ns=0, policies=None, emulator=None, capture=false))]
     fn new(
         py: Python<'_>,
         spec: &str,
         record_interval_ns: u64,
         policies: Option<Bound<'_, PyAny>>,
         emulator: Option<&str>,
+        capture: bool,
     ) -> PyResult<Simulation> {
         let policies = convert::policies(policies.as_ref())?;
         let spec = convert::network(spec)?;
         let mut world = World::new(&spec, &policies, Nanos(record_interval_ns)).map_err(convert::spec_error)?;
-        let Some(path) = emulator else { return Ok(Simulation { world, emulator: None }) };
+        if capture {
+            world.capture();
+        }
+        let capture = capture.then(|| pcap::Writer::new(spec.flows.len(), spec.tcp.header_bytes));
+        let Some(path) = emulator else { return Ok(Simulation { world, emulator: None, capture }) };
+        if capture.is_some() {
+            return Err(convert::value_error("capture: only a simulated network can be captured"));
+        }
         let started = py.detach(|| Emulator::start(path, &spec, &world)).map_err(convert::spec_error)?;
         let shared = Arc::new(Mutex::new(started));
         world.follow(Arc::clone(&shared) as Arc<Mutex<dyn Hosts>>);
-        Ok(Simulation { world, emulator: Some(shared) })
+        Ok(Simulation { world, emulator: Some(shared), capture: None })
     }
 
     #[getter]
@@ -115,7 +125,27 @@ impl Simulation {
 
     fn clone(&self) -> PyResult<Simulation> {
         convert::only_simulated(&self.world)?;
-        Ok(Simulation { world: self.world.clone(), emulator: None })
+        Ok(Simulation { world: self.world.clone(), emulator: None, capture: self.capture.clone() })
+    }
+
+    #[staticmethod]
+    fn pcap_header<'py>(py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &pcap::header())
+    }
+
+    fn take_captured<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>)> {
+        let Some(writer) = &mut self.capture else {
+            return Err(convert::value_error("capture = False: nothing was captured"));
+        };
+        let (mut packets, mut logs) = (Vec::new(), vec![String::new(); self.world.flows().len()]);
+        for event in self.world.take_captured() {
+            writer.write(&event, &mut packets);
+            let log = &mut logs[event.flow as usize];
+            if qlog::write(&event, log) {
+                log.push('\n');
+            }
+        }
+        Ok((PyBytes::new(py, &packets), logs.iter().map(|log| PyBytes::new(py, log.as_bytes())).collect()))
     }
 
     #[getter]

@@ -225,6 +225,13 @@ impl Sender {
         }
     }
 
+    /// Segments found lost, and when those were sent again that were.
+    pub(crate) fn lost_segments(&self) -> impl Iterator<Item = (u32, Option<Nanos>)> + '_ {
+        let segments = (self.conn.snd_una..self.conn.snd_nxt).map(|seq| (seq, self.board.get(seq)));
+        let lost = segments.filter(|(_, segment)| segment.has(LOST));
+        lost.map(|(seq, segment)| (seq, segment.has(RETRANS).then_some(segment.sent)))
+    }
+
     pub(super) fn needs_retransmission(&self, seq: u32) -> bool {
         let flags = self.board.get(seq).flags;
         flags & LOST != 0 && flags & (SACKED | RETRANS) == 0

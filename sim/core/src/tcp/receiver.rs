@@ -238,6 +238,11 @@ impl Receiver {
         self.right_edge as u32
     }
 
+    /// Its window field counts in units of 2 to the power of this.
+    pub fn window_scale(&self) -> u32 {
+        self.unit.ilog2()
+    }
+
     pub fn next_timer(&self) -> Nanos {
         self.delayed_at.min(self.compressed_at)
     }

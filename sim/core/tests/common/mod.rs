@@ -96,6 +96,7 @@ pub fn flow(text: &str) -> FlowSpec {
         traffic: TrafficSpec::default(),
         receiver: ReceiverSpec::default(),
         follows: None,
+        watched: false,
     }
 }
 

@@ -282,6 +282,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     traffic,
                     receiver,
                     follows: None,
+                    watched: false,
                 })
                 .collect(),
         })

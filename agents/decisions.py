@@ -1,0 +1,268 @@
+"""Decisions of flows, whoever makes them, as episodes for offline learning: what was seen, done and paid, flow by flow.
+
+An agent's actions are its own. A controller that decides by itself is watched as if it were an agent: its actions are
+the change of its window (or pacing rate) over each interval, expressed in the preset's action where that can be turned
+round, cut to [-1, 1].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium.utils import seeding
+from numpy.typing import NDArray
+
+from orbitcc.agents import checkpoint, outside
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
+from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
+from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, preset
+from orbitcc.envs.environments.source import EXTERNAL, EpisodeSource
+from orbitcc.envs.errors import OrbitccError
+
+Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The decisions of one flow; T of them.
+
+    observations: f32[T+1, D], the last one when it left. actions: f32[T, A]. rewards: f32[T]. statistics: f64[T+1, F],
+    the raw ones of the interval before each observation (`_sim.STATS_FIELDS`). terminated: its object was delivered;
+    otherwise it left or time was up. seed: `reset(seed=...)` of the environment plays the same world.
+    """
+
+    scenario: Scenario
+    seed: int
+    flow: str
+    controller: str
+    observations: NDArray[np.float32]
+    actions: NDArray[np.float32]
+    rewards: NDArray[np.float32]
+    statistics: NDArray[np.float64]
+    terminated: bool
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who decides for a flow: a controller by itself, or a policy (`act`), which sees and does what `preset` says."""
+
+    controller: ControllerSpec
+    act: Act | None = None
+    preset: Preset | None = None
+
+    @staticmethod
+    def of(controller: ControllerSpec) -> Actor:
+        """From a controller's name: `agent:path=...` and shipped policies act, all others are watched.
+
+        Raises:
+            OrbitccError: there is no such policy, or it cannot be used.
+        """
+        path = controller.params.get("path") if controller.name == "agent" else controller.name
+        if isinstance(path, str) and outside.is_outside(path):
+            made = outside.Run(path)
+            return Actor(controller, made.act, made.preset)
+        if controller.name != "agent" and controller.name not in checkpoint.shipped():
+            return Actor(controller)
+        found = checkpoint.load(str(path))
+        card = found.card
+        pieces = Preset(
+            name=card.observation.preset,
+            observation=Native(card.observation.preset, card.observation.parameters),
+            action=Native(card.action.preset, card.action.parameters),
+            interval_ms=card.interval_ms,
+            interval_rtts=card.interval_rtts,
+        )
+        return Actor(controller, found.policy.act, pieces)
+
+
+def collect(
+    scenario: str | Scenario | ScenarioDistribution,
+    controllers: Sequence[ControllerSpec] = (),
+    *,
+    pieces: Preset | None = None,
+    episodes: int = 1,
+    seed: int = 1,
+    at_least: int = 2,
+) -> Iterator[Episode]:
+    """Play worlds and yield what each of their flows decided, flow by flow.
+
+    Args:
+        scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
+        controllers: of the flows that an environment would have as agents: one for all, or one for each. None: those
+            that a plain scenario names itself.
+        pieces: observation, action, reward and interval; None: those of the policy among the controllers, or astraea's.
+        episodes: worlds to play.
+        at_least: decisions that an episode must have to be worth keeping.
+
+    Raises:
+        OrbitccError: a distribution without controllers, more controllers than flows, or policies that see or do other
+            things than `pieces`.
+    """
+    source = EpisodeSource(scenario)
+    given = list(controllers)
+    if not given:
+        if not isinstance(source.scenario, Scenario) or any(f.controller == EXTERNAL for f in source.scenario.flows):
+            raise OrbitccError("--flow", "(none)", "a controller for the learning flows of a drawn scenario")
+        given = [flow.controller for flow in source.scenario.flows]
+    if len(given) != 1 and len(given) != source.slots:
+        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.slots}")
+    actors = [Actor.of(controller) for controller in given]
+    chosen = pieces or next((actor.preset for actor in actors if actor.preset is not None), preset("astraea"))
+    for actor in actors:
+        _check_fit(actor, chosen)
+    for number in range(episodes):
+        rng, _ = seeding.np_random(seed + number)
+        drawn = source.draw(rng, seed + number)
+        yield from _play(drawn, actors, chosen, seed + number, at_least)
+
+
+def _check_fit(actor: Actor, chosen: Preset) -> None:
+    if actor.preset is None:
+        return
+    for kind in ("observation", "action"):
+        own, other = getattr(actor.preset, kind), getattr(chosen, kind)
+        native = isinstance(own, Native) and isinstance(other, Native)
+        same = definition_hash(kind, own) == definition_hash(kind, other) if native else own == other
+        if not same:
+            allowed = f"the {kind} of {actor.controller}, which is {own if native else own.name}"
+            raise OrbitccError("preset", chosen.name, allowed)
+
+
+def _play(drawn: Scenario, actors: Sequence[Actor], pieces: Preset, seed: int, at_least: int) -> Iterator[Episode]:
+    marked = [i for i, flow in enumerate(drawn.flows) if flow.controller == EXTERNAL]
+    roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
+    flows = [
+        flow.changed(controller=roles[i].controller) if i in roles and roles[i].act is None else flow
+        for i, flow in enumerate(drawn.flows)
+    ]
+    played = drawn.with_flows(flows)
+    network = json.loads(played.compile())
+    for i in roles:
+        network["flows"][i]["watched"] = roles[i].act is None
+    slots = list(roles)
+    batch = Batch([json.dumps(network)], slots=len(slots), preset=pieces, policies=played.policies())
+    batch.reset(0, json.dumps(network))
+    batch.observe()
+    logs = [_Log() for _ in slots]
+    dim = batch.action_space.shape
+    while not batch.finished()[0]:
+        actions = np.zeros((1, len(slots), *dim), np.float32)
+        acting = batch.status[0] == ACTIVE
+        statistics = batch.statistics()[0]
+        for slot in np.flatnonzero(acting).tolist():
+            actor = roles[slots[slot]]
+            if actor.act is not None:
+                actions[0, slot] = np.clip(actor.act(batch.obs[0, slot : slot + 1])[0], -1.0, 1.0)
+            logs[slot].decide(batch.obs[0, slot], actions[0, slot], statistics[slot])
+        batch.step(actions)
+        statistics = batch.statistics()[0]
+        for slot, log in enumerate(logs):
+            status = int(batch.status[0, slot])
+            if acting[slot] and status != IDLE:
+                log.end(batch.obs[0, slot], float(batch.reward[0, slot]), statistics[slot], bool(status & TERMINATED))
+    for slot, log in enumerate(logs):
+        actor = roles[slots[slot]]
+        if len(log.rewards) < at_least:
+            continue
+        history = np.array([*log.before[: len(log.rewards)], log.after])
+        acted = np.array(log.actions[: len(log.rewards)], np.float32)
+        if actor.act is None:
+            acted = np.zeros((len(log.rewards), *dim), np.float32)
+            acted[:, 0] = expressed(pieces.action, history[:-1], history[1:])
+        yield Episode(
+            drawn,
+            seed,
+            drawn.flow_names[slots[slot]],
+            str(actor.controller),
+            np.array([*log.seen[: len(log.rewards)], log.last], np.float32),
+            acted,
+            np.array(log.rewards, np.float32),
+            history,
+            log.terminated,
+        )
+
+
+class _Log:
+    """What a flow saw, did and was paid so far."""
+
+    def __init__(self) -> None:
+        self.seen: list[NDArray[np.float32]] = []
+        self.actions: list[NDArray[np.float32]] = []
+        self.before: list[NDArray[np.float64]] = []
+        self.rewards: list[float] = []
+        self.last: NDArray[np.float32] = np.zeros(0, np.float32)
+        self.after: NDArray[np.float64] = np.zeros(0)
+        self.terminated = False
+
+    def decide(self, seen: NDArray[np.float32], action: NDArray[np.float32], before: NDArray[np.float64]) -> None:
+        self.seen.append(seen.copy())
+        self.actions.append(action.copy())
+        self.before.append(before.copy())
+
+    def end(self, last: NDArray[np.float32], reward: float, after: NDArray[np.float64], terminated: bool) -> None:
+        self.last, self.after = last.copy(), after.copy()
+        self.rewards.append(reward)
+        self.terminated = terminated
+
+
+def expressed(action: Any, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The action in [-1, 1] that would have moved windows (or rates) as they moved, f64[n]; bounds and rounding apart.
+
+    before, after: raw statistics at the decisions and an interval later, f64[n, F]. An action that cannot be turned
+    round gives the logarithm of the change to base 2: 1 is a doubling.
+    """
+    column = STATS["cwnd_packets"]
+    ratio = after[:, column] / np.maximum(before[:, column], 1.0)
+    turn: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.log2
+    if isinstance(action, Native):
+        definition = action.definition("action")
+        parameters: Mapping[str, Any] = definition["parameters"]
+        if definition["family"] == "orca":
+            turn = partial(_scaled, parameters["base"])
+        elif definition["family"] == "steps":
+            rates = before[:, STATS["pacing_rate_bps"]], after[:, STATS["pacing_rate_bps"]]
+            if parameters["moves"] == "rate":
+                paced = (rates[0] > 0) & (rates[1] > 0)
+                ratio = np.where(paced, rates[1] / np.where(paced, rates[0], 1.0), ratio)
+            turn = partial(_stepped, parameters)
+    elif not isinstance(action, Action):
+        raise TypeError(f"{action!r} is no action")
+    return np.clip(turn(np.maximum(ratio, 1e-9)), -1.0, 1.0)
+
+
+def _scaled(base: float, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.log(ratio) / np.log(max(base, 1.0 + 1e-9))
+
+
+def _stepped(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Invert sim/core/src/observe/steps.rs: first the factor of x, then x = (1 - cubic) a + cubic a^3."""
+    step, cubic = parameters["step"], parameters["cubic"]
+    x = (
+        np.log(ratio) / step
+        if parameters["form"] == "log"
+        else np.where(ratio >= 1.0, (ratio - 1.0) / step, (1.0 - 1.0 / ratio) / step)
+    )
+    x = np.clip(x, -1.0, 1.0)
+    low, high = np.full_like(x, -1.0), np.full_like(x, 1.0)
+    for _ in range(40):
+        middle = (low + high) / 2
+        below = (1.0 - cubic) * middle + cubic * middle**3 < x
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
+
+
+def table_of(pieces: Preset) -> dict[str, Any]:
+    """The preset as a table that `preset=` of every environment takes; only where all its pieces are native."""
+
+    def entry(piece: Any) -> dict[str, Any]:
+        if not isinstance(piece, Native):
+            raise OrbitccError("preset", pieces.name, "native pieces: others cannot be written down")
+        return {"name": piece.name, **piece.parameters}
+
+    made = {kind: entry(getattr(pieces, kind)) for kind in ("observation", "action", "reward")}
+    return {"name": pieces.name, **made, "interval_ms": pieces.interval_ms, "interval_rtts": pieces.interval_rtts}

@@ -1,0 +1,161 @@
+"""Decisions of flows as Minari data sets: one flow per episode (docs/data.md). Needs the extra `data`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import orbitcc
+from orbitcc import _sim
+from orbitcc.agents.decisions import Episode, table_of
+from orbitcc.envs.environments.presets import Preset
+from orbitcc.envs.errors import FileError, OrbitccError, StateError
+
+ROOT = "MINARI_DATASETS_PATH"
+"""Minari's own variable: where data sets are, if not in its folder in the home folder."""
+_ID = re.compile(r"([\w-]+/)*[\w-]+-v\d+")
+
+
+def check(dataset_id: str, root: Path | None = None) -> Path:
+    """Where the data set will be.
+
+    Raises:
+        OrbitccError: Minari is missing, the id is none, or there is such a data set.
+    """
+    if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
+        raise StateError("dataset", "Minari is not installed: pip install 'orbitcc[data]'")
+    if not _ID.fullmatch(dataset_id):
+        raise OrbitccError("--id", dataset_id, "names joined by / and a version, e.g. orbitcc/dumbbell-cubic-v0")
+    place = (root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")) / dataset_id
+    if place.exists():
+        raise OrbitccError("--id", dataset_id, f"an id that is not taken (there is {place})")
+    return place
+
+
+def write(
+    dataset_id: str,
+    episodes: Iterable[Episode],
+    pieces: Preset,
+    environment: Mapping[str, Any],
+    *,
+    root: Path | None = None,
+    algorithm: str = "",
+    command: str = "",
+) -> tuple[Path, int, int]:
+    """Write a data set as the episodes come; where it is, its episodes and its decisions.
+
+    Infos of an episode hold `statistics`, f64[T+1, F] (`_sim.STATS_FIELDS`), and who decided.
+
+    environment: arguments of :class:`orbitcc.CongestionEnv` beside the preset, for `recover_environment`.
+
+    Raises:
+        OrbitccError: as :func:`check`, or no flow decided anything.
+    """
+    place = check(dataset_id, root)
+    home = place.parents[dataset_id.count("/")]
+    with _scratch(home) as scratch, _datasets_in(scratch), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # authors may be added later
+        dataset, count, decisions = _write(dataset_id, episodes, pieces, environment, algorithm, command)
+        if dataset is None:
+            raise OrbitccError("episodes", 0, "worlds in which a flow decides twice at least")
+        _keep(scratch, home, dataset_id)
+    return place, count, decisions
+
+
+def _write(
+    dataset_id: str, episodes: Iterable[Episode], pieces: Preset, environment: Mapping[str, Any], algorithm: str,
+    command: str,
+) -> tuple[Any, int, int]:  # fmt: skip
+    import minari
+    from gymnasium.envs.registration import EnvSpec
+    from minari.data_collector import EpisodeBuffer
+
+    dataset, decisions, count = None, 0, 0
+    for count, episode in enumerate(episodes, start=1):
+        steps = len(episode.rewards)
+        ends = np.zeros(steps, np.bool_)
+        ends[-1] = True
+        never = np.zeros(steps, np.bool_)
+        buffer = EpisodeBuffer(
+            id=count - 1,
+            seed=episode.seed,
+            observations=episode.observations,
+            actions=episode.actions,
+            rewards=episode.rewards.tolist(),
+            terminations=(ends if episode.terminated else never).tolist(),
+            truncations=(never if episode.terminated else ends).tolist(),
+            infos={"statistics": episode.statistics},
+        )
+        decisions += steps
+        if dataset is None:
+            kwargs = {**environment, "preset": table_of(pieces)}
+            dataset = minari.create_dataset_from_buffers(
+                dataset_id,
+                [buffer],
+                env=EnvSpec(
+                    "orbitcc/Recorded-v0",
+                    entry_point="orbitcc.envs.environments.single:CongestionEnv",
+                    kwargs=kwargs,
+                ),
+                observation_space=pieces.observation_space(),
+                action_space=pieces.action_space(),
+                algorithm_name=algorithm or None,
+                author="OrbitCC",
+                description=f"One flow per episode; made by `{command}`." if command else "One flow per episode.",
+                requirements=[f"orbitcc=={orbitcc.__version__}"],
+                data_format="hdf5",
+            )
+            dataset.storage.update_metadata({"statistics": json.dumps(_sim.STATS_FIELDS)})
+        else:
+            dataset.storage.update_episodes([buffer])
+        about = {"flow": episode.flow, "controller": episode.controller, "scenario": episode.scenario.name}
+        dataset.storage.update_episode_metadata([about], [count - 1])
+    return dataset, count, decisions
+
+
+def _keep(scratch: Path, home: Path, dataset_id: str) -> None:
+    """Move a whole data set from the scratch folder to where it belongs, with what describes its namespaces."""
+    for part in Path(dataset_id).parents:
+        made = scratch / part / "namespace_metadata.json"
+        if made.is_file() and not (home / part / made.name).exists():
+            (home / part).mkdir(parents=True, exist_ok=True)
+            os.replace(made, home / part / made.name)
+    (home / dataset_id).parent.mkdir(parents=True, exist_ok=True)
+    os.replace(scratch / dataset_id, home / dataset_id)
+
+
+@contextlib.contextmanager
+def _scratch(home: Path) -> Iterator[Path]:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=home, prefix=".orbitcc-"))
+    except OSError as error:
+        raise FileError("folder", str(home), f"a writable place ({error.strerror or error})") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _datasets_in(folder: Path) -> Iterator[None]:
+    before = os.environ.get(ROOT)
+    os.environ[ROOT] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ROOT]
+        else:
+            os.environ[ROOT] = before

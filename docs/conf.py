@@ -1,0 +1,45 @@
+"""How Sphinx makes the documentation site (`make docs`)."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from pages import environments, reference
+
+import orbitcc
+
+project = "OrbitCC"
+author = "the OrbitCC authors"
+version = release = orbitcc.__version__
+html_title = f"OrbitCC {release}"
+
+extensions = ["myst_nb"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+myst_all_links_external = False
+nb_execution_mode = "off"  # the notebook is committed with its outputs; a test executes it
+exclude_patterns = ["generated/README.md", "pages", "Thumbs.db"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+
+html_theme = "furo"
+html_theme_options = {"light_css_variables": {"font-stack": "system-ui, sans-serif"}}
+html_static_path: list[str] = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = html_show_sourcelink = False
+
+GENERATED = Path(__file__).parent / "generated"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+environments.write(GENERATED / "environments")
+_write(GENERATED / "scenario-files.md", reference.scenario_page())
+_write(GENERATED / "recipes.md", reference.recipe_page())
+for name, text in reference.api_pages().items():
+    _write(GENERATED / "api" / f"{name}.md", text)

@@ -1,0 +1,165 @@
+"""A page for every registered environment: spaces, parameters, reward, a picture and a short film of a policy."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from orbitcc.agents.decisions import Actor
+from orbitcc.envs.description.scenario import ControllerSpec, ScenarioDistribution
+from orbitcc.envs.environments.presets import PRESETS, describe
+from orbitcc.envs.environments.registration import IDS
+from orbitcc.envs.environments.single import CongestionEnv
+from orbitcc.envs.scenarios import SCENARIOS, load
+
+from .reference import allowed, code, prose
+
+POLICY = "perigee"
+FRAMES, EVERY_S, SIZE = 16, 1.2, (480, 270)
+"""A film shows 19 s in 16 frames."""
+
+
+def film(scenario: str) -> tuple[bytes, bytes]:
+    """A PNG and a GIF of the policy that ships, on seed 1."""
+    actor = Actor.of(ControllerSpec(name=POLICY))
+    assert actor.act is not None
+    assert actor.preset is not None
+    env = CongestionEnv(scenario, preset=actor.preset, render_mode="rgb_array")
+    obs, _ = env.reset(seed=1)
+    pictures, steps, over = [], round(EVERY_S / (actor.preset.interval_ms / 1e3)), False
+    for _ in range(FRAMES):
+        for _ in range(steps):
+            obs, _, terminated, truncated, _ = env.step(actor.act(obs[None])[0])
+            over = terminated or truncated
+            if over:
+                break
+        frame: Any = env.render()
+        pictures.append(Image.fromarray(frame))
+        if over:
+            break
+    env.close()
+    still, moving = io.BytesIO(), io.BytesIO()
+    pictures[-1].quantize(64).save(still, "PNG", optimize=True)
+    small = [picture.resize(SIZE, Image.Resampling.LANCZOS).quantize(32) for picture in pictures]
+    small[0].save(moving, "GIF", save_all=True, append_images=small[1:], duration=200, loop=0, optimize=True)
+    return still.getvalue(), moving.getvalue()
+
+
+def parameters(scenario: str) -> str:
+    """The table of a scenario's parameters, which are arguments of its environment."""
+    if scenario not in SCENARIOS:
+        return (
+            "The worlds are drawn from a distribution, which has no parameters; its fields are set in "
+            "[recipes](../recipes.md) and with `--set`."
+        )
+    signature = inspect.signature(SCENARIOS[scenario].build)
+    rows = ["| parameter | default | allowed |", "|---|---|---|"]
+    hints = inspect.get_annotations(inspect.unwrap(SCENARIOS[scenario].build), eval_str=True)
+    for name, parameter in signature.parameters.items():
+        annotation = hints.get(name, parameter.annotation)
+        default = parameter.default
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+        rows.append(f"| `{name}` | {code(shown)} | {allowed(annotation, ())} |")
+    return "\n".join(rows)
+
+
+def page(env_id: str, scenario: str) -> str:
+    env = CongestionEnv(scenario)
+    loaded = load(scenario)
+    drawn = isinstance(loaded, ScenarioDistribution)
+    description = loaded.description if drawn else SCENARIOS[scenario].description
+    act, obs = env.action_space, env.observation_space
+    native = env.config.preset.native("action").definition("action")
+    reward = env.config.preset.native("reward").definition("reward")
+    length = "drawn" if not hasattr(loaded, "duration_s") else f"{np.max(loaded.duration_s):g} s"
+    other = ", ".join(f"`{name}`" for name in PRESETS)
+    return f"""# {env_id}
+
+{prose(description)}
+
+![What the shipped policy {POLICY} does here](images/{scenario}.gif)
+
+```python
+import gymnasium
+import orbitcc
+
+env = gymnasium.make("{env_id}")
+observation, info = env.reset(seed=1)
+observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+```
+
+| | |
+|---|---|
+| scenario | `{scenario}`{" (a distribution: every episode is another world)" if drawn else ""} |
+| action space | `Box({act.low.min():g}, {act.high.max():g}, {act.shape}, float32)` |
+| observation space | `Box({obs.low.min():g}, {obs.high.max():g}, {obs.shape}, float32)` |
+| a decision every | {env.config.preset.interval_ms:g} ms |
+| episode | {length} |
+| several worlds | `gymnasium.make_vec("{env_id}", num_envs=8, vectorization_mode="vector_entry_point")` |
+| all agents | `orbitcc.parallel_env("{scenario}")` (PettingZoo) |
+
+## Parameters
+
+Arguments of `gymnasium.make` beside those that [every environment takes](../../environments.md).
+
+{parameters(scenario)}
+
+## Actions
+
+With the preset `astraea`: {native["meaning"]}.
+
+Other presets ({other}) are on [their page](../../presets.md).
+
+## Observations
+
+{describe("astraea")}
+
+## Rewards
+
+With the preset `astraea` between {reward["low"]:g} and {reward["high"]:g} per decision, the same for all agents of a
+world: 0.1 × utilisation − 0.02 × excess delay − loss ratio − 0.02 × unfairness − 0.01 × instability (Liao et al.,
+EuroSys 2024).
+
+## End of an episode
+
+Truncated at the time limit or when the flow leaves by schedule; terminated when an object has been delivered whole.
+
+## Picture
+
+Goodput of every flow and the capacity, queue, RTT and handovers, as `render_mode="rgb_array"` draws them; the agent is
+`{POLICY}`.
+
+![The last seconds at the bottleneck](images/{scenario}.png)
+"""
+
+
+def _pictured(scenario: str) -> tuple[str, tuple[bytes, bytes]]:
+    return scenario, film(scenario)
+
+
+def write(folder: Path) -> None:
+    """All pages, their index, and the pictures that are not there yet."""
+    images = folder / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    missing = [scenario for scenario in IDS.values() if not (images / f"{scenario}.gif").exists()]
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        for scenario, (still, moving) in pool.map(_pictured, missing):
+            (images / f"{scenario}.png").write_bytes(still)
+            (images / f"{scenario}.gif").write_bytes(moving)
+            print(f"filmed {scenario}", flush=True)
+    index = ["# Environments by id", "", "From the registry: one for every scenario that needs no argument.", ""]
+    index += ["| id | |", "|---|---|"]
+    for env_id, scenario in IDS.items():
+        (folder / f"{scenario}.md").write_text(page(env_id, scenario), encoding="utf-8")
+        loaded = load(scenario)
+        told = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
+        index.append(f"| [{env_id}]({scenario}.md) | {prose(told).replace('|', ' ')} |")
+    index += ["", "```{toctree}", ":hidden:", "", *IDS.values(), "```", ""]
+    (folder / "index.md").write_text("\n".join(index), encoding="utf-8")

@@ -1,0 +1,254 @@
+"""Reference pages: scenario files and recipes from their models, modules from their docstrings."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from orbitcc.envs.description.model import Model
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.training import recipe, scorecard
+
+MODULES = {
+    "orbitcc.envs.environments": ("config", "presets", "slots", "batched", "rllib", "sb3"),
+    "orbitcc.envs.description": ("scenario", "flows", "links", "hosts"),
+    "orbitcc.envs": ("scenarios", "controllers", "errors"),
+    "orbitcc.envs.backends": ("simulator", "captures"),
+    "orbitcc.agents": ("checkpoint", "card", "outside", "decisions", "minari"),
+    "orbitcc.eval": ("runner", "campaign", "metrics", "statistics", "studies"),
+    "orbitcc.training": ("recipe", "loop", "logbook", "seeds", "tune"),
+}
+"""Package -> its modules with a page of the API reference."""
+
+
+def code(text: Any) -> str:
+    """As code in a cell of a table."""
+    return f"`{str(text).replace('|', chr(92) + '|')}`"
+
+
+def prose(text: str) -> str:
+    """A docstring's words as Markdown: roles become code."""
+    text = re.sub(r":[a-z:]+:`~?([^`]+)`", r"`\1`", text)
+    return text.replace("``", "`")
+
+
+# -- models ---------------------------------------------------------------------------------------------------------
+
+
+def allowed(annotation: Any, metadata: Any) -> str:
+    """What a field takes, in words: range and unit, names, or a table."""
+    for item in metadata:
+        function = getattr(item, "func", None)
+        if isinstance(function, functools.partial):
+            return _checked(function)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return allowed(args[0], args[1:])
+    if origin is typing.Literal:
+        return ", ".join(code(repr(arg) if isinstance(arg, str) else arg) for arg in args)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(dict.fromkeys("nothing" if a is type(None) else allowed(a, ()) for a in args))
+    if origin is tuple:
+        return f"a list of {allowed(args[0], ())}" if args[1:] == (...,) else "a list"
+    if origin is dict:
+        return "a table"
+    if inspect.isclass(annotation) and issubclass(annotation, Model):
+        return f"[a table](#{annotation.__name__.lower()})"
+    words = {str: "text", bool: "`true` or `false`", int: "a whole number", float: "a number"}
+    return words.get(annotation, code(getattr(annotation, "__name__", annotation)))
+
+
+def _checked(function: Any) -> str:
+    known = function.keywords
+    if "item" in known:
+        item = known["item"]
+        inner = _checked(item) if isinstance(item, functools.partial) else "one value"
+        return f"{inner}, or a schedule `[[time_s, value], ...]`"
+    if "low" not in known:
+        return "a table"
+    opening = "(" if known.get("above") else "["
+    unit = f" {known['unit']}" if known.get("unit") else ""
+    kind = "whole, " if known.get("whole") else ""
+    return f"{kind}{opening}{known['low']:g}, {known['high']:g}]{unit}"
+
+
+def models(first: type[Model]) -> list[type[Model]]:
+    """The model and all it is made of, each once, outermost first."""
+    found: list[type[Model]] = []
+
+    def visit(annotation: Any) -> None:
+        if inspect.isclass(annotation) and issubclass(annotation, Model) and annotation not in found:
+            found.append(annotation)
+            for field in annotation.model_fields.values():
+                visit(field.annotation)
+                for item in field.metadata:
+                    visit_checks(getattr(item, "func", None))
+        for arg in typing.get_args(annotation):
+            visit(arg)
+
+    def visit_checks(function: Any) -> None:
+        for cell in getattr(function, "__closure__", None) or ():
+            kinds = cell.cell_contents
+            for model in kinds.values() if isinstance(kinds, dict) else ():
+                visit(model)
+
+    visit(first)
+    return found
+
+
+def model_section(model: type[Model], level: int = 2) -> str:
+    """Heading, words and table of the fields of a model."""
+    words = prose(inspect.cleandoc(model.__doc__)) if model.__doc__ and model.__doc__ != Model.__doc__ else ""
+    lines = [f"({model.__name__.lower()})=", f"{'#' * level} {model.__name__}", "", _described(words), ""]
+    lines += ["| field | default | allowed | |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        told = prose(field.description or "").replace("|", "\\|")
+        lines.append(f"| `{name}` | {default} | {allowed(field.annotation, field.metadata)} | {told} |")
+    return "\n".join([*lines, ""])
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, Model):
+        return f"[its own](#{type(value).__name__.lower()})"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return code(str(value).lower())
+    return code(f"{value:g}" if isinstance(value, float) else list(value) if isinstance(value, tuple) else repr(value))
+
+
+def scenario_page() -> str:
+    parts = [model_section(model) for model in models(Scenario)]
+    return "\n".join(
+        [
+            "# Scenario files",
+            "",
+            "Every field of a scenario in TOML, from the models that check it. Times are seconds from the start; a",
+            "schedule's value holds from its time on. `orbitcc scenario export NAME` writes a file to begin with, "
+            "`orbitcc scenario show FILE` checks one.",
+            "",
+            *parts,
+        ]
+    )
+
+
+def recipe_page() -> str:
+    classes: dict[type[Model], None] = {}
+    for kind in recipe.BY_ALGORITHM.values():
+        classes.update(dict.fromkeys(models(kind)))
+    classes.update(dict.fromkeys([scorecard.Weights]))
+    head = [
+        "# Recipes",
+        "",
+        "Every setting of `orbitcc train`, from the models that check a recipe. [Training](../training.md) says how to",
+        "use them; any of them is changed with `--set`, e.g. `--set ppo.lr=1e-4`.",
+        "",
+        "| algorithm | model |",
+        "|---|---|",
+        *(f"| `{name}` | [{kind.__name__}](#{kind.__name__.lower()}) |" for name, kind in recipe.BY_ALGORITHM.items()),
+        "",
+    ]
+    return "\n".join([*head, *(model_section(model) for model in classes)])
+
+
+# -- modules --------------------------------------------------------------------------------------------------------
+
+_HEAD = re.compile(r"^(Args|Returns|Raises|Yields|Attributes):$")
+_ENTRY = re.compile(r"^    (\*{0,2}[\w ,.()\[\]]+): (.*)$")
+
+
+def _described(text: str) -> str:
+    """Lines like `name: what it is` at the start of a docstring's paragraphs become lists, sections get headings."""
+    out: list[str] = []
+    section = False
+    for line in text.splitlines():
+        if match := _HEAD.match(line):
+            out += ["", f"**{match[1]}**", ""]
+            section = True
+        elif section and (entry := _ENTRY.match(line)):
+            out.append(f"- `{entry[1]}`: {entry[2]}")
+        elif section and line.startswith("    "):
+            out.append(f"  {line.strip()}" if out[-1].startswith(("-", "  ")) else f"- {line.strip()}")
+        else:
+            section = False
+            known = re.match(r"^([a-z_][\w, ]{0,40}): (.+)$", line)
+            out.append(
+                f"- `{known[1]}`: {known[2]}" if known and not line.endswith("::") else line.strip() if known else line
+            )
+    return prose("\n".join(out))
+
+
+def public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    for name, item in vars(module).items():
+        own = getattr(item, "__module__", None) == module.__name__
+        if own and not name.startswith("_") and (inspect.isclass(item) or inspect.isfunction(item)):
+            yield name, item
+
+
+def signature(name: str, item: Callable[..., Any]) -> str:
+    try:
+        made = inspect.signature(item)
+    except (TypeError, ValueError):
+        return name
+    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in made.parameters.values() if p.name != "self"]
+    text = str(made.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    return f"{name}{re.sub(r'<[^>]*>', '...', text)}"
+
+
+def module_page(name: str) -> str:
+    module = importlib.import_module(name)
+    lines = [f"# {name}", "", _described(prose(inspect.getdoc(module) or "")), ""]
+    for title, item in public(module):
+        anchor = f"{name}.{title}".replace(".", "-").lower()
+        lines += [
+            f"({anchor})=",
+            f"## {title}",
+            "",
+            "```python",
+            f"from {name} import {title}",
+            "",
+            signature(title, item),
+            "```",
+            "",
+        ]
+        lines += [_members_doc(inspect.getdoc(item) or ""), ""]
+        if inspect.isclass(item):
+            for member, function in vars(item).items():
+                raw = function.fget if isinstance(function, property) else getattr(function, "__func__", function)
+                if member.startswith("_") or not inspect.isfunction(raw) or not raw.__doc__:
+                    continue
+                shown = member if isinstance(function, property) else signature(member, raw)
+                lines += [f"**{code(shown)}**", "", _members_doc(inspect.getdoc(raw) or ""), ""]
+    return "\n".join(lines)
+
+
+def _members_doc(text: str) -> str:
+    """A docstring inside a page: its own headings become bold."""
+    text = re.sub(r"^#+ (.+)$", r"**\1**", text, flags=re.MULTILINE)
+    return _described(text)
+
+
+def api_pages() -> dict[str, str]:
+    """File name -> text, with an index."""
+    pages = {}
+    for package, modules in MODULES.items():
+        for short in modules:
+            name = f"{package}.{short}"
+            pages[name] = module_page(name)
+    index = [
+        "# API reference",
+        "",
+        "What the modules that users import say of themselves.",
+        "",
+        "```{toctree}",
+        ":maxdepth: 1",
+        "",
+    ]
+    return {"index": "\n".join([*index, *pages, "```", ""]), **pages}

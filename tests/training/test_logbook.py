@@ -1,0 +1,94 @@
+"""Where figures go: TensorBoard and CSV by themselves, others through one protocol."""
+
+import csv
+import math
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.training.logbook import CsvLogbook, Logbook, Logbooks, factory
+
+TUNING = Path(__file__).parents[2] / "docs" / "tuning.md"
+
+
+class Kept(Logbook):
+    def __init__(self, folder, resume_at):
+        self.told = [(folder, resume_at)]
+
+    def write(self, step, values):
+        self.told.append((step, dict(values)))
+
+    def close(self):
+        self.told.append("closed")
+
+
+def test_all_are_told_the_same_finite_figures(tmp_path):
+    pytest.importorskip("torch")
+    kept = []
+
+    def make(folder, resume_at):
+        kept.append(Kept(folder, resume_at))
+        return kept[0]
+
+    books = Logbooks.open(tmp_path, None, [make])
+    books.write_settings({"ppo": {"lr": 1e-3}}, ["heldout/score"])
+    books.write(10, {"train/reward": 0.5, "heldout/jain": math.nan})
+    books.write_histogram(10, "heldout/actions", np.array([1, 2]))
+    books.write_reference("cubic", 10, {"heldout/score": 0.3, "heldout/x": math.inf})
+    books.close()
+    assert kept[0].told == [(tmp_path, None), (10, {"train/reward": 0.5}), "closed"]
+    rows = list(csv.reader((tmp_path / "metrics.csv").open()))
+    assert rows == [["step", "tag", "value"], ["10", "train/reward", "0.5"]]
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_a_resumed_run_repeats_only_what_was_not_saved(tmp_path):
+    first = CsvLogbook(tmp_path)
+    first.write(1, {"a": 1.0})
+    first.write(2, {"a": 2.0})
+    first.close()
+    again = CsvLogbook(tmp_path, resume_at=1)
+    again.write(2, {"a": 3.0})
+    again.close()
+    assert [row[2] for row in csv.reader((tmp_path / "metrics.csv").open())][1:] == ["1.0", "3.0"]
+
+
+@pytest.mark.parametrize("name", ["nowhere:make", "orbitcc.training.logbook", "orbitcc.training.logbook:nothing"])
+def test_a_factory_that_is_none_is_told_at_once(name):
+    with pytest.raises(OrbitccError, match="--logbook"):
+        factory(name)
+
+
+def test_the_documented_trackers_work_with_their_libraries_interfaces(tmp_path, monkeypatch):
+    """Neither W&B nor MLflow is installed: fakes take the calls that both document."""
+    calls = []
+    config = types.SimpleNamespace(update=lambda settings, allow_val_change: calls.append(("config", settings)))
+    run = types.SimpleNamespace(
+        log=lambda values, step: calls.append(("log", step, values)), config=config, finish=lambda: calls.append("end")
+    )
+    wandb = types.ModuleType("wandb")
+    wandb.init = lambda *, project, id, dir, resume: calls.append((project, id, resume)) or run
+    mlflow = types.ModuleType("mlflow")
+    mlflow.start_run = lambda run_name: calls.append(run_name)
+    mlflow.log_metrics = lambda values, step: calls.append(("metrics", step, values))
+    mlflow.end_run = lambda: calls.append("ended")
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    text = next(b for b in re.findall(r"```python\n(.*?)```", TUNING.read_text(), re.DOTALL) if "class Wandb" in b)
+    (tmp_path / "trackers_of_the_page.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("wandb", "mlflow"):
+        book = factory(f"trackers_of_the_page:{name}")(tmp_path / "a-run", None)
+        book.write_settings({"lr": 1}, [])
+        book.write(5, {"train/reward": 1.0})
+        book.close()
+    assert calls == [
+        ("orbitcc", "a-run", "allow"), ("config", {"lr": 1}), ("log", 5, {"train/reward": 1.0}), "end",
+        "a-run", ("metrics", 5, {"train/reward": 1.0}), "ended",
+    ]  # fmt: skip

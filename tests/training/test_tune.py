@@ -1,0 +1,69 @@
+"""Searches over recipes: ranges are checked, trials count, and a search goes on."""
+
+import csv
+import json
+
+import pytest
+
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.training import recipe
+from orbitcc.training.tune import Range, default_space, tune
+from tests.commands.shell import orbitcc
+
+SMALL = [
+    "agent_steps=256", "ppo.slots=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1", "evaluation.worlds=1",
+    "evaluation.every=256",  "network.hidden=[4]",
+]  # fmt: skip
+
+
+def test_ranges_are_read():
+    assert Range.parse("ppo.lr=log(1e-4, 1e-2)") == ("ppo.lr", Range(1e-4, 1e-2, "log"))
+    assert Range.parse("ppo.epochs=int(2,8)") == ("ppo.epochs", Range(2, 8, "int"))
+    assert Range.parse("ppo.clip=(0.1,0.3)") == ("ppo.clip", Range(0.1, 0.3))
+    assert Range.parse("network.activation=tanh|relu")[1].choices == ("tanh", "relu")
+
+
+@pytest.mark.parametrize(
+    "text", ["ppo.lr", "ppo.lr=0.1", "ppo.lr=log(0,1)", "ppo.lr=(2,1)", "ppo.epochs=int(1.5,3)", "=(1,2)"]
+)
+def test_what_is_no_range_is_refused(text):
+    with pytest.raises(OrbitccError, match="--search"):
+        Range.parse(text)
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_every_recipe_has_something_to_search_by_habit_within_what_is_allowed(name):
+    space = default_space(recipe.load(name))
+    assert any(key.endswith("lr") for key in space)
+    for key, values in space.items():
+        for end in (values.low, values.high):
+            recipe.load(name, [f"{key}={end}"])
+
+
+def test_a_range_beyond_what_is_allowed_is_told_before_anything_is_tried(tmp_path):
+    pytest.importorskip("optuna")
+    with pytest.raises(OrbitccError, match="ppo.clip"):
+        tune("ppo-leo", SMALL, {"ppo.clip": Range(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.slow
+def test_a_search_tries_keeps_and_goes_on(tmp_path):
+    pytest.importorskip("optuna")
+    pytest.importorskip("torch")
+    folder = tmp_path / "search"
+    changes = [word for change in SMALL for word in ("--set", change)]
+    command = ["tune", "ppo-leo", *changes, "--search", "ppo.lr=log(1e-4,1e-2)", "--out", str(folder), "--json"]
+    first = orbitcc(*command, "--trials", "1")
+    assert first.returncode == 0, first.stderr
+    again = orbitcc(*command, "--trials", "2")
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert found["complete"] + found["pruned"] == 2
+    rows = list(csv.DictReader((folder / "trials.csv").open()))
+    assert len(rows) == 2
+    assert rows[0]["ppo.lr"] != rows[1]["ppo.lr"]
+    best = max(float(row["score"]) for row in rows if row["score"])
+    assert found["best_score"] == best
+    assert recipe.load(str(folder / "best.toml")).ppo.lr == found["best"]["ppo.lr"]
+    assert len(list((folder / "runs").iterdir())) == 2

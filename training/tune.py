@@ -1,0 +1,214 @@
+"""Hyper-parameters of a recipe by search: Optuna proposes values, `orbitcc train`'s own loop tries them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbitcc.agents.runs import RunFolder, revision, versions
+from orbitcc.envs.description.flows import parse_value
+from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.files import atomic_write_text, toml_text
+from orbitcc.training import recipe as recipes
+from orbitcc.training.logbook import Logbook
+from orbitcc.training.loop import INTERRUPTED, train
+from orbitcc.training.recipe import Recipe
+
+JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
+_RANGE = re.compile(r"(log|int)?\(([^,]+),([^,]+)\)")
+_FACTORS = {"lr": 10.0, "actor_lr": 10.0, "critic_lr": 10.0, "exploration_std": 3.0}
+_RANGES = {"gamma": (0.95, 0.995), "gae_lambda": (0.9, 0.99), "clip": (0.1, 0.3), "tau": (0.002, 0.02)}
+"""What is searched unless told otherwise, where the recipe's learner has it: these factors up and down from the value
+of the recipe, in the logarithm, and these ranges."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values of one setting: names, whole numbers, or numbers, in the logarithm with `log`."""
+
+    low: float = 0.0
+    high: float = 0.0
+    kind: str = ""
+    choices: tuple[Any, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> tuple[str, Range]:
+        """`KEY=(low, high)`, `KEY=log(low, high)`, `KEY=int(low, high)` or `KEY=a|b|c`; OrbitccError otherwise."""
+        key, equals, values = (part.strip() for part in text.partition("="))
+        allowed = "KEY=(low, high), KEY=log(low, high), KEY=int(low, high) or KEY=a|b|c"
+        found = _RANGE.fullmatch(values.replace(" ", ""))
+        if not key or not equals or not (found or "|" in values):
+            raise OrbitccError("--search", text, allowed)
+        if not found:
+            return key, Range(choices=tuple(parse_value(choice.strip()) for choice in values.split("|")))
+        try:
+            low, high = float(found[2]), float(found[3])
+        except ValueError:
+            raise OrbitccError("--search", text, allowed) from None
+        if not (math.isfinite(low) and low < high < math.inf and (found[1] != "log" or low > 0)):
+            raise OrbitccError("--search", text, "low < high, above 0 with log")
+        if found[1] == "int" and not (low.is_integer() and high.is_integer()):
+            raise OrbitccError("--search", text, "whole numbers with int")
+        return key, Range(low, high, found[1] or "")
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """A value of an Optuna trial."""
+        if self.choices:
+            return trial.suggest_categorical(key, list(self.choices))
+        if self.kind == "int":
+            return trial.suggest_int(key, int(self.low), int(self.high))
+        return trial.suggest_float(key, self.low, self.high, log=self.kind == "log")
+
+
+def default_space(recipe: Recipe) -> dict[str, Range]:
+    """What to search in a recipe of this algorithm: rates, discounts and exploration of its learner."""
+    space = {}
+    for section in ("ppo", "sac", "td3"):
+        for key, value in recipe.model_dump().get(section, {}).items():
+            if key in _FACTORS:
+                high = value * _FACTORS[key]
+                space[f"{section}.{key}"] = Range(value / _FACTORS[key], min(high, 1.0) if "lr" in key else high, "log")
+            elif key in _RANGES:
+                space[f"{section}.{key}"] = Range(*_RANGES[key])
+    return space
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a search: trials that were tried to the end, and the best of them."""
+
+    complete: int
+    pruned: int
+    best_score: float
+    best: Mapping[str, Any]
+    folder: Path
+    interrupted: bool
+
+
+def tune(
+    recipe: str,
+    changes: Sequence[str],
+    space: Mapping[str, Range],
+    *,
+    trials: int,
+    seeds: Sequence[int],
+    folder: Path,
+    seed: int = 0,
+    told: Callable[[str], None] = print,
+) -> Found:
+    """Try so many settings, each with all training seeds; the mean of the scores of `best/` is what counts.
+
+    A trial whose held-out scores fall behind the median of earlier ones ends early. `folder` receives Optuna's journal,
+    `trials.csv`, the run folders, and `best.toml`, the recipe with the best values; a search goes on where the journal
+    ends.
+
+    Raises:
+        OrbitccError: Optuna is missing, or a value of the space is not allowed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _check(recipe, changes, space)
+    folder.mkdir(parents=True, exist_ok=True)
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
+    study = optuna.create_study(
+        study_name=folder.name,
+        storage=optuna.storages.JournalStorage(backend),
+        direction="maximize",
+        load_if_exists=True,
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
+    )
+    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    interrupted = False
+
+    def objective(trial: Any) -> float:
+        nonlocal interrupted
+        values = {key: choices.suggest(trial, key) for key, choices in space.items()}
+        plan = recipes.load(recipe, [*changes, *_as_changes(values)])
+        scores = []
+        for number in seeds:
+            about = {"recipe": plan.model_dump(), "seed": number, "command": f"trial {trial.number}"}
+            about |= {"revision": revision(), "versions": versions()}
+            run = RunFolder.create(folder / "runs", plan.scenario_name, plan.name, number, about)
+            books = [_pruner(trial)] if len(seeds) == 1 else []
+            outcome = train(plan, number, run, resume=False, command=str(about["command"]), logbooks=books)
+            if outcome.exit_code == INTERRUPTED:
+                interrupted = True
+                study.stop()
+                raise optuna.TrialPruned
+            scores.append(outcome.best_score)
+        told(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(values)}")
+        return sum(scores) / len(scores)
+
+    left = trials - len(study.get_trials(deepcopy=False, states=ended))
+    if left > 0:
+        # Every part of a search that is gone on with draws other values.
+        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+        study.optimize(objective, n_trials=left)
+    return _kept(study, optuna, recipe, changes, folder, interrupted)
+
+
+def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> None:
+    """The ends of every range are allowed values, told before anything is tried."""
+    if not space:
+        raise OrbitccError(
+            "--search", "(none)", "KEY=(low, high): this recipe's learner has no settings searched by habit"
+        )
+    for key, values in space.items():
+        for end in values.choices or (values.low, values.high):
+            number = int(end) if values.kind == "int" else end
+            recipes.check_names(recipes.load(recipe, [*changes, *_as_changes({key: number})]))
+
+
+def _as_changes(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()]
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items()
+    )
+
+
+def _pruner(trial: Any) -> Callable[[Path, int | None], Logbook]:
+    import optuna
+
+    class Pruning(Logbook):
+        """Tells Optuna of every held-out score, and ends the trial where it says so."""
+
+        def write(self, step: int, values: Mapping[str, float]) -> None:
+            if "heldout/score" in values:
+                trial.report(values["heldout/score"], step)
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+
+    return lambda folder, resume_at: Pruning()
+
+
+def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: Path, interrupted: bool) -> Found:
+    states = optuna.trial.TrialState
+    keys = sorted({key for trial in study.trials for key in trial.params})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", "score", *keys])
+    for trial in study.trials:
+        score = "" if trial.value is None else repr(trial.value)
+        writer.writerow([trial.number, trial.state.name.lower(), score, *(trial.params.get(key, "") for key in keys)])
+    atomic_write_text(folder / TRIALS, text.getvalue())
+    complete = [trial for trial in study.trials if trial.state == states.COMPLETE]
+    pruned = sum(trial.state == states.PRUNED for trial in study.trials)
+    if not complete:
+        return Found(0, pruned, -math.inf, {}, folder, interrupted)
+    best = study.best_trial
+    plan = recipes.load(recipe, [*changes, *_as_changes(best.params)])
+    tuned = plan.model_dump(mode="json") | {"name": f"{plan.name}-tuned"}
+    atomic_write_text(folder / BEST_RECIPE, toml_text(tuned))
+    return Found(len(complete), pruned, float(best.value), dict(best.params), folder, interrupted)
