@@ -20,7 +20,6 @@ from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
 from orbitcc.training.scorecard import Weights
 
-
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=8}'
 """A link that is soon full, and an evaluation on it soon over."""
 
@@ -59,7 +58,9 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     monkeypatch.setattr(loop, "_learner", Stubborn)
     changes = [WORLD, "agent_steps=1000", "evaluation.every=500", "evaluation.worlds=1"]
     plan = recipe.load(name, [*changes, "network.hidden=[4]"])
-    run = RunFolder.create(tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
     loop.train(plan, 1, run, resume=False, command="test")
     said = [line for line in capsys.readouterr().err.splitlines() if "nearly the same" in line]
     assert [line.split()[0] for line in said] == ["500", "1,000"]  # and not of the untrained policy
@@ -72,7 +73,9 @@ def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Out
     monkeypatch.setattr(loop, "_learner", learner)
     small = [WORLD, "agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
     plan = recipe.load("sb3-ppo-leo", small)
-    run = RunFolder.create(tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
     return loop.train(plan, 1, run, resume=False, command="test")
 
 
