@@ -55,6 +55,7 @@ class LeoAccess(Suite):
     )
     source = "The model and its sources: docs/links.md."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
     max_runs = 1000
 
@@ -77,6 +78,7 @@ class Extremes(Suite):
     )
     source = "Ours: whether a controller collapses where it was not tuned."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 1000
 
