@@ -22,6 +22,7 @@ from orbitcc.commands import (
     reproduce,
     run,
     scenario,
+    search,
     train,
 )
 
@@ -42,6 +43,7 @@ app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("assess")(assess.assess)
+app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
 app.command("compare")(compare.compare)
 app.command("doctor")(doctor.doctor)
