@@ -206,9 +206,7 @@ def module_page(name: str) -> str:
     module = importlib.import_module(name)
     lines = [f"# {name}", "", _described(prose(inspect.getdoc(module) or "")), ""]
     for title, item in public(module):
-        anchor = f"{name}.{title}".replace(".", "-").lower()
         lines += [
-            f"({anchor})=",
             f"## {title}",
             "",
             "```python",
