@@ -70,14 +70,14 @@ def test_your_scenario(folder):
     made = run("your-scenario")
     goodputs = [flow["goodput_mbps"] for flow in made["recording"].flow_totals]
     assert 25 < sum(goodputs) < 80
-    assert made["drawn"].capacity_mbps() >= 5 or made["drawn"].mean_capacity_mbps() <= 40
+    assert 2 <= made["drawn"].mean_capacity_mbps() <= 40
 
 
 def test_your_controller(folder):
     module = blocks("your-controller", "python")[0]
     (folder / "mine.py").write_text(module, encoding="utf-8")
     total = run("your-controller")["total"]
-    assert total["goodput_mbps"] > 80
+    assert total["goodput_mbps"] > 50
     assert total["srtt_ms"] < 1.5 * total["base_rtt_ms"]
 
 
