@@ -51,6 +51,18 @@ class Envelope(_Model):
     remarks: str = ""
 
 
+class Guard(_Model):
+    """Bounds outside of the network (docs/policies.md): the window is at most `most_bdp` measured bandwidth-delay
+    products (0: no bound); Cubic takes over when, for `patience_s` and four RTTs, the path has measured outside of the
+    envelope: its smallest RTT, largest delivery rate and share of lost packets over ten seconds (0: never)."""
+
+    most_bdp: Annotated[float, Field(ge=0, le=1e3)] = 4.0
+    min_rtt_ms: Range = (0.0, 1e6)
+    most_rate_mbps: Annotated[float, Field(ge=0, le=1e9)] = 1e9
+    most_loss: Annotated[float, Field(ge=0, le=1)] = 1.0
+    patience_s: Annotated[float, Field(ge=0, le=1e4)] = 1.0
+
+
 class Training(_Model):
     """How a policy came about; `command` makes it again."""
 
@@ -79,5 +91,6 @@ class Card(_Model):
     clip: Annotated[float, Field(gt=0)] = 10.0
     squash: Literal["tanh", "clip"] = "clip"
     envelope: Envelope
+    guard: Guard | None = None
     training: Training
     scores: dict[str, Any] = {}

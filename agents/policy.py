@@ -71,4 +71,5 @@ def build(card: Card, tensors: Tensors) -> _sim.Policy:
         std=tensors["normaliser.std"] if card.normaliser else None,
         clip=card.clip,
         squash=card.squash,
+        guard=card.guard.model_dump_json() if card.guard is not None else None,
     )

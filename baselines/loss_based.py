@@ -1,6 +1,6 @@
 """Controllers that take packet loss for congestion."""
 
-from orbitcc.baselines.native import native, preset
+from orbitcc.baselines.native import RESUME, native, preset
 from orbitcc.envs.controllers import Param
 
 reno = native(
@@ -37,6 +37,7 @@ cubic = native(
         "friendliness": Param(
             "on", "never below the window Reno would have (RFC 9438, section 4.3)", choices=("on", "off")
         ),
+        **RESUME,
     },
 )
 

@@ -7,6 +7,17 @@ from typing import Any
 
 from orbitcc.envs.controllers import HOST_PARAMS, ControllerInfo, Made, Param, register
 
+RESUME: Mapping[str, Param] = {
+    "resume_cwnd": Param(
+        0.0,
+        "Careful Resume (RFC 9959): window of an earlier connection over this path, segments; 0: none",
+        low=0,
+        high=1e6,
+    ),
+    "resume_rtt_ms": Param(0.0, "its RTT", low=0, high=1e6),
+}
+"""Parameters of controllers that can resume."""
+
 
 def native(
     name: str, description: str, *, paper: str = "", params: Mapping[str, Param] | None = None, tcp: bool = True

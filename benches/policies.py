@@ -59,8 +59,20 @@ ROWS = (
     Row("cubic-friendliness", "own_share", "the largest share", statistic="max"),
     Row("extremes", "utilisation", "least utilisation", statistic="min"),
     Row("extremes", "delay_inflation", "worst delay inflation", statistic="max"),
+    Row("geo-download", "time_5mb_s", "5 MB, s"),
+    Row("geo-download", "steady_mbps", "steady, Mbit/s"),
+    Row("geo-download", "steady_rtt_ms", "steady RTT, ms"),
+    Row("geo-download", "retransmission_rate"),
+    Row("geo-download-2021", "time_5mb_s", "5 MB, s"),
+    Row("geo-download-2021", "steady_mbps", "steady, Mbit/s"),
+    Row("geo-download-2021", "steady_rtt_ms", "steady RTT, ms"),
+    Row("geo-download-2021", "retransmission_rate"),
+    Row("geo-sharing", "own_share", "own share beside Cubic", {"beside": "cubic"}, "mean"),
+    Row("geo-sharing", "own_share", "the same beside Hybla", {"beside": "hybla"}, "mean"),
+    Row("geo-sharing", "own_share", "the same beside itself", {"beside": "itself"}, "mean"),
 )
 SUITES = list(dict.fromkeys(row.suite for row in ROWS))
+LEO = [name for name in SUITES if not name.startswith("geo-")]
 STATISTICS: dict[str, Callable[[Any], Any]] = {
     "median": np.nanmedian,
     "mean": np.nanmean,
@@ -76,7 +88,7 @@ def main() -> None:
     parser.add_argument("--beside", nargs="*", default=["cubic", "bbr3", "leocc:trigger=global", "vivace"])
     parser.add_argument("--first-run", type=int, default=1001)
     parser.add_argument("--profile", default="reduced", choices=["quick", "reduced", "full"])
-    parser.add_argument("--suites", nargs="*", default=SUITES, choices=SUITES)
+    parser.add_argument("--suites", nargs="*", default=LEO, choices=SUITES)
     arguments = parser.parse_args()
     line_up = contenders.line_up(arguments.beside, arguments.checkpoints)
     classics, seeds = line_up[: len(arguments.beside)], line_up[len(arguments.beside) :]

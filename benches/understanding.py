@@ -22,17 +22,23 @@ from numpy.typing import NDArray
 from benches.pictures import write
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
-from orbitcc.envs.environments.presets import Native
+from orbitcc.agents.card import Card
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.presets import Native, Preset, preset
 from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.eval.figures import style
+from orbitcc.training.heldout import HeldOut
+from orbitcc.training.scorecard import Weights
 
 Array = NDArray[np.float32]
 
-INFLATION, INFLATION_AVERAGE, SHORT_INFLATION = 0, 1, 2
-LOSS, LOSS_SLOW, QUEUE, QUEUE_AVERAGE, AGE = 7, 8, 9, 10, 16
+INFLATION, INFLATION_AVERAGE, SHORT_INFLATION, RATE_SLOW = 0, 1, 2, 6
+LOSS, LOSS_SLOW, QUEUE, QUEUE_AVERAGE, LAST_STEP, AGE = 7, 8, 9, 10, 15, 16
 """Where `ratios` has them (docs/presets.md)."""
 STEPS, SLOTS, SEED = 400, 128, 77
 MOST_FEATURES = 6
+SHOWN, TOLD = 10, ("utilisation", "queue_delay_ratio", "loss", "jain", "starved", "flooded")
+"""Of the worst worlds, and what is told of them."""
 
 SITUATIONS: Mapping[str, Mapping[int, float]] = {
     "no loss": {LOSS: 0.0, LOSS_SLOW: 0.0},
@@ -42,9 +48,19 @@ SITUATIONS: Mapping[str, Mapping[int, float]] = {
 }
 
 
-def decisions(policy: _sim.Policy, scenario: str) -> tuple[Array, Array]:
+def pieces(card: Card) -> Preset:
+    """What a checkpoint sees and does."""
+    return preset(
+        "ratios",
+        interval_ms=card.interval_ms,
+        observation=Native(card.observation.preset, card.observation.parameters),
+        action=Native(card.action.preset, card.action.parameters),
+    )
+
+
+def decisions(policy: _sim.Policy, sees: Preset, scenario: str) -> tuple[Array, Array]:
     """What flows saw in its worlds and what the policy did, [K, D] and [K]."""
-    env = FlowVectorEnv(SLOTS, scenario, preset="ratios", stagger=True, autoreset_mode="SameStep")
+    env = FlowVectorEnv(SLOTS, scenario, preset=sees, stagger=True, autoreset_mode="SameStep")
     seen, done = [], []
     obs, _ = env.reset(seed=SEED)
     for _ in range(STEPS):
@@ -59,13 +75,14 @@ def decisions(policy: _sim.Policy, scenario: str) -> tuple[Array, Array]:
 def distilled(seen: Array, done: Array) -> list[tuple[list[int], NDArray[np.float64], float]]:
     """For 1, 2, ... features: which, their weights with the constant last, and the explained share of the variance.
 
-    The action is bounded, so what is fitted is its inverse hyperbolic tangent where that is finite.
+    Its own last step is no feature: it tells the action because actions go on. The action is bounded, so what is
+    fitted is its inverse hyperbolic tangent where that is finite.
     """
     wanted = np.arctanh(np.clip(done.astype(np.float64), -0.98, 0.98))
     chosen: list[int] = []
     found = []
     for _ in range(MOST_FEATURES):
-        fits = {k: _fit(seen, [*chosen, k], wanted) for k in range(seen.shape[1]) if k not in chosen}
+        fits = {k: _fit(seen, [*chosen, k], wanted) for k in range(seen.shape[1]) if k not in (*chosen, LAST_STEP)}
         best = min(fits, key=lambda k: fits[k][1])
         chosen.append(best)
         weights, error = fits[best]
@@ -79,9 +96,41 @@ def _fit(seen: Array, columns: list[int], wanted: NDArray[np.float64]) -> tuple[
     return weights, float(np.mean((table @ weights - wanted) ** 2))
 
 
-RULE: tuple[tuple[int, float], ...] = ((QUEUE, -0.578), (LOSS, -1.217), (SHORT_INFLATION, -0.928), (AGE, 0.266))
+def worst_worlds(policy: _sim.Policy, scenario: str, worlds: int) -> list[tuple[float, Mapping[str, float], Scenario]]:
+    """Score, figures and description of worlds nothing was trained on, the lowest scores first."""
+    controller = {"name": "policy", "params": {"policy": "p"}}
+    found = []
+    for k in range(worlds):
+        held_out = HeldOut(scenario, "ratios", 1, SEED + k)
+        figures = held_out.run(controller, {"p": policy})
+        found.append((Weights().score(figures), figures, held_out.scenarios[0]))
+    return sorted(found, key=lambda world: world[0])
+
+
+def described(scenario: Scenario) -> str:
+    """What a reader wants to know of a world."""
+    links = [link for link in scenario.links if not link.name.startswith("access")]
+    rates = [np.atleast_1d(np.asarray(link.rate_mbps, float)).ravel() for link in links]
+    first = ", ".join(f"{rate[1] if rate.size > 1 else rate[0]:.0f}" for rate in rates)
+    own = sum(flow.controller.name == "external" for flow in scenario.flows)
+    rivals = sorted({flow.controller.name for flow in scenario.flows} - {"external"})
+    outages = sum(len(link.outages) for link in links)
+    beside = f" beside {', '.join(rivals)}" if rivals else ""
+    return f"{own} flows{beside}; {len(links)} links, {first} Mbit/s at first, {outages} interruptions"
+
+
+RULE: tuple[tuple[int, float], ...] = (
+    (RATE_SLOW, -0.383),
+    (LOSS_SLOW, -1.889),
+    (QUEUE, -0.49),
+    (INFLATION_AVERAGE, -0.746),
+)
 """Feature and weight: what four features make of the perigee that ships."""
-CONSTANT = 0.355
+CONSTANT = 0.276
+SEES: Mapping[str, object] = {
+    "base": "ratios",
+    "observation": {"name": "ratios", "rtt": "least", "min_rtt_window_s": 6.0},
+}
 
 
 def rule() -> Rule:
@@ -91,7 +140,7 @@ def rule() -> Rule:
 class Rule:
     """The distilled rule as a policy: tanh of a weighted sum."""
 
-    preset = "ratios"
+    preset: Mapping[str, object] = SEES
 
     def act(self, observations: Array) -> Array:
         total = CONSTANT + sum(weight * observations[:, feature] for feature, weight in RULE)
@@ -127,15 +176,21 @@ def main() -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("--scenario", default="train-leo-wide")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--worlds", type=int, default=0, help="print the worst of so many")
     arguments = parser.parse_args()
-    policy = checkpoint.load(arguments.checkpoint).policy
-    seen, done = decisions(policy, arguments.scenario)
-    names = Native("ratios").definition("observation")["labels"]
+    loaded = checkpoint.load(arguments.checkpoint)
+    policy = loaded.policy
+    seen, done = decisions(policy, pieces(loaded.card), arguments.scenario)
+    shown = loaded.card.observation
+    names = Native(shown.preset, shown.parameters).definition("observation")["labels"]
     for columns, weights, explained in distilled(seen, done):
         terms = " ".join(f"{weight:+.2f} [{names[k]}]" for k, weight in zip(columns, weights, strict=False))
         print(f"{len(columns)} features explain {explained:.2f}: tanh({weights[-1]:+.2f} {terms})")
         print(f"  RULE = {tuple((k, round(float(w), 3)) for k, w in zip(columns, weights, strict=False))}")
         print(f"  CONSTANT = {weights[-1]:.3f}")
+    for score, figures, world in worst_worlds(policy, arguments.scenario, arguments.worlds)[:SHOWN]:
+        told = ", ".join(f"{name} {figures[name]:.2f}" for name in TOLD if np.isfinite(figures.get(name, np.nan)))
+        print(f"score {score:.2f}: {described(world)}: {told}")
     if arguments.picture is not None:
         print(write(draw(policy, seen), arguments.picture))
 

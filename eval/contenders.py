@@ -82,7 +82,9 @@ def from_agent(name_or_path: str) -> Contender:
         outside.load(name_or_path)
         return Contender(name_or_path, "agent", {"path": name_or_path}, outside.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
-    acting = loaded.card.model_dump_json(include={"observation", "action", "interval_ms", "layers", "clip", "squash"})
+    acting = loaded.card.model_dump_json(
+        include={"observation", "action", "interval_ms", "layers", "clip", "squash", "guard"}
+    )
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
     if name_or_path in checkpoint.shipped():

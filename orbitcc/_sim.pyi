@@ -43,6 +43,7 @@ class Policy:
     mean, std: observation normaliser, f32[D] (`(x - mean) / std`, then clipped to +-clip), or None.
     observation, action: pieces as JSON text.
     squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
+    guard: bounds outside of the network, JSON text (the card's `guard`), or None.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Policy:
         std: NDArray[np.float32] | None = None,
         clip: float = 10.0,
         squash: str = "clip",
+        guard: str | None = None,
     ) -> None: ...
     def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """f32[n, D] -> f32[n, A]."""

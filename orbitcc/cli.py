@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands import (
+    assess,
     bench,
     compare,
     dataset,
     demo,
     doctor,
     eval_,
+    guard,
     list_,
     mininet_,
     path,
@@ -43,7 +45,9 @@ app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.command("eval")(eval_.evaluate)
+app.command("assess")(assess.assess)
 app.command("reproduce")(reproduce.reproduce)
+app.command("guard")(guard.guard)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)

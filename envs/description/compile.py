@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from orbitcc.envs import controllers
-from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff
+from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff, Receiver, Stretch
 from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.description.links import (
     Bernoulli,
@@ -182,6 +182,8 @@ class _Compiler:
             compiled["loss"] = losses
         if way.jitter is not None:
             compiled["jitter"] = _jitter(way.jitter)
+        if way.late is not None:
+            compiled["late"] = {"p": way.late.p, "delay": _ns_of_ms(way.late.delay_ms)}
         if way.gate_ms:
             compiled["gate"] = {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}
         return compiled
@@ -201,6 +203,8 @@ class _Compiler:
         }
         if not isinstance(flow.traffic, Bulk):
             compiled["traffic"] = _traffic(flow.traffic)
+        if flow.receiver is not None:
+            compiled["receiver"] = _receiver(flow.receiver)
         if flow.stop_s is not None:
             compiled["stop"] = ns(flow.stop_s)
         if flow.reroutes:
@@ -323,11 +327,18 @@ def _law(queue: Codel | FqCodel) -> dict[str, int]:
     return {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
 
 
+def _receiver(receiver: Receiver) -> dict[str, Any]:
+    if isinstance(receiver, Stretch):
+        return {"kind": receiver.kind, "segments": receiver.segments, "hold": _ns_of_ms(receiver.hold_ms)}
+    return receiver.model_dump()
+
+
 def _traffic(traffic: Bytes | Cbr | OnOff | Objects) -> dict[str, Any]:
     if isinstance(traffic, Bytes):
         return {"kind": "bytes", "bytes": traffic.bytes}
     if isinstance(traffic, Cbr):
-        return {"kind": "cbr", "rate": _bps(traffic.rate_mbps)}
+        sized = {} if traffic.packet_bytes is None else {"packet": traffic.packet_bytes}
+        return {"kind": "cbr", "rate": _bps(traffic.rate_mbps), **sized}
     if isinstance(traffic, OnOff):
         rate = None if traffic.rate_mbps is None else _bps(traffic.rate_mbps)
         return {"kind": "on_off", "rate": rate, "on": ns(traffic.on_s), "off": ns(traffic.off_s)}

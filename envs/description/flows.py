@@ -61,6 +61,9 @@ class Cbr(Model):
 
     kind: Literal["cbr"] = "cbr"
     rate_mbps: Annotated[float, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s")]
+    packet_bytes: Annotated[int | None, number(67, 65_535, "bytes", whole=True, optional=True)] = Field(
+        default=None, description="bytes on the wire of each datagram of `udp`, e.g. 214 for voice; None: full packets"
+    )
 
 
 class OnOff(Model):
@@ -90,6 +93,35 @@ class Objects(Model):
 Traffic = Bulk | Bytes | Cbr | OnOff | Objects
 
 
+class Stretch(Model):
+    """Acknowledges once for so many segments in order, or when the first of them has waited for hold_ms."""
+
+    kind: Literal["stretch"] = "stretch"
+    segments: Annotated[int, number(2, 1000, "segments", whole=True)] = 10
+    hold_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 40.0
+
+
+class Divide(Model):
+    """Sends every acknowledgement in so many pieces, all but the last within a segment (Savage et al. 1999, 2.1)."""
+
+    kind: Literal["divide"] = "divide"
+    pieces: Annotated[int, number(2, 100, "pieces", whole=True)] = 8
+
+
+class Optimistic(Model):
+    """Acknowledges what is still on its way, and never tells of a loss (Savage et al. 1999, 2.3).
+
+    share: of what arrives in half a round trip, so much is acknowledged ahead; a sender ignores what it has not sent.
+    """
+
+    kind: Literal["optimistic"] = "optimistic"
+    share: Annotated[float, number(0, 1)] = 0.8
+
+
+Receiver = Stretch | Divide | Optimistic
+_RECEIVERS: dict[str, type[Model]] = {"stretch": Stretch, "divide": Divide, "optimistic": Optimistic}
+
+
 class Reroute(Model):
     """From at_s on, packets and their acknowledgements take another path; those on their way stay on the old one.
 
@@ -111,6 +143,13 @@ _TRAFFIC = {"bulk": Bulk, "bytes": Bytes, "cbr": Cbr, "on_off": OnOff, "objects"
 
 def _traffic_shorthand(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
+
+
+_receiver = tagged(_RECEIVERS, _traffic_shorthand)
+
+
+def _optional_receiver(value: Any) -> Any:
+    return None if value is None else _receiver(value)
 
 
 def _controller(value: Any) -> Any:
@@ -142,9 +181,20 @@ class Flow(Model):
         Traffic,
         BeforeValidator(tagged(_TRAFFIC, _traffic_shorthand)),
     ] = Bulk()
+    receiver: Annotated[Receiver | None, BeforeValidator(_optional_receiver)] = Field(
+        default=None,
+        description="one that does not acknowledge as TCP does: stretch, divide or optimistic",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Flow:
+        size = self.traffic.packet_bytes if isinstance(self.traffic, Cbr) else None
+        if size is not None and self.controller.name != "udp":
+            raise OrbitccError("traffic.packet_bytes", size, "None but for the controller udp")
+        if self.receiver is not None and self.controller.name == "udp":
+            raise OrbitccError("receiver.kind", self.receiver.kind, "none for the controller udp: nobody acknowledges")
+        if isinstance(self.receiver, Optimistic) and not isinstance(self.traffic, Bulk):
+            raise OrbitccError("receiver.kind", self.receiver.kind, "bulk traffic: nobody could tell when all is there")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
         if self.path is not None and not self.path:

@@ -245,6 +245,17 @@ def _optional_jitter(value: Any) -> Any:
 _jitter = tagged({"gamma": GammaJitter, "sine_ar1": SineJitter})
 
 
+class Late(Model):
+    """Packets that take a detour: each, with probability p, arrives delay_ms later than the others."""
+
+    p: Annotated[float, number(0, 1)]
+    delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")]
+
+
+def _optional_late(value: Any) -> Any:
+    return value if value is None or isinstance(value, Late) else Late.build(value)
+
+
 class Direction(Model):
     """One direction of a link: a queue, a server with a rate, then a pipe with a delay.
 
@@ -277,6 +288,9 @@ class Direction(Model):
     jitter: Annotated[Jitter | None, BeforeValidator(_optional_jitter)] = Field(
         default=None, description="a random delay on top of delay_ms: a table with kind = gamma or sine_ar1"
     )
+    late: Annotated[Late | None, BeforeValidator(_optional_late)] = Field(
+        default=None, description="reordering: a table with p and delay_ms; needs ordering = overtaking"
+    )
     gate_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = Field(
         default=0.0,
         description="packets arrive only at gate_phase_ms plus multiples of this, in bunches, as over a return channel "
@@ -288,6 +302,8 @@ class Direction(Model):
     def _buckets_need_a_rate(self) -> Self:
         if self.burst_bytes and self.rate_mbps is None:
             raise OrbitccError("burst_bytes", self.burst_bytes, "0 without rate_mbps")
+        if self.late is not None and self.ordering == "fifo":
+            raise OrbitccError("ordering", self.ordering, "overtaking where packets may be late")
         return self
 
 

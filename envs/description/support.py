@@ -13,6 +13,7 @@ from orbitcc.envs.errors import UnknownNameError
 Backend = Literal["simulator", "emulator"]
 """The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
 
+_NO_RESUME: Mapping[str, tuple[Any, ...]] = {"resume_cwnd": (0.0,), "resume_rtt_ms": (0.0,)}
 KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "reno": {},
     "cubic": {
@@ -21,8 +22,9 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "search_rollback": ("off",),
         "fast_convergence": ("on", "off"),
         "friendliness": ("on", "off"),
+        **_NO_RESUME,
     },
-    "bbr": {},
+    "bbr": _NO_RESUME,
     "hybla": {"rtt0_ms": (25.0,)},
     "illinois": {},
     "vegas": {},
@@ -70,6 +72,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
     if len(flows) > MOST_FLOWS:
         yield "flows"
     for i, flow in enumerate(flows):
+        if flow.receiver is not None:
+            yield f"flows.{i}.receiver"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
 
 

@@ -13,6 +13,7 @@ from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.access_cycle import AccessCycle, under_cycle
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
 from orbitcc.envs.scenarios import study
@@ -24,6 +25,7 @@ _NONE = Span(low=0, high=0)
 def leo_access(
     rate_mbps: study.Rate = 150.0,
     return_rate_mbps: study.Rate = 15.0,
+    profile: Literal["since-2024", "before-2024"] = "since-2024",
     propagation_rtt_ms: study.Rtt = 10.0,
     buffer_bdp: study.BufferBdp = 2.0,
     interruption: Literal["mixed", "hold", "drop", "none"] = "mixed",
@@ -40,26 +42,37 @@ def leo_access(
 ) -> Scenario:
     """A Starlink-like access link as measured: slots of 15 s with another delay and rate each, interrupted in between.
 
-    What is drawn belongs to the run. interruption: packets wait (hold), are lost (drop), one or the other (mixed).
-    long_interruptions: of 20-750 ms instead of 45-120. delay_changes: from slot to slot and after interruptions.
-    rate_changes: from slot to slot and within. The buffer is in products of rate and RTT at the start.
+    What is drawn belongs to the run. profile: with what has been measured since 2024 (spikes of delay around the edges
+    of slots, rates in steps and bursts, windows of loss; docs/links.md), or without. interruption: packets wait (hold),
+    are lost (drop), one or the other (mixed). long_interruptions: of 20-750 ms instead of 45-120. delay_changes: from
+    slot to slot and around their edges. rate_changes: from slot to slot and within. The buffer is in products of rate
+    and RTT at the start.
     """
     off: dict[str, Any] = {}
+    calm: dict[str, Any] = {}
     if interruption == "none":
         off |= {"interruption_ms": _NONE, "long_interruption_ms": _NONE}
     elif interruption != "mixed":
         off["hold_probability"] = float(interruption == "hold")
     if not delay_changes:
         off |= {"slot_sd_ms": _NONE, "settling_rtt_ms": _NONE}
+        calm["spike_ms"] = _NONE
     if not jitter:
         off |= {"jitter_rtt_ms": _NONE, "frame_ms": _NONE}
     if not losses:
         off |= {"loss": _NONE, "bursts_per_s": _NONE}
+        calm["loss"] = _NONE
     if not rate_changes:
         off |= {"rate_sd": _NONE, "noise_sd": _NONE}
+        calm |= {"steps": 1, "silence_share": _NONE}
     overlay = AccessOverlay(long_interruption_probability=float(long_interruptions), **off)
     crowds = Hotspots(per_s=hotspots_per_min / 60).draw(np.random.default_rng([run, 1]), duration_s)
-    effect = overlay.draw(np.random.default_rng([run, 0]), duration_s, rate_mbps)
+    rng = np.random.default_rng([run, 0])
+    if profile == "since-2024":
+        slots = overlay.own_slots(rng, duration_s)
+        effect = under_cycle(overlay, AccessCycle(**calm), rng, duration_s, rate_mbps, slots)
+    else:
+        effect = overlay.draw(rng, duration_s, rate_mbps)
     link = impaired(
         Link(
             name="access",

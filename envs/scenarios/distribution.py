@@ -31,6 +31,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
+from orbitcc.envs.impairments.access_cycle import AccessCycle, under_cycle
 from orbitcc.envs.impairments.effects import Effect, along, impaired, joined
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
@@ -138,6 +139,13 @@ class PathDistribution(ScenarioDistribution):
         default=None, description="one bottleneck on paths over satellites, with their delays instead of base_rtt_ms"
     )
     access: AccessOverlay | None = Field(default=None, description="an access network on the first bottleneck")
+    access_cycle: AccessCycle = Field(
+        default_factory=AccessCycle,
+        description="with an access network: what has been measured since 2024, in its place",
+    )
+    access_cycle_probability: Annotated[float, _probability] = Field(
+        default=0.0, description="share of access networks with access_cycle"
+    )
     weather: Weather | None = Field(default=None, description="rain on the first bottleneck")
     geo: GeoImpairments | None = Field(default=None, description="what disturbs the first bottleneck, a GEO link")
     pool_size: Annotated[int, number(1, 1e6, whole=True)] = Field(
@@ -215,7 +223,11 @@ class PathDistribution(ScenarioDistribution):
             slots = trace.slots
         if self.access is not None:
             mean_mbps = math.sqrt(self.rate_mbps.low * self.rate_mbps.high)
-            effects.append(self.access.draw(rng, self.duration_s, mean_mbps, slots))
+            if self.access_cycle_probability > 0 and rng.random() < self.access_cycle_probability:
+                there = self.access.own_slots(rng, self.duration_s) if slots is None else slots
+                effects.append(under_cycle(self.access, self.access_cycle, rng, self.duration_s, mean_mbps, there))
+            else:
+                effects.append(self.access.draw(rng, self.duration_s, mean_mbps, slots))
         if self.weather is not None:
             effects.append(self.weather.draw(rng, self.duration_s))
         if self.geo is not None:

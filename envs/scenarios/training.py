@@ -137,6 +137,7 @@ TRAIN_ORBITS = PathDistribution(
     mean_gap_s=10,
     paths=PathPool(paths=_ROUTES, duration_s=60),
     access=AccessOverlay(long_interruption_probability=0.05, edge_burst_probability=0.2, noise_step_s=1.0),
+    access_cycle_probability=0.5,
     weather=Weather(
         attenuation=Fades(per_h=1, speedup=Span(low=5, high=20, log=True)),
         clear_sky_db=Span(low=8, high=14),
@@ -161,14 +162,14 @@ _WIDE_LEO = TRAIN_LEO.changed(
     mean_gap_s=6,
     rate_mbps=Span(low=2, high=300, log=True),
     own_rtt_probability=0.6,
-    rivals=Rivals(probability=0.2),
+    rivals=Rivals(probability=0.35),
     loss=RandomLoss(p=Span(low=1e-4, high=2e-2, log=True)),
 )
 
 TRAIN_LEO_WIDE = Mixture(
     name="train-leo-wide",
     description="LEO slots, static links, RTTs that jump, 2-6 bottlenecks and access networks; 1-5 flows, some rivals",
-    weights=(0.4, 0.25, 0.1, 0.15, 0.1),
+    weights=(0.35, 0.2, 0.1, 0.1, 0.25),
     parts=(
         _WIDE_LEO,
         _WIDE_LEO.changed(slots=None, static_probability=0.0),
@@ -185,6 +186,7 @@ TRAIN_LEO_WIDE = Mixture(
             name="train-leo-wide",
             duration_s=45,
             mean_gap_s=6,
+            access_cycle_probability=0.0,
             rate_mbps=Span(low=10, high=300, log=True),
             own_rtt_probability=0.6,
         ),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
-from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
-from orbitcc.eval import provenance
+from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
+from orbitcc.eval.report.page import facts, picture, write_page
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
 
@@ -39,11 +36,13 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
             suffix = "" if name == "light" else "-dark"
             atomic_write_bytes(campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png", files[name])
         pictures.append(_picture(figure, files))
-    page = Template(_asset("page.html")).substitute(
-        css=_asset("style.css").rstrip(),
-        title=html.escape(campaign.suite.title),
+    return write_page(
+        campaign.out_dir / "report.html",
+        "campaign",
+        kicker="OrbitCC evaluation",
+        title=campaign.suite.title,
         lead=_lead(campaign),
-        description=html.escape(campaign.suite.description),
+        about=campaign.suite.description,
         runs=_runs(campaign.runs),
         table=_table(campaign),
         table_note=_table_note(campaign),
@@ -58,11 +57,6 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
         ),
         source=html.escape(campaign.suite.source),
     )
-    return atomic_write_text(campaign.out_dir / "report.html", page)
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _runs(count: int) -> str:
@@ -190,22 +184,18 @@ def _differences(campaign: Campaign) -> str:
 
 
 def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:
-    light, dark = (f"data:image/png;base64,{base64.b64encode(files[n]).decode()}" for n in THEMES)
     title = html.escape(figure.title)
-    picture = (
-        f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{title}"></picture><figcaption>{html.escape(figure.caption)}</figcaption></figure>'
-    )
+    shown = picture(files, figure.title, html.escape(figure.caption))
     if figure.folded:
-        return f"<details><summary>{title}</summary>{picture}</details>"
-    return f"<section>\n<h2>{title}</h2>\n{picture}\n</section>"
+        return f"<details><summary>{title}</summary>{shown}</details>"
+    return f"<section>\n<h2>{title}</h2>\n{shown}\n</section>"
 
 
 def _facts(campaign: Campaign) -> str:
     seeds = sorted({row["seed"] for row in campaign.rows})
-    facts = {
-        "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
-        "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
-        **provenance.versions(),
-    }
-    return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in facts.items())
+    return facts(
+        {
+            "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
+            "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+        }
+    )

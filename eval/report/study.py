@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import os
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
-from string import Template
 
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import provenance
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.findings import Finding, Outcome
 from orbitcc.eval.report import leaders
+from orbitcc.eval.report.page import facts, picture, write_page
 from orbitcc.eval.studies import Study, scorecard
 
 
@@ -27,25 +23,20 @@ def write_study_report(
     command: str,
 ) -> Path:
     """Write report.html into out_dir from the pictures that each suite's own report left in its folder."""
-    page = Template(_asset("study.html")).substitute(
-        css=_asset("style.css").rstrip(),
-        script=_asset("sort.js").rstrip(),
-        title=html.escape(study.title),
+    return write_page(
+        Path(out_dir) / "report.html",
+        "study",
+        kicker="OrbitCC reproduction",
+        title=study.title,
         lead=_lead(campaigns, judged),
-        source=html.escape(study.source),
+        about=study.source,
+        sortable=True,
         scorecard=_scorecard(study, campaigns),
         findings=_findings(judged),
         suites="\n".join(_suite(campaign) for campaign in campaigns.values()),
         command=html.escape(command),
-        facts="\n".join(
-            f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in provenance.versions().items()
-        ),
+        facts=facts({}),
     )
-    return atomic_write_text(Path(out_dir) / "report.html", page)
-
-
-def _asset(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _lead(campaigns: Mapping[str, Campaign], judged: Sequence[tuple[Finding, Outcome]]) -> str:
@@ -113,17 +104,12 @@ def _suite(campaign: Campaign) -> str:
     for figure in figures_of(campaign):
         if figure.folded:
             continue  # in the suite's own report
-        files: dict[ThemeName, str] = {}
+        files: dict[ThemeName, bytes] = {}
         for name in THEMES:
             suffix = "" if name == "light" else "-dark"
-            picture = (campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
-            files[name] = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-        title = html.escape(figure.title)
-        pictures.append(
-            f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{files["dark"]}">'
-            f'<img src="{files["light"]}" alt="{title}" loading="lazy"></picture>'
-            f"<figcaption><strong>{title}.</strong> {html.escape(figure.caption)}</figcaption></figure>"
-        )
+            files[name] = (campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
+        caption = f"<strong>{html.escape(figure.title)}.</strong> {html.escape(figure.caption)}"
+        pictures.append(picture(files, figure.title, caption))
     text = html.escape(campaign.suite.description)
     body = "\n".join(pictures)
     return f"<section>\n<h2>{html.escape(campaign.suite.title)}</h2>\n<p>{text}</p>\n{body}\n</section>"

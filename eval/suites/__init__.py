@@ -7,9 +7,9 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.geo import Buffers, GeoDownload, Hystart
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
-from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess
+from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024
 from orbitcc.eval.suites.responsiveness import (
     Responsiveness,
     ResponsivenessLoss,
@@ -47,8 +47,10 @@ SUITES: dict[str, type[Suite]] = {
         CubicCrowd,
         CrossPath,
         LeoAccess,
+        LeoAccessSince2024,
         Extremes,
         GeoDownload,
+        GeoDownload2021,
         GeoSharing,
         Hystart,
         Buffers,

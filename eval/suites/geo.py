@@ -111,6 +111,20 @@ class GeoDownload(Suite):
         return download_values(recording)
 
 
+class GeoDownload2021(GeoDownload):
+    """The same downloads over the link of a year later."""
+
+    name = "geo-download-2021"
+    scenario = "geo-viasat-2021"
+    title = "Downloads over a GEO link of 2021"
+    description = (
+        "A download of 1 GB over the model of a Viasat link of May 2021 (120 Mbit/s on average), alone. Run k of every "
+        "contender meets the same link."
+    )
+    source = f"The experiment of {GEO_2020} The link is that of {GEO_2021}."
+    profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 40}
+
+
 class Hystart(Suite):
     """Peters et al.: Cubic's slow start with HyStart on, off, and by one of its conditions; competing pairs."""
 

@@ -57,12 +57,26 @@ class LeoAccess(Suite):
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
     profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
     max_runs = 1000
+    profile: ClassVar[str] = "before-2024"
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed), point)
+        return Case(seed, self.build(run=seed, profile=self.profile), point)
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return link_values(recording)
+
+
+class LeoAccessSince2024(LeoAccess):
+    """The same with what has been measured since 2024."""
+
+    name = "leo-access-2024"
+    title = "On an access link as measured since 2024"
+    description = (
+        "A flow runs for 120 s over the model of a Starlink-like access link with what has been measured since 2024: "
+        "spikes of delay around the edges of slots, rates that move in steps and bursts, windows of loss. Run k of "
+        "every contender meets the same link."
+    )
+    profile = "since-2024"
 
 
 class Extremes(Suite):

@@ -1,9 +1,9 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
 use crate::cc::{SSTHRESH_INFINITE, Signal};
-use crate::flow::Life;
+use crate::flow::{Agent, Life};
 use crate::link::Offer;
-use crate::observe::pieces::Interval;
+use crate::observe::pieces::{Control as Asked, Interval};
 use crate::observe::policy::Answer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
@@ -360,7 +360,10 @@ impl World {
                 flow.receiver.on_window_probe(self.now, number, &mut self.pool);
                 self.dispatch_acks();
             }
-            _ => flow.receiver.received_bytes += u64::from(flow.sender.conn.mss),
+            _ => {
+                flow.receiver.received_bytes += u64::from(flow.datagram_bytes) - u64::from(flow.datagram_header);
+                flow.delays.push(self.now - ts);
+            }
         }
     }
 
@@ -375,13 +378,23 @@ impl World {
                 self.pool.clear_sent();
                 self.enter_route(id);
             }
-            _ => {
+            2 => {
                 let (first, second) = (self.pool.sent_id(0), self.pool.sent_id(1));
                 self.pool.clear_sent();
                 self.enter_route(first);
                 self.enter_route(second);
             }
+            _ => self.dispatch_pieces(),
         }
+    }
+
+    /// Those of a receiver that divides them.
+    #[cold]
+    #[inline(never)]
+    fn dispatch_pieces(&mut self) {
+        let pieces: Vec<PacketId> = (0..self.pool.sent_len()).map(|k| self.pool.sent_id(k)).collect();
+        self.pool.clear_sent();
+        pieces.into_iter().for_each(|id| self.enter_route(id));
     }
 
     fn on_flow_timer(&mut self, i: usize) {
@@ -396,9 +409,10 @@ impl World {
                     Action::Nothing => {}
                     Action::Write if flow.datagram => {
                         flow.sender.counters.sent += 1;
-                        let size = self.wire_bytes as u16;
+                        let size = flow.datagram_bytes as u16;
                         let (flow, route) = (i as u32, flow.sender.route);
-                        *self.pool.send() = Packet { flow, route, size, kind: Kind::Datagram, ..Packet::default() };
+                        let datagram = Packet { ts: now, flow, route, size, ..Packet::default() };
+                        *self.pool.send() = Packet { kind: Kind::Datagram, ..datagram };
                     }
                     Action::Write => flow.sender.write(now, 1),
                     Action::Object(bytes) => flow.write_object(now, bytes),
@@ -515,7 +529,7 @@ impl World {
         for (i, answer) in acting {
             match answer {
                 Answer::Action(action) => self.apply_action(i, action),
-                Answer::Control((cwnd, pacing)) => self.set_window(i, cwnd, pacing),
+                Answer::Control(asked) => self.ask(i, asked),
             }
         }
     }
@@ -525,9 +539,19 @@ impl World {
         let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
             let perform = &agent.action.perform;
-            let (cwnd, pacing) = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
-            self.set_window(i, cwnd, pacing);
+            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
+            self.ask(i, asked);
         }
+    }
+
+    /// Set what an agent asked for its flow `i`, as far as its guard lets it.
+    fn ask(&mut self, i: usize, asked: Asked) {
+        let flow = &mut self.flows[i];
+        let (cwnd, pacing) = match &mut flow.agent {
+            Some(Agent { guard: Some(guard), window, .. }) => guard.hold(&flow.sender.conn, &flow.stats, asked, window),
+            _ => asked,
+        };
+        self.set_window(i, cwnd, pacing);
     }
 
     /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).

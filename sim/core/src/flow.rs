@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cc::{self, Subscription};
+use crate::delays::Delays;
 use crate::observe::astraea::History;
+use crate::observe::guard::Guard;
 use crate::observe::handovers::Handovers;
 use crate::observe::pieces::{Action, Interval, Observer, Preset};
 use crate::observe::policy::{Decide, Policy};
@@ -92,6 +94,7 @@ pub struct Agent {
     /// The exact window its last action asked for, segments.
     pub window: f64,
     pub observer: Observer,
+    pub guard: Option<Guard>,
     pub interval: Interval,
     pub next_decision: Nanos,
 }
@@ -104,6 +107,7 @@ impl Agent {
             action: preset.action.clone(),
             window: 0.0,
             observer: Observer::new(preset.observation.clone()),
+            guard: None,
             interval: preset.interval,
             next_decision: Nanos::MAX,
         }
@@ -115,6 +119,7 @@ impl Agent {
             action: policy.action.clone(),
             window: 0.0,
             observer: Observer::new(policy.observation.clone()),
+            guard: policy.guard.clone().map(Guard::new),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             policy: Some(decides),
@@ -155,6 +160,10 @@ pub struct Flow {
     pub history: History,
     pub stats: IntervalStats,
     pub object_bytes: Option<u64>,
+    /// Of a datagram of its, bytes on the wire; and how long they took.
+    pub datagram_bytes: u32,
+    pub datagram_header: u32,
+    pub delays: Delays,
     /// Downloads so far, and how many of them are complete.
     pub objects: Vec<Object>,
     complete_objects: usize,
@@ -198,7 +207,12 @@ impl Flow {
             Subscription::Probes { interval } => interval,
             _ => Nanos::ZERO,
         };
-        let receiver = Receiver::new(tcp);
+        let mut receiver = Receiver::new(tcp);
+        receiver.behave(spec.receiver);
+        let wire_bytes = match spec.traffic {
+            TrafficSpec::Cbr { packet: Some(bytes), .. } => bytes,
+            _ => tcp.mss + tcp.header_bytes,
+        };
         let mut sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
         sender.conn.random = Stream::new(network.seed, Purpose::Controller, index as u64);
         let late = match spec.follows {
@@ -221,7 +235,7 @@ impl Flow {
             sender,
             receiver,
             subscription,
-            traffic: Traffic::new(spec.traffic, probe_interval, tcp.mss + tcp.header_bytes, network.seed, index as u64),
+            traffic: Traffic::new(spec.traffic, probe_interval, wire_bytes, network.seed, index as u64),
             ssthresh_cache: tcp.ssthresh_cache.unwrap_or(tcp.profile().ssthresh_cache),
             destination: network.flows.iter().position(|f| f.path == spec.path).expect("its own at least"),
             forward,
@@ -249,6 +263,9 @@ impl Flow {
             history: History::new(memory),
             stats: IntervalStats::default(),
             object_bytes,
+            datagram_bytes: wire_bytes,
+            datagram_header: tcp.header_bytes,
+            delays: Delays::default(),
             objects: Vec::new(),
             complete_objects: 0,
             awaited: object_bytes.map_or(u32::MAX, |bytes| bytes.div_ceil(u64::from(tcp.mss)) as u32),

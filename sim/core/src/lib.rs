@@ -8,6 +8,7 @@
 pub mod capture;
 pub mod carry;
 pub mod cc;
+pub mod delays;
 pub mod engine;
 pub mod flow;
 pub mod link;

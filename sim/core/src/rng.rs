@@ -18,6 +18,7 @@ pub enum Purpose {
     Controller = 7,
     HandoverReport = 8,
     Jitter = 9,
+    Late = 10,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -200,6 +200,8 @@ pub struct DirectionSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
 }
 
@@ -219,6 +221,14 @@ pub enum JitterSpec {
     Gamma { mean: Nanos, shape: u32, tau: Nanos },
     /// max(0, mean + sine + AR(1) noise), both given by their standard deviations.
     SineAr1 { mean: Nanos, sine_sd: Nanos, sine_period: Nanos, ar_sd: Nanos, ar_tau: Nanos },
+}
+
+/// Packets that take a detour: each with probability p arrives so much later, and others overtake it.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LateSpec {
+    pub p: f64,
+    pub delay: Nanos,
 }
 
 /// Packets leave the pipe only at `phase` + k x `period`: a channel that is sent in frames.
@@ -411,6 +421,8 @@ pub struct FlowSpec {
     pub controller: ControllerSpec,
     #[serde(default)]
     pub traffic: TrafficSpec,
+    #[serde(default, skip_serializing_if = "ReceiverSpec::is_honest")]
+    pub receiver: ReceiverSpec,
     /// An earlier flow driven from outside: this one takes its slot in a batch, and starts, without jitter, when it leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<usize>,
@@ -429,6 +441,27 @@ impl FlowSpec {
     /// The path of a packet sent at `at`.
     pub fn path_at(&self, at: Nanos) -> &[usize] {
         self.paths().rev().find(|p| p.0 <= at).expect("the first holds from 0").1
+    }
+}
+
+/// How a receiver acknowledges: as Linux does, or in one of the ways of RFC 5681, sections 4.2 and 9, and of Savage et al.,
+/// "TCP Congestion Control with a Misbehaving Receiver", 1999.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ReceiverSpec {
+    #[default]
+    Honest,
+    /// One acknowledgement for so many segments in order, or when the first of them has waited this long.
+    Stretch { segments: u32, hold: Nanos },
+    /// Every acknowledgement in so many, the first ones within a segment.
+    Divide { pieces: u32 },
+    /// Acknowledges what has not come yet, and never tells of a loss: so much of what half a round trip brings.
+    Optimistic { share: f64 },
+}
+
+impl ReceiverSpec {
+    fn is_honest(&self) -> bool {
+        *self == ReceiverSpec::Honest
     }
 }
 
@@ -451,6 +484,9 @@ pub enum TrafficSpec {
     /// Constant bit rate; the rate counts bytes on the wire, as link rates do.
     Cbr {
         rate: BitRate,
+        /// Bytes on the wire of each datagram; full ones if absent. Datagrams only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        packet: Option<u32>,
     },
     /// Exponential on and off periods with the given means; unlimited while on when no rate is given.
     OnOff {

@@ -27,6 +27,10 @@ pub struct FlowTotals {
     pub rtos: u64,
     pub spurious_rtos: u64,
     pub tail_probes: u64,
+    /// Datagrams that arrived, how long 50, 95 and 99 % of them took at most, and the share that took more than 150 ms.
+    pub received_datagrams: u64,
+    pub delay_percentiles_ms: [f64; 3],
+    pub late_share: f64,
     /// Downloads of traffic `objects`: when asked for (s), bytes, seconds until complete (None: not yet).
     pub objects: Vec<(f64, u64, Option<f64>)>,
 }
@@ -71,6 +75,9 @@ impl World {
                     rtos: c.rtos,
                     spurious_rtos: c.spurious_rtos,
                     tail_probes: c.tail_probes,
+                    received_datagrams: flow.delays.count,
+                    delay_percentiles_ms: [0.5, 0.95, 0.99].map(|share| flow.delays.percentile_ms(share)),
+                    late_share: flow.delays.late_share(),
                     objects: flow
                         .objects
                         .iter()

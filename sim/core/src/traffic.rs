@@ -48,7 +48,7 @@ impl Traffic {
             spec,
             segment_work: u128::from(wire_bytes) * 8_000_000_000,
             rate: match spec {
-                TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. } => rate.0,
+                TrafficSpec::Cbr { rate, .. } | TrafficSpec::OnOff { rate: Some(rate), .. } => rate.0,
                 _ => 0,
             },
             random: Stream::new(seed, Purpose::Traffic, flow),

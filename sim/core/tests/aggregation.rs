@@ -55,7 +55,7 @@ fn a_gate_is_passed_in_order_and_at_once_when_open() {
     let rtt = |phase| {
         let mut spec = gated(10, phase, "cubic");
         spec.links[0].forward.rate.clear();
-        spec.flows[0].traffic = TrafficSpec::Cbr { rate: orbitcc_core::units::BitRate(1_200_000) };
+        spec.flows[0].traffic = TrafficSpec::Cbr { rate: orbitcc_core::units::BitRate(1_200_000), packet: None };
         run(&spec).mean(0, "rtt_ms", 1.0, 20.0)
     };
     assert!((rtt(0) - 50.0).abs() < 1e-6, "{}", rtt(0));

@@ -124,7 +124,7 @@ fn adaptive_red_keeps_the_average_in_the_middle_of_them() {
 /// Mean and largest RTT of a flow of 1 Mbit/s beside four bulk flows, milliseconds.
 fn thin_flow_rtt_ms(queue: QueueSpec) -> (f64, f64) {
     let mut spec = bulk(queue, &["cubic"; 5]);
-    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(1_000_000) };
+    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(1_000_000), packet: None };
     let run = run(&spec);
     assert!((run.wire_mbps(0, 10.0, 60.0) - 1.0).abs() < 0.01);
     assert!(goodput(&run, 5) > 97.0);
@@ -148,7 +148,7 @@ fn fq_codel_gives_flows_of_different_kind_equal_shares() {
         // 40 Mbit/s of datagrams beside what two flows of very different RTT can take.
         spec.flows[1].uplink_delay = Nanos(150 * MS);
         let mut datagrams = flow("udp");
-        datagrams.traffic = TrafficSpec::Cbr { rate: BitRate(40_000_000) };
+        datagrams.traffic = TrafficSpec::Cbr { rate: BitRate(40_000_000), packet: None };
         spec.flows.push(datagrams);
         let run = run(&spec);
         [run.wire_mbps(0, 20.0, 60.0), run.wire_mbps(1, 20.0, 60.0)]
@@ -163,7 +163,7 @@ fn fq_codel_gives_flows_of_different_kind_equal_shares() {
 fn overload(queue: QueueSpec, mbps: u64) -> Run {
     let mut spec = dumbbell(10.0, 20.0, 0, 60.0, &["udp"]);
     spec.links[0].forward.queue = queue;
-    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(mbps * 1_000_000) };
+    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(mbps * 1_000_000), packet: None };
     run(&spec)
 }
 

@@ -45,6 +45,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             uplink_delay: Nanos::ZERO,
             controller: ControllerSpec { name: "cubic".into(), params: Default::default() },
             traffic,
+            receiver: ReceiverSpec::default(),
             follows: None,
             watched: false,
         }],

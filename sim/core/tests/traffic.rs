@@ -53,7 +53,7 @@ fn after_a_reroute_data_and_acknowledgements_take_the_new_path() {
 /// Two links of 12 Mbit/s in series, each with a buffer of one packet of 1500 bytes, fed at line rate.
 fn chain(changes_of_nothing: u64) -> NetworkSpec {
     let mut spec = dumbbell(12.0, 0.0, 1_500, 5.0, &["udp"]);
-    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(12_000_000) };
+    spec.flows[0].traffic = TrafficSpec::Cbr { rate: BitRate(12_000_000), packet: None };
     spec.links.push(spec.links[0].clone());
     spec.flows[0].path = vec![0, 1];
     spec.links[1].forward.loss = (0..changes_of_nothing).map(|k| (Nanos(k * 1_000_000), LossSpec::None)).collect();

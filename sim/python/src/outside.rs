@@ -57,6 +57,7 @@ impl OutsidePolicy {
             observation: Arc::new(pieces::observation(&json(observation)?).map_err(value_error)?),
             action: Arc::new(pieces::action(&json(action)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
+            guard: None,
         };
         Ok(OutsidePolicy { inner: Arc::new(policy) })
     }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use orbitcc_core::observe::guard::Limits;
 use orbitcc_core::observe::pieces::{self, Interval};
 use orbitcc_core::observe::policy::{
     ACTION_DIM, Activation, Decide, Layer, LayerNorm, Network, Policy as Shared, Squash,
@@ -86,11 +87,18 @@ pub fn interval(interval_ns: u64, rtts: f64) -> PyResult<Interval> {
     Ok(Interval { fixed: Nanos(interval_ns), rtts })
 }
 
+/// Checked limits of a guard, from JSON.
+fn limits(text: &str) -> PyResult<Limits> {
+    let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("guard: {error}")))?;
+    limits.validate().map_err(|error| value_error(format!("guard.{error}")))?;
+    Ok(limits)
+}
+
 #[pymethods]
 impl Policy {
     #[new]
     #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, mean=None, std=None, clip=10.0,
-        squash="clip"))]
+        squash="clip", guard=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layers: Vec<Bound<'_, PyAny>>,
@@ -102,6 +110,7 @@ impl Policy {
         std: Option<Bound<'_, PyAny>>,
         clip: f32,
         squash: &str,
+        guard: Option<&str>,
     ) -> PyResult<Policy> {
         let normaliser = match (mean, std) {
             (Some(mean), Some(std)) => Some((vector(&mean, "mean")?, vector(&std, "std")?)),
@@ -120,6 +129,7 @@ impl Policy {
             observation: Arc::new(pieces::observation(&crate::convert::json(observation)?).map_err(value_error)?),
             action: Arc::new(pieces::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts)?,
+            guard: guard.map(limits).transpose()?,
         };
         network.validate(shared.observation.dim()).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })

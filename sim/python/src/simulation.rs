@@ -39,8 +39,18 @@ pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, Py
     d.set_item("rtos", t.rtos)?;
     d.set_item("spurious_rtos", t.spurious_rtos)?;
     d.set_item("tail_probes", t.tail_probes)?;
+    d.set_item("received_datagrams", t.received_datagrams)?;
+    for (name, ms) in ["delay_p50_ms", "delay_p95_ms", "delay_p99_ms"].iter().zip(t.delay_percentiles_ms) {
+        d.set_item(name, known(ms))?;
+    }
+    d.set_item("late_share", known(t.late_share))?;
     d.set_item("objects", &t.objects)?;
     Ok(d)
+}
+
+/// None where there is nothing to tell.
+fn known(value: f64) -> Option<f64> {
+    (!value.is_nan()).then_some(value)
 }
 
 pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, PyDict>> {

@@ -9,7 +9,7 @@ use super::hystart::{EIGHTH_MS_US, HyStart, Threshold};
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::search::Search;
 use super::slow_start::SlowStart;
-use super::{CaState, Conn, Controller, Event, Params};
+use super::{CaState, Conn, Controller, Event, Params, careful_resume};
 
 /// Multiplicative decrease, of 1024 (0.7).
 const BETA: u64 = 717;
@@ -27,6 +27,8 @@ pub const PARAMS: &[(&str, &str)] = &[
     ("search_rollback", "\"off\""),
     ("fast_convergence", "\"on\""),
     ("friendliness", "\"on\""),
+    careful_resume::PARAMS[0],
+    careful_resume::PARAMS[1],
 ];
 
 const HYSTART: [&str; 8] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"];
@@ -49,7 +51,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let mut cubic = Cubic::new(slow_start, params.kernel);
     cubic.fast_convergence = params.text("fast_convergence", "on", &SWITCH)? == "on";
     cubic.friendliness = params.text("friendliness", "on", &SWITCH)? == "on";
-    Ok(Box::new(cubic))
+    careful_resume::around(Box::new(cubic), params)
 }
 
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod bbr;
+pub mod careful_resume;
 pub mod copa;
 pub mod cubic;
 pub mod hybla;

@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::spec::{ControllerSpec, Kernel, SsthreshCache, TcpSpec};
 
-use super::{Controller, agent, bbr, copa, cubic, hybla, illinois, leocc, reno, satcp, vegas, vivace, westwood};
+use super::{
+    Controller, agent, bbr, careful_resume, copa, cubic, hybla, illinois, leocc, reno, satcp, vegas, vivace, westwood,
+};
 
 /// One line of the registry.
 pub struct Registration {
@@ -22,7 +24,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "illinois", params: &[], build: |_| Ok(Box::new(illinois::Illinois::new())) },
     Registration { name: "vegas", params: &[], build: |_| Ok(Box::new(vegas::Vegas::new())) },
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
-    Registration { name: "bbr", params: &[], build: bbr::v1::build },
+    Registration { name: "bbr", params: &careful_resume::PARAMS, build: bbr::v1::build },
     Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
     Registration { name: "copa", params: copa::PARAMS, build: copa::build },
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },

@@ -2,7 +2,8 @@
 
 use crate::pool::PacketId;
 use crate::ring::Ring;
-use crate::spec::{DirectionSpec, Ordering};
+use crate::rng::{Purpose, Stream};
+use crate::spec::{DirectionSpec, LateSpec, Ordering};
 use crate::time::Nanos;
 
 use super::gate::Gate;
@@ -29,7 +30,16 @@ pub struct Pipe {
 struct Channel {
     /// As packets meet it that leave the server, maybe later than now; and as it is now.
     jitter: Option<[Jitter; 2]>,
+    late: Option<Late>,
     gate: Option<Gate>,
+}
+
+/// Packets that take a detour, drawn one by one as they leave.
+#[derive(Clone, Debug)]
+struct Late {
+    p: f64,
+    delay: Nanos,
+    random: Stream,
 }
 
 impl Channel {
@@ -38,13 +48,22 @@ impl Channel {
             let jitter = Jitter::new(jitter, seed, index);
             [jitter.clone(), jitter]
         });
+        let late = spec.late.filter(|late| late.p > 0.0).map(|LateSpec { p, delay }| {
+            let random = Stream::new(seed, Purpose::Late, index);
+            Late { p, delay, random }
+        });
         let gate = spec.gate.map(Gate::new);
-        (jitter.is_some() || gate.is_some()).then_some(Channel { jitter, gate })
+        (jitter.is_some() || late.is_some() || gate.is_some()).then_some(Channel { jitter, late, gate })
     }
 
     /// When a packet arrives that leaves the server at `leaves` and would arrive at `at` without this channel.
     fn arrival(&mut self, leaves: Nanos, at: Nanos) -> Nanos {
-        let at = self.jitter.as_mut().map_or(at, |[ahead, _]| at + ahead.at(leaves));
+        let mut at = self.jitter.as_mut().map_or(at, |[ahead, _]| at + ahead.at(leaves));
+        if let Some(late) = &mut self.late
+            && late.random.uniform() < late.p
+        {
+            at += late.delay;
+        }
         self.gate.map_or(at, |gate| gate.opening(at))
     }
 

@@ -2,6 +2,7 @@
 
 pub mod astraea;
 mod aurora;
+pub mod guard;
 pub mod handovers;
 mod memory;
 mod orca;

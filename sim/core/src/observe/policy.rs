@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use super::guard::Limits;
 use super::pieces::{Action, Control, Interval, Observation};
 use super::stats::IntervalStats;
 
@@ -76,6 +77,8 @@ pub struct Policy {
     pub observation: Arc<Observation>,
     pub action: Arc<Action>,
     pub interval: Interval,
+    /// Bounds outside of it.
+    pub guard: Option<Limits>,
 }
 
 #[derive(Clone)]

@@ -21,6 +21,8 @@ struct Sight {
     min_rtt_window_s: f64,
     short_window_s: f64,
     max_rate_window_s: f64,
+    /// The RTT of an interval: `mean` of its samples, or the `least` of them, which jitter on a link hardly moves.
+    rtt: String,
     /// RTTs of the fast and the slow averages.
     fast_rtts: f64,
     slow_rtts: f64,
@@ -39,6 +41,7 @@ impl Default for Sight {
             min_rtt_window_s: 10.0,
             short_window_s: 1.0,
             max_rate_window_s: 10.0,
+            rtt: "mean".into(),
             fast_rtts: 1.0,
             slow_rtts: 4.0,
             gap_s: 0.03,
@@ -59,6 +62,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     within("fast_rtts", sight.fast_rtts, 0.0, 1e3)?;
     within("slow_rtts", sight.slow_rtts, 0.0, 1e3)?;
     within("gap_s", sight.gap_s, 0.0, 100.0)?;
+    one_of("rtt", &sight.rtt, &["mean", "least"])?;
     one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
     let (min, short, max) = (sight.min_rtt_window_s, sight.short_window_s, sight.max_rate_window_s);
     let mut features: Vec<Feature> = vec![
@@ -88,6 +92,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         short_rtt: WindowedMin::new(short),
         max_rate: WindowedMax::new(max),
         gaps: GapDetector::new(sight.gap_s),
+        least: sight.rtt == "least",
         averages: [0.0; 7],
         known: false,
         rtt_s: 0.0,
@@ -105,6 +110,8 @@ struct RatiosWatch {
     short_rtt: WindowedMin,
     max_rate: WindowedMax,
     gaps: GapDetector,
+    /// Is the RTT of an interval its least sample, not the mean?
+    least: bool,
     /// Inflation, rise, delivered, of the maximum, loss, loss slowly, queue.
     averages: [f64; 7],
     /// Is there anything in the averages?
@@ -132,8 +139,9 @@ impl Watch for RatiosWatch {
         let recent = self.min_rtt.update(stats.time_s, stats.rtt_min_s);
         let short = self.short_rtt.update(stats.time_s, stats.rtt_min_s);
         let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
-        if !stats.rtt_mean_s.is_nan() {
-            self.rtt_s = stats.rtt_mean_s;
+        let rtt_s = if self.least { stats.rtt_min_s } else { stats.rtt_mean_s };
+        if !rtt_s.is_nan() {
+            self.rtt_s = rtt_s;
         } else if self.rtt_s <= 0.0 {
             self.rtt_s = stats.srtt_s;
         }
@@ -215,6 +223,16 @@ mod tests {
         assert!((f[14] - (400.0 / (90e6 / 8.0 * min / 1460.0)).ln()).abs() < 1e-12);
         let later = seen(&mut watch, IntervalStats { time_s: 30.03, cwnd_packets: 500.0, ..flow(0.9) });
         assert!((later[15] - 4.0 * 1.25_f64.ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_least_rtt_of_an_interval_does_not_see_its_jitter() {
+        let shaken = IntervalStats { rtt_mean_s: 0.09, ..flow(0.9) };
+        let mut mean = observation(json!({})).unwrap().0.watch;
+        let mut least = observation(json!({"rtt": "least"})).unwrap().0.watch;
+        assert!((seen(&mut mean, shaken)[0] - (0.09_f64 / shaken.rtt_min_s).ln()).abs() < 1e-12);
+        assert_eq!(seen(&mut least, shaken)[0], 0.0);
+        assert!(observation(json!({"rtt": "median"})).is_err());
     }
 
     #[test]

@@ -160,7 +160,20 @@ impl NetworkSpec {
         }
         let datagram = flow.controller.name == "udp";
         let seconds = self.duration.secs_f64();
-        let wire_bits = f64::from(self.tcp.mss + self.tcp.header_bytes) * 8.0;
+        let wire = match flow.traffic {
+            TrafficSpec::Cbr { packet: Some(packet), .. } => packet,
+            _ => self.tcp.mss + self.tcp.header_bytes,
+        };
+        let wire_bits = f64::from(wire) * 8.0;
+        match flow.receiver {
+            ReceiverSpec::Stretch { segments, hold } => {
+                within(format_args!("flows[{i}].receiver.segments"), segments, 2, 1_000)?;
+                delay(format_args!("flows[{i}].receiver.hold"), hold)?;
+            }
+            ReceiverSpec::Divide { pieces } => within(format_args!("flows[{i}].receiver.pieces"), pieces, 2, 100)?,
+            ReceiverSpec::Optimistic { share } => probability(share, format_args!("flows[{i}].receiver.share"))?,
+            ReceiverSpec::Honest => {}
+        }
         for (_, path) in flow.paths().filter(|_| !datagram) {
             let Some(most) = self.most_per_s(flow, path) else {
                 let allowed = "some link has a rate, or a delay at all times";
@@ -179,7 +192,13 @@ impl NetworkSpec {
             TrafficSpec::Bytes { bytes } if bytes == 0 || bytes.div_ceil(u64::from(self.tcp.mss)) > 1 << 31 => {
                 return fail(format!("flows[{i}].traffic.bytes"), bytes, "must make 1 .. 2^31 segments");
             }
-            TrafficSpec::Cbr { rate } | TrafficSpec::OnOff { rate: Some(rate), .. }
+            TrafficSpec::Cbr { packet: Some(packet), .. }
+                if !datagram || !(self.tcp.header_bytes + 1..=u32::from(u16::MAX)).contains(&packet) =>
+            {
+                let allowed = "datagrams of udp alone, more than their headers, at most 65535 bytes";
+                return fail(format!("flows[{i}].traffic.packet"), packet, allowed);
+            }
+            TrafficSpec::Cbr { rate, .. } | TrafficSpec::OnOff { rate: Some(rate), .. }
                 if !(1..=MOST_BITS_PER_S).contains(&rate.0) || rate.0 as f64 * seconds / wire_bits > MOST_EVENTS =>
             {
                 let allowed = "must lie in 1 .. 1e12 bit/s, and make at most 4e9 packets within duration";
@@ -322,6 +341,13 @@ impl DirectionSpec {
                 if !(100_000..=LATEST).contains(&time.0) {
                     return fail(format_args!("{field}.jitter.{name}"), time.0, "must lie in 0.1 ms .. 1e6 s");
                 }
+            }
+        }
+        if let Some(late) = &self.late {
+            probability(late.p, format_args!("{field}.late.p"))?;
+            delay(format_args!("{field}.late.delay"), late.delay)?;
+            if self.ordering == Ordering::Fifo {
+                return fail(format_args!("{field}.late.p"), late.p, "only where packets may overtake");
             }
         }
         if let Some(gate) = &self.gate

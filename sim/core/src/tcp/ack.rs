@@ -56,6 +56,8 @@ impl Sender {
         }
         if !self.conn.exact && self.is_routine(ack) {
             self.on_routine_ack(ack, out);
+        } else if ack.seq > self.conn.snd_nxt {
+            // Of what has not been sent: ignored (RFC 9293, section 3.10.7.4).
         } else if self.packets_out() == 0 && ack.kind == Kind::Ack && ack.sack[0].is_empty() {
             self.on_idle_ack(ack, out);
         } else {

@@ -14,6 +14,7 @@ pub mod sender;
 
 mod ack;
 mod loss;
+mod misbehaving;
 mod routine;
 mod told;
 mod transmit;

@@ -6,6 +6,7 @@ use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::intervals::Intervals;
+use super::misbehaving::Optimist;
 use super::profile::{Autotuning, Profile};
 use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
@@ -65,17 +66,17 @@ pub struct Arrival {
 
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    mss: u64,
+    pub(super) mss: u64,
     /// The MSS it advertised: timestamps take 12 bytes of it.
     advertised_mss: u64,
     /// Buffer memory one full segment occupies when each arrives in a buffer of its own, and what autotuning budgets.
     truesize: u64,
     memory_per_segment: u64,
     tick: Tick,
-    ack_bytes: u16,
+    pub(super) ack_bytes: u16,
     profile: &'static Profile,
     moderate: bool,
-    rmem_max: u64,
+    pub(super) rmem_max: u64,
     /// Where its ACKs start on the world's routes.
     pub route: u32,
     pub rcv_nxt: u32,
@@ -87,8 +88,13 @@ pub struct Receiver {
     duplicate: Option<SegRange>,
     /// Generic receive offload: most segments in order that go up the stack as one and cause one ACK (Linux: 64 KB), and
     /// those of the present poll.
-    merges: u32,
+    pub(super) merges: u32,
     merged: u32,
+    /// Time from a first arrival to the poll.
+    pub(super) poll: Nanos,
+    /// Acknowledgements in place of one, and what it takes to send them early (`misbehaving.rs`).
+    pub(super) pieces: u32,
+    pub(super) optimist: Option<Box<Optimist>>,
     // Acknowledgement policy.
     quick: u32,
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
@@ -100,7 +106,7 @@ pub struct Receiver {
     delay_bound: u64,
     /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
     rto: u64,
-    handshake_us: u64,
+    pub(super) handshake_us: u64,
     last_arrival: Nanos,
     ack_now: bool,
     delayed_at: Nanos,
@@ -109,8 +115,8 @@ pub struct Receiver {
     compressed_at: Nanos,
     dupacks: u32,
     dupacks_at: u32,
-    last_acked: u32,
-    ts_recent: Nanos,
+    pub(super) last_acked: u32,
+    pub(super) ts_recent: Nanos,
     /// When a probe of the window may be answered again.
     next_answer: Nanos,
     // Window.
@@ -120,7 +126,7 @@ pub struct Receiver {
     /// Where that threshold ends while one segment at least is unread.
     growth_limit: u64,
     /// Right edge in bytes from the start of the stream; never moves left.
-    right_edge: u64,
+    pub(super) right_edge: u64,
     /// Unit of the window field, bytes, a power of two (RFC 7323 window scaling).
     unit: u64,
     /// Segments that the packet in hand put in order: the application reads them after the ACK has gone.
@@ -181,6 +187,9 @@ impl Receiver {
             duplicate: None,
             merges: tcp.gro_segments,
             merged: 0,
+            poll: POLL,
+            pieces: 1,
+            optimist: None,
             quick: 0,
             ato: 0,
             ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
@@ -245,6 +254,9 @@ impl Receiver {
 
     /// A data segment arrives; one ACK goes out at most, two when a waiting one cannot wait longer.
     pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
+        if self.optimist.is_some() {
+            return self.be_optimistic(now, segment, out);
+        }
         let seq = segment.seq;
         let echoed = if seq <= self.last_acked { segment.ts } else { Nanos::ZERO };
         self.ts_recent = self.ts_recent.max(echoed);
@@ -339,7 +351,7 @@ impl Receiver {
             }
             return false;
         }
-        self.compressed_at = self.compressed_at.min(now + POLL);
+        self.compressed_at = self.compressed_at.min(now + self.poll);
         true
     }
 
@@ -499,6 +511,9 @@ impl Receiver {
     /// Acknowledge what has arrived, with a window of `free` bytes unless more has been offered.
     #[inline(always)]
     fn offer_window(&mut self, now: Nanos, free: u64, flow: u32, out: &mut Pool) {
+        if self.pieces > 1 {
+            self.divide(now, flow, out);
+        }
         self.quick = self.quick.saturating_sub(1);
         self.ack_now = false;
         self.delayed_at = Nanos::MAX;

@@ -99,6 +99,15 @@ fn points<T: std::fmt::Debug + Clone>(
     })
 }
 
+fn receiver() -> impl Strategy<Value = ReceiverSpec> {
+    prop_oneof![
+        7 => Just(ReceiverSpec::Honest),
+        1 => (2..20u32, delay()).prop_map(|(segments, hold)| ReceiverSpec::Stretch { segments, hold }),
+        1 => (2..9u32).prop_map(|pieces| ReceiverSpec::Divide { pieces }),
+        1 => (0.0..1.0f64).prop_map(|share| ReceiverSpec::Optimistic { share }),
+    ]
+}
+
 fn jitter() -> impl Strategy<Value = JitterSpec> {
     let time = |most_ms: u64| (100_000..most_ms * 1_000_000).prop_map(Nanos);
     prop_oneof![
@@ -127,22 +136,25 @@ fn direction(limited: bool, wire: u64) -> impl Strategy<Value = DirectionSpec> {
         any::<bool>(),
         prop::option::weighted(0.2, (time(60), 0..60 * MS)),
         prop::option::weighted(0.2, jitter()),
-        prop::option::weighted(0.3, wire..wire + 300_000u64),
+        (prop::option::weighted(0.3, wire..wire + 300_000u64), prop::option::weighted(0.2, (0.0..0.3f64, delay()))),
     )
-        .prop_map(move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter, burst)| {
-            let stops = rate.iter().any(|(_, rate)| rate.0 == 0);
-            DirectionSpec {
-                rate: if limited { rate } else { Vec::new() },
-                burst: burst.filter(|_| limited && !stops).unwrap_or(0),
-                delay: DelaySpec { interpolate, points: delay },
-                loss,
-                loss_at: if ingress { LossPosition::Ingress } else { LossPosition::Egress },
-                queue,
-                ordering: if overtaking { Ordering::Overtaking } else { Ordering::Fifo },
-                jitter,
-                gate: gate.map(|(period, phase)| GateSpec { period: Nanos(period), phase: Nanos(phase) }),
-            }
-        })
+        .prop_map(
+            move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter, (burst, late))| {
+                let stops = rate.iter().any(|(_, rate)| rate.0 == 0);
+                DirectionSpec {
+                    rate: if limited { rate } else { Vec::new() },
+                    burst: burst.filter(|_| limited && !stops).unwrap_or(0),
+                    delay: DelaySpec { interpolate, points: delay },
+                    loss,
+                    loss_at: if ingress { LossPosition::Ingress } else { LossPosition::Egress },
+                    queue,
+                    ordering: if overtaking { Ordering::Overtaking } else { Ordering::Fifo },
+                    jitter,
+                    late: late.filter(|_| overtaking).map(|(p, delay)| LateSpec { p, delay }),
+                    gate: gate.map(|(period, phase)| GateSpec { period: Nanos(period), phase: Nanos(phase) }),
+                }
+            },
+        )
 }
 
 fn outages() -> impl Strategy<Value = Vec<OutageSpec>> {
@@ -184,13 +196,13 @@ fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
     let tcp = prop_oneof![
         4 => Just(TrafficSpec::Bulk),
         2 => (1..2_000_000u64).prop_map(|bytes| TrafficSpec::Bytes { bytes }),
-        1 => rate().prop_map(|rate| TrafficSpec::Cbr { rate: BitRate(rate.0.max(100_000)) }),
+        1 => rate().prop_map(|rate| TrafficSpec::Cbr { rate: BitRate(rate.0.max(100_000)), packet: None }),
         1 => Just(TrafficSpec::OnOff { rate: None, on: Nanos(SECOND / 3), off: Nanos(SECOND / 3) }),
         1 => (1..20u8).prop_map(|n| TrafficSpec::Objects { per_s: f64::from(n), mean_bytes: 30_000.0, sigma: 1.3 }),
     ];
     prop_oneof![
         5 => (names, tcp).prop_map(|(n, t)| (n.to_string(), t)),
-        1 => rate().prop_map(|rate| ("udp".to_string(), TrafficSpec::Cbr { rate: BitRate(rate.0.max(100_000)) })),
+        1 => rate().prop_map(|rate| ("udp".to_string(), TrafficSpec::Cbr { rate: BitRate(rate.0.max(100_000)), packet: None })),
     ]
 }
 
@@ -244,7 +256,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
             start,
             life,
             traffic(),
-            prop::sample::select(vec![0, 0, 5]),
+            (prop::sample::select(vec![0, 0, 5]), receiver()),
         );
         prop::collection::vec(flow, 1..=20).prop_map(move |flows| NetworkSpec {
             seed,
@@ -256,7 +268,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
             flows: flows
                 .into_iter()
                 .enumerate()
-                .map(|(i, ((first, len, reroute), start, life, (name, traffic), uplink_ms))| FlowSpec {
+                .map(|(i, ((first, len, reroute), start, life, (name, traffic), (uplink_ms, receiver)))| FlowSpec {
                     name: format!("flow-{i}"),
                     path: (first..(first + len).min(n)).collect(),
                     reroutes: reroute
@@ -268,6 +280,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     uplink_delay: Nanos(uplink_ms * MS),
                     controller: ControllerSpec { name, params: Default::default() },
                     traffic,
+                    receiver,
                     follows: None,
                     watched: false,
                 })

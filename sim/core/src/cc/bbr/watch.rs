@@ -90,6 +90,7 @@ pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seco
             uplink_delay: Nanos::ZERO,
             controller: ControllerSpec { name: name.into(), params: params.as_object().unwrap().clone() },
             traffic: TrafficSpec::default(),
+            receiver: ReceiverSpec::default(),
             follows: None,
             watched: false,
         }],

@@ -17,7 +17,7 @@ mod paths;
 #[cfg(test)]
 mod tests;
 
-use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE};
+use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, careful_resume};
 use cycle::CYCLE;
 
 use super::policer::{Policer, Verdict};
@@ -40,7 +40,7 @@ const FULL_BW_ROUNDS: u32 = 3;
 const PACING_PERCENT: u64 = 99;
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
-    Ok(Box::new(Bbr::new(params.kernel, Variant::default())))
+    careful_resume::around(Box::new(Bbr::new(params.kernel, Variant::default())), params)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::time::Nanos;
 fn a_sample_never_exceeds_the_rate_at_which_its_flight_was_sent() {
     // Sent at 10 Mbit/s of 100, once the first windows have caught up; acknowledged in bunches.
     let mut spec = path("bbr", 100.0, 50.0, 1.0, 10.0);
-    spec.flows[0].traffic = TrafficSpec::Cbr { rate: mbps(10.0) };
+    spec.flows[0].traffic = TrafficSpec::Cbr { rate: mbps(10.0), packet: None };
     spec.links[0].reverse.gate = Some(GateSpec { period: Nanos::from_millis(40), phase: Nanos::ZERO });
     let samples = watch(&spec, Bbr::new(Kernel::V6, Variant::default()), |_, conn, rate| {
         (rate.interval_us > 0 && conn.now > Nanos::from_secs(2))

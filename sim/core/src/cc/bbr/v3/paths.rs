@@ -136,7 +136,7 @@ fn up_ends_by_plateau_after_three_rounds_and_down_when_drained() {
 fn without_loss_an_application_s_limit_never_ends_start_up() {
     for controller in ["bbr3", "bbr3:ietf"] {
         let mut spec = path(controller, 100.0, 50.0, 1.0, 30.0);
-        spec.flows[0].traffic = TrafficSpec::Cbr { rate: mbps(5.0) };
+        spec.flows[0].traffic = TrafficSpec::Cbr { rate: mbps(5.0), packet: None };
         let rows = rows(&spec);
         assert!(rows.len() > 5_000 && rows.iter().all(|r| !r.full_bw_reached));
         assert!(rows.iter().all(|r| matches!(r.mode, Mode::Startup | Mode::ProbeRtt)));

@@ -1,0 +1,84 @@
+"""The cards of docs/assessment.md: every controller and every policy that ships, by RFC 9743.
+
+`python -m benches.assessment [--out FOLDER] [--resume]` runs the profile `quick` and writes the tables between the
+page's marks; a run that was stopped goes on with `--resume`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from orbitcc.agents import checkpoint
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval.assessment import Card, assess, contenders_of, criteria
+from orbitcc.eval.assessment.card import STANDARD
+from orbitcc.eval.report.assessment import limits, where
+
+PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"
+CONTROLLERS = (
+    "cubic", "reno", "hybla", "westwood", "illinois", "vegas", "copa", "bbr", "bbr3", "leocc", "satcp", "vivace",
+)  # fmt: skip
+SHORT = {"pass": "pass", "concern": "*concern*", "fail": "**fail**", "not applicable": "–"}
+
+
+def verdicts(card: Card) -> str:
+    """A line per criterion, a column per contender."""
+    labels = list(card.outcomes)
+    lines = [f"| § | criterion | {' | '.join(labels)} |", f"|---|---|{'---|' * len(labels)}"]
+    for k, judgement in enumerate(card.judgements):
+        cells = " | ".join(SHORT[card.outcomes[label][k].verdict] for label in labels)
+        lines.append(f"| {judgement.criterion.section} | {judgement.criterion.title} | {cells} |")
+    counts = " | ".join(f"{c['pass']} / {c['concern']} / {c['fail']}" for c in map(card.count, labels))
+    return "\n".join([*lines, f"| | pass / concern / fail | {counts} |"])
+
+
+def figures(card: Card) -> str:
+    """What failed, with its figure where it was worst."""
+    lines = ["| | § | figure | measured | Cubic | where |", "|---|---|---|---|---|---|"]
+    for label, judgements in card.outcomes.items():
+        for judgement in judgements:
+            for r in judgement.readings:
+                if r.verdict == "fail":
+                    told = (r.figure.title, r.figure.format(r.value), r.figure.format(r.reference), where(r.point))
+                    lines.append(f"| {label} | {judgement.criterion.section} | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
+def thresholds() -> str:
+    """The table of criteria.toml."""
+    lines = ["| § | key | figure | limits | why |", "|---|---|---|---|---|"]
+    for c in criteria():
+        lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
+        if c.not_applicable:
+            lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
+    return "\n".join(lines)
+
+
+def between(text: str, mark: str, table: str) -> str:
+    """The page with a table between its marks."""
+    return re.sub(
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", text, count=1, flags=re.DOTALL
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/assessment-of-all"))
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument(
+        "--thresholds", action="store_true", help="write the table of thresholds alone, running nothing"
+    )
+    given = parser.parse_args()
+    text = between(PAGE.read_text(encoding="utf-8"), "thresholds", thresholds())
+    if not given.thresholds:
+        line_up = contenders_of(CONTROLLERS, checkpoint.shipped())
+        assert line_up[0].label == STANDARD
+        card = assess(line_up, out_dir=given.out, resume=given.resume)
+        text = between(between(text, "verdicts", verdicts(card)), "figures", figures(card))
+    atomic_write_text(PAGE, text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""What RFC 9743 asks of a congestion controller, put to the test: worlds, criteria with their thresholds, a card."""
+
+from orbitcc.eval.assessment.card import REFERENCES, Card, Judgement, Reading, assess, contenders_of
+from orbitcc.eval.assessment.criteria import Criterion, Figure, Verdict, criteria
+
+__all__ = [
+    "REFERENCES",
+    "Card",
+    "Criterion",
+    "Figure",
+    "Judgement",
+    "Reading",
+    "Verdict",
+    "assess",
+    "contenders_of",
+    "criteria",
+]

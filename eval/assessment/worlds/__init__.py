@@ -1,0 +1,35 @@
+"""The worlds of an assessment by name: families that its criteria draw on."""
+
+from orbitcc.eval.assessment.worlds import congestion, hosts, paths, sharing
+from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, Worlds
+
+WORLDS: dict[str, Worlds] = {
+    worlds.name: worlds
+    for worlds in (
+        congestion.Collapse(),
+        congestion.Bufferbloat(),
+        congestion.SmallBuffers(),
+        sharing.OwnKind(),
+        sharing.ShortFlows(),
+        sharing.MixedCubic(),
+        sharing.MixedReno(),
+        sharing.RealTime(),
+        congestion.TailDrop(),
+        paths.Signals(),
+        paths.Wireless(),
+        congestion.ManagedQueues(),
+        congestion.PersistentLoss(),
+        paths.VaryingDelay(),
+        congestion.SlowLinks(),
+        paths.HighDelay(),
+        hosts.Receivers(),
+        sharing.Bully(),
+        paths.Reordering(),
+        paths.Transients(),
+        paths.PathChange(),
+        hosts.Incast(),
+    )
+}
+"""Name -> family, in the order of the RFC."""
+
+__all__ = ["RECORD_INTERVAL_S", "WORLDS", "Worlds"]

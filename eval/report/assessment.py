@@ -1,0 +1,149 @@
+"""The page of an assessment: the card, and each criterion with its figures, its worst world and a picture of that."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.eval.assessment.card import STANDARD, Card, Judgement, Reading, worst_world
+from orbitcc.eval.assessment.criteria import Figure, Verdict
+from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
+from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
+from orbitcc.eval.report.page import facts, picture, write_page
+
+CLASSES: Mapping[Verdict, str] = {
+    "pass": "holds",
+    "concern": "concern",
+    "fail": "fails",
+    "not applicable": "undecidable",
+}
+Pictures = dict[ThemeName, bytes]
+
+
+def write_assessment(card: Card, commands: Mapping[str, str], workers: int | None = None) -> Path:
+    """Draw the worst worlds (in figures/) and write report.html; commands: criterion -> what runs its worst world."""
+    pictures = _draw_all(card, workers)
+    for key, files in pictures.items():
+        for name, data in files.items():
+            atomic_write_bytes(
+                card.campaign.out_dir / "figures" / f"{key}{'' if name == 'light' else '-dark'}.png", data
+            )
+    return write_page(
+        card.campaign.out_dir / "report.html",
+        "assessment",
+        kicker="OrbitCC assessment",
+        title=f"{card.candidate.label} by RFC 9743",
+        lead=_lead(card),
+        about="What the IETF asks of a congestion controller before it meets the Internet (RFC 9743, BCP 133), world "
+        "by world in the simulator, beside Cubic, BBRv3 and LeoCC.",
+        card=_card(card),
+        rows="\n".join(_row(j, pictures.get(j.criterion.key), commands.get(j.criterion.key)) for j in card.judgements),
+        command=html.escape(card.campaign.command),
+        facts=facts({"profile": f"{card.campaign.profile}, {card.campaign.runs} runs of each world"}),
+    )
+
+
+def _lead(card: Card) -> str:
+    count = card.count(card.candidate.label)
+    fails = [j.criterion.title for j in card.judgements if j.verdict == "fail"]
+    said = f"Of {sum(count.values())} criteria, <strong>{html.escape(card.candidate.label)}</strong> "
+    said += f"passes {count['pass']}, {count['concern']} are of concern, {count['fail']} fail; "
+    said += f"{count['not applicable']} do not apply."
+    return said + (f" It fails at: {html.escape('; '.join(fails))}." if fails else "")
+
+
+def _card(card: Card) -> str:
+    labels = list(card.outcomes)
+    head = "".join(f"<th scope=col>{html.escape(label)}</th>" for label in labels)
+    rows = []
+    for k, judgement in enumerate(card.judgements):
+        c = judgement.criterion
+        cells = "".join(
+            f'<td data-title="{html.escape(label)}"><span class="{CLASSES[card.outcomes[label][k].verdict]}">'
+            f"{card.outcomes[label][k].verdict}</span></td>"
+            for label in labels
+        )
+        rows.append(
+            f"<tr><td data-title=section>{c.section}</td><th scope=row>"
+            f'<a href="#{c.key}">{html.escape(c.title)}</a></th>{cells}</tr>'
+        )
+    body = "\n".join(rows)
+    top = f"<thead><tr><th scope=col>RFC 9743</th><th scope=col></th>{head}</tr></thead>"
+    return f"<table>{top}\n<tbody>\n{body}\n</tbody></table>"
+
+
+def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> str:
+    c = judgement.criterion
+    head = (
+        f'<h3 id="{c.key}">{c.section} {html.escape(c.title)}: '
+        f'<span class="{CLASSES[judgement.verdict]}">{judgement.verdict}</span></h3>'
+    )
+    if c.not_applicable:
+        return f"{head}\n<p>{html.escape(c.not_applicable)}</p>"
+    items = "\n".join(_figure(reading) for reading in judgement.readings)
+    again = f"<pre><code>{html.escape(command)}</code></pre>" if command else ""
+    shown = ""
+    if files and judgement.worst is not None:
+        shown = picture(
+            files, c.title, f"The world in which it was worst: {html.escape(where(judgement.worst.point))}."
+        )
+    return f"{head}\n<ul>\n{items}\n</ul>\n{shown}\n{again}"
+
+
+def _figure(reading: Reading) -> str:
+    f = reading.figure
+    return (
+        f'<li><span class="{CLASSES[reading.verdict]}">{reading.verdict}</span>: {html.escape(f.title)} '
+        f"<strong>{html.escape(f.format(reading.value))}</strong>, Cubic {html.escape(f.format(reading.reference))} "
+        f"at {html.escape(where(reading.point))} ({html.escape(limits(f))}). "
+        f"<small>{html.escape(f.reason)}.</small></li>"
+    )
+
+
+def where(point: Mapping[str, float | int | str]) -> str:
+    """A point in words."""
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in point.items() if key != "worlds")
+
+
+def limits(figure: Figure) -> str:
+    """What passes, and up to where it is a concern."""
+    sign = "≤" if figure.better == "lower" else "≥"
+
+    def either(limit: float | None, ratio: float | None) -> str:
+        known = [] if limit is None else [figure.format(limit)]
+        known += [] if ratio is None else [f"{ratio:g} × Cubic's"]
+        return f"{sign} " + " or ".join(known) if known else ""
+
+    concern = either(figure.concern, figure.concern_ratio)
+    return f"pass {either(figure.passes, figure.pass_ratio)}" + (f", concern {concern}" if concern else "")
+
+
+def _draw_all(card: Card, workers: int | None) -> dict[str, Pictures]:
+    """Criterion -> its picture in both themes."""
+    lines, standard = lines_of(card.campaign), next(c for c in card.campaign.contenders if c.label == STANDARD)
+    jobs = []
+    for judgement in card.judgements:
+        worlds: dict[str, Scenario] = {}
+        for contender in (card.candidate, standard):
+            world = worst_world(card, judgement, contender)
+            if world is not None:
+                worlds[contender.label] = world
+        if worlds:
+            jobs.append((judgement.criterion.key, worlds, {label: lines[label] for label in worlds}))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return dict(pool.map(_draw, jobs))
+
+
+def _draw(job: tuple[str, dict[str, Scenario], dict[str, Line]]) -> tuple[str, Pictures]:
+    from orbitcc.eval.figures.base import render
+    from orbitcc.eval.figures.worlds import draw_world
+
+    key, worlds, lines = job
+    runs = {label: simulate(world, record_interval_s=RECORD_INTERVAL_S) for label, world in worlds.items()}
+    return key, {name: render(draw_world(runs, lines, theme), dpi=110) for name, theme in THEMES.items()}

@@ -1,0 +1,54 @@
+"""The frame all pages share, and what they are made of: facts, pictures for either theme."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval import provenance
+from orbitcc.eval.figures.style import THEMES, ThemeName
+
+
+def asset(name: str) -> str:
+    """The text of a file beside this one."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def write_page(
+    path: Path, kind: str, *, kicker: str, title: str, lead: str, about: str, sortable: bool = False, **parts: str
+) -> Path:
+    """Write a page of a kind: the contents of KIND.html, filled with `parts` (HTML), in the frame of all pages.
+
+    title and about are plain text, lead is HTML. sortable: its tables sort by a click on a column's head.
+    """
+    page = Template(asset("page.html")).substitute(
+        css=asset("style.css").rstrip(),
+        kicker=html.escape(kicker),
+        title=html.escape(title),
+        lead=lead,
+        about=html.escape(about),
+        content=Template(asset(f"{kind}.html")).substitute(parts).rstrip(),
+        script=f"<script>\n{asset('sort.js').rstrip()}\n</script>" if sortable else "",
+    )
+    return atomic_write_text(path, page)
+
+
+def facts(own: Mapping[str, str]) -> str:
+    """A list of facts, those of the code last."""
+    found = {**own, **provenance.versions()}
+    return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in found.items())
+
+
+def picture(files: Mapping[ThemeName, bytes], title: str, caption: str) -> str:
+    """A figure from a PNG per theme; caption is HTML."""
+    light, dark = (f"data:image/png;base64,{base64.b64encode(files[n]).decode()}" for n in THEMES)
+    return (
+        f'<figure><picture tabindex="0"><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{html.escape(title)}" loading="lazy"></picture>'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
