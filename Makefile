@@ -30,7 +30,7 @@ lint: build  ## formats, types and lints of Python and Rust
 	cargo clippy $(SIM) --workspace --all-targets $(AGENTS) -- -D warnings
 
 docs: full  ## the documentation site, warnings as errors: build/docs/index.html
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
 	@echo build/docs/index.html
 
 bench: build  ## the figures of docs/performance.md
@@ -55,6 +55,10 @@ emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; `
 bpf:  ## the agents' BPF program, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
 	cd sim/emulator/bpf && clang -target bpf -O2 -g -mcpu=v3 -Wall -I/usr/include/$$(uname -m)-linux-gnu \
 		-c agent.bpf.c -o agent.bpf.o && $$(command -v llvm-strip || command -v llvm-strip-14) -g agent.bpf.o
+
+dist: $(UV)  ## source distribution and wheel for this machine, in dist/
+	$(UV) build --quiet --out-dir dist .
+	@ls dist/*.tar.gz dist/*.whl
 
 .tools/bin/uv:
 	python3 -m venv .tools

@@ -70,6 +70,9 @@ class Actor:
             return Actor(controller)
         found = checkpoint.load(str(path))
         card = found.card
+        if card.guard is not None:
+            allowed = "a policy without a guard, which acts outside of its network"
+            raise OrbitccError("--agent", str(controller), allowed)
         pieces = Preset(
             name=card.observation.preset,
             observation=Native(card.observation.preset, card.observation.parameters),

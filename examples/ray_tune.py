@@ -8,9 +8,8 @@ from typing import Any
 
 from ray import tune
 
-from orbitcc.agents.runs import RunFolder
 from orbitcc.training import recipe
-from orbitcc.training.loop import train
+from orbitcc.training.loop import new_run, train
 
 SPACE = {"ppo.lr": tune.loguniform(1e-4, 3e-3), "ppo.clip": tune.uniform(0.1, 0.3), "agent_steps": 300_000}
 
@@ -18,7 +17,7 @@ SPACE = {"ppo.lr": tune.loguniform(1e-4, 3e-3), "ppo.clip": tune.uniform(0.1, 0.
 def trial(config: dict[str, Any], runs: Path = Path("runs")) -> dict[str, float]:
     """Train once with these values; the score of `best/`."""
     plan = recipe.load("ppo-leo", [f"{key}={value}" for key, value in config.items()])
-    run = RunFolder.create(runs, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "seed": 1})
+    run = new_run(plan, 1, runs, "ray tune")
     return {"score": train(plan, 1, run, resume=False, command="ray tune").best_score}
 
 

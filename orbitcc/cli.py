@@ -33,7 +33,7 @@ app = typer.Typer(
     name="orbitcc",
     help="A training gym for congestion control over satellite links: simulate, train, evaluate, look.",
     no_args_is_help=True,
-    add_completion=False,
+    # --install-completion and --show-completion for bash, zsh, fish and PowerShell
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich takes longer to import than most commands to begin
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -62,3 +63,23 @@ def test_the_wheel_runs_outside_the_checkout(wheel, tmp_path):
     assert "perigee" in listed
     where = command(str(python), "-c", "import orbitcc; print(orbitcc.__file__)", cwd=tmp_path)
     assert where.startswith(str(tmp_path))
+
+
+def test_the_wheel_runs_the_demo_and_tells_its_completion(wheel, tmp_path):
+    python = tmp_path / "venv" / "bin" / "python"
+    command(UV, "venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv"))
+    command(UV, "pip", "install", "--quiet", "--python", str(python), str(wheel), cwd=tmp_path)
+    orbitcc = str(python.with_name("orbitcc"))
+    assert "report" in command(orbitcc, "demo", cwd=tmp_path)
+    script = command(orbitcc, "--show-completion", "bash", cwd=tmp_path)
+    assert "complete" in script
+    assert "_ORBITCC_COMPLETE" in script
+
+
+def test_a_source_distribution_holds_what_a_wheel_is_built_from(tmp_path):
+    command(UV, "build", "--sdist", "--quiet", "--out-dir", str(tmp_path), str(ROOT))
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {"pyproject.toml", "LICENSE", "sim/Cargo.toml", "sim/core/src/engine.rs", "sim/python/Cargo.toml"} <= names
+    assert any(name.endswith("training/recipes/astraea.toml") for name in names)
+    assert not any(name.endswith((".so", "orbitcc-emulator")) or "/target/" in name for name in names)

@@ -24,7 +24,7 @@ from orbitcc.agents.card import Action, Card, Layer, Observation, Training
 from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.policy import Tensors, build
-from orbitcc.agents.runs import RunFolder, versions
+from orbitcc.agents.runs import RunFolder, revision, versions
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
 from orbitcc.training.heldout import HeldOut, constant
@@ -99,6 +99,13 @@ class Outcome:
     def stored(run: RunFolder, recipe: Recipe) -> Outcome:
         """As the run folder has it."""
         return _outcome(run, recipe, read_progress(run))
+
+
+def new_run(recipe: Recipe, seed: int, out: Path, command: str) -> RunFolder:
+    """A run folder in `out`, with the resolved recipe, the versions and the revision, for :func:`train`."""
+    about = {"recipe": recipe.model_dump(), "seed": seed, "command": command}
+    config = {**about, "revision": revision(), "versions": versions()}
+    return RunFolder.create(out, recipe.scenario_name, recipe.name, seed, config)
 
 
 class Diverged(Exception):

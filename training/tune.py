@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs import RunFolder, revision, versions
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.files import atomic_write_text, toml_text
 from orbitcc.training import recipe as recipes
 from orbitcc.training.logbook import Logbook
-from orbitcc.training.loop import INTERRUPTED, train
+from orbitcc.training.loop import INTERRUPTED, new_run, train
 from orbitcc.training.recipe import Recipe
 
 JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
@@ -135,11 +134,10 @@ def tune(
         plan = recipes.load(recipe, [*changes, *_as_changes(values)])
         scores = []
         for number in seeds:
-            about = {"recipe": plan.model_dump(), "seed": number, "command": f"trial {trial.number}"}
-            about |= {"revision": revision(), "versions": versions()}
-            run = RunFolder.create(folder / "runs", plan.scenario_name, plan.name, number, about)
+            command = f"trial {trial.number} of {folder}"
+            run = new_run(plan, number, folder / "runs", command)
             books = [_pruner(trial)] if len(seeds) == 1 else []
-            outcome = train(plan, number, run, resume=False, command=str(about["command"]), logbooks=books)
+            outcome = train(plan, number, run, resume=False, command=command, logbooks=books)
             if outcome.exit_code == INTERRUPTED:
                 interrupted = True
                 study.stop()

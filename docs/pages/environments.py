@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import multiprocessing
+import re
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,9 @@ def parameters(scenario: str) -> str:
     for name, parameter in signature.parameters.items():
         annotation = hints.get(name, parameter.annotation)
         default = parameter.default
+        taken = re.sub(r"\[a table\]\(#\w+\)", "a table", allowed(annotation, ()))
         shown = f"{default:g}" if isinstance(default, float) else str(default)
-        rows.append(f"| `{name}` | {code(shown)} | {allowed(annotation, ())} |")
+        rows.append(f"| `{name}` | {code(shown)} | {taken} |")
     return "\n".join(rows)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orbitcc.envs.description.model import Model
-from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.training import recipe, scorecard
 
 MODULES = {
@@ -55,9 +55,12 @@ def allowed(annotation: Any, metadata: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(dict.fromkeys("nothing" if a is type(None) else allowed(a, ()) for a in args))
     if origin is tuple:
-        return f"a list of {allowed(args[0], ())}" if args[1:] == (...,) else "a list"
+        inner = allowed(args[0], ())
+        return (f"a list of {inner}".replace("[a table]", "[tables]")) if args[1:] == (...,) else "a list"
     if origin is dict:
         return "a table"
+    if annotation is ControllerSpec:
+        return "a controller, `NAME[:param=value,...]`, or [a table](#controllerspec)"
     if inspect.isclass(annotation) and issubclass(annotation, Model):
         return f"[a table](#{annotation.__name__.lower()})"
     words = {str: "text", bool: "`true` or `false`", int: "a whole number", float: "a number"}
@@ -206,9 +209,7 @@ def module_page(name: str) -> str:
     module = importlib.import_module(name)
     lines = [f"# {name}", "", _described(prose(inspect.getdoc(module) or "")), ""]
     for title, item in public(module):
-        anchor = f"{name}.{title}".replace(".", "-").lower()
         lines += [
-            f"({anchor})=",
             f"## {title}",
             "",
             "```python",

@@ -75,12 +75,9 @@ def train(
 
 def _fresh(plan: Any, seed: int, out: Path, command: str) -> tuple[Any, ...]:
     """What a :class:`orbitcc.training.seeds.Job` is made of, with a run folder made for it."""
-    from orbitcc.agents.runs import RunFolder, revision, versions
+    from orbitcc.training.loop import new_run
 
-    about = {"recipe": plan.model_dump(), "seed": seed, "command": command}
-    config = {**about, "revision": revision(), "versions": versions()}
-    run = RunFolder.create(out, plan.scenario_name, plan.name, seed, config)
-    return plan, seed, run, False, command
+    return plan, seed, new_run(plan, seed, out, command), False, command
 
 
 def _resumed(name: str, seed: int, out: Path, alone: bool) -> tuple[Any, ...]:
