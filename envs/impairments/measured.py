@@ -1,7 +1,8 @@
 """What has been measured of LEO access since 2024, laid over the access network (`access.py`); each part by itself.
 
-Sources, of which only the abstracts were read (but of [L]): [A] Aalborg, arXiv 2601.08439, one-way delay at 500 Hz; [G1] Garcia et al., LEO-NET 2025, 500 million probes; [G2] Garcia et al., Computer Communications 234;
-[L] LeoCC, SIGCOMM 2025. What no source tells is ours, and called so.
+Sources, of which only the abstracts were read (but of [L]): [A] Aalborg, arXiv 2601.08439, one-way delay at 500 Hz;
+[G1] Garcia et al., LEO-NET 2025, 500 million probes; [G2] Garcia et al., Computer Communications 234; [L] LeoCC,
+SIGCOMM 2025. What no source tells is ours, and called so.
 """
 
 from __future__ import annotations
