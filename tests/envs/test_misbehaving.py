@@ -40,7 +40,7 @@ def test_voice_has_small_packets_and_percentiles_of_its_delay():
     totals = simulate(voice).flow_totals[0]
     assert totals["sent_packets"] == pytest.approx(5.0 * 0.1e6 / 8 / 214, abs=3)
     base = voice.base_rtt_ms(0) / 2
-    assert base <= totals["delay_p50_ms"] <= totals["delay_p99_ms"] < base + 5
+    assert 0.985 * base <= totals["delay_p50_ms"] <= totals["delay_p99_ms"] < base + 5  # bins are 1.1 % wide
     assert totals["late_share"] == 0.0
     assert voice.unsupported("emulator") == ("flows.0.traffic.packet_bytes",)
     assert simulate(dumbbell()).flow_totals[0]["delay_p50_ms"] is None
