@@ -15,11 +15,10 @@ from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.impairments.measured import MeasuredAccess
 from orbitcc.envs.scenarios import study
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
-_NONE, _ONE = Span(low=0, high=0), Span(low=1, high=1)
+_NONE = Span(low=0, high=0)
 
 
 def leo_access(
@@ -33,12 +32,6 @@ def leo_access(
     jitter: bool = True,
     losses: bool = True,
     rate_changes: bool = True,
-    profile: Literal["2023", "measured-2024"] = "2023",
-    edge_spikes: bool = True,
-    uplink_worse: bool = True,
-    rate_steps: bool = True,
-    bursts_and_silences: bool = True,
-    lossy_seconds: bool = True,
     hotspots_per_min: Annotated[float, number(0, 60, "1/min")] = 0.0,
     run: study.Run = 1,
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
@@ -49,9 +42,7 @@ def leo_access(
 
     What is drawn belongs to the run. interruption: packets wait (hold), are lost (drop), one or the other (mixed).
     long_interruptions: of 20-750 ms instead of 45-120. delay_changes: from slot to slot and after interruptions.
-    rate_changes: from slot to slot and within. profile: measured-2024 adds what was measured since: spikes of delay
-    around slot edges, an uplink that fares worse, rates that go from step to step (instead of rate_changes), bursts and
-    silences, seconds with losses; each can be switched off. The buffer is in products of rate and RTT at the start.
+    rate_changes: from slot to slot and within. The buffer is in products of rate and RTT at the start.
     """
     off: dict[str, Any] = {}
     if interruption == "none":
@@ -66,21 +57,9 @@ def leo_access(
         off |= {"loss": _NONE, "bursts_per_s": _NONE}
     if not rate_changes:
         off |= {"rate_sd": _NONE, "noise_sd": _NONE}
-    since: dict[str, Any] = {}
-    if profile == "measured-2024":
-        off |= {"rate_sd": _NONE, "noise_sd": _NONE} if rate_steps else {}
-        since |= {} if edge_spikes else {"spike_ms": _NONE}
-        since |= {} if uplink_worse else {"uplink_factor": _ONE}
-        since |= {} if rate_steps else {"levels": 1}
-        since |= {} if bursts_and_silences else {"duty": _ONE}
-        since |= {} if lossy_seconds else {"lossy_probability": 0.0}
     overlay = AccessOverlay(long_interruption_probability=float(long_interruptions), **off)
     crowds = Hotspots(per_s=hotspots_per_min / 60).draw(np.random.default_rng([run, 1]), duration_s)
-    rng = np.random.default_rng([run, 0])
-    slots = overlay.own_slots(rng, duration_s)
-    effects = [overlay.draw(rng, duration_s, rate_mbps, slots)]
-    if profile == "measured-2024":
-        effects.append(MeasuredAccess(**since).draw(np.random.default_rng([run, 2]), duration_s, slots))
+    effect = overlay.draw(np.random.default_rng([run, 0]), duration_s, rate_mbps)
     link = impaired(
         Link(
             name="access",
@@ -93,7 +72,7 @@ def leo_access(
                 queue=DropTailPackets(limit_packets=500),
             ),
         ),
-        [*effects, Effect(forward=Way(rate=hotspots.rate_factor(crowds)))],
+        [effect, Effect(forward=Way(rate=hotspots.rate_factor(crowds)))],
     )
     scenario = Scenario(
         name="leo-access",

@@ -34,7 +34,6 @@ from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import Effect, along, impaired, joined
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
-from orbitcc.envs.impairments.measured import MeasuredAccess
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool
@@ -139,7 +138,6 @@ class PathDistribution(ScenarioDistribution):
         default=None, description="one bottleneck on paths over satellites, with their delays instead of base_rtt_ms"
     )
     access: AccessOverlay | None = Field(default=None, description="an access network on the first bottleneck")
-    measured: MeasuredAccess | None = Field(default=None, description="what was measured of access since 2024, over it")
     weather: Weather | None = Field(default=None, description="rain on the first bottleneck")
     geo: GeoImpairments | None = Field(default=None, description="what disturbs the first bottleneck, a GEO link")
     pool_size: Annotated[int, number(1, 1e6, whole=True)] = Field(
@@ -154,8 +152,6 @@ class PathDistribution(ScenarioDistribution):
     def _one_source_of_delays(self) -> PathDistribution:
         if self.paths is not None and self.slots is not None:
             raise OrbitccError("slots", "a table", "left out: slots and delays are those of the paths")
-        if self.measured is not None and self.access is None:
-            raise OrbitccError("measured", "a table", "left out without access: it follows its slots")
         if self.paths is not None and self.one_bottleneck_probability < 1:
             raise OrbitccError("one_bottleneck_probability", self.one_bottleneck_probability, "1, with paths")
         return self
@@ -219,12 +215,7 @@ class PathDistribution(ScenarioDistribution):
             slots = trace.slots
         if self.access is not None:
             mean_mbps = math.sqrt(self.rate_mbps.low * self.rate_mbps.high)
-            if self.measured is not None and slots is None:
-                slots = self.access.own_slots(rng, self.duration_s)
             effects.append(self.access.draw(rng, self.duration_s, mean_mbps, slots))
-            if self.measured is not None:
-                own = np.random.default_rng((_DISTURBANCES, i, 2))
-                effects.append(self.measured.draw(own, self.duration_s, slots or ()))
         if self.weather is not None:
             effects.append(self.weather.draw(rng, self.duration_s))
         if self.geo is not None:

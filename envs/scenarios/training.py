@@ -4,7 +4,6 @@ from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.geo import GeoImpairments
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.impairments.measured import MeasuredAccess
 from orbitcc.envs.impairments.weather import Fades, Weather
 from orbitcc.envs.orbits.pool import PathPool
 from orbitcc.envs.orbits.routing import PathSpec
@@ -147,16 +146,6 @@ TRAIN_ORBITS = PathDistribution(
     hotspots=Hotspots(),
 )
 
-# The same with what was measured since 2024, in place of the older model's changes of the rate.
-TRAIN_ORBITS_2024 = TRAIN_ORBITS.changed(
-    name="train-orbits-2024",
-    description="the same, with what was measured since 2024: spikes around slot edges, steps of rate, lossy seconds",
-    access=TRAIN_ORBITS.access.changed(rate_sd=Span(low=0, high=0), noise_sd=Span(low=0, high=0))
-    if TRAIN_ORBITS.access is not None
-    else None,
-    measured=MeasuredAccess(),
-)
-
 TRAIN_MIXED = Mixture(
     name="train-mixed",
     description="85 % LEO paths of 1-6 bottlenecks with crowds and slots, 15 % GEO links; 1-20 flows",
@@ -210,7 +199,6 @@ _ALL = (
     TRAIN_LEO_WIDE,
     TRAIN_GEO,
     TRAIN_ORBITS,
-    TRAIN_ORBITS_2024,
     TRAIN_MIXED,
 )
 DISTRIBUTIONS = {d.name: d for d in _ALL}
