@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from orbitcc.envs import controllers
-from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.errors import UnknownNameError
 
@@ -74,6 +74,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
     for i, flow in enumerate(flows):
         if flow.receiver is not None:
             yield f"flows.{i}.receiver"
+        if isinstance(flow.traffic, Cbr) and flow.traffic.packet_bytes is not None:
+            yield f"flows.{i}.traffic.packet_bytes"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
 
 

@@ -27,6 +27,8 @@ START_TRIALS = 32
 """Drawn at random before the sampler has an opinion."""
 KEEP = 0.9
 """A shrunk world has at least this part of the regret."""
+MATTERS = 0.3
+"""What costs at least this part of the regret when it is as usual."""
 LEAST_REGRET = 0.15
 WORST = 16
 """So many of the worst trials are shrunk."""
@@ -56,11 +58,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Found:
-    """A world in which the target is worse: its regret, what of it differs from the defaults, how often it was met."""
+    """A world in which the target is worse: its regret, what of it matters, how often it was met."""
 
     values: dict[str, float]
     regret: float
-    differs: tuple[str, ...]
+    matters: tuple[str, ...]
     met: int
 
 
@@ -80,9 +82,9 @@ def run_search(search: Search, *, workers: int | None = None, resume: bool = Fal
     _claim(search, resume)
     with _pool(workers) as pool:
         tried = _try_worlds(search, pool, quiet)
-        worst = [values for _, values in sorted(tried, key=lambda t: -t[0])[:WORST] if _ > LEAST_REGRET]
+        worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
         shrunk = list(pool.map(_Shrink(search), worst)) if worst else []
-    found = told_apart(search.space, shrunk)
+    found = told_apart(shrunk)
     atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
     return found
 
@@ -158,17 +160,23 @@ class _Shrink:
 
     search: Search
 
-    def __call__(self, values: dict[str, float]) -> tuple[float, dict[str, float]]:
-        values, worst = dict(values), self.search.regret(values)
+    def __call__(self, values: dict[str, float]) -> tuple[float, dict[str, float], tuple[str, ...]]:
+        """Regret and values of the shrunk world, and what of them matters."""
+        search, values, worst = self.search, dict(values), self.search.regret(values)
         # Changes first, the last one first: a world with fewer of them is simpler.
-        for parameter in sorted(self.search.space.parameters, key=lambda p: -p.change):
+        for parameter in sorted(search.space.parameters, key=lambda p: -p.change):
             for value in _towards(parameter, values[parameter.name]):
                 tried = {**values, parameter.name: value}
-                got = self.search.regret(tried)
-                if got >= KEEP * worst:
+                if search.regret(tried) >= KEEP * worst:
                     values = tried
                     break
-        return self.search.regret(values), values
+        got = search.regret(values)
+        mattering = [
+            p
+            for p in search.space.parameters
+            if values[p.name] != p.default and search.regret({**values, p.name: p.default}) < (1 - MATTERS) * got
+        ]
+        return got, values, _kind(mattering, values)
 
 
 def _towards(parameter: Parameter, value: float) -> Iterable[float]:
@@ -182,25 +190,26 @@ def _towards(parameter: Parameter, value: float) -> Iterable[float]:
         yield (value + parameter.default) / 2
 
 
-def told_apart(space: Space, worlds: Sequence[tuple[float, dict[str, float]]]) -> list[Found]:
-    """The worst world of each kind: those that differ from the defaults in the same parameters, the same way."""
+def told_apart(worlds: Sequence[tuple[float, dict[str, float], tuple[str, ...]]]) -> list[Found]:
+    """The worst world of each kind: those of which the same matters, in the same way."""
     kinds: dict[tuple[str, ...], list[tuple[float, dict[str, float]]]] = {}
-    for got, values in worlds:
+    for got, values, kind in worlds:
         if got > LEAST_REGRET:
-            kinds.setdefault(_kind(space, values), []).append((got, values))
+            kinds.setdefault(kind, []).append((got, values))
     worst = [(max(same, key=lambda s: s[0]), kind, len(same)) for kind, same in kinds.items()]
     return [Found(values, got, kind, met) for (got, values), kind, met in sorted(worst, key=lambda w: -w[0][0])]
 
 
-def _kind(space: Space, values: dict[str, float]) -> tuple[str, ...]:
+def _kind(mattering: Iterable[Parameter], values: dict[str, float]) -> tuple[str, ...]:
     """`+rate_mbps`, `-buffer_bdp`, ...: a change counts whichever quarter it is in."""
     found = set()
-    for p in space.parameters:
-        value = values[p.name]
-        if value != p.default:
-            stem = p.name.removesuffix(f"_{p.change}") + (" changes" if p.change else "")
-            before = values["base_rtt_ms"] if p.change and p.unit == "ms" else p.default
-            found.add(f"{'+' if value > before else '-'}{stem}")
+    for p in mattering:
+        before = p.default
+        if p.change and p.unit == "ms":  # a base RTT: against the one before
+            names = ["base_rtt_ms", *(f"base_rtt_ms_{k}" for k in range(1, p.change))]
+            before = next(values[name] for name in reversed(names) if values[name])
+        stem = p.name.removesuffix(f"_{p.change}") + (" changes" if p.change else "")
+        found.add(f"{'+' if values[p.name] > before else '-'}{stem}")
     return tuple(sorted(found))
 
 

@@ -8,6 +8,13 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.further import (
+    EfficiencyManaged,
+    FourFlows,
+    HighRates,
+    WideResponsiveness,
+    WideResponsivenessLoss,
+)
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024, Worlds
@@ -47,6 +54,11 @@ SUITES: dict[str, type[Suite]] = {
         CubicFriendliness,
         CubicCrowd,
         CrossPath,
+        HighRates,
+        FourFlows,
+        EfficiencyManaged,
+        WideResponsiveness,
+        WideResponsivenessLoss,
         LeoAccess,
         LeoAccessSince2024,
         Extremes,

@@ -8,7 +8,6 @@ import pytest
 
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios.folder import Folder
@@ -17,8 +16,7 @@ from orbitcc.eval.contenders import from_controller
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.search import Search, run_search, save, space_of
 from orbitcc.eval.search.regret import regret
-from orbitcc.eval.search.search import told_apart
-from orbitcc.eval.search.space import Parameter, Space
+from orbitcc.eval.search.search import _Shrink, told_apart
 
 pytest.importorskip("optuna")
 
@@ -56,11 +54,19 @@ def test_cubic_collapses_under_loss_and_bbr3_stalls_on_a_stale_rtt():
     assert stale.regret({**deep, "base_rtt_ms_1": 100.0}) > 0.3 > 0.1 > abs(stale.regret(deep))
 
 
-def test_what_differs_in_the_same_way_is_one_find():
-    space = Space("s", [Parameter("a", Span(low=0, high=9), 5.0), Parameter("b", Span(low=0, high=9), 5.0)])
-    worlds = [(0.5, 7.0, 5.0), (0.7, 8.0, 5.0), (0.6, 2.0, 5.0), (0.01, 5.0, 9.0)]
-    found = told_apart(space, [(regretted, {"a": a, "b": b}) for regretted, a, b in worlds])
-    assert [(f.regret, f.differs, f.met) for f in found] == [(0.7, ("+a",), 2), (0.6, ("-a",), 1)]
+def test_of_what_matters_in_the_same_way_one_is_kept():
+    worlds = [(0.5, 7.0, ("+a",)), (0.7, 8.0, ("+a",)), (0.6, 2.0, ("-a",)), (0.01, 5.0, ("+b",))]
+    found = told_apart([(got, {"a": a}, kind) for got, a, kind in worlds])
+    assert [(f.regret, f.values, f.met) for f in found] == [(0.7, {"a": 8.0}, 2), (0.6, {"a": 2.0}, 1)]
+
+
+def test_a_world_is_shrunk_to_what_matters():
+    chosen = search(".", "cubic", against="bbr3")
+    noisy = {**chosen.space.defaults(), "loss": 0.01, "rate_mbps": 60.0, "base_rtt_ms_3": 60.0, "rate_factor_2": 0.9}
+    got, values, kind = _Shrink(chosen)(noisy)
+    assert kind == ("+loss",)
+    assert (values["rate_mbps"], values["base_rtt_ms_3"], values["rate_factor_2"]) == (50.0, 0.0, 1.0)
+    assert got >= 0.9 * chosen.regret(noisy)
 
 
 def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monkeypatch):
@@ -73,7 +79,7 @@ def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monke
     assert parts == whole
     first, second = (json.loads((tmp_path / name / "found.json").read_text()) for name in "ab")
     assert first == second
-    assert any("+loss" in one.differs for one in whole)
+    assert any("+loss" in one.matters for one in whole)
     with pytest.raises(OrbitccError, match="another"):
         run_search(search(tmp_path / "a", "reno", trials=16), workers=1, quiet=True, resume=True)
     commands = save(search(tmp_path / "a", "cubic", against="bbr3"), whole)
@@ -121,4 +127,4 @@ def test_what_cannot_be_searched_is_said(tmp_path):
 def test_known_failures_are_found_without_being_told(tmp_path, target, objective, against, scenario, trials, sign):
     found = run_search(search(tmp_path, target, objective, against, scenario, trials), quiet=True)
     assert found
-    assert not sign or any(sign in one.differs for one in found), [one.differs for one in found]
+    assert not sign or any(sign in one.matters for one in found), [one.matters for one in found]
