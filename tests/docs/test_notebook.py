@@ -29,7 +29,7 @@ def test_it_runs_with_less_training(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("torch")
     notebook = nbformat.read(NOTEBOOK, 4)
-    shorter = [("agent_steps = 600_000", "agent_steps = 33_000"), ('"evaluation.worlds=8"', '"evaluation.worlds=1"'),
+    shorter = [("agent_steps = 300_000", "agent_steps = 33_000"), ('"evaluation.worlds=8"', '"evaluation.worlds=1"'),
                ("duration_s=40.0", "duration_s=8.0"), ("duration_s=60.0", "duration_s=6.0")]  # fmt: skip
     for before, after in shorter:
         changed = [cell for cell in notebook.cells if before in cell.source]
