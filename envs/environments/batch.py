@@ -78,7 +78,7 @@ class Batch:
         self._worlds = _sim.Worlds(list(specs), threads=threads, **self._settings)
         self._warm_up: _sim.Worlds | None = None
         n = len(specs)
-        self._fresh: list[str | None] = list(specs)  # networks of worlds that nothing has been done to
+        self._fresh = dict(enumerate(specs))  # networks of worlds that nothing has been done to
         self.observation_space = preset.observation_space()
         self.action_space = preset.action_space()
         self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
@@ -119,9 +119,8 @@ class Batch:
         Raises:
             OrbitccError: there are never so many agents in this world.
         """
-        if self._fresh[index] != spec:
+        if self._fresh.pop(index, None) != spec:
             self._worlds.reset(index, spec)
-        self._fresh[index] = None
         self._stale[index] = True
         if self._roster is not None:
             self._roster.clear(index)
@@ -167,15 +166,16 @@ class Batch:
             self._apply_custom_action(self._preset.action, actions)
         else:
             given = np.ascontiguousarray(actions, np.float32)
-        moving = ~self._worlds.finished()
-        self._fresh = [None] * self.num_worlds
+        moving = None if self._roster is None else ~self._worlds.finished()
+        self._fresh.clear()
         try:
             self._worlds.step(given, self._native_obs, self._native_reward, self.status)
         except ValueError:  # no world has moved
             self._refuse_nan(actions)
             raise
-        self._stale |= moving
-        self._tell_stale()
+        if moving is not None:
+            self._stale |= moving
+            self._tell_stale()
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
         """Pay by another native reward, or by other parameters of one, from the next step on.
@@ -237,7 +237,7 @@ class Batch:
     def restore(self, index: int, state: WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
         self._worlds.restore(index, state.native)
-        self._fresh[index] = None
+        self._fresh.pop(index, None)
         if self._roster is not None and state.told is not None:
             told = state.told
             self._stale[index], self.obs[index], self.reward[index] = told.stale, told.obs, told.reward

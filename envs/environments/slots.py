@@ -304,7 +304,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
 
     def _step_infos(self) -> dict[str, Any]:
         figures = self._made.step_info()
-        return step_infos(figures.reshape(len(figures), -1)[:, self._rows], self._everybody)
+        return step_infos(figures.reshape(len(figures), -1).take(self._rows, axis=1), self._everybody)
 
 
 def _refuse_intervals_in_rtts(config: EnvConfig) -> None:

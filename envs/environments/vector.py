@@ -25,6 +25,7 @@ from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.errors import OrbitccError
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+_STEP_MASKS = tuple(f"_{name}" for name in STEP_INFO)
 
 
 class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
@@ -178,8 +179,9 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
 
 def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:
     """Figures f64[4, n] of a step as infos of a vector environment; told: of whom they are, bool[n]."""
-    infos: dict[str, Any] = dict(zip(STEP_INFO, figures, strict=True))
-    return infos | {f"_{name}": told for name in STEP_INFO}
+    infos: dict[str, Any] = dict.fromkeys(_STEP_MASKS, told)
+    infos.update(zip(STEP_INFO, figures, strict=True))
+    return infos
 
 
 def _final_obs(obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> dict[str, Any]:
