@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called
 
 SD_NY = ["--from", "San Diego", "--to", "New York"]
 
@@ -103,7 +103,7 @@ def test_a_shell_of_ones_own():
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_code_2(args, says, tmp_path):
-    done = orbitcc("path", *args, cwd=tmp_path)
+    done = called("path", *args, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.commands.shell import orbitcc
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, said):
-    done = orbitcc(*arguments)
+    done = called(*arguments)
     assert done.returncode == 2, done.stdout
     assert done.stderr.startswith(f"error: {said}"), done.stderr
     assert done.stderr.count("\n") == 1
@@ -26,7 +26,7 @@ def test_wrong_arguments_are_one_line(arguments, said):
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     def refused(*arguments):
-        done = orbitcc(*arguments, "--out", str(tmp_path))
+        done = called(*arguments, "--out", str(tmp_path))
         assert done.returncode == 2, done.stdout
         assert done.stderr.startswith(f"error: out: '{tmp_path}' is not allowed"), done.stderr
         assert done.stderr.count("\n") == 1
@@ -45,7 +45,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 @pytest.mark.slow
 def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     out = str(tmp_path / "geo")
-    done = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--json")
+    done = called("reproduce", "geo", "--profile", "quick", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     findings = {row["finding"]: row for row in json.loads(done.stdout)}
     # What does not depend on the number of runs.
@@ -56,7 +56,7 @@ def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     assert {key for key in undecidable if not key.endswith("a")} == {"G04", "G12"}
     assert "G01a" in undecidable
     assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
-    again = orbitcc("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
+    again = called("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
     assert json.loads(again.stdout) == list(findings.values())
-    same = json.loads(orbitcc("compare", out, out, "--json").stdout)
+    same = json.loads(called("compare", out, out, "--json").stdout)
     assert {row["difference"] for row in same} == {0.0}

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called
 
 FLOW_KEYS = [
     "name", "controller", "goodput_mbps", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation", "sent_packets",
@@ -98,14 +98,14 @@ def test_a_distribution_is_drawn_with_the_seed_and_driven_by_the_flow_given():
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_input_is_one_line_and_exit_code_2(args, says):
-    done = orbitcc("run", *args)
+    done = called("run", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_nothing_is_written_when_the_input_is_wrong(tmp_path):
-    done = orbitcc("run", "dumbbell", "--flow", "renoo", "--series", "a.csv", "--plot", "a.png", cwd=tmp_path)
+    done = called("run", "dumbbell", "--flow", "renoo", "--series", "a.csv", "--plot", "a.png", cwd=tmp_path)
     assert done.returncode == 2
     assert os.listdir(tmp_path) == []
 
@@ -113,7 +113,7 @@ def test_nothing_is_written_when_the_input_is_wrong(tmp_path):
 def test_a_picture_that_cannot_be_written_stops_the_run_before_it_begins(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for picture in ("a.xyz", "file/a.png"):
-        done = orbitcc("run", "dumbbell", "--series", "a.csv", "--plot", picture, cwd=tmp_path)
+        done = called("run", "dumbbell", "--series", "a.csv", "--plot", picture, cwd=tmp_path)
         assert done.returncode == 2
         assert picture in done.stderr
         assert os.listdir(tmp_path) == ["file"]
@@ -122,25 +122,25 @@ def test_a_picture_that_cannot_be_written_stops_the_run_before_it_begins(tmp_pat
 def test_a_narrow_terminal_shows_every_figure_whole():
     args = ["run", "dumbbell", "--set", "duration_s=20", "--flow", "cubic:hystart=off"]
     narrow = {**os.environ, "COLUMNS": "70"}
-    sent = json.loads(orbitcc(*args, "--json").stdout)["flows"][0]["sent_packets"]
-    out = orbitcc(*args, env=narrow).stdout
+    sent = json.loads(called(*args, "--json").stdout)["flows"][0]["sent_packets"]
+    out = called(*args, env=narrow).stdout
     assert f" {sent} " in out
     assert "…" not in out
 
 
 def test_an_unknown_command_is_one_line_with_the_nearest_one():
-    done = orbitcc("runn")
+    done = called("runn")
     assert done.returncode == 2
     assert done.stderr == "error: No such command 'runn'. Did you mean 'run'?\n"
 
 
 def test_no_command_shows_the_help():
-    done = orbitcc()
+    done = called()
     assert done.returncode == 0
     assert "Usage: " in done.stdout
 
 
 def test_downloads_are_listed():
-    done = orbitcc("run", "dumbbell", "--set", "duration_s=20", "--set", 'flows.0.traffic={kind="objects", per_s=3.0}')
+    done = called("run", "dumbbell", "--set", "duration_s=20", "--set", 'flows.0.traffic={kind="objects", per_s=3.0}')
     assert done.returncode == 0, done.stderr
     assert "downloads" in done.stdout

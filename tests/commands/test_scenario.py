@@ -8,19 +8,19 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called
 
 NEEDS_A_FILE = "path-trace"
 
 
 def test_every_scenario_is_listed():
-    done = orbitcc("scenario", "list", "--json")
+    done = called("scenario", "list", "--json")
     listed = {entry["name"] for entry in json.loads(done.stdout)["scenarios"]}
     assert listed == {*SCENARIOS, *DISTRIBUTIONS}
 
 
 def test_a_named_scenario_shows_its_parameters_with_what_is_allowed():
-    done = orbitcc("scenario", "show", "leo-path", "--set", "duration_s=30")
+    done = called("scenario", "show", "leo-path", "--set", "duration_s=30")
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
     assert "min_elevation_deg 25 a number in [0, 89] deg" in words
@@ -48,7 +48,7 @@ def test_an_exported_file_is_the_same_network(name, tmp_path):
 
 def test_an_exported_file_gives_the_same_results(tmp_path):
     file = tmp_path / "geo.toml"
-    done = orbitcc("scenario", "export", "geo-viasat-2020", "--set", "duration_s=20", "--out", str(file))
+    done = called("scenario", "export", "geo-viasat-2020", "--set", "duration_s=20", "--out", str(file))
     assert done.returncode == 0, done.stderr
     first = simulate(scenarios.get("geo-viasat-2020", duration_s=20.0))
     second = simulate(Scenario.load(file))
@@ -59,7 +59,7 @@ def test_an_exported_file_gives_the_same_results(tmp_path):
 
 @pytest.mark.parametrize("name", ["leo-responsiveness", "train-mixed", "double-dumbbell"])
 def test_a_picture_is_drawn(name, tmp_path):
-    done = orbitcc("scenario", "plot", name, "--out", str(tmp_path / "p.png"))
+    done = called("scenario", "plot", name, "--out", str(tmp_path / "p.png"))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
@@ -75,7 +75,7 @@ def test_a_picture_is_drawn(name, tmp_path):
     ],
 )
 def test_wrong_arguments_are_one_line(arguments, said):
-    done = orbitcc("scenario", *arguments)
+    done = called("scenario", *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {said}"), done.stderr
     assert done.stderr.count("\n") == 1
