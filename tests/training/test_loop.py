@@ -20,6 +20,9 @@ from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
 from orbitcc.training.scorecard import Weights
 
+WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=8}'
+"""A link that is soon full, and an evaluation on it soon over."""
+
 
 class Stubborn:
     """A learner whose policy always does the same."""
@@ -53,9 +56,11 @@ class Stubborn:
 @pytest.mark.parametrize("name", recipe.names())
 def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(loop, "_learner", Stubborn)
-    changes = ["scenario=train-leo", "agent_steps=1000", "evaluation.every=500", "evaluation.worlds=1"]
+    changes = [WORLD, "agent_steps=1000", "evaluation.every=500", "evaluation.worlds=1"]
     plan = recipe.load(name, [*changes, "network.hidden=[4]"])
-    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
     loop.train(plan, 1, run, resume=False, command="test")
     said = [line for line in capsys.readouterr().err.splitlines() if "nearly the same" in line]
     assert [line.split()[0] for line in said] == ["500", "1,000"]  # and not of the untrained policy
@@ -66,9 +71,11 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
 
 def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Outcome:
     monkeypatch.setattr(loop, "_learner", learner)
-    small = ["agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
+    small = [WORLD, "agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
     plan = recipe.load("sb3-ppo-leo", small)
-    run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
     return loop.train(plan, 1, run, resume=False, command="test")
 
 
@@ -194,7 +201,7 @@ def test_best_follows_the_recipes_score_and_the_card_says_how(tmp_path, monkeypa
     assert card.scores["score"] == pytest.approx(quiet.best_score, abs=1e-6)
     assert card.scores["heldout"]["flooded"] == pytest.approx(quiet.best["flooded"], abs=1e-6)
     assert card.scores["selection"] == (
-        "best/ has the highest score of all evaluations, on 1 held-out worlds of train-leo (seed 1000000): - 1 flooded"
+        "best/ has the highest score of all evaluations, on 1 held-out worlds of dumbbell (seed 1000000): - 1 flooded"
     )
     assert set(rows(quiet, "heldout/score").values()) == {-x for x in rows(quiet, "heldout/flooded").values()}
     assert rows(quiet, "heldout/reward")  # logged, whatever the score
@@ -203,7 +210,7 @@ def test_best_follows_the_recipes_score_and_the_card_says_how(tmp_path, monkeypa
 def test_the_command_tells_a_failed_run_by_its_exit_code(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("stable_baselines3")
     monkeypatch.setattr(loop, "_learner", LosesItsLoss)
-    words = ["train", "sb3-ppo-leo", "--set", "evaluation.worlds=1", "--out", str(tmp_path)]
+    words = ["train", "sb3-ppo-leo", "--set", WORLD, "--set", "evaluation.worlds=1", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["orbitcc", *words])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -262,3 +269,43 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
     assert set(cubic["heldout/score"][1]) == {cubic["heldout/score"][1][0]}
     assert cubic["heldout/utilisation"][0] == [0, 1000]
     assert read_curves(outcome.run.path / "reference" / "constant-action")["heldout/reward"][0] == [0, 1000]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ppo-leo", ("ppo.slots=4", "ppo.batch=64", "ppo.minibatch=32")),
+        (
+            "astraea",
+            ("td3.worlds=2", "td3.iteration=200", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000"),
+        ),
+    ],
+)
+def test_our_own_learners_save_on_sigterm_and_go_on(name, changes, tmp_path, monkeypatch) -> None:
+    build = loop._learner
+
+    def preempted(plan: recipe.Recipe, seed: int) -> loop.Learner:
+        learner = build(plan, seed)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # what ours must take the place of
+        iterate = learner.iterate
+
+        def once() -> dict[str, float]:
+            figures = iterate()
+            os.kill(os.getpid(), signal.SIGTERM)
+            return figures
+
+        learner.iterate = once
+        return learner
+
+    monkeypatch.setattr(loop, "_learner", preempted)
+    small = [WORLD, "agent_steps=1_000_000", "evaluation.worlds=1", "network.hidden=[8]", *changes]
+    plan = recipe.load(name, small)
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
+    first = loop.train(plan, 1, run, resume=False, command="test")
+    assert first.exit_code == loop.INTERRUPTED
+    assert first.agent_steps > 0
+    second = loop.train(plan, 1, run, resume=True, command="test")
+    assert second.agent_steps > first.agent_steps
+    assert loop.read_progress(run).agent_steps == second.agent_steps
