@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
 from orbitcc.envs.description.links import (
     MAX_DELAY_MS,
@@ -38,9 +39,6 @@ from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool
-
-EXTERNAL = ControllerSpec(name="external")
-
 
 _DISTURBANCES = 0x0D15
 """Keeps the generators of disturbances apart from those of episodes."""
@@ -403,7 +401,7 @@ class _Draw:
             flows.append(
                 Flow.trusted(
                     name=f"flow-{i}",
-                    controller=EXTERNAL,
+                    controller=ControllerSpec(name=EXTERNAL),
                     path=path,
                     start_s=float(start),
                     stop_s=stop,

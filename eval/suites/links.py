@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios.folder import files_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
-EXTERNAL = ControllerSpec(name="external")
+AGENT = ControllerSpec(name=EXTERNAL)
 UTILISATION = Metric(
     key="utilisation",
     title="Utilisation",
@@ -187,12 +188,12 @@ class GeoSharing(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(rtt="sine_ar1", run=1000 + seed, flows=2, duration_s=200.0)
-        first = EXTERNAL if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
-        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=EXTERNAL, start_s=20.0)]
+        first = AGENT if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
+        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=AGENT, start_s=20.0)]
         return Case(seed, scenario.with_flows(flows), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+        return contender.take(case.scenario, lambda flow: flow.controller.name == EXTERNAL)
 
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["beside"] == "cubic"
