@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link
 from orbitcc.envs.description.scenario import Scenario, SimSettings
@@ -22,7 +23,7 @@ from orbitcc.eval.suites.sharing import SHARE, Efficiency
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
-EXTERNAL = ControllerSpec(name="external")
+AGENT = ControllerSpec(name=EXTERNAL)
 REPOSITORY = "the repository behind Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026 (not in the paper)"
 
 
@@ -167,7 +168,7 @@ class WideResponsiveness(Responsiveness):
                     reverse=Direction(),
                 ),
             ),
-            flows=(Flow(controller=EXTERNAL),),
+            flows=(Flow(controller=AGENT),),
             sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
         )
         return Case(seed, scenario, point)
