@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -39,6 +40,7 @@ from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool
+from orbitcc.envs.orbits.trace import Slot
 
 _DISTURBANCES = 0x0D15
 """Keeps the generators of disturbances apart from those of episodes."""
@@ -214,7 +216,7 @@ class PathDistribution(ScenarioDistribution):
     def _disturb(self, i: int) -> Effect:
         rng = np.random.default_rng((_DISTURBANCES, i))
         effects: list[Effect] = []
-        slots = None
+        slots: Sequence[Slot] | None = None
         if self.paths is not None:
             trace = self.paths.path(i % self.paths.size)
             effects.append(along(trace))

@@ -55,4 +55,4 @@ def shortfalls(recording: Recording, objective: Objective) -> np.ndarray:
         return np.array([1.0])
     if objective == "fairness":
         return np.array([2 * (1 - metrics.jain(shares))])  # of two flows 0.5 is the least
-    return np.array([1 - 2 * float(shares.min() / shares.sum())])
+    return np.array([1 - min(1.0, 2 * float(shares[0] / shares.sum()))])  # of its fair half
