@@ -124,8 +124,8 @@ def _try_worlds(search: Search, pool: ProcessPoolExecutor, quiet: bool) -> list[
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = JournalStorage(JournalFileBackend(str(search.out_dir / JOURNAL)))
     study = optuna.create_study(storage=storage, study_name="worlds", direction="maximize", load_if_exists=True)
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(trial.number, state=TrialState.FAIL)  # asked for by a process that was killed
+    for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(left.number, state=TrialState.FAIL)  # asked for by a process that was killed
     done = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     with Progress("search", search.trials, done=min(done, search.trials), quiet=quiet) as progress:
         while done < search.trials:
