@@ -110,6 +110,12 @@ def read_tensors(folder: Path) -> Tensors:
         raise CheckpointError(path, f"is truncated or not a safetensors file ({error})") from None
 
 
+def policy_every(loaded: Checkpoint, interval_ms: float) -> _sim.Policy:
+    """The checkpoint's network, deciding every so many ms instead of as its card says."""
+    card = loaded.card.model_copy(update={"interval_ms": interval_ms, "interval_rtts": 0.0})
+    return build(card, read_tensors(loaded.path))
+
+
 @lru_cache(maxsize=16)
 def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
     # stamps only key the cache: a checkpoint that training overwrites is read anew

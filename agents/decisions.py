@@ -18,10 +18,11 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint, outside
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
 from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, preset
-from orbitcc.envs.environments.source import EXTERNAL, EpisodeSource
+from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
@@ -109,7 +110,9 @@ def collect(
     source = EpisodeSource(scenario)
     given = list(controllers)
     if not given:
-        if not isinstance(source.scenario, Scenario) or any(f.controller == EXTERNAL for f in source.scenario.flows):
+        if not isinstance(source.scenario, Scenario) or any(
+            f.controller.name == EXTERNAL for f in source.scenario.flows
+        ):
             raise OrbitccError("--flow", "(none)", "a controller for the learning flows of a drawn scenario")
         given = [flow.controller for flow in source.scenario.flows]
     if len(given) != 1 and len(given) != source.slots:
@@ -137,7 +140,7 @@ def _check_fit(actor: Actor, chosen: Preset) -> None:
 
 
 def _play(drawn: Scenario, actors: Sequence[Actor], pieces: Preset, seed: int, at_least: int) -> Iterator[Episode]:
-    marked = [i for i, flow in enumerate(drawn.flows) if flow.controller == EXTERNAL]
+    marked = [i for i, flow in enumerate(drawn.flows) if flow.controller.name == EXTERNAL]
     roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
     flows = [
         flow.changed(controller=roles[i].controller) if i in roles and roles[i].act is None else flow

@@ -18,14 +18,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
+from orbitcc.eval.front import pareto
 from orbitcc.eval.provenance import version
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import Estimate, aggregate
@@ -34,8 +33,6 @@ from orbitcc.eval.suites.base import Metric
 
 SKIPPED = ("responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers")
 """Single runs that a study shows, and experiments about Cubic's switches."""
-TIE = 0.005
-"""Of the spread of a metric: closer values count as equal."""
 
 HEAD = """# Leaderboard
 
@@ -105,19 +102,6 @@ def cell(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> Esti
     """What a table says of a contender, or of a policy's training seeds."""
     estimates = [campaign.estimates()[contender.label][metric.key] for contender in group]
     return estimates[0] if len(group) == 1 else aggregate([estimate.value for estimate in estimates])
-
-
-def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> set[str]:
-    """Who is not beaten; how far from the ideal value decides."""
-    away = {name: [abs(v - m.ideal) for v, m in zip(row, metrics, strict=True)] for name, row in values.items()}
-    table = np.array(list(away.values()))
-    tie = TIE * (np.nanmax(table, axis=0) - np.nanmin(table, axis=0))
-
-    def beats(one: np.ndarray, other: np.ndarray) -> bool:
-        return bool((one <= other + tie).all() and (one < other - tie).any())
-
-    rows = {name: np.nan_to_num(np.array(row), nan=np.inf) for name, row in away.items()}
-    return {name for name, row in rows.items() if not any(beats(other, row) for other in rows.values())}
 
 
 def shown(metric: Metric, estimate: Estimate) -> str:

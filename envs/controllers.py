@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["baseline", "agent", "internal"]
 
+EXTERNAL = "external"
+"""The controller of flows that agents drive from outside."""
+
 AnyPolicy: TypeAlias = "Policy | OutsidePolicy"
 """Drives flows from within the simulator: a network, or something that decides in Python."""
 
@@ -140,12 +143,12 @@ def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Mad
 
 
 def _native_external(params: dict[str, Any]) -> Made:
-    return {"name": "external", "params": params}, {}
+    return {"name": EXTERNAL, "params": params}, {}
 
 
 register(
     ControllerInfo(
-        name="external",
+        name=EXTERNAL,
         kind="internal",
         description="driven from outside, step by step, by an environment; not for plain runs",
         make=_native_external,

@@ -70,7 +70,12 @@ def from_controller(text: str) -> Contender:
     if controllers.get(spec.name).kind == "agent":
         if spec.name == "agent" and not spec.params.get("path"):
             raise OrbitccError("--controller", text, "agent:path=FOLDER, or --agent FOLDER")
-        return from_agent(str(spec.params.get("path", spec.name)))
+        agent = from_agent(str(spec.params.get("path", spec.name)))
+        if not spec.params.get("interval_ms"):
+            return agent
+        every = {"interval_ms": spec.params["interval_ms"]}
+        digest = hashlib.sha256(f"{agent.digest} {every}".encode()).hexdigest()[:12]
+        return replace(agent, label=spec_text(agent.label, every), params={**agent.params, **every}, digest=digest)
     return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))
 
 

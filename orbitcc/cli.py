@@ -24,6 +24,7 @@ from orbitcc.commands import (
     reproduce,
     run,
     scenario,
+    search,
     train,
     tune,
 )
@@ -46,6 +47,7 @@ app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.command("eval")(eval_.evaluate)
 app.command("assess")(assess.assess)
+app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
 app.command("guard")(guard.guard)
 app.command("compare")(compare.compare)

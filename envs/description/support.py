@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from orbitcc.envs import controllers
-from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.errors import UnknownNameError
 
@@ -33,7 +33,7 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 """Controllers that Linux has under the same name, and the parameters that its version can have."""
 
 HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6"), "ssthresh_cache": ("network", "off")}
-AGENTS = ("policy", "external")
+AGENTS = ("policy", controllers.EXTERNAL)
 """Controllers by which something outside of the kernel decides."""
 MOST_FLOWS = 64_000
 
@@ -49,7 +49,7 @@ def unsupported(sim: SimSettings, flows: Sequence[Flow], backend: str) -> tuple[
     """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run these flows."""
     check(backend)
     # A plain run has nobody who acts; environments drive these flows.
-    found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == "external"]
+    found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == controllers.EXTERNAL]
     if backend == "emulator":
         found += beyond_kernel(sim, flows)
     return tuple(found)
@@ -74,6 +74,8 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
     for i, flow in enumerate(flows):
         if flow.receiver is not None:
             yield f"flows.{i}.receiver"
+        if isinstance(flow.traffic, Cbr) and flow.traffic.packet_bytes is not None:
+            yield f"flows.{i}.traffic.packet_bytes"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
 
 

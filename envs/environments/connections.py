@@ -6,6 +6,7 @@ from collections import deque
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
@@ -117,7 +118,7 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
 
     for index in range(len(flows)):
         flow = flows[index]
-        if flow["controller"]["name"] != "external":
+        if flow["controller"]["name"] != EXTERNAL:
             continue
         if flow.get("traffic", {}).get("kind") == "bytes":
             raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
@@ -43,7 +44,7 @@ class Episodes:
 def _shortened(network: str, shortest_ns: int, rng: np.random.Generator) -> str:
     """A compiled network that ends at a random moment; its first agent must have come by then."""
     data = json.loads(network)
-    first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == "external")
+    first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == EXTERNAL)
     if data["duration"] > first + shortest_ns:
         data["duration"] = int(rng.integers(first + shortest_ns, data["duration"]))
     return json.dumps(data)

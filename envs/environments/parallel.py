@@ -14,6 +14,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
+    FINAL_INFO,
     STEP_INFO,
     Core,
     ResetNeededError,
@@ -27,6 +28,9 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 Obs = dict[str, NDArray[np.float32]]
 Infos = dict[str, dict[str, Any]]
+
+_ABSENT: dict[str, Any] = dict.fromkeys((*STEP_INFO, *FINAL_INFO), 0.0)
+"""What the infos of a fixed population tell of who is not there, and of totals before the end."""
 
 
 class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
@@ -46,7 +50,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     in `possible_agents` is in `agents` until the episode ends for all. `infos[agent]["present"]` tells who acts next;
     who is absent sees zeros, is paid nothing, and its action is not heeded. The
     end is for all alike, as those libraries understand no other: terminated if every object was delivered, else
-    truncated.
+    truncated. Infos have the same keys in every step: totals are 0 but in the step in which a flow leaves.
 
     ## Action, observation, reward
 
@@ -119,7 +123,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._delivered.clear()
         present = self._present()
         self.agents = list(self.possible_agents) if self.pad_absent else present
-        return {agent: self._obs(agent) for agent in self.agents}, self._infos(self.agents, present)
+        infos = self._infos(self.agents)
+        return {a: self._obs(a) for a in self.agents}, self._padded(infos, present) if self.pad_absent else infos
 
     def step(
         self, actions: dict[str, NDArray[np.float32]]
@@ -136,7 +141,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         status = {agent: int(batch.status[0, self._slot[agent]]) for agent in acted}
         terminated = {agent: bool(status[agent] & TERMINATED) for agent in acted}
         truncated = {agent: bool(status[agent] & TRUNCATED) for agent in acted}
-        infos = self._infos(acted, acted)
+        infos = self._infos(acted)
         for agent in acted:
             if terminated[agent] or truncated[agent]:
                 infos[agent] |= self._core.final_info(0, self._slot[agent])
@@ -144,12 +149,13 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         while not present and not batch.finished()[0]:
             self._core.step(self._actions)
             present = self._present()
-        for agent, info in self._infos([a for a in present if a not in status], present).items():
+        for agent, info in self._infos([a for a in present if a not in status]).items():
             obs[agent], rewards[agent], infos[agent] = self._obs(agent), 0.0, info
             terminated[agent] = truncated[agent] = False
         self.agents = present
         if self.pad_absent:
-            self._pad(present, obs, rewards, terminated, truncated, infos)
+            self._pad(present, obs, rewards, terminated, truncated)
+            infos = self._padded(infos, present)
         return obs, rewards, terminated, truncated, infos
 
     def _pad(
@@ -159,17 +165,14 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         rewards: dict[str, float],
         terminated: dict[str, bool],
         truncated: dict[str, bool],
-        infos: Infos,
     ) -> None:
         """Put in who is not there, and let the episode end for all at once."""
         self._delivered |= {agent for agent, done in terminated.items() if done}
         over = not present
         delivered = len(self._delivered) == len(self.possible_agents)
-        absent: dict[str, Any] = dict.fromkeys(STEP_INFO, 0.0) | self._core.live_info()
         for agent in self.possible_agents:
             obs.setdefault(agent, self._core.nothing_seen.copy())
             rewards.setdefault(agent, 0.0)
-            infos.setdefault(agent, absent.copy())["present"] = agent in present
             terminated[agent] = over and delivered
             truncated[agent] = over and not delivered
         self.agents = [] if over else list(self.possible_agents)
@@ -224,14 +227,15 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     def _obs(self, agent: str) -> NDArray[np.float32]:
         return self._core.batch.obs[0, self._slot[agent]].copy()
 
-    def _infos(self, agents: list[str], present: list[str]) -> Infos:
+    def _padded(self, infos: Infos, present: list[str]) -> Infos:
+        """Infos of everybody, with the same keys in every step."""
+        absent = _ABSENT | self._core.live_info()
+        return {a: absent | infos.get(a, {}) | {"present": a in present} for a in self.possible_agents}
+
+    def _infos(self, agents: list[str]) -> Infos:
         figures = self._core.step_info()[:, 0].T.tolist()
         live = self._core.live_info()
-        infos: Infos = {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
-        if self.pad_absent:
-            for agent in agents:
-                infos[agent]["present"] = agent in present
-        return infos
+        return {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
 
     def _fill(self, actions: dict[str, NDArray[np.float32]]) -> None:
         self._actions[...] = 0.0

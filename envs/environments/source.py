@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import load
-
-EXTERNAL = ControllerSpec(name="external")
 
 
 class EpisodeSource:
@@ -59,13 +58,13 @@ class EpisodeSource:
         at_most: agents; None: `max_agents` of the source.
         """
         names = [flow.controller.name for flow in scenario.flows]
-        candidates = [i for i, name in enumerate(names) if name == EXTERNAL.name] or list(range(len(names)))
+        candidates = [i for i, name in enumerate(names) if name == EXTERNAL] or list(range(len(names)))
         agents = set(candidates[: self._max_agents if at_most is None else at_most])
         flows = []
         for index, flow in enumerate(scenario.flows):
             if index in agents:
-                flow = flow.model_copy(update={"controller": EXTERNAL})
-            elif flow.controller.name == EXTERNAL.name:
+                flow = flow.model_copy(update={"controller": ControllerSpec(name=EXTERNAL)})
+            elif flow.controller.name == EXTERNAL:
                 flow = flow.model_copy(update={"controller": self._background})
             flows.append(flow)
         return scenario.model_copy(update={"flows": tuple(flows)})
@@ -73,4 +72,4 @@ class EpisodeSource:
 
 def agent_flows(scenario: Scenario) -> list[int]:
     """Indices of the flows driven from outside; slot s is the s-th of them."""
-    return [i for i, flow in enumerate(scenario.flows) if flow.controller.name == EXTERNAL.name]
+    return [i for i, flow in enumerate(scenario.flows) if flow.controller.name == EXTERNAL]

@@ -21,6 +21,7 @@ from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
 from orbitcc.envs.scenarios.fairness import inter_rtt, intra_rtt
+from orbitcc.envs.scenarios.folder import load_folder
 from orbitcc.envs.scenarios.friendliness import cubic_friendliness
 from orbitcc.envs.scenarios.geo import geo_ideal, geo_rain, geo_viasat_2020, geo_viasat_2021
 from orbitcc.envs.scenarios.handover import delay_jump, hard_handover
@@ -102,7 +103,7 @@ def distribution(name: str) -> ScenarioDistribution:
 def load(
     name_or_file: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
 ) -> Scenario | ScenarioDistribution:
-    """A scenario or a distribution by its name or from a TOML file.
+    """A scenario or a distribution by its name or from a TOML file; a folder is a distribution of its scenarios.
 
     settings: values by key. A key that is a parameter of a named scenario is given to its builder, any other is the
     dotted name of a field (`links.0.rate_mbps`). Values that are text are read as on the command line.
@@ -115,6 +116,8 @@ def load(
         return _overridden(get(text, **params), fields, SCENARIOS[text].params)
     if text in DISTRIBUTIONS:
         return _distribution_overridden(DISTRIBUTIONS[text], settings)
+    if Path(text).is_dir():
+        return _distribution_overridden(load_folder(text), settings)
     if not (text.endswith(".toml") or os.sep in text or Path(text).exists()):
         raise UnknownNameError("scenario", text, names())
     data = read_toml(text)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
 from orbitcc.envs.description.links import (
     MAX_DELAY_MS,
@@ -38,9 +40,7 @@ from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import Weather
 from orbitcc.envs.orbits.pool import PathPool
-
-EXTERNAL = ControllerSpec(name="external")
-
+from orbitcc.envs.orbits.trace import Slot
 
 _DISTURBANCES = 0x0D15
 """Keeps the generators of disturbances apart from those of episodes."""
@@ -216,7 +216,7 @@ class PathDistribution(ScenarioDistribution):
     def _disturb(self, i: int) -> Effect:
         rng = np.random.default_rng((_DISTURBANCES, i))
         effects: list[Effect] = []
-        slots = None
+        slots: Sequence[Slot] | None = None
         if self.paths is not None:
             trace = self.paths.path(i % self.paths.size)
             effects.append(along(trace))
@@ -403,7 +403,7 @@ class _Draw:
             flows.append(
                 Flow.trusted(
                     name=f"flow-{i}",
-                    controller=EXTERNAL,
+                    controller=ControllerSpec(name=EXTERNAL),
                     path=path,
                     start_s=float(start),
                     stop_s=stop,

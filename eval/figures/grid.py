@@ -130,7 +130,7 @@ def draw_ellipses(campaign: Campaign, x: str, y: str, factor: str, theme: Theme)
                 ax.plot(a.mean(), b.mean(), "o", color=colour, label=label, markersize=6)
                 ax.plot([a.mean()] * 2, [b.mean(), b.mean() - resent.mean()], color=colour, alpha=0.35, linewidth=3)
                 if a.size > 2:
-                    ax.add_patch(_ellipse(a, b, colour))
+                    ax.add_patch(ellipse(a, b, colour))
             ax.set_title(f"{row:g} {factor}")
             ax.set_xlabel("delay ratio")
         axes[0].set_ylabel("goodput of all / bandwidth")
@@ -213,7 +213,7 @@ def _point(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, A
     return float(np.mean(known)), min(known), max(known)
 
 
-def _ellipse(x: np.ndarray, y: np.ndarray, colour: str) -> Ellipse:
+def ellipse(x: np.ndarray, y: np.ndarray, colour: str) -> Ellipse:
     """One standard deviation of the covariance of the points."""
     values, vectors = np.linalg.eigh(np.cov(x, y))
     angle = np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1]))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.figures import base, geo, grid, run
+from orbitcc.eval.figures.front import draw_front
 from orbitcc.eval.figures.style import Theme, lines_of
+from orbitcc.eval.front import front, trade
 from orbitcc.eval.suites.base import Suite
 from orbitcc.eval.suites.common import RATIO
 from orbitcc.eval.suites.geo import MARKS_MB, RTT_PERCENTILES, Buffers, GeoDownload, Hystart
@@ -52,8 +54,24 @@ class Figure:
 
 
 def figures_of(campaign: Campaign) -> Sequence[Figure]:
-    """What to show of a finished campaign."""
-    return figures_of_suite(campaign.suite, campaign)
+    """What to show of a finished campaign: goodput against delay first."""
+    return [*_front(campaign), *figures_of_suite(campaign.suite, campaign)]
+
+
+def _front(campaign: Campaign) -> list[Figure]:
+    metrics = trade(campaign)
+    if metrics is None or len(campaign.contenders) < 2:
+        return []
+    goodput, delay = metrics
+    return [
+        Figure(
+            "front",
+            "Goodput against delay",
+            "Medians over all runs, with the ellipse of one standard deviation; up and to the left is better. Ringed "
+            "and joined: who is on the front, where nobody has more goodput at no more delay.",
+            lambda theme: draw_front(campaign, goodput, delay, front(campaign), theme),
+        )
+    ]
 
 
 @singledispatch

@@ -11,6 +11,7 @@ from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
+from orbitcc.eval.front import front, idle
 from orbitcc.eval.report.page import facts, picture, write_page
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
@@ -35,7 +36,7 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
             files[name] = render(figure.draw(theme))
             suffix = "" if name == "light" else "-dark"
             atomic_write_bytes(campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png", files[name])
-        pictures.append(_picture(figure, files))
+        pictures.append((figure.slug, _picture(figure, files)))
     return write_page(
         campaign.out_dir / "report.html",
         "campaign",
@@ -47,7 +48,8 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
         table=_table(campaign),
         table_note=_table_note(campaign),
         differences=_differences(campaign),
-        figures="\n".join(pictures),
+        front="\n".join(shown for slug, shown in pictures if slug == "front"),
+        figures="\n".join(shown for slug, shown in pictures if slug != "front"),
         notes="\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in notes),
         command=html.escape(campaign.command),
         facts=_facts(campaign),
@@ -64,8 +66,12 @@ def _runs(count: int) -> str:
 
 
 def leaders(campaign: Campaign, metric: Metric) -> list[str]:
-    """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs."""
-    runs = {c.label: campaign.by_case(c, metric.key) for c in campaign.contenders}
+    """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs.
+
+    At other things than goodput nobody leads who leaves the link idle.
+    """
+    out = set() if campaign.suite.trade is None or metric.key == campaign.suite.trade[0] else idle(campaign)
+    runs = {c.label: campaign.by_case(c, metric.key) for c in campaign.contenders if c.label not in out}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
     ranked = [label for label, e in medians.items() if e.n >= MIN_PAIRS]
@@ -76,18 +82,23 @@ def leaders(campaign: Campaign, metric: Metric) -> list[str]:
 
 
 def _lead(campaign: Campaign) -> str:
-    """What came out, a sentence per metric."""
+    """What came out: who is on the front of goodput against delay, then a sentence per metric."""
     estimates = campaign.estimates()
     sentences = []
+    on_it = front(campaign)
+    if on_it:
+        names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in on_it)
+        sentences.append(f"On the front of goodput against delay: {names}.")
     for m in campaign.suite.metrics:
         first = leaders(campaign, m) if len(estimates) > 1 else []
         if len(first) > 1:
             names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
             said = f"{names} are tied at about {m.format(estimates[first[0]][m.key].median)}"
         elif first:
-            said = (
-                f"<strong>{html.escape(first[0])}</strong> is best with {m.format(estimates[first[0]][m.key].median)}"
-            )
+            alone = campaign.suite.trade is None or not idle(campaign)
+            leads = "is best" if alone else "leads those who use the link"
+            value = m.format(estimates[first[0]][m.key].median)
+            said = f"<strong>{html.escape(first[0])}</strong> {leads} with {value}"
         else:
             own = (f"<strong>{html.escape(k)}</strong> {m.format(e[m.key].median)}" for k, e in estimates.items())
             said = ", ".join(own)

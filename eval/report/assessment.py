@@ -75,7 +75,7 @@ def _card(card: Card) -> str:
         )
     body = "\n".join(rows)
     top = f"<thead><tr><th scope=col>RFC 9743</th><th scope=col></th>{head}</tr></thead>"
-    return f"<table>{top}\n<tbody>\n{body}\n</tbody></table>"
+    return f"<table class=verdicts>{top}\n<tbody>\n{body}\n</tbody></table>"
 
 
 def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> str:

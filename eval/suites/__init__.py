@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.further import (
+    EfficiencyManaged,
+    FourFlows,
+    HighRates,
+    WideResponsiveness,
+    WideResponsivenessLoss,
+)
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
-from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024
+from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024, Worlds
 from orbitcc.eval.suites.responsiveness import (
     Responsiveness,
     ResponsivenessLoss,
@@ -46,6 +54,11 @@ SUITES: dict[str, type[Suite]] = {
         CubicFriendliness,
         CubicCrowd,
         CrossPath,
+        HighRates,
+        FourFlows,
+        EfficiencyManaged,
+        WideResponsiveness,
+        WideResponsivenessLoss,
         LeoAccess,
         LeoAccessSince2024,
         Extremes,
@@ -69,11 +82,17 @@ def names() -> list[str]:
 
 
 def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
-    """The suite of that name; settings: parameters of its scenarios that are to be others than the suite's, factors of
-    its grid that are to have one value.
+    """The suite of that name, or of a folder's scenarios.
+
+    settings: parameters of its scenarios that are to be others than the suite's, factors of its grid that are to have
+    one value.
 
     Raises UnknownNameError naming the nearest suite or parameter, OrbitccError for a value that is not allowed.
     """
+    if name not in SUITES and Path(name).is_dir():
+        if settings:
+            raise OrbitccError("--set", ", ".join(settings), "nothing: the scenarios of a folder are what they are")
+        return Worlds(name)
     if name not in SUITES:
         raise UnknownNameError("suite", name, names())
     suite = SUITES[name](settings)

@@ -79,6 +79,8 @@ class Suite(ABC):
     """Profile -> number of runs per contender at each point of the grid."""
     max_runs: ClassVar[int]
     record_interval_s: ClassVar[float] = 1.0
+    trade: ClassVar[tuple[str, str] | None] = None
+    """The metrics of goodput and delay, where both are measured: reports lead with one against the other."""
     scenario: ClassVar[str]
     """The named scenario it runs."""
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.scenarios.folder import files_of
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
-EXTERNAL = ControllerSpec(name="external")
+AGENT = ControllerSpec(name=EXTERNAL)
 UTILISATION = Metric(
     key="utilisation",
     title="Utilisation",
@@ -55,6 +57,7 @@ class LeoAccess(Suite):
     )
     source = "The model and its sources: docs/links.md."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
     max_runs = 1000
     profile: ClassVar[str] = "before-2024"
@@ -91,6 +94,7 @@ class Extremes(Suite):
     )
     source = "Ours: whether a controller collapses where it was not tuned."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 1000
 
@@ -116,6 +120,39 @@ class Extremes(Suite):
 
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["link_mbps"] == 500.0
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return link_values(recording)
+
+
+class Worlds(Suite):
+    """The scenarios of a folder, one point each: flows with the controller `external` are the contender's."""
+
+    name = "worlds"
+    scenario = "dumbbell"
+    title = "The worlds of a folder"
+    description = "Every scenario of a folder, such as `orbitcc search` leaves; run k has seed k."
+    source = "Ours."
+    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
+    trade = ("utilisation", "delay_inflation")
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}
+    max_runs = 1000
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.worlds = {path.stem: Scenario.load(path) for path in files_of(folder)}
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        return [{"world": name} for name in self.worlds]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.worlds[str(point["world"])].with_seed(seed), point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+
+    def shows(self, case: Case) -> bool:
+        return False
 
     def measure(self, recording: Recording) -> dict[str, float]:
         return link_values(recording)
@@ -151,12 +188,12 @@ class GeoSharing(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(rtt="sine_ar1", run=1000 + seed, flows=2, duration_s=200.0)
-        first = EXTERNAL if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
-        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=EXTERNAL, start_s=20.0)]
+        first = AGENT if point["beside"] == "itself" else ControllerSpec(name=str(point["beside"]))
+        flows = [Flow(name="first", controller=first), Flow(name="contender", controller=AGENT, start_s=20.0)]
         return Case(seed, scenario.with_flows(flows), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+        return contender.take(case.scenario, lambda flow: flow.controller.name == EXTERNAL)
 
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["beside"] == "cubic"

@@ -55,6 +55,7 @@ class Responsiveness(Suite):
         DELAY_INFLATION,
         RETRANSMISSION_RATE,
     )
+    trade = ("goodput_over_optimal", "delay_inflation")
     profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
     max_runs = 50
     loss: ClassVar[bool] = False

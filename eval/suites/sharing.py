@@ -163,6 +163,8 @@ class Efficiency(_Sharing):
         RETRANSMISSION_RATE,
     )
 
+    trade = ("goodput_share", "delay_ratio")
+
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
 

@@ -123,6 +123,7 @@ class DelayJump(Suite):
         ),
         DELAY_INFLATION,
     )
+    trade = ("goodput_after", "delay_inflation")
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
     record_interval_s = 0.02

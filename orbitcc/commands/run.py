@@ -134,13 +134,14 @@ def _in_place_of(old: Any, new: Any) -> Any:
 
 
 def _as_drawn(drawn: Scenario, given: list[Any]) -> Scenario:
+    from orbitcc.envs.controllers import EXTERNAL
     from orbitcc.envs.errors import OrbitccError
 
     if not given:
         raise OrbitccError(
             "--flow", "(none)", "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
         )
-    learning = [i for i, f in enumerate(drawn.flows) if f.controller.name == "external"]
+    learning = [i for i, f in enumerate(drawn.flows) if f.controller.name == EXTERNAL]
     if len(given) not in (1, len(learning)):
         raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or the {len(learning)} this seed draws")
     flows = list(drawn.flows)

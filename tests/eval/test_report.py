@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from orbitcc.eval import contenders
+from orbitcc.eval.front import front, idle
 from orbitcc.eval.report import leaders, write_report
 
 VOID = {"meta", "img", "source", "br", "hr", "link", "input"}
@@ -132,3 +133,38 @@ def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(campai
     made = dataclasses.replace(campaign, contenders=line_up, runs=8, rows=rows)
     first = leaders(made, campaign.suite.metrics[0])
     assert set(first) == {"cubic", "cubic:hystart=off"}
+
+
+def made_of(campaign, medians):
+    """A campaign of eight runs with these goodputs, inflations and losses by label."""
+    rows = [
+        {
+            "scenario": "s",
+            "point": {},
+            "contender": label,
+            "seed": seed,
+            "metrics": {"goodput_over_optimal": g, "delay_inflation": d, "retransmission_rate": r},
+        }
+        for label, (g, d, r) in medians.items()
+        for seed in range(8)
+    ]
+    return dataclasses.replace(campaign, contenders=contenders.line_up(list(medians), []), runs=8, rows=rows)
+
+
+def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(campaign):
+    made = made_of(campaign, {"vegas": (0.3, 1.0, 0.0), "cubic": (0.9, 1.5, 0.01), "reno": (0.85, 1.6, 0.02)})
+    _, delay, loss = made.suite.metrics
+    assert leaders(made, delay) == ["cubic"]
+    assert leaders(made, loss) == ["cubic"]
+    assert front(made) == ["vegas", "cubic"]
+    assert idle(made) == {"vegas"}
+
+
+def test_nobody_is_on_the_front_who_is_beaten_or_of_whom_too_little_is_known(campaign):
+    made = made_of(campaign, {"bbr3": (0.9, 1.1, 0.0), "cubic": (0.8, 1.5, 0.0), "reno": (0.9, 1.6, 0.0)})
+    assert front(made) == ["bbr3"]
+    assert front(dataclasses.replace(made, rows=made.rows[::2])) == []
+
+
+def test_the_page_leads_with_goodput_against_delay(page):
+    assert page.text.index("Goodput against delay") < page.text.index("Medians over")

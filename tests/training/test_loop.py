@@ -269,3 +269,43 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
     assert set(cubic["heldout/score"][1]) == {cubic["heldout/score"][1][0]}
     assert cubic["heldout/utilisation"][0] == [0, 1000]
     assert read_curves(outcome.run.path / "reference" / "constant-action")["heldout/reward"][0] == [0, 1000]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("ppo-leo", ("ppo.slots=4", "ppo.batch=64", "ppo.minibatch=32")),
+        (
+            "astraea",
+            ("td3.worlds=2", "td3.iteration=200", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000"),
+        ),
+    ],
+)
+def test_our_own_learners_save_on_sigterm_and_go_on(name, changes, tmp_path, monkeypatch) -> None:
+    build = loop._learner
+
+    def preempted(plan: recipe.Recipe, seed: int) -> loop.Learner:
+        learner = build(plan, seed)
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # what ours must take the place of
+        iterate = learner.iterate
+
+        def once() -> dict[str, float]:
+            figures = iterate()
+            os.kill(os.getpid(), signal.SIGTERM)
+            return figures
+
+        learner.iterate = once
+        return learner
+
+    monkeypatch.setattr(loop, "_learner", preempted)
+    small = [WORLD, "agent_steps=1_000_000", "evaluation.worlds=1", "network.hidden=[8]", *changes]
+    plan = recipe.load(name, small)
+    run = RunFolder.create(
+        tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}
+    )
+    first = loop.train(plan, 1, run, resume=False, command="test")
+    assert first.exit_code == loop.INTERRUPTED
+    assert first.agent_steps > 0
+    second = loop.train(plan, 1, run, resume=True, command="test")
+    assert second.agent_steps > first.agent_steps
+    assert loop.read_progress(run).agent_steps == second.agent_steps

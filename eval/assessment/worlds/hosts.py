@@ -16,6 +16,7 @@ from orbitcc.eval.assessment.worlds.base import (
     dumbbell,
     goodputs,
     pick,
+    total,
 )
 from orbitcc.eval.suites.base import Point
 
@@ -45,7 +46,12 @@ class Receivers(Worlds):
 
     def measure(self, point: Point, recording: Recording) -> dict[str, float]:
         odd, honest = goodputs(recording, 10.0, 60.0)
-        return {"gain": float(2 * odd / (odd + honest)), "together_share": float(odd + honest) / 20.0}
+        sent = total(recording, "sent_packets", 10.0, 60.0, slice(1)) * PACKET_BYTES * 8e-6 / 50
+        return {
+            "gain": float(2 * odd / (odd + honest)),
+            "flood": sent / 20.0,
+            "together_share": float(odd + honest) / 20.0,
+        }
 
 
 class Incast(Worlds):

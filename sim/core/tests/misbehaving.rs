@@ -33,9 +33,10 @@ fn pieces_of_acknowledgements_bring_an_attacker_nothing() {
 }
 
 #[test]
-fn an_optimistic_receiver_hides_its_losses_and_takes_the_link() {
+fn an_optimistic_receiver_hides_its_losses_and_makes_its_sender_flood_the_link() {
     let got = beside_an_honest_one(ReceiverSpec::Optimistic { share: 0.8 }, "cubic");
-    assert!(got[0].goodput_mbps > 2.0 * got[1].goodput_mbps, "{} {}", got[0].goodput_mbps, got[1].goodput_mbps);
+    // 90 s of 20 Mbit/s are 150,000 packets.
+    assert!(got[0].sent_packets > 10 * 150_000, "{}", got[0].sent_packets);
     assert_eq!(got[0].retransmitted_packets, 0);
     assert!(got[0].received_bytes < got[0].sent_packets * 1448);
 }

@@ -1,0 +1,65 @@
+"""Who is on the front: nobody else has more goodput at no more delay, or less delay at no less goodput."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.statistics import MIN_PAIRS, median_estimate
+from orbitcc.eval.suites.base import Metric
+
+TIE = 0.005
+"""Of the spread of a metric: closer values count as equal."""
+USES_THE_LINK = 0.8
+"""Who has less than this part of the largest goodput leaves the link idle: its delay and losses are no merit."""
+
+
+def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> set[str]:
+    """Who is not beaten: no other is at least as near the ideal in all metrics and nearer in one."""
+    away = {name: [abs(v - m.ideal) for v, m in zip(row, metrics, strict=True)] for name, row in values.items()}
+    table = np.array(list(away.values()))
+    tie = TIE * (np.nanmax(table, axis=0) - np.nanmin(table, axis=0))
+
+    def beats(one: np.ndarray, other: np.ndarray) -> bool:
+        return bool((one <= other + tie).all() and (one < other - tie).any())
+
+    rows = {name: np.nan_to_num(np.array(row), nan=np.inf) for name, row in away.items()}
+    return {name for name, row in rows.items() if not any(beats(other, row) for other in rows.values())}
+
+
+def trade(campaign: Campaign) -> tuple[Metric, Metric] | None:
+    """Goodput and delay, where the suite measures both."""
+    if campaign.suite.trade is None:
+        return None
+    known = {metric.key: metric for metric in campaign.suite.metrics}
+    goodput, delay = campaign.suite.trade
+    return known[goodput], known[delay]
+
+
+def front(campaign: Campaign) -> list[str]:
+    """Who is on the front of goodput against delay by the medians, in the order of the contenders.
+
+    Nobody where the suite does not measure both, or where runs are too few to tell contenders apart.
+    """
+    metrics = trade(campaign)
+    if metrics is None:
+        return []
+    runs = {c.label: [list(campaign.by_case(c, m.key).values()) for m in metrics] for c in campaign.contenders}
+    if len(runs) < 2 or min(len(own[0]) for own in runs.values()) < MIN_PAIRS:
+        return []
+    found = pareto({label: [float(np.nanmedian(v)) for v in own] for label, own in runs.items()}, metrics)
+    return [label for label in runs if label in found]
+
+
+def idle(campaign: Campaign) -> set[str]:
+    """Who leaves the link idle: less than `USES_THE_LINK` of the largest median goodput."""
+    metrics = trade(campaign)
+    if metrics is None:
+        return set()
+    medians = {
+        c.label: median_estimate(campaign.by_case(c, metrics[0].key).values()).median for c in campaign.contenders
+    }
+    most = max(medians.values(), default=0.0)
+    return {label for label, median in medians.items() if median < USES_THE_LINK * most}

@@ -1,0 +1,230 @@
+"""The search: Optuna suggests worlds in batches, all cores try them; what was worst is shrunk and told apart."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval.contenders import Contender
+from orbitcc.eval.progress import Progress
+from orbitcc.eval.search.regret import Objective, entered, regret
+from orbitcc.eval.search.space import Parameter, Space, candidates
+
+BATCH = 8
+"""Suggested at once, whatever the number of workers: results do not depend on that."""
+START_TRIALS = 32
+"""Drawn at random before the sampler has an opinion."""
+KEEP = 0.9
+"""A shrunk world has at least this part of the regret."""
+MATTERS = 0.3
+"""What costs at least this part of the regret when it is as usual."""
+LEAST_REGRET = 0.15
+WORST = 16
+"""So many of the worst trials are shrunk."""
+JOURNAL, ASKED, FOUND = "trials.journal", "search.json", "found.json"
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched for: worlds of a space in which the target is worse than the reference."""
+
+    target: Contender
+    against: Contender
+    objective: Objective
+    space: Space
+    trials: int
+    out_dir: Path
+    seed: int = SEED
+
+    def world(self, values: dict[str, float]) -> Scenario:
+        """A world with `external` in the target's place."""
+        return self.space.scenario(values, candidates(self.objective, self.target, self.against), SEED)
+
+    def regret(self, values: dict[str, float]) -> float:
+        return regret(self.world(values), self.objective, self.target, self.against)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A world in which the target is worse: its regret, what of it matters, how often it was met."""
+
+    values: dict[str, float]
+    regret: float
+    matters: tuple[str, ...]
+    met: int
+
+
+def check_optuna() -> None:
+    """OrbitccError that says what to install."""
+    if importlib.util.find_spec("optuna") is None:
+        raise OrbitccError("search", "optuna", "installed: pip install 'orbitcc[search]'")
+
+
+def run_search(search: Search, *, workers: int | None = None, resume: bool = False, quiet: bool = False) -> list[Found]:
+    """Try worlds until there are `trials` of them, then shrink the worst; the most regretted first.
+
+    Raises FileError for a folder that holds another search, or one that is not to be resumed. KeyboardInterrupt leaves
+    a folder that `resume` continues, to the same end.
+    """
+    check_optuna()
+    _claim(search, resume)
+    with _pool(workers) as pool:
+        tried = _try_worlds(search, pool, quiet)
+        worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
+        shrunk = list(pool.map(_Shrink(search), worst)) if worst else []
+    found = told_apart(shrunk)
+    atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
+    return found
+
+
+def _claim(search: Search, resume: bool) -> None:
+    asked = {
+        "target": search.target.key,
+        "against": search.against.key,
+        "objective": search.objective,
+        "scenario": search.space.name,
+        "seed": search.seed,
+    }
+    path = search.out_dir / ASKED
+    if path.exists() and not resume:
+        raise FileError("out", str(search.out_dir), "a folder without a search, or --resume to continue this one")
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != asked:
+        raise FileError("out", str(search.out_dir), "a folder of the same search: another was made there")
+    atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
+
+
+@contextmanager
+def _pool(workers: int | None) -> Iterator[ProcessPoolExecutor]:
+    pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _try_worlds(search: Search, pool: ProcessPoolExecutor, quiet: bool) -> list[tuple[float, dict[str, float]]]:
+    """(regret, values) of every trial, in order; those of an earlier process are read from the journal."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import TrialState
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = JournalStorage(JournalFileBackend(str(search.out_dir / JOURNAL)))
+    study = optuna.create_study(storage=storage, study_name="worlds", direction="maximize", load_if_exists=True)
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)  # asked for by a process that was killed
+    done = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+    with Progress("search", search.trials, done=min(done, search.trials), quiet=quiet) as progress:
+        while done < search.trials:
+            # A generator of its own for each batch: a search that is resumed suggests what it would have.
+            study.sampler = _sampler(search.seed * 1_000_003 + done)
+            asked = [study.ask() for _ in range(min(BATCH, search.trials - done))]
+            worlds = [search.space.suggest(trial) for trial in asked]
+            for trial, value in zip(asked, list(pool.map(search.regret, worlds)), strict=True):
+                study.tell(trial, value)
+                progress.advance()
+            done += len(asked)
+    finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[: search.trials]
+    return [(float(t.value or 0.0), {**search.space.defaults(), **t.params}) for t in finished]
+
+
+def _sampler(seed: int) -> Any:
+    """Tree-structured Parzen estimators (Bergstra et al. 2011), told of what its own batch is trying."""
+    import warnings
+
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(
+            seed=seed % 2**32, n_startup_trials=START_TRIALS, constant_liar=True, multivariate=True
+        )
+
+
+@dataclass(frozen=True)
+class _Shrink:
+    """Towards the defaults, one parameter after the other, as far as the regret stays."""
+
+    search: Search
+
+    def __call__(self, values: dict[str, float]) -> tuple[float, dict[str, float], tuple[str, ...]]:
+        """Regret and values of the shrunk world, and what of them matters."""
+        search, values, worst = self.search, dict(values), self.search.regret(values)
+        # Changes first, the last one first: a world with fewer of them is simpler.
+        for parameter in sorted(search.space.parameters, key=lambda p: -p.change):
+            for value in _towards(parameter, values[parameter.name]):
+                tried = {**values, parameter.name: value}
+                if search.regret(tried) >= KEEP * worst:
+                    values = tried
+                    break
+        got = search.regret(values)
+        mattering = [
+            p
+            for p in search.space.parameters
+            if values[p.name] != p.default and search.regret({**values, p.name: p.default}) < (1 - MATTERS) * got
+        ]
+        return got, values, _kind(mattering, values)
+
+
+def _towards(parameter: Parameter, value: float) -> Iterable[float]:
+    """The default, then what lies between, the nearest to it first; only what is in the range."""
+    if value == parameter.default:
+        return
+    yield parameter.default
+    if parameter.default and parameter.span.log:
+        yield (value * parameter.default) ** 0.5
+    elif parameter.default or not parameter.change:
+        yield (value + parameter.default) / 2
+
+
+def told_apart(worlds: Sequence[tuple[float, dict[str, float], tuple[str, ...]]]) -> list[Found]:
+    """The worst world of each kind: those of which the same matters, in the same way."""
+    kinds: dict[tuple[str, ...], list[tuple[float, dict[str, float]]]] = {}
+    for got, values, kind in worlds:
+        if got > LEAST_REGRET:
+            kinds.setdefault(kind, []).append((got, values))
+    worst = [(max(same, key=lambda s: s[0]), kind, len(same)) for kind, same in kinds.items()]
+    return [Found(values, got, kind, met) for (got, values), kind, met in sorted(worst, key=lambda w: -w[0][0])]
+
+
+def _kind(mattering: Iterable[Parameter], values: dict[str, float]) -> tuple[str, ...]:
+    """`+rate_mbps`, `-buffer_bdp`, ...: a change counts whichever quarter it is in."""
+    found = set()
+    for p in mattering:
+        before = p.default
+        if p.change and p.unit == "ms":  # a base RTT: against the one before
+            names = ["base_rtt_ms", *(f"base_rtt_ms_{k}" for k in range(1, p.change))]
+            before = next(values[name] for name in reversed(names) if values[name])
+        stem = p.name.removesuffix(f"_{p.change}") + (" changes" if p.change else "")
+        found.add(f"{'+' if values[p.name] > before else '-'}{stem}")
+    return tuple(sorted(found))
+
+
+def save(search: Search, found: Sequence[Found]) -> dict[str, str]:
+    """worlds/NN.toml with `external` in the target's place, replay/NN.toml with the target; name -> the command."""
+    import shlex
+
+    commands = {}
+    for old in (*search.out_dir.glob("worlds/*.toml"), *search.out_dir.glob("replay/*.toml")):
+        old.unlink()
+    for k, one in enumerate(found, start=1):
+        name = f"{k:02d}"
+        about = f"{search.target.label} against {search.against.label}: {search.objective} regret {one.regret:.2f}"
+        world = search.world(one.values).changed(description=about)
+        world.save(search.out_dir / "worlds" / f"{name}.toml")
+        path = entered(world, search.target).save(search.out_dir / "replay" / f"{name}.toml")
+        commands[name] = f"orbitcc run {shlex.quote(str(path))}"
+    return commands

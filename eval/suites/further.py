@@ -1,0 +1,214 @@
+"""The LEO study's repository holds experiments that its paper does not: high rates, four flows, wide changes, AQM."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.description.flows import ControllerSpec, Flow
+from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link
+from orbitcc.envs.description.scenario import Scenario, SimSettings
+from orbitcc.envs.scenarios import study
+from orbitcc.eval import metrics
+from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, ratio_values
+from orbitcc.eval.suites.responsiveness import Responsiveness
+from orbitcc.eval.suites.sharing import SHARE, Efficiency
+
+if TYPE_CHECKING:
+    from orbitcc.envs.backends.simulator import Recording
+
+AGENT = ControllerSpec(name=EXTERNAL)
+REPOSITORY = "the repository behind Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026 (not in the paper)"
+
+
+class HighRates(Suite):
+    """Two flows of one RTT at 150 to 500 Mbit/s."""
+
+    name = "high-rates"
+    scenario = "intra-rtt"
+    title = "Two flows at high rates"
+    description = (
+        "Two flows of 40 ms, the second 50 s later, on 150–500 Mbit/s with a buffer of one bandwidth-delay product; "
+        "seconds 100–200 count."
+    )
+    source = f"Test of fairness over bandwidths in {REPOSITORY}."
+    metrics = (RATIO, SHARE)
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        rates = {"quick": (150, 500), "reduced": (150, 250, 350, 500)}.get(profile, range(150, 501, 50))
+        return [{"rate_mbps": rate} for rate in rates]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = self.build(**{"base_rtt_ms": 40.0, "interruption_every_s": 0.0, "run": seed, **point})
+        return Case(seed, scenario, point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point["rate_mbps"] == 500
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
+
+
+class FourFlows(Suite):
+    """Four flows that join 25 s apart, before three kinds of queue."""
+
+    name = "four-flows"
+    scenario = "efficiency"
+    title = "Four flows, one after the other"
+    description = (
+        "Four flows start 25 s apart and stay for 100 s on 100 Mbit/s; RTTs of 20 and 200 ms, buffers of 0.2, 1 and 4 "
+        "bandwidth-delay products, drop-tail, FQ-CoDel or CoDel. Seconds 75–100, when all are there, count."
+    )
+    source = f"Test of efficiency and convergence in {REPOSITORY}."
+    metrics = (
+        SHARE,
+        Metric("jain", "Jain index", "", "higher", 1.0, "of the mean goodputs of all four flows in the scored window"),
+        Metric("delay_ratio", "Delay ratio", "×", "lower", 1.0, "mean smoothed RTT over the base RTT", decimals=2),
+        RETRANSMISSION_RATE,
+    )
+    trade = ("goodput_share", "delay_ratio")
+    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
+    max_runs = 100
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
+        return [
+            {"base_rtt_ms": rtt, "buffer_bdp": q, "queue": kind}
+            for kind in ("fifo", "fq_codel", "codel")
+            for q in buffers
+            for rtt in (20, 200)
+        ]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = self.build(
+            flows=4, start_span_s=75.0, life_s=100.0, interruption_every_s=0.0, run=seed,
+            base_rtt_ms=point["base_rtt_ms"], buffer_bdp=point["buffer_bdp"],
+        )  # fmt: skip
+        return Case(seed, managed(scenario, str(point["queue"])), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "buffer_bdp": 1.0, "queue": "fifo"}
+
+    def measure(self, recording: Recording) -> dict[str, float]:
+        return shared_values(recording, 75.0, 100.0)
+
+
+class EfficiencyManaged(Efficiency):
+    """Efficiency (section V-C) before managed queues."""
+
+    name = "efficiency-aqm"
+    title = "Many flows before a managed queue"
+    description = (
+        "As `efficiency` (5, 10 or 20 flows), before FQ-CoDel (target 5 ms, interval 100 ms, 100 queues), PIE or CoDel "
+        "instead of a deep drop-tail queue."
+    )
+    source = f"Test of AQM in {REPOSITORY}; PIE and CoDel stand for CAKE and FQ-PIE."
+    trade = ("goodput_share", "delay_ratio")
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        counts = (5,) if profile == "quick" else (5, 10, 20)
+        return [{"flows": n, "queue": kind} for kind in ("fq_codel", "pie", "codel") for n in counts]
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, managed(self.build(run=seed, flows=point["flows"]), str(point["queue"])), point)
+
+    def shows(self, case: Case) -> bool:
+        return case.seed == self.first_run and case.point == {"flows": 5, "queue": "fq_codel"}
+
+
+class WideResponsiveness(Responsiveness):
+    """A change every 10 s in ranges far wider than a LEO path's."""
+
+    name = "responsiveness-wide"
+    title = "Responsiveness to wide changes"
+    description = (
+        "One flow runs for 200 s over a path of which every 10 s the bandwidth (1–100 Mbit/s) and the base RTT "
+        "(20–200 ms) are others, without interruption; the buffer is a bandwidth-delay product of 50 Mbit/s, 100 ms."
+    )
+    source = f"Original test of responsiveness in {REPOSITORY}."
+    PERIOD_S, PERIODS = 10, 20
+
+    def case(self, point: Point, seed: int) -> Case:
+        draw = random.Random(seed)
+        rows = [(draw.randint(1, 100), draw.randint(20, 200), draw.uniform(0, 5)) for _ in range(self.PERIODS)]
+        times = [float(self.PERIOD_S * k) for k in range(self.PERIODS)]
+        rates = tuple((t, float(rate)) for t, (rate, _, _) in zip(times, rows, strict=True))
+        rtts = [100.0 if self.loss else float(rtt) for _, rtt, _ in rows]
+        losses = tuple((t, loss / 100) for t, (_, _, loss) in zip(times, rows, strict=True))
+        buffer = study.buffer_bytes(50.0, 100.0, 1.0, "mebi")
+        most = int(22 * 2 * buffer)
+        scenario = Scenario(
+            name=self.name,
+            duration_s=float(self.PERIOD_S * self.PERIODS),
+            seed=seed,
+            links=(
+                Link(
+                    name="path",
+                    delay_ms=tuple(zip(times, rtts, strict=True)),
+                    loss=losses if self.loss else 0.0,
+                    loss_at="ingress",
+                    queue=DropTailPackets(limit_packets=100_000),
+                    ordering="overtaking",
+                    handovers=tuple(Handover(at_s=t) for t in times[1:]),
+                    reverse=Direction(),
+                ),
+                Link(
+                    name="bottleneck",
+                    rate_mbps=rates,
+                    queue=DropTailBytes(limit_bytes=buffer),
+                    handovers=(),
+                    reverse=Direction(),
+                ),
+            ),
+            flows=(Flow(controller=AGENT),),
+            sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
+        )
+        return Case(seed, scenario, point)
+
+
+class WideResponsivenessLoss(WideResponsiveness):
+    """The same with bandwidth and loss instead of bandwidth and RTT."""
+
+    name = "responsiveness-wide-loss"
+    title = "Responsiveness to wide changes, with loss"
+    description = (
+        "As `responsiveness-wide`, at a base RTT of 100 ms and with a random loss of 0–5 % that is new every 10 s."
+    )
+    loss = True
+
+
+def managed(scenario: Scenario, queue: str) -> Scenario:
+    """The scenario with another queue at its bottleneck; `fifo` keeps its own, whose limit the others take over."""
+    (bottleneck,) = scenario.links
+    if queue == "fifo":
+        return scenario
+    assert isinstance(bottleneck.queue, DropTailBytes)
+    packets = max(math.ceil(bottleneck.queue.limit_bytes / scenario.sim.packet_bytes), 10)
+    fields: dict[str, Any] = {
+        "kind": queue,
+        "limit_packets": packets,
+        **({"flows": 100} if queue == "fq_codel" else {}),
+    }
+    return scenario.changed(links=(bottleneck.changed(queue=fields),))
+
+
+def shared_values(recording: Recording, start_s: float, end_s: float) -> dict[str, float]:
+    """How all flows share their bottleneck in a window."""
+    inside = metrics.window(recording.t_s, start_s, end_s)
+    series = {name: values[inside] for name, values in recording.flows.items()}
+    resent, goodputs = float(series["retransmitted_packets"].sum()), series["goodput_mbps"].mean(axis=0)
+    return {
+        "goodput_share": float(goodputs.sum()) / recording.scenario.mean_capacity_mbps(),
+        "jain": metrics.jain(goodputs),
+        "delay_ratio": float(np.nanmean(series["srtt_ms"])) / recording.scenario.base_rtt_ms(0),
+        "retransmission_rate": metrics.retransmission_rate(resent, float(series["sent_packets"].sum())),
+        "retransmitted_mbps": metrics.retransmitted_mbps(resent, float(inside.sum())),
+    }

@@ -1,0 +1,73 @@
+"""`orbitcc search`: worlds in which a controller does much worse than another."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def search(
+    target: Annotated[str, typer.Argument(help="NAME[:param=value,...], a policy's name, folder or module:factory.")],
+    against: Annotated[str, typer.Option(help="The reference in the same world; the same forms.")] = "cubic",
+    objective: Annotated[
+        str, typer.Option(help="In what it is to be worse: utilisation, delay, fairness, starvation or loss.")
+    ] = "utilisation",
+    scenario: Annotated[str, typer.Option(help="A distribution whose ranges are searched.")] = "train-leo",
+    trials: Annotated[int, typer.Option(help="Worlds to try.")] = 400,
+    seed: Annotated[int, typer.Option(help="Of the search.")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the search in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Search for realistic worlds in which a controller does worse than another; the worst as files and pictures."""
+    from orbitcc.agents import outside
+    from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
+    from orbitcc.eval import contenders, provenance
+    from orbitcc.eval import search as room
+    from orbitcc.eval.report.search import words, write_search
+
+    if objective not in room.OBJECTIVES:
+        raise UnknownNameError("--objective", objective, room.OBJECTIVES)
+    if not 1 <= trials <= 1_000_000:
+        raise OrbitccError("--trials", trials, "1 to 1000000")
+    if not 0 <= seed < 2**31:
+        raise OrbitccError("--seed", seed, "a whole number in [0, 2^31)")
+    if workers is not None and workers < 1:
+        raise OrbitccError("--workers", workers, "1 or more")
+    if resume and out is None:
+        raise StateError("--resume", "which folder is to be continued? Name it with --out")
+
+    def contender(text: str) -> contenders.Contender:
+        is_policy = outside.is_outside(text) or Path(text).is_dir()
+        return contenders.from_agent(text) if is_policy else contenders.from_controller(text)
+
+    folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
+    chosen = room.Search(
+        contender(target), contender(against), objective, room.space_of(scenario), trials, folder, seed
+    )  # fmt: skip
+    command = provenance.command_line()
+    try:
+        found = room.run_search(chosen, workers=workers, resume=resume)
+    except KeyboardInterrupt:
+        again = command if out else f"{command} --out {folder}"
+        again += "" if resume else " --resume"
+        print(f"interrupted; finished trials are kept. Continue with: {again}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    commands = room.save(chosen, found)
+    report = write_search(chosen, found, commands, command)
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    for name, one in zip(commands, found, strict=True):
+        print(f"{name}  {objective} regret {one.regret:.2f}: {words(chosen, one)}")
+    if not found:
+        print(f"none of {trials} worlds costs {chosen.target.label} much more than {chosen.against.label}")
+    print(f"report: {report}")
+    print(f"worlds: {folder / 'worlds'}")

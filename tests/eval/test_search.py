@@ -1,0 +1,136 @@
+"""A search finds what is known to go wrong, within the declared ranges, the same way every time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios.folder import Folder
+from orbitcc.eval import suites
+from orbitcc.eval.contenders import from_controller
+from orbitcc.eval.runner import run_suite
+from orbitcc.eval.search import Search, run_search, save, space_of
+from orbitcc.eval.search.regret import regret
+from orbitcc.eval.search.search import _Shrink, told_apart
+
+pytest.importorskip("optuna")
+
+
+def search(tmp_path, target, objective="utilisation", against="cubic", scenario="train-leo", trials=16):
+    return Search(
+        from_controller(target), from_controller(against), objective, space_of(scenario), trials, Path(tmp_path)
+    )
+
+
+def test_a_space_is_what_the_distribution_declares():
+    space = space_of("train-leo")
+    spans = {p.name: p.span for p in space.parameters}
+    declared = scenarios.distribution("train-leo")
+    assert spans["rate_mbps"] == declared.rate_mbps
+    assert spans["base_rtt_ms_2"] == declared.base_rtt_ms
+    assert spans["rate_factor_1"] == declared.slots.rate_factor
+    assert spans["loss"].high == declared.loss.p.high
+    assert all(p.span.low <= p.default <= p.span.high or p.change for p in space.parameters)
+    assert not any(p.change for p in space_of("train-astraea").parameters)  # static links
+
+
+def test_a_world_has_what_was_chosen():
+    made = search(".", "reno").world({"base_rtt_ms": 20.0, "base_rtt_ms_2": 80.0, "rate_factor_3": 0.5, "loss": 0.01})
+    assert [made.base_rtt_ms(0, t) for t in (5, 15, 25, 35)] == [20, 20, 80, 80]
+    assert made.capacity_mbps(35) == 0.5 * made.capacity_mbps(5)
+    assert made.links[0].loss == 0.01
+
+
+def test_cubic_collapses_under_loss_and_bbr3_stalls_on_a_stale_rtt():
+    lossy = search(".", "cubic", against="bbr3")
+    assert lossy.regret({"loss": 0.01}) > 0.5 > 0.1 > abs(lossy.regret({}))
+    stale = search(".", "bbr3")
+    deep = {"base_rtt_ms": 20.0, "buffer_bdp": 4.0}
+    assert stale.regret({**deep, "base_rtt_ms_1": 100.0}) > 0.3 > 0.1 > abs(stale.regret(deep))
+
+
+def test_vivace_yields_to_cubic_where_there_is_room_for_a_queue():
+    beside = search(".", "vivace", "starvation")
+    assert beside.regret({"buffer_bdp": 4.0}) > 0.3
+
+
+def test_of_what_matters_in_the_same_way_one_is_kept():
+    worlds = [(0.5, 7.0, ("+a",)), (0.7, 8.0, ("+a",)), (0.6, 2.0, ("-a",)), (0.01, 5.0, ("+b",))]
+    found = told_apart([(got, {"a": a}, kind) for got, a, kind in worlds])
+    assert [(f.regret, f.values, f.met) for f in found] == [(0.7, {"a": 8.0}, 2), (0.6, {"a": 2.0}, 1)]
+
+
+def test_a_world_is_shrunk_to_what_matters():
+    chosen = search(".", "cubic", against="bbr3")
+    noisy = {**chosen.space.defaults(), "loss": 0.01, "rate_mbps": 60.0, "base_rtt_ms_3": 60.0, "rate_factor_2": 0.9}
+    got, values, kind = _Shrink(chosen)(noisy)
+    assert kind == ("+loss",)
+    assert (values["rate_mbps"], values["base_rtt_ms_3"], values["rate_factor_2"]) == (50.0, 0.0, 1.0)
+    assert got >= 0.9 * chosen.regret(noisy)
+
+
+@pytest.mark.slow
+def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr("orbitcc.eval.search.search.WORST", 1)
+    whole = run_search(search(tmp_path / "a", "cubic", against="bbr3", trials=16), workers=2, quiet=True)
+    run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=8), workers=1, quiet=True)
+    with pytest.raises(OrbitccError, match="--resume"):
+        run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=16), workers=1, quiet=True)
+    parts = run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=16), workers=1, quiet=True, resume=True)
+    assert parts == whole
+    first, second = (json.loads((tmp_path / name / "found.json").read_text()) for name in "ab")
+    assert first == second
+    assert any("+loss" in one.matters for one in whole)
+    with pytest.raises(OrbitccError, match="another"):
+        run_search(search(tmp_path / "a", "reno", trials=16), workers=1, quiet=True, resume=True)
+    commands = save(search(tmp_path / "a", "cubic", against="bbr3"), whole)
+    world = Scenario.load(tmp_path / "a" / "worlds" / "01.toml")
+    replay = Scenario.load(commands["01"].split()[-1])
+    assert [f.controller.name for f in world.flows] == ["external"]
+    assert [f.controller.name for f in replay.flows] == ["cubic"]
+    s = search(tmp_path, "cubic", against="bbr3")
+    assert regret(world, "utilisation", s.target, s.against) == pytest.approx(whole[0].regret)
+    assert simulate(replay).flow_totals[0]["received_bytes"] > 0
+
+
+def test_a_folder_is_a_distribution_and_a_suite(tmp_path):
+    chosen = search(tmp_path, "cubic")
+    for k, loss in enumerate((0.0, 0.01)):
+        chosen.world({"loss": loss}).save(tmp_path / "worlds" / f"{k}.toml")
+    found = scenarios.load(str(tmp_path / "worlds"))
+    assert isinstance(found, Folder)
+    assert found.max_agents == 1
+    drawn = [found.sample(np.random.default_rng(k)) for k in range(8)]
+    assert {world.links[0].loss for world in drawn} == {0.0, 0.01}
+    assert len({world.seed for world in drawn}) == 8
+    suite = suites.get(str(tmp_path / "worlds"))
+    campaign = run_suite(suite, [from_controller("reno")], out_dir=tmp_path / "out", workers=1, quiet=True)
+    assert [row["point"]["world"] for row in campaign.rows] == ["0", "1"]
+    with pytest.raises(OrbitccError, match="toml"):
+        scenarios.load(str(tmp_path / "out"))
+
+
+def test_what_cannot_be_searched_is_said(tmp_path):
+    with pytest.raises(OrbitccError, match="declares ranges"):
+        space_of("dumbbell")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "objective", "against", "scenario", "trials", "sign"),
+    [
+        ("bbr3", "utilisation", "cubic", "train-leo", 96, "+base_rtt_ms changes"),
+        ("cubic", "utilisation", "bbr3", "train-leo", 64, "+loss"),
+        ("vivace", "starvation", "cubic", "train-leo", 64, ""),
+        ("hybla", "loss", "cubic", "train-geo", 64, ""),
+    ],
+)
+def test_known_failures_are_found_without_being_told(tmp_path, target, objective, against, scenario, trials, sign):
+    found = run_search(search(tmp_path, target, objective, against, scenario, trials), quiet=True)
+    assert found
+    assert not sign or any(sign in one.matters for one in found), [one.matters for one in found]
