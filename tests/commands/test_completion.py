@@ -4,28 +4,29 @@ import os
 import subprocess
 import sys
 
-from tests.commands.shell import orbitcc
+import pytest
+
+PROGRAM = "import sys; sys.argv[0] = 'orbitcc'; from orbitcc.cli import main; main()"
 
 
-def test_the_script_of_a_shell_is_shown():
-    done = orbitcc("--show-completion", "bash")
-    assert done.returncode == 0, done.stderr
-    assert "complete -o default -F" in done.stdout
+def told(**variables):
+    """What the command prints for a shell that completes."""
+    env = {**os.environ, **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_shown(shell):
+    assert f"_ORBITCC_COMPLETE=complete_{shell}" in told(_ORBITCC_COMPLETE=f"source_{shell}")
 
 
 def test_commands_and_options_are_completed():
     def completed(words):
-        env = {
-            **os.environ,
-            "_ORBITCC_COMPLETE": "complete_bash",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")),
-        }
-        program = "import sys; sys.argv[0] = 'orbitcc'; from orbitcc.cli import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60, check=False
-        )
-        return done.stdout.split()
+        place = str(words.count(" "))
+        return told(_ORBITCC_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place).split()
 
     assert completed("orbitcc re") == ["reproduce"]
     assert "dataset" in completed("orbitcc d")
