@@ -21,6 +21,6 @@ COPY --from=build /wheels /wheels
 RUN wheel="$(ls /wheels/orbitcc-*.whl)" \
     && pip install --no-cache-dir "${wheel}${EXTRAS:+[$EXTRAS]}" \
     && rm -r /wheels
-WORKDIR /work
+WORKDIR /home/orbitcc
 ENTRYPOINT ["orbitcc"]
 CMD ["--help"]
