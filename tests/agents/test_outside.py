@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
-from orbitcc.agents import checkpoint, outside
+from orbitcc.agents import outside
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.environments import presets
@@ -46,13 +46,13 @@ NETWORK = """
 from orbitcc.agents import checkpoint
 
 def make():
-    return checkpoint.load(checkpoint.shipped()[0]).policy
+    return checkpoint.load("astraea").policy
 """
 
 
 def test_an_outside_policy_around_a_network_sends_the_same_packets(write) -> None:
     write("same_packets", NETWORK)
-    native = simulate(scenario(checkpoint.shipped()[0]))
+    native = simulate(scenario("astraea"))
     wrapped = simulate(scenario("agent:path=same_packets:make"))
     assert totals(wrapped.flow_totals) == totals(native.flow_totals)
     assert native.flow_totals[0]["sent_packets"] > 1000
@@ -65,7 +65,7 @@ def test_an_outside_policy_drives_background_flows_of_a_batch(write) -> None:
         [Flow(controller="external"), Flow.parse("agent:path=in_background:make")]
     )
     results = []
-    for other in (named, named.with_controller(checkpoint.shipped()[0], only="agent")):
+    for other in (named, named.with_controller("astraea", only="agent")):
         batch = Batch([other.compile()] * 3, slots=1, preset=presets.preset(), threads=2, policies=other.policies())
         batch.observe()
         play_on(batch)

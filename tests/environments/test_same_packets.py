@@ -25,7 +25,7 @@ def scenario(agents: int):
 
 
 def policy() -> _sim.Policy:
-    return checkpoint.load(checkpoint.shipped()[0]).policy
+    return checkpoint.load("astraea").policy
 
 
 def totals(flows) -> list[list[float]]:
