@@ -16,6 +16,7 @@ import datetime
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbitcc.agents import checkpoint
@@ -27,7 +28,7 @@ from orbitcc.eval.contenders import Contender
 from orbitcc.eval.front import pareto
 from orbitcc.eval.provenance import version
 from orbitcc.eval.runner import run_suite
-from orbitcc.eval.statistics import Estimate, aggregate
+from orbitcc.eval.statistics import aggregate
 from orbitcc.eval.suites import Suite
 from orbitcc.eval.suites.base import Metric
 
@@ -98,13 +99,24 @@ def section(suite: Suite, campaign: Campaign, rows: Sequence[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
-def cell(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> Estimate:
+@dataclass(frozen=True)
+class Cell:
     """What a table says of a contender, or of a policy's training seeds."""
+
+    value: float
+    low: float
+    high: float
+
+
+def cell(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> Cell:
     estimates = [campaign.estimates()[contender.label][metric.key] for contender in group]
-    return estimates[0] if len(group) == 1 else aggregate([estimate.value for estimate in estimates])
+    if len(group) == 1:
+        return Cell(estimates[0].median, estimates[0].low, estimates[0].high)
+    over_seeds = aggregate([estimate.median for estimate in estimates])
+    return Cell(over_seeds.value, over_seeds.low, over_seeds.high)
 
 
-def shown(metric: Metric, estimate: Estimate) -> str:
+def shown(metric: Metric, estimate: Cell) -> str:
     scale = 100 if metric.percent else 1
     value, low, high = (f"{scale * x:.{metric.decimals}f}" for x in (estimate.value, estimate.low, estimate.high))
     return f"{value} ({low}–{high})"

@@ -103,10 +103,11 @@ pub struct RttEstimator {
     tick: Tick,
 }
 
-/// Microseconds from `sent` to `now`, both in microseconds.
+/// Microseconds from `sent` to `now`, both in microseconds. An optimistic receiver may acknowledge what its host still
+/// paces: that took no time, as in Linux (`tcp_stamp_us_delta`).
 #[inline]
 pub fn rtt_us(sent: u64, now: u64) -> u32 {
-    (now - sent).min(u64::from(LONGEST_RTT_US)) as u32
+    now.saturating_sub(sent).min(u64::from(LONGEST_RTT_US)) as u32
 }
 
 impl RttEstimator {
@@ -263,6 +264,11 @@ mod tests {
                 (rtt.srtt8_us, rtt.rttvar_us, rtt.rto_us(), rtt.rto_ticks())
             })
             .collect()
+    }
+
+    #[test]
+    fn what_is_acknowledged_before_it_has_left_took_no_time() {
+        assert_eq!((rtt_us(7, 10), rtt_us(10, 7)), (3, 0));
     }
 
     #[test]
