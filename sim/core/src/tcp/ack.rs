@@ -386,7 +386,8 @@ impl Sender {
         };
         let prior = self.board.get(seq);
         let send_span = sent.saturating_sub(prior.first_sent);
-        let interval_us = send_span.max(now - prior.delivered_at).micros();
+        // What an optimistic receiver acknowledges may not have left yet (Linux: `tcp_stamp_us_delta`).
+        let interval_us = send_span.max(now.saturating_sub(prior.delivered_at)).micros();
         let mut sample = RateSample {
             delivered: self.conn.delivered - prior.delivered,
             interval_us,
