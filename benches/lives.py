@@ -31,7 +31,8 @@ ALSO = {"hybla": ("geo",)}
 def draw(controller: str, suffix: str) -> Path:
     name, params, interval_s = SCENES[suffix]
     recording = simulate(scenarios.get(name, controller=controller, **params), record_interval_s=interval_s)
-    return write(draw_run(recording, LIGHT), FOLDER / f"{controller}-{suffix}.png")
+    folder = FOLDER if controllers.get(controller).kind == "baseline" else FOLDER.parent
+    return write(draw_run(recording, LIGHT), folder / f"{controller}-{suffix}.png")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def test_another_path_s_memory_changes_nothing() -> None:
 
 
 def test_a_path_that_has_become_slow_is_retreated_from() -> None:
-    """What 144 Mbit/s held does not fit on 10: half of what arrived is the window, all of it the threshold after."""
+    """What 144 Mbit/s held does not fit on 10: half of what arrived is the window, and the threshold after."""
     settings = {"rate_mbps": 10.0, "base_rtt_ms": 600.0, "buffer_bdp": 0.05, "duration_s": 4.0}
     scenario = scenarios.get("dumbbell", controller="cubic:resume_cwnd=7000,resume_rtt_ms=600", **settings)
     flow = simulate(scenario, record_interval_s=0.1).flows
@@ -38,7 +38,7 @@ def test_a_path_that_has_become_slow_is_retreated_from() -> None:
     assert np.nanmax(cwnd) == 3500
     lost = int(np.flatnonzero(flow["lost_packets"][:, 0])[0])
     assert np.nanmin(cwnd[lost : lost + 15]) < 50, "half of the hundred segments that arrived"
-    assert 50 < np.nanmax(threshold[-5:]) < 300
+    assert 20 < np.nanmax(threshold[-5:]) < 200
 
 
 def test_window_and_rtt_go_together() -> None:

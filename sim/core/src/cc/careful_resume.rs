@@ -3,7 +3,8 @@
 //!
 //! Around any controller: one that owns its window (BBR) is overruled while the jump is unproven, others (CUBIC) go on
 //! from where it led. Against the RFC: the retreat of a controller that does not own its window is reached along Linux's
-//! proportional rate reduction, not at once; remembered values are not deleted, as nobody else reads them.
+//! proportional rate reduction, not at once; remembered values are not deleted, as nobody else reads them; a path that
+//! changes during the jump is not looked for.
 
 use super::{CaState, Conn, Controller, Event, Params, RateSample, Signal, Subscription, Transmission};
 
@@ -12,9 +13,11 @@ pub const PARAMS: [(&str, &str); 2] = [("resume_cwnd", "0"), ("resume_rtt_ms", "
 
 /// The jump is at most this share of what is remembered (section 4.3.2).
 const JUMP_DIVISOR: u32 = 2;
-/// An RTT of half of what is remembered or less, or of ten times that or more, is another path's (section 4.2.1).
+/// An RTT of half of what is remembered or less, or of more than ten times that, is another path's (section 4.2.1).
 const RTT_LOW_DIVISOR: u32 = 2;
 const RTT_HIGH_FACTOR: u32 = 10;
+/// The threshold after a retreat is this share of PipeSize (Beta, section 4.5).
+const RETREAT_DIVISOR: u32 = 2;
 
 /// The controller, around which Careful Resume is put if the parameters ask for it.
 pub fn around(inner: Box<dyn Controller>, params: &Params) -> Result<Box<dyn Controller>, String> {
@@ -86,7 +89,7 @@ impl CarefulResume {
             Phase::SafeRetreat { last } => {
                 self.pipe += delivered;
                 if conn.snd_una >= last {
-                    conn.ssthresh = self.pipe.max(2);
+                    conn.ssthresh = (self.pipe / RETREAT_DIVISOR).max(2);
                     self.phase = Phase::Normal;
                 }
             }
@@ -101,7 +104,7 @@ impl CarefulResume {
         }
         let rtt_us = u64::from(conn.min_rtt_us);
         let same_path = rtt_us * u64::from(RTT_LOW_DIVISOR) > self.saved_rtt_us
-            && rtt_us < self.saved_rtt_us * u64::from(RTT_HIGH_FACTOR);
+            && rtt_us <= self.saved_rtt_us * u64::from(RTT_HIGH_FACTOR);
         if !same_path || conn.lost > 0 || self.jump_cwnd <= conn.cwnd {
             self.phase = Phase::Normal;
         } else if conn.is_cwnd_limited() {
@@ -200,6 +203,9 @@ impl Controller for CarefulResume {
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {
         self.inner.on_state(conn, new);
+        if new == CaState::Loss {
+            self.phase = Phase::Normal; // a timeout ends it (section 3.6)
+        }
     }
 
     fn on_event(&mut self, conn: &mut Conn, event: Event) {
@@ -310,8 +316,8 @@ mod tests {
         for (saved, rtt_ms, rtt_us, jumps) in [
             (8_000, 600.0, 300_000, false),
             (8_000, 600.0, 300_001, true),
-            (8_000, 60.0, 599_999, true),
-            (8_000, 60.0, 600_000, false),
+            (8_000, 60.0, 600_000, true),
+            (8_000, 60.0, 600_001, false),
             (40, 600.0, 600_000, false),
         ] {
             let (mut cc, mut c) = (reno(saved, rtt_ms), arrived(rtt_us));
@@ -359,7 +365,7 @@ mod tests {
         assert_eq!(c.cwnd, 141 / 2, "no growth in the retreat");
         (c.snd_una, c.in_flight) = (1_031, 0);
         cc.on_delivered(&mut c, 800, Some(600_000));
-        assert_eq!(c.ssthresh, 941, "what the path has proved to hold");
+        assert_eq!(c.ssthresh, 470, "half of what the path has proved to hold");
         cc.cong_avoid(&mut c, 5);
         assert!(c.cwnd > 141 / 2);
     }
