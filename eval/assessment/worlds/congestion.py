@@ -58,13 +58,13 @@ class Collapse(Worlds):
         settled_s = self.TROUBLE_S - 10
         return {
             "packets_per_rtt": total(recording, "sent_packets", ONSET_S + 10, end_s) * self.RTT_MS / 1e3 / settled_s,
-            "late_over_early": late / early if early else 0.0,
+            "late_over_early": late / early if early else float(late > 0),
             "useful_share": useful / (sent * PAYLOAD_BYTES) if sent else 0.0,
         }
 
 
 class PersistentLoss(Worlds):
-    """RFC 9743, 7.1.1: what a transport circuit breaker looks at."""
+    """RFC 9743, 7.2: what a transport circuit breaker looks at."""
 
     name = "persistent-loss"
 
@@ -156,7 +156,7 @@ class ManagedQueues(Worlds):
 
 
 class SlowLinks(Worlds):
-    """RFC 9743, 7.3: the rates of constrained nodes, where a window is a few packets."""
+    """RFC 9743, 7.4: the rates of constrained nodes, where a window is a few packets."""
 
     name = "slow-links"
     DURATION_S = 300.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Receivers(Worlds):
-    """RFC 9743, 7.5: one of two receivers does not acknowledge as it should."""
+    """RFC 9743, 7.6: one of two receivers does not acknowledge as it should."""
 
     name = "receivers"
     KINDS: ClassVar[dict[str, Receiver]] = {
@@ -55,7 +55,7 @@ class Receivers(Worlds):
 
 
 class Incast(Worlds):
-    """RFC 9743, 7.9: many senders answer at once, over a fraction of a millisecond."""
+    """RFC 9743, 7.11: many senders answer at once, over a fraction of a millisecond."""
 
     name = "incast"
     BYTES = 64_000

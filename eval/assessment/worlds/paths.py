@@ -11,10 +11,11 @@ import numpy as np
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow, OnOff
-from orbitcc.envs.description.links import Direction, GammaJitter, GilbertElliott, Handover, Late, Outage
+from orbitcc.envs.description.links import PACKET_BYTES, Direction, GammaJitter, GilbertElliott, Handover, Late, Outage
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
+    PAYLOAD_BYTES,
     RECORD_INTERVAL_S,
     Worlds,
     candidates,
@@ -71,7 +72,7 @@ def _ar1(seed: int) -> list[tuple[float, float]]:
 
 
 class VaryingDelay(Worlds):
-    """RFC 9743, 7.2: the delay of the path itself changes, once or all the time."""
+    """RFC 9743, 7.3: the delay of the path itself changes, once or all the time."""
 
     name = "varying-delay"
 
@@ -107,7 +108,7 @@ class VaryingDelay(Worlds):
 
 
 class HighDelay(Worlds):
-    """RFC 9743, 7.4: a geostationary hop, and as a stress five seconds."""
+    """RFC 9743, 7.5: a geostationary hop, and as a stress five seconds."""
 
     name = "high-delay"
     OBJECT_BYTES = 5_000_000
@@ -132,7 +133,7 @@ class HighDelay(Worlds):
 
 
 class Reordering(Worlds):
-    """RFC 9743, 7.6: packets that overtake each other, and one in a hundred that comes a round trip late."""
+    """RFC 9743, 7.7: packets that overtake each other, and one in a hundred that comes a round trip late."""
 
     name = "reordering"
 
@@ -152,13 +153,14 @@ class Reordering(Worlds):
         sent = total(recording, "sent_packets", 10.0, DURATION_S)
         dropped = float(recording.links["dropped_packets"][recording.t_s > 10.0, 0].sum())
         return {
-            "utilisation": link_figures(recording, 10.0, DURATION_S)["utilisation"],
+            # Of goodput: what a link carries twice is of no use.
+            "utilisation": float(goodputs(recording, 10.0, DURATION_S)[0]) * PACKET_BYTES / PAYLOAD_BYTES / RATE_MBPS,
             "spurious_share": max(0.0, resent - dropped) / sent if sent else 0.0,
         }
 
 
 class PathChange(Worlds):
-    """RFC 9743, 7.7.1: the path becomes another one at once."""
+    """RFC 9743, 7.9: the path becomes another one at once."""
 
     name = "path-change"
     AT_S, END_S = 20.0, 50.0
@@ -192,7 +194,7 @@ class PathChange(Worlds):
 
 
 class Transients(Worlds):
-    """RFC 9743, 7.7: short interruptions, and crowds that come and go."""
+    """RFC 9743, 7.8: short interruptions, and crowds that come and go."""
 
     name = "transients"
 

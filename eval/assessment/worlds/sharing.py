@@ -178,7 +178,7 @@ def _longest(true: np.ndarray) -> int:
 
 
 class ShortFlows(Worlds):
-    """RFC 9743, 5.1.5 and 5.2.3: new short flows beside long ones, either of them the candidate's, Cubic the others."""
+    """RFC 9743, 5.1.5 and 5.2.3: new short flows beside long ones; one side is the candidate's, or both are."""
 
     name = "short-flows"
     RATE_MBPS = 20.0
@@ -187,12 +187,13 @@ class ShortFlows(Worlds):
 
     def points(self, profile: str) -> Sequence[Point]:
         loads = pick(profile, (0.3,), (0.1, 0.3, 0.5))
-        return [{"candidate": side, "load": load} for side in ("long", "short") for load in loads]
+        return [{"candidate": side, "load": load} for side in ("long", "short", "both") for load in loads]
 
     def world(self, point: Point, seed: int) -> Scenario:
         draw = random.Random(seed)
         long, short = (
-            CANDIDATE if point["candidate"] == side else ControllerSpec(name="cubic") for side in ("long", "short")
+            CANDIDATE if point["candidate"] in (side, "both") else ControllerSpec(name="cubic")
+            for side in ("long", "short")
         )
         flows = [Flow(name=f"long-{k}", controller=long) for k in range(2)]
         per_s = float(point["load"]) * self.RATE_MBPS * 1e6 / 8 / (sum(self.SIZES) / len(self.SIZES))
@@ -223,7 +224,7 @@ class RealTime(Worlds):
     VIDEO = Cbr(rate_mbps=2.5, packet_bytes=1200)
 
     def points(self, profile: str) -> Sequence[Point]:
-        quick, full = ((1, 2.0), (4, 2.0)), ((1, 0.5), (1, 2.0), (4, 2.0), (4, 5.0))
+        quick, full = ((1, 5.0), (4, 5.0)), ((1, 0.5), (1, 2.0), (1, 5.0), (4, 5.0), (4, 10.0))
         return [{"flows": n, "buffer_bdp": buffer} for n, buffer in pick(profile, quick, full)]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -251,7 +252,7 @@ def _known(value: float | None) -> float:
 
 
 class Bully(Worlds):
-    """RFC 9743, 7.5: for twenty seconds somebody sends at 1.2 times the rate of the link, whatever happens."""
+    """RFC 9743, 7.6: for twenty seconds somebody sends at 1.2 times the rate of the link, whatever happens."""
 
     name = "bully"
     RATE_MBPS = 20.0

@@ -1,4 +1,4 @@
-//! Receivers that do not acknowledge as they should (RFC 9743, section 7.5): seldom, in pieces, or before the fact.
+//! Receivers that do not acknowledge as they should (RFC 9743, section 7.6): seldom, in pieces, or before the fact.
 //!
 //! The last two are attacks of Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999. Pieces tell of
 //! no whole segment: as Linux grows its window by segments acknowledged, they bring the attacker acknowledgements to send,
