@@ -32,9 +32,10 @@ def measured(
     contender = contenders.line_up([], [who])[0] if is_outside(who) else contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
-        scenario = chosen.enter(chosen.case(point, seed), contender)
+        case = chosen.case(point, seed)
+        scenario = chosen.enter(case, contender)
         recording = simulate(change(scenario) if change else scenario, record_interval_s=chosen.record_interval_s)
-        found.append(chosen.measure(recording))
+        found.append(chosen.measure(case, recording))
     return {key: float(np.nanmean([values[key] for values in found])) for key in found[0]}
 
 

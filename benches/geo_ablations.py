@@ -137,7 +137,7 @@ def lossless() -> None:
                     flows=len(case.scenario.flows), duration_s=case.scenario.duration_s,
                 )  # fmt: skip
                 entered = suite.enter(case, contenders.from_controller("cubic")).changed(links=given.links)
-                found.append(suite.measure(simulate(entered, record_interval_s=suite.record_interval_s)))
+                found.append(suite.measure(case, simulate(entered, record_interval_s=suite.record_interval_s)))
             parts += [f"{key} {mean(found, key):.3g}" for key in keys]
         print(f"residual loss {loss:g}: {', '.join(parts)}")
 

@@ -48,7 +48,7 @@ def execute(task: Task) -> Row:
     began = time.perf_counter()
     scenario = task.suite.enter(task.case, task.contender)
     recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
-    values = task.suite.measure_case(task.case, recording)
+    values = task.suite.measure(task.case, recording)
     if task.series is not None:
         recording.save(task.series)
     return {

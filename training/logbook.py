@@ -29,7 +29,6 @@ class Logbook:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Append figures, all finite."""
-        raise NotImplementedError
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
         """The resolved recipe, nested, and the tags to judge by; once, before all else."""

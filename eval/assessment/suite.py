@@ -46,8 +46,5 @@ class Assessment(Suite):
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return WORLDS[str(case.point["worlds"])].enter(case.scenario, contender)
 
-    def measure_case(self, case: Case, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return WORLDS[str(case.point["worlds"])].measure(case.point, recording)
-
-    def measure(self, recording: Recording) -> dict[str, float]:
-        raise NotImplementedError("what is measured depends on the point: measure_case")

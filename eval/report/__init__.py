@@ -12,7 +12,7 @@ from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import front, idle
-from orbitcc.eval.report.page import facts, picture, write_page
+from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
 
@@ -51,8 +51,8 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
         front="\n".join(shown for slug, shown in pictures if slug == "front"),
         figures="\n".join(shown for slug, shown in pictures if slug != "front"),
         notes="\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in notes),
-        command=html.escape(campaign.command),
-        facts=_facts(campaign),
+        command=campaign.command,
+        own_facts=_facts(campaign),
         definitions="\n".join(
             f"<dt>{html.escape(m.title)}</dt><dd>{html.escape(m.definition)}; {m.better} is better.</dd>"
             for m in campaign.suite.metrics
@@ -202,11 +202,9 @@ def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:
     return f"<section>\n<h2>{title}</h2>\n{shown}\n</section>"
 
 
-def _facts(campaign: Campaign) -> str:
+def _facts(campaign: Campaign) -> dict[str, str]:
     seeds = sorted({row["seed"] for row in campaign.rows})
-    return facts(
-        {
-            "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
-            "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
-        }
-    )
+    return {
+        "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
+        "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+    }

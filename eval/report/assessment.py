@@ -15,7 +15,7 @@ from orbitcc.eval.assessment.card import STANDARD, Card, Judgement, Reading, wor
 from orbitcc.eval.assessment.criteria import Figure, Verdict
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
-from orbitcc.eval.report.page import facts, picture, write_page
+from orbitcc.eval.report.page import picture, write_page
 
 CLASSES: Mapping[Verdict, str] = {
     "pass": "holds",
@@ -44,8 +44,8 @@ def write_assessment(card: Card, commands: Mapping[str, str], workers: int | Non
         "by world in the simulator, beside Cubic, BBRv3 and LeoCC.",
         card=_card(card),
         rows="\n".join(_row(j, pictures.get(j.criterion.key), commands.get(j.criterion.key)) for j in card.judgements),
-        command=html.escape(card.campaign.command),
-        facts=facts({"profile": f"{card.campaign.profile}, {card.campaign.runs} runs of each world"}),
+        command=card.campaign.command,
+        own_facts={"profile": f"{card.campaign.profile}, {card.campaign.runs} runs of each world"},
     )
 
 

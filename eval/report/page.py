@@ -20,25 +20,37 @@ def asset(name: str) -> str:
 
 
 def write_page(
-    path: Path, kind: str, *, kicker: str, title: str, lead: str, about: str, sortable: bool = False, **parts: str
+    path: Path,
+    kind: str,
+    *,
+    kicker: str,
+    title: str,
+    lead: str,
+    about: str,
+    command: str,
+    own_facts: Mapping[str, str],
+    sortable: bool = False,
+    **parts: str,
 ) -> Path:
     """Write a page of a kind: the contents of KIND.html, filled with `parts` (HTML), in the frame of all pages.
 
-    title and about are plain text, lead is HTML. sortable: its tables sort by a click on a column's head.
+    title, about and command are plain text, lead is HTML; own_facts stand with the command (`$made` in KIND.html), those
+    of the code after them. sortable: its tables sort by a click on a column's head.
     """
+    made = Template(asset("made.html")).substitute(command=html.escape(command), facts=_facts(own_facts)).rstrip()
     page = Template(asset("page.html")).substitute(
         css=asset("style.css").rstrip(),
         kicker=html.escape(kicker),
         title=html.escape(title),
         lead=lead,
         about=html.escape(about),
-        content=Template(asset(f"{kind}.html")).substitute(parts).rstrip(),
+        content=Template(asset(f"{kind}.html")).substitute(parts, made=made).rstrip(),
         script=f"<script>\n{asset('sort.js').rstrip()}\n</script>" if sortable else "",
     )
     return atomic_write_text(path, page)
 
 
-def facts(own: Mapping[str, str]) -> str:
+def _facts(own: Mapping[str, str]) -> str:
     """A list of facts, those of the code last."""
     found = {**own, **provenance.versions()}
     return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in found.items())

@@ -11,7 +11,7 @@ from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.figures.base import render
 from orbitcc.eval.figures.style import THEMES, ThemeName, lines
 from orbitcc.eval.figures.worlds import draw_world
-from orbitcc.eval.report.page import facts, picture, write_page
+from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.search import Found, Search
 from orbitcc.eval.search.regret import entered
 
@@ -30,8 +30,8 @@ def write_search(search: Search, found: Sequence[Found], commands: Mapping[str, 
         about=f"Objective: {search.objective}. Every world lies within the ranges that {search.space.name} declares, "
         "and was shrunk towards the usual as far as nine tenths of the regret stay.",
         worlds="\n".join(shown) or "<p>Nothing was found.</p>",
-        command=html.escape(command),
-        facts=facts({"objective": search.objective, "ranges": search.space.name, "trials": str(search.trials)}),
+        command=command,
+        own_facts={"objective": search.objective, "ranges": search.space.name, "trials": str(search.trials)},
     )
 
 

@@ -11,7 +11,7 @@ from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.findings import Finding, Outcome
 from orbitcc.eval.report import leaders
-from orbitcc.eval.report.page import facts, picture, write_page
+from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.studies import Study, scorecard
 
 
@@ -34,8 +34,8 @@ def write_study_report(
         scorecard=_scorecard(study, campaigns),
         findings=_findings(judged),
         suites="\n".join(_suite(campaign) for campaign in campaigns.values()),
-        command=html.escape(command),
-        facts=facts({}),
+        command=command,
+        own_facts={},
     )
 
 

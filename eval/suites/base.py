@@ -119,12 +119,8 @@ class Suite(ABC):
         return case.seed == self.first_run
 
     @abstractmethod
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         """The metrics of one finished run, by key (and further columns for the table, after them)."""
-
-    def measure_case(self, case: Case, recording: Recording) -> dict[str, float]:
-        """The same where what is measured depends on the point; by default it does not."""
-        return self.measure(recording)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         """The case with the contender in it: by default it drives every flow."""

@@ -53,7 +53,7 @@ class HighRates(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["rate_mbps"] == 500
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
 
 
@@ -97,7 +97,7 @@ class FourFlows(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "buffer_bdp": 1.0, "queue": "fifo"}
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return shared_values(recording, 75.0, 100.0)
 
 

@@ -107,7 +107,7 @@ class GeoDownload(Suite):
         scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=TIMEOUT_S)
         return Case(seed, _downloads(scenario), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return download_values(recording)
 
 
@@ -202,7 +202,7 @@ class Hystart(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["hystart"] == "both+off"
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         if len(recording.scenario.flows) == 1:
             return download_values(recording)
         goodput = recording.flows["goodput_mbps"]
@@ -270,7 +270,7 @@ class Buffers(Suite):
         )
         return Case(seed, scenario.changed(sim=sim), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return {
             "goodput_mbps": metrics.mean_in_window(recording.t_s, recording.flows["goodput_mbps"][:, 0], 55.0, 115.001),
             **{

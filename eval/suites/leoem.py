@@ -59,7 +59,7 @@ class LeoemSingle(_Leoem):
         RETRANSMISSION_RATE,
     )
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end, totals = recording.scenario.duration_s, recording.flow_totals[0]
         flow = {name: series[:, 0] for name, series in recording.flows.items()}
         goodput = metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], 0.0, end + 1.0)
@@ -96,6 +96,6 @@ class LeoemFairness(_Leoem):
         ),
     )
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end = recording.scenario.duration_s
         return ratio_values(recording, end - 100.0, end, RATE_MBPS)

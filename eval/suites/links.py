@@ -65,7 +65,7 @@ class LeoAccess(Suite):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(run=seed, profile=self.profile), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
 
@@ -121,7 +121,7 @@ class Extremes(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["link_mbps"] == 500.0
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
 
@@ -154,7 +154,7 @@ class Worlds(Suite):
     def shows(self, case: Case) -> bool:
         return False
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
 
@@ -198,6 +198,6 @@ class GeoSharing(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["beside"] == "cubic"
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
         return {**values, "own_share": values["second_share"]}

@@ -67,7 +67,7 @@ class Responsiveness(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run + SHOWCASE_RUN - 1
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         duration_s = recording.scenario.duration_s
         totals = recording.flow_totals[0]
         # Second by second at its middle: the schedule switches within 120 ms of a full second.
@@ -120,8 +120,8 @@ class ResponsivenessShown(Responsiveness):
     def shows(self, case: Case) -> bool:
         return True
 
-    def measure(self, recording: Recording) -> dict[str, float]:
-        values = super().measure(recording)
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        values = super().measure(case, recording)
         t, goodput = recording.t_s, recording.flows["goodput_mbps"][:, 0]
         optimal = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])
         enough = (goodput >= 0.9 * PAYLOAD * optimal) & (t > 150.5)

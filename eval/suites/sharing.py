@@ -66,7 +66,7 @@ class InterRtt(_Sharing):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(run=seed, **point), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
 
 
@@ -89,7 +89,7 @@ class IntraRtt(_Sharing):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(run=seed, **point), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
         delay = float(np.nanmean(recording.flows["srtt_ms"][inside])) / recording.scenario.base_rtt_ms(0)
         return {**ratio_values(recording, 100.0, 200.0, RATE_MBPS), "delay_ratio": delay}
@@ -124,7 +124,7 @@ class ParkingLot(_Sharing):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(run=seed, **point), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
         goodput = recording.flows["goodput_mbps"][inside]
         best = goodput[:, 1:].max(axis=1)
@@ -174,7 +174,7 @@ class Efficiency(_Sharing):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["flows"] == 5
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 150.0)
         series = {name: values[inside] for name, values in recording.flows.items()}
         base_ms = recording.scenario.base_rtt_ms(0)
@@ -223,7 +223,7 @@ class CubicFriendliness(_Sharing):
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, RATE_MBPS)
         return {**values, "own_share": 1 - values["second_share"]}
 
@@ -265,7 +265,7 @@ class CubicCrowd(_Sharing):
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
         goodputs = recording.flows["goodput_mbps"][inside].mean(axis=0)
         return {
@@ -308,7 +308,7 @@ class CrossPath(_Sharing):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         changed = next(flow.reroutes[0].at_s for flow in scenario.flows if flow.reroutes)
         # A tenth of the RTT in ms would be 2 s at 20 ms; the study's window is RTT-dependent, at least that long.

@@ -55,7 +55,7 @@ class HardHandover(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point["interruption_ms"] == 120
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         totals = recording.flow_totals[0]
         return {
             "goodput_share": totals["goodput_mbps"] / RATE_MBPS,
@@ -95,7 +95,7 @@ class RateStep(Suite):
         scenario = self.build(duration_s=50.0).override("links.0.rate_mbps", [[0, 50], [STEP_AT_S, 100]])
         return Case(seed, scenario.with_seed(seed), point)
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         goodput = recording.flows["goodput_mbps"][:, 0]
         return {"regain_s": regain_s(recording.t_s, goodput, STEP_AT_S, RATE_MBPS)}
 
@@ -142,7 +142,7 @@ class DelayJump(Suite):
     def shows(self, case: Case) -> bool:
         return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "factor": 3}
 
-    def measure(self, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         jump = next(link.handovers[0].at_s for link in scenario.links if link.handovers)
         bdp_packets = RATE_MBPS * scenario.base_rtt_ms(0) * 125 / scenario.sim.packet_bytes

@@ -40,7 +40,7 @@ def test_the_optimum_is_the_mean_of_the_twenty_bandwidths():
     suite = suites.get("responsiveness")
     case = suite.case({}, 2)
     recording = simulate(suite.enter(case, contenders.from_controller("reno")), record_interval_s=1.0)
-    values = suite.measure(recording)
+    values = suite.measure(case, recording)
     rates = [case.scenario.capacity_mbps(15 * i + 7) for i in range(20)]
     assert values["optimal_mbps"] == pytest.approx(np.mean(rates))
     goodput = recording.flows["goodput_mbps"][:-1, 0]  # t = 1..299
