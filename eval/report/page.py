@@ -34,7 +34,7 @@ def write_page(
 ) -> Path:
     """Write a page of a kind: the contents of KIND.html, filled with `parts` (HTML), in the frame of all pages.
 
-    title, about and command are plain text, lead is HTML; own_facts stand with the command (`$made` in KIND.html), those
+    title, about and command are plain text, lead is HTML; own_facts stand with the command (`$made`), those
     of the code after them. sortable: its tables sort by a click on a column's head.
     """
     made = Template(asset("made.html")).substitute(command=html.escape(command), facts=_facts(own_facts)).rstrip()
