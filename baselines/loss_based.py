@@ -18,8 +18,9 @@ cubic = native(
             "both",
             "how slow start may end before a loss: by ACK trains, by rising delay, by either (Linux), or not at all; "
             "by either with a delay threshold without maximum (nomax) or from the spread of RTTs (dynamic), the two "
-            "proposals for satellite links; by HyStart++ (RFC 9406); by SEARCH (draft-chung-ccwg-search)",
-            choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"),
+            "proposals for satellite links; by HyStart++ (RFC 9406); by SEARCH (draft-chung-ccwg-search) in its third "
+            "or its ninth version (search-09)",
+            choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search", "search-09"),
         ),
         "hystart_k": Param(
             3.0, "standard deviations above the mean RTT at which hystart=dynamic leaves", low=0.0, high=100.0

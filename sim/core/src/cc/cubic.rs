@@ -8,6 +8,7 @@ use crate::spec::Kernel;
 use super::hystart::{EIGHTH_MS_US, HyStart, Threshold};
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::search::Search;
+use super::search_sent::SearchSent;
 use super::slow_start::SlowStart;
 use super::{CaState, Conn, Controller, Event, Params, careful_resume};
 
@@ -31,7 +32,7 @@ pub const PARAMS: &[(&str, &str)] = &[
     careful_resume::PARAMS[1],
 ];
 
-const HYSTART: [&str; 8] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"];
+const HYSTART: [&str; 9] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search", "search-09"];
 const SWITCH: [&str; 2] = ["off", "on"];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
@@ -46,6 +47,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         "dynamic" => hystart(true, true, Threshold::Deviations(deviations)),
         "hystart++" => SlowStart::HyStartPlusPlus(HyStartPlusPlus::new()),
         "search" => SlowStart::Search(Search::new(rollback)),
+        "search-09" => SlowStart::SearchSent(SearchSent::default()),
         _ => hystart(true, true, Threshold::Linux),
     };
     let mut cubic = Cubic::new(slow_start, params.kernel);

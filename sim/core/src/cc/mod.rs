@@ -18,6 +18,7 @@ pub mod registry;
 pub mod reno;
 pub mod satcp;
 pub mod search;
+pub mod search_sent;
 pub mod slow_start;
 pub mod vegas;
 pub mod vivace;

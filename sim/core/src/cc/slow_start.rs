@@ -4,6 +4,7 @@ use super::Conn;
 use super::hystart::HyStart;
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::search::Search;
+use super::search_sent::SearchSent;
 
 #[derive(Clone, Debug)]
 pub enum SlowStart {
@@ -12,6 +13,7 @@ pub enum SlowStart {
     HyStart(HyStart),
     HyStartPlusPlus(HyStartPlusPlus),
     Search(Search),
+    SearchSent(SearchSent),
 }
 
 impl SlowStart {
@@ -22,6 +24,7 @@ impl SlowStart {
             SlowStart::HyStart(rule) => rule.restart(conn),
             SlowStart::HyStartPlusPlus(rule) => rule.restart(conn),
             SlowStart::Search(rule) => rule.restart(),
+            SlowStart::SearchSent(rule) => rule.restart(),
         }
     }
 
@@ -32,6 +35,7 @@ impl SlowStart {
             SlowStart::HyStart(rule) => rule.on_ack(conn, rtt_us, delay_min_us, false),
             SlowStart::HyStartPlusPlus(rule) => rule.on_ack(conn, rtt_us),
             SlowStart::Search(rule) => rule.on_ack(conn, rtt_us),
+            SlowStart::SearchSent(rule) => rule.on_ack(conn, rtt_us),
         }
     }
 
@@ -40,15 +44,18 @@ impl SlowStart {
         match self {
             SlowStart::HyStart(rule) => rule.before_growth(conn),
             SlowStart::HyStartPlusPlus(rule) => return rule.grow(conn, acked),
-            SlowStart::Standard | SlowStart::Search(_) => {}
+            SlowStart::SearchSent(rule) if rule.drains() => return 0,
+            SlowStart::Standard | SlowStart::Search(_) | SlowStart::SearchSent(_) => {}
         }
         conn.slow_start(acked)
     }
 
     /// The connection was idle and its window has been cut.
     pub fn on_idle_restart(&mut self) {
-        if let SlowStart::Search(rule) = self {
-            rule.restart();
+        match self {
+            SlowStart::Search(rule) => rule.restart(),
+            SlowStart::SearchSent(rule) => rule.restart(),
+            _ => {}
         }
     }
 }
