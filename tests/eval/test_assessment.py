@@ -12,6 +12,7 @@ from orbitcc.eval.assessment.card import as_dict, write_worlds
 from orbitcc.eval.assessment.criteria import Criterion, Figure
 from orbitcc.eval.assessment.suite import Assessment
 from orbitcc.eval.assessment.worlds import WORLDS
+from orbitcc.eval.assessment.worlds.sharing import starved_s
 from orbitcc.eval.contenders import from_agent, from_controller
 from orbitcc.eval.runner import Task, execute
 
@@ -89,6 +90,13 @@ def test_vegas_starves_beside_cubic_and_cubic_does_not():
     starved = {c: measured(c, "mixed-cubic", **point)["starved_s"] for c in ("vegas", "cubic")}
     assert verdict("starvation", "starved_s", starved["vegas"]) == "fail"
     assert verdict("starvation", "starved_s", starved["cubic"]) == "pass"
+
+
+def test_a_flow_starves_behind_a_side_that_does_well():
+    mbps = np.full((40, 4), 5.0)
+    mbps[10:22, 3] = 0.2
+    assert starved_s(mbps, 5.0) == 12
+    assert verdict("starvation", "starved_s", 12.0) == "concern"
 
 
 def test_the_stale_rtt_of_bbr3_is_of_concern():

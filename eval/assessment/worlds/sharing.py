@@ -104,13 +104,12 @@ class Mixed(Worlds):
         start_s, end_s = self.JOINS_S + 15, recording.scenario.duration_s
         per_second = seconds(recording.flows["goodput_mbps"])[int(start_s) :]
         fair = 20.0 / len(recording.scenario.flows)
-        sides = (per_second[:, :old].mean(axis=1), per_second[:, old:].mean(axis=1))
         own = goodputs(recording, start_s, end_s)
         return {
             "excess_harm": _less(alone["goodput"], shared["goodput"]) - _less(alone["goodput"], kind["goodput"]),
             "excess_delay_harm": _more(alone["rtt"], shared["rtt"]) - _more(alone["rtt"], kind["rtt"]),
             "excess_loss": shared["loss"] - kind["loss"],
-            "starved_s": float(max(_longest(side < STARVED * fair) for side in sides)),
+            "starved_s": starved_s(per_second, fair),
             "incumbents_mbps": shared["goodput"],
             "candidates_mbps": float(own[old:].mean()),
         }
@@ -166,6 +165,11 @@ def _less(alone: float, shared: float) -> float:
 def _more(alone: float, shared: float) -> float:
     """Harm to what should be less."""
     return (shared - alone) / shared if shared > 0 else 0.0
+
+
+def starved_s(mbps: np.ndarray, fair_mbps: float) -> float:
+    """The longest that any flow had next to nothing, s. mbps: (seconds, flows)."""
+    return float(max(_longest(flow < STARVED * fair_mbps) for flow in mbps.T))
 
 
 def _longest(true: np.ndarray) -> int:
