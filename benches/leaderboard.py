@@ -6,7 +6,7 @@
 A policy with several checkpoints has one of each training seed: its cell is the interquartile mean of the seeds'
 medians with its 95 % interval; every other cell is a median over runs with its 95 % bootstrap interval. Policies that
 ship are there without being named. Nothing is ranked: on the front (bold) is who is not beaten in all that a suite
-measures.
+measures. Beside the page lies a picture of goodput against delay, images/leaderboard.png.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
+
+from benches import pictures
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.front import pareto
+from orbitcc.eval.figures import style
+from orbitcc.eval.front import pareto, trade
 from orbitcc.eval.provenance import version
 from orbitcc.eval.runner import run_suite
-from orbitcc.eval.statistics import aggregate
+from orbitcc.eval.statistics import Estimate, aggregate
 from orbitcc.eval.suites import Suite
 from orbitcc.eval.suites.base import Metric
 
@@ -45,6 +50,8 @@ with several training seeds the interquartile mean of the seeds' medians.
 Made on {date} with version {version} by
 
     {command}
+
+![Goodput against delay in the suites that measure both, the Pareto front named](images/leaderboard.png)
 
 **To enter**, open a pull request with either a checkpoint (a folder with `card.json` and `policy.safetensors` under
 `checkpoints/`, below 1 MB, with the recipe that trained it and five seeds' scores on the card) or a Python module whose
@@ -73,6 +80,7 @@ def main(argv: Sequence[str]) -> None:
     rows: list[Row] = [(name, contenders.line_up([name], [])) for name in classics]
     rows += [(name, contenders.line_up([], paths)) for name, paths in policies.items()]
     command = f"python -m benches.leaderboard {shlex.join(argv)}"
+    campaigns = []
     page = [HEAD.format(date=datetime.date.today().isoformat(), version=version(), command=command)]
     for name in arguments.suites:
         suite = suites.get(name, {"first_run": arguments.first_run})
@@ -80,15 +88,21 @@ def main(argv: Sequence[str]) -> None:
         campaign = run_suite(
             suite, everybody, out_dir=arguments.out / name, profile=arguments.profile, resume=True, quiet=True
         )
+        campaigns.append(campaign)
         page.append(section(suite, campaign, rows))
         print(page[-1], flush=True)
     if arguments.page is not None:
         atomic_write_text(arguments.page, "\n".join(page))
+        draw(campaigns, rows, arguments.page.parent / "images" / "leaderboard.png")
 
 
 def section(suite: Suite, campaign: Campaign, rows: Sequence[Row]) -> str:
     """A suite's table."""
-    found = {name: [cell(campaign, metric, group) for metric in suite.metrics] for name, group in rows}
+    estimates = campaign.estimates()
+    found = {
+        name: [cell([estimates[c.label][metric.key] for c in group]) for metric in suite.metrics]
+        for name, group in rows
+    }
     front = pareto({name: [e.value for e in cells] for name, cells in found.items()}, suite.metrics)
     lines = [f"## {suite.title} (`{suite.name}`)", "", f"{suite.description} {campaign.runs} runs at each point.", ""]
     titles = [f"{metric.title}{' %' if metric.percent else metric.unit}" for metric in suite.metrics]
@@ -108,12 +122,47 @@ class Cell:
     high: float
 
 
-def cell(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> Cell:
-    estimates = [campaign.estimates()[contender.label][metric.key] for contender in group]
+def cell(group: Sequence[Estimate]) -> Cell:
+    """A contender's estimate, or the interquartile mean of the training seeds' medians."""
     if len(group) == 1:
-        return Cell(estimates[0].median, estimates[0].low, estimates[0].high)
-    over_seeds = aggregate([estimate.median for estimate in estimates])
+        return Cell(group[0].median, group[0].low, group[0].high)
+    over_seeds = aggregate([estimate.median for estimate in group])
     return Cell(over_seeds.value, over_seeds.low, over_seeds.high)
+
+
+def typical(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> float:
+    """The value of :func:`cell`, without its interval."""
+    medians = [float(np.nanmedian(list(campaign.by_case(c, metric.key).values()))) for c in group]
+    return medians[0] if len(medians) == 1 else aggregate(medians).value
+
+
+def draw(campaigns: Sequence[Campaign], rows: Sequence[Row], path: Path) -> None:
+    """Goodput against delay, a panel for each suite that measures both; who is on that front is named."""
+    from matplotlib.figure import Figure
+
+    panels = [(campaign, axes) for campaign in campaigns if (axes := trade(campaign)) is not None]
+    theme = style.LIGHT
+    with mpl.rc_context(theme.rc()):
+        figure = Figure(figsize=(11, 3.0 * -(-len(panels) // 3)), layout="constrained")
+        grid = figure.subplots(-(-len(panels) // 3), 3, squeeze=False).ravel()
+        for ax in grid[len(panels) :]:
+            ax.set_axis_off()
+        for ax, (campaign, (goodput, delay)) in zip(grid, panels, strict=False):
+            points = {name: [typical(campaign, metric, group) for metric in (goodput, delay)] for name, group in rows}
+            on_it = pareto(points, (goodput, delay))
+            edge = sorted((points[name][1], points[name][0], name) for name in on_it)
+            ax.plot([x for x, _, _ in edge], [y for _, y, _ in edge], color=theme.muted, linewidth=0.9, zorder=1)
+            for name, (y, x) in points.items():
+                ax.plot(x, y, "o", color=theme.ink if name in on_it else theme.edge, markersize=5, zorder=3)
+            for k, (x, y, name) in enumerate(edge):
+                up = 5 if k % 2 else -5
+                ax.annotate(
+                    name, (x, y), (4, up), textcoords="offset points", fontsize=7, va="bottom" if k % 2 else "top"
+                )
+            ax.set_title(campaign.suite.title, fontsize=9)
+            ax.set_xlabel(delay.title, fontsize=8)
+            ax.set_ylabel(goodput.title, fontsize=8)
+    pictures.write(figure, path, max_bytes=250_000)
 
 
 def shown(metric: Metric, estimate: Cell) -> str:
