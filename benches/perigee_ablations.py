@@ -13,12 +13,17 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import matplotlib as mpl
+import numpy as np
+
+from benches import pictures
+from benches.pages import insert
 from benches.policies import ROWS, STATISTICS, Row
-from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import contenders, suites
+from orbitcc.eval.figures import style
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import aggregate
 from orbitcc.training.loop import DIVERGED
@@ -46,18 +51,19 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "two layers of 64": ("network.hidden=[64, 64]",),
     "trained on slots only": ("scenario=train-leo",),
 }
-SHOWN = (
-    ("responsiveness", "goodput_over_optimal"),
-    ("responsiveness", "delay_inflation"),
-    ("responsiveness-loss", "goodput_over_optimal"),
-    ("leoem-single", "goodput_share"),
-    ("leo-access", "utilisation"),
-    ("inter-rtt", "goodput_ratio"),
-    ("intra-rtt", "goodput_ratio"),
-    ("parking-lot", "long_ratio"),
-    ("cubic-friendliness", "own_share"),
-)
-"""The first row of :data:`benches.policies.ROWS` with each."""
+HEADS = {
+    ("responsiveness", "goodput_over_optimal"): "goodput / optimal",
+    ("responsiveness", "delay_inflation"): "delay inflation",
+    ("responsiveness-loss", "goodput_over_optimal"): "goodput / optimal",
+    ("leoem-single", "goodput_share"): "goodput",
+    ("leo-access", "utilisation"): "utilisation",
+    ("inter-rtt", "goodput_ratio"): "goodput ratio",
+    ("intra-rtt", "goodput_ratio"): "goodput ratio",
+    ("parking-lot", "long_ratio"): "long flow, 3 hops",
+    ("cubic-friendliness", "own_share"): "own share, 1 BDP",
+}
+"""Suite and metric, the first row of :data:`benches.policies.ROWS` with each -> its words."""
+SHOWN = tuple(HEADS)
 COLUMNS: tuple[Row, ...] = tuple(next(r for r in ROWS if (r.suite, r.metric) == shown) for shown in SHOWN)
 
 
@@ -76,10 +82,10 @@ def trained(out: Path, variant: str, seeds: Sequence[int], agent_steps: int) -> 
     return [next(runs.glob(f"*__{seed}__*")) / "best" for seed in seeds]
 
 
-def row(out: Path, variant: str, checkpoints: Sequence[Path], first_run: int) -> str:
-    """A line of the table."""
+def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: int) -> list[list[float]]:
+    """For each column, the statistic of every seed."""
     line_up = contenders.line_up([], [str(path) for path in checkpoints])
-    cells = []
+    found = []
     for column in COLUMNS:
         campaign = run_suite(
             suites.get(column.suite, {"first_run": first_run}),
@@ -90,10 +96,38 @@ def row(out: Path, variant: str, checkpoints: Sequence[Path], first_run: int) ->
             quiet=True,
         )
         values = campaign.values(column.metric, **column.factors)
-        statistic = STATISTICS[column.statistic]
-        seeds = [float(statistic(values[contender.label])) for contender in line_up]
-        cells.append(f"{aggregate(seeds).value:.3f} ({min(seeds):.2f}–{max(seeds):.2f})")
+        found.append([float(STATISTICS[column.statistic](values[contender.label])) for contender in line_up])
+    return found
+
+
+def line(variant: str, found: Sequence[Sequence[float]]) -> str:
+    """Of the table."""
+    cells = [f"{aggregate(seeds).value:.3f} ({min(seeds):.2f}–{max(seeds):.2f})" for seeds in found]
     return f"| {variant} | {' | '.join(cells)} |"
+
+
+def draw(results: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
+    """A panel for each column: every seed of every variant, and the recipe's range behind them."""
+    from matplotlib.figure import Figure
+
+    names = list(results)
+    with mpl.rc_context(style.LIGHT.rc()):
+        figure = Figure(figsize=(14, 1.0 + 0.3 * len(names)), layout="constrained")
+        panels = figure.subplots(1, len(COLUMNS), sharey=True)
+        for k, (ax, column) in enumerate(zip(panels, COLUMNS, strict=True)):
+            base = results[names[0]][k]
+            ax.axvspan(min(base), max(base), color=style.LIGHT.area, zorder=0)
+            ax.axvline(float(np.mean(base)), color=style.LIGHT.edge, linewidth=0.9, zorder=1)
+            for y, name in enumerate(names):
+                seeds = results[name][k]
+                ax.plot(seeds, [y] * len(seeds), "o", color=style.LIGHT.ink, markersize=3.5, alpha=0.55)
+                ax.plot(np.median(seeds), y, "|", color=style.LIGHT.outage, markersize=11, markeredgewidth=2)
+            ax.set_title(f"{column.suite}\n{HEADS[SHOWN[k]]}", fontsize=8)
+            ax.tick_params(labelsize=7.5)
+            ax.locator_params(axis="x", nbins=4)
+        panels[0].set_yticks(range(len(names)), names)
+        panels[0].invert_yaxis()
+    pictures.write(figure, path, max_bytes=120_000)
 
 
 def main() -> None:
@@ -105,14 +139,18 @@ def main() -> None:
     parser.add_argument("--first-run", type=int, default=7001)
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
-    lines = [f"| | {' | '.join(map(str, COLUMNS))} |", "|---|" + "---|" * len(COLUMNS)]
+    heads = [f"{column.suite}, {HEADS[shown]}" for shown, column in zip(SHOWN, COLUMNS, strict=True)]
+    lines = [f"| | {' | '.join(heads)} |", "|---|" + "---|" * len(COLUMNS)]
     print("\n".join(lines), flush=True)
+    results = {}
     for variant in arguments.variants:
         checkpoints = trained(arguments.out, variant, arguments.seeds, arguments.agent_steps)
-        lines.append(row(arguments.out, variant, checkpoints, arguments.first_run))
+        results[variant] = measured(arguments.out, variant, checkpoints, arguments.first_run)
+        lines.append(line(variant, results[variant]))
         print(lines[-1], flush=True)
     if arguments.page is not None:
-        atomic_write_text(arguments.page, "\n".join([*lines, ""]))
+        insert(arguments.page, "ablations", "\n".join(lines))
+        draw(results, arguments.page.parent / "images" / "ablations.png")
 
 
 if __name__ == "__main__":
