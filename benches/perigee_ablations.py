@@ -37,7 +37,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "own queued packets not seen": ("preset.observation.own_queue=false",),
     "history of 4 intervals": ("preset.observation.history=4",),
     "handovers as reported": ("preset.observation.handovers=reported",),
-    "handovers as they are": ("preset.observation.handovers=true",),
+    "handovers as they are": ('preset.observation.handovers="true"',),
     "steps linear, not logarithmic": ("preset.action.name=log-window", "preset.action.form=linear"),
     "steps without the cube": ("preset.action.name=log-window", "preset.action.cubic=0"),
     "the rate moves, not the window": ("preset.action.name=log-rate",),
