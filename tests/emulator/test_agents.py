@@ -127,6 +127,22 @@ def test_an_agent_over_cubic_is_heard_after_slow_start():
     assert min(windows[len(windows) // 2 :]) < 0.5 * max(windows), "then the agent is heard"
 
 
+def test_a_vector_environment_of_one_world_begins_anew_by_itself():
+    name = "orbitcc/Dumbbell-v0"
+    envs = gymnasium.make_vec(
+        name, 1, vectorization_mode="vector_entry_point", rate_mbps=20.0, duration_s=1.0, backend="emulator"
+    )
+    obs, _ = envs.reset(seed=1)
+    ends = 0
+    for _ in range(80):
+        obs, rewards, terminated, truncated, _ = envs.step(np.zeros((1, 1), np.float32))
+        assert envs.observation_space.contains(obs)
+        assert np.isfinite(rewards).all()
+        ends += int((terminated | truncated).sum())
+    envs.close()
+    assert ends >= 2
+
+
 def test_there_is_one_reality():
     env = CongestionEnv(scenarios.get("dumbbell", duration_s=2.0), backend="emulator")
     env.reset(seed=1)
