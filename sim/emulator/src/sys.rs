@@ -57,7 +57,8 @@ pub fn go_early() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
 }
 
-/// Processor time of this thread and of the process, in seconds; its largest resident memory in bytes.
+/// Processor time of this thread and of the process, in seconds; its largest resident memory in bytes (that of `getrusage`
+/// would count the process that has started us).
 pub fn usage() -> (f64, f64, u64) {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
     let [thread, process] = [libc::RUSAGE_THREAD, libc::RUSAGE_SELF].map(|who| {
@@ -69,7 +70,10 @@ pub fn usage() -> (f64, f64, u64) {
         }
     });
     let both = |u: &libc::rusage| seconds(u.ru_utime) + seconds(u.ru_stime);
-    (both(&thread), both(&process), process.ru_maxrss as u64 * 1024)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok());
+    (both(&thread), both(&process), peak.unwrap_or(0) * 1024)
 }
 
 /// A counter that wakes whoever polls it.
