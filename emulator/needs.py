@@ -112,6 +112,10 @@ def _root() -> str | None:
     return "uid 0" if is_real_root() else None
 
 
+def _any_root() -> str | None:
+    return "uid 0" if os.geteuid() == 0 else None
+
+
 def _btf() -> str | None:
     return "/sys/kernel/btf/vmlinux" if os.path.exists("/sys/kernel/btf/vmlinux") else None
 
@@ -141,6 +145,7 @@ NEEDS: tuple[Need, ...] = (
         _with_agents,
         "apt-get install libelf-dev zlib1g-dev, then make emulator",
     ),
+    Need("root, or a user namespace", ("mininet",), _any_root, "sudo, or: unshare -Urnm orbitcc mininet SCENARIO"),
     Need("mininet", ("mininet",), _mininet, "pip install 'orbitcc[emulation]'"),
     Need("mnexec", ("mininet",), _tool("mnexec"), "apt-get install mininet"),
     Need("ip", ("mininet",), _tool("ip"), "apt-get install iproute2"),

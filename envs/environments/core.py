@@ -84,7 +84,7 @@ class Core:
         self._emulator: str | None = None
         if config.backend == "emulator":
             if num_worlds > 1 or feed.shared or journal:
-                what = "simulator here: the emulator plays one world, in the single and the parallel environment"
+                what = "simulator here: the emulator plays one world, in the single, vector and parallel environments"
                 raise OrbitccError("backend", config.backend, what)
             self._emulator = needs.ready_program(agents=True)
         self.num_worlds, self.slots = num_worlds, feed.slots

@@ -1,6 +1,8 @@
 """What emulation needs is not everywhere: its tests are skipped with the doctor's own line."""
 
+import ctypes
 import os
+import platform
 from pathlib import Path
 
 import pytest
@@ -18,26 +20,86 @@ def _as_the_doctor_says(request):
 
 
 def traces():
-    """What a run could leave behind: processes of ours, devices, controllers, parameters of the machine."""
-    ours, others = [], []
+    """What a run could leave behind: processes, devices, namespaces, BPF programs, controllers, settings."""
+    ours, children, others, namespaces = [], [], [], set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 command = (entry / "cmdline").read_bytes().split(b"\0")[0]
                 state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                # Of what tests have started, not of pytest itself.
                 tested = b"PYTEST_CURRENT_TEST=" in (entry / "environ").read_bytes()
             except OSError:
                 continue
-            if os.path.basename(command) in (b"orbitcc-emulator", b"mnexec") and state != "Z":
+            if state == "Z":
+                continue
+            named = os.path.basename(command) in (b"orbitcc-emulator", b"mnexec")
+            if tested:
+                children.append(entry.name)
+            if named:
                 (ours if tested else others).append(entry.name)
+            if tested or entry.name == str(os.getpid()):
+                namespaces |= {link for link in _links(entry) if link.startswith("net:")}
     cubic = Path("/sys/module/tcp_cubic/parameters")
     return {
         "processes": sorted(ours),
+        "children": sorted(children),
+        "namespaces": sorted(namespaces),
+        "named namespaces": sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else [],
         "devices": sorted(os.listdir("/sys/class/net")),
+        "BPF programs": sorted(_programs() - {number for pid in others for number in _programs_of(pid)}),
         # Ours are named after their process.
         "controllers": [name for name in needs.controllers() if str(_pid(name)) not in others],
         "parameters": {file.name: file.read_text() for file in sorted(cubic.iterdir())} if cubic.exists() else {},
+        "settings": _settings(),
     }
+
+
+def _links(entry):
+    for place in (entry / "ns" / "net", *_listed(entry / "fd")):
+        try:
+            yield os.readlink(place)
+        except OSError:
+            continue
+
+
+def _listed(folder):
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _programs():
+    """Numbers of all BPF programs of the machine, as far as we may know."""
+    call = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+    next_program, found = 11, set()  # BPF_PROG_GET_NEXT_ID
+    asked = (ctypes.c_uint32 * 3)()  # start_id, next_id, open_flags
+    while call and ctypes.CDLL(None).syscall(call, next_program, ctypes.byref(asked), ctypes.sizeof(asked)) == 0:
+        found.add(asked[1])
+        asked[0] = asked[1]
+    return found
+
+
+def _programs_of(pid):
+    for file in _listed(Path("/proc", pid, "fdinfo")):
+        try:
+            yield from (int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith("prog_id"))
+        except OSError:
+            continue
+
+
+def _settings():
+    """Of the machine's own network namespace."""
+    found = {}
+    for folder in ("ipv4", "core"):
+        for file in sorted(_listed(Path("/proc/sys/net", folder))):
+            if file.is_file() and file.name != "tcp_available_congestion_control":
+                try:
+                    found[file.name] = file.read_bytes()
+                except OSError:
+                    continue
+    return found
 
 
 def _pid(controller):

@@ -7,6 +7,7 @@ import pytest
 import orbitcc
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
+from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.errors import OrbitccError
 
@@ -62,6 +63,45 @@ def test_several_agents_join_late_and_leave_early():
     assert all(infos[agent]["sent_packets"] > 10 for agent in ("flow_0", "flow_1"))
 
 
+def alone(**changes):
+    """One flow for an agent over a path of 20 Mbit/s and 100 ms."""
+    link = {"name": "l", "rate_mbps": 20, "delay_ms": 50, "queue": {"kind": "drop_tail_packets", "limit_packets": 500}}
+    flow = {"controller": "external"}
+    given = {"name": "test", "duration_s": 3.0, "links": [link | changes.pop("link", {})], "flows": [flow | changes]}
+    return Scenario.build(given)
+
+
+def steps(env, action):
+    """The statistics of every interval under this action."""
+    env.reset(seed=1)
+    rows, over = [env.statistics()], False
+    while not over:
+        _, _, terminated, truncated, _ = env.step(np.array([action], np.float32))
+        over = terminated or truncated
+        rows.append(env.statistics())
+    env.close()
+    return rows
+
+
+def test_the_handshake_is_none_of_a_flows_acknowledgements_and_no_pause_between_them():
+    rows = steps(CongestionEnv(alone(start_s=1.0), backend="emulator"), 0.0)
+    silent = next(k for k, row in enumerate(rows) if row["rtt_samples"])
+    assert silent >= 3, "a round trip passes before the first"
+    # From the start of the flow; the connection was made 55 ms before.
+    assert 0.1 < max(row["ack_gap_s"] for row in rows[: silent + 1]) < 0.14
+
+
+def test_a_window_that_is_raised_while_nothing_comes_back_holds_at_once():
+    broken = {"outages": [{"at_s": 1.0, "duration_ms": 300, "mode": "drop"}]}
+    rows = steps(CongestionEnv(alone(link=broken), backend="emulator"), 1.0)
+    # The last acknowledgements come 100 ms after the last packets, and TCP's timers fire after another 200.
+    silent = [row for row in rows if 1.12 < row["time_s"] < 1.28 and row["acked_packets"] == 0]
+    assert len(silent) >= 3
+    assert silent[-1]["cwnd_packets"] > silent[0]["cwnd_packets"]
+    assert silent[-1]["packets_out"] > silent[0]["packets_out"]
+    assert silent[-1]["packets_out"] >= silent[-2]["cwnd_packets"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["perigee", "astraea", "examples.outside_policy:make"])
 def test_policies_run_as_in_plain_runs(policy):
@@ -85,6 +125,22 @@ def test_an_agent_over_cubic_is_heard_after_slow_start():
     env.close()
     assert max(windows) > 20, "cubic's own slow start"
     assert min(windows[len(windows) // 2 :]) < 0.5 * max(windows), "then the agent is heard"
+
+
+def test_a_vector_environment_of_one_world_begins_anew_by_itself():
+    name = "orbitcc/Dumbbell-v0"
+    envs = gymnasium.make_vec(
+        name, 1, vectorization_mode="vector_entry_point", rate_mbps=20.0, duration_s=1.0, backend="emulator"
+    )
+    obs, _ = envs.reset(seed=1)
+    ends = 0
+    for _ in range(80):
+        obs, rewards, terminated, truncated, _ = envs.step(np.zeros((1, 1), np.float32))
+        assert envs.observation_space.contains(obs)
+        assert np.isfinite(rewards).all()
+        ends += int((terminated | truncated).sum())
+    envs.close()
+    assert ends >= 2
 
 
 def test_there_is_one_reality():

@@ -94,6 +94,10 @@ static __always_inline void set_window(struct sock *sk, struct slot *s)
 		tp->snd_cwnd = cwnd;
 }
 
+/* TCP asks for this whenever it is about to send, so that a new window holds from the moment on in which the emulator has
+ * TCP try, and not from the next acknowledgement on: after a handover that may be long. */
+#define LEAST_BURST 2	/* Linux's own answer (net.ipv4.tcp_min_tso_segs) */
+
 static __always_inline void count(struct tcp_sock *tp, struct slot *s, long rtt_us, long delivered, long interval_us)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -150,6 +154,19 @@ void BPF_PROG(agent_control, struct sock *sk, __u32 ack, int flag, const struct 
 	set_pacing(sk, s);
 }
 
+SEC("struct_ops/agent_burst")
+__u32 BPF_PROG(agent_burst, struct sock *sk)
+{
+	struct slot *s = slot_of(sk);
+
+	if (s && s->order != s->done_order) {
+		s->done_order = s->order;
+		set_window(sk, s);
+		set_pacing(sk, s);
+	}
+	return LEAST_BURST;
+}
+
 SEC("struct_ops/agent_state")
 void BPF_PROG(agent_state, struct sock *sk, __u8 new_state)
 {
@@ -182,6 +199,23 @@ extern void cubictcp_state(struct sock *sk, __u8 new_state) __ksym;
 extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+
+static __always_inline void take_order(struct sock *sk, struct slot *s)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (s->order == s->done_order)
+		return;
+	s->done_order = s->order;
+	/* TCP sets the window itself while it recovers. A smaller window is no reason for slow start: the agent made it. */
+	if (s->cwnd && s->state < CA_CWR) {
+		set_window(sk, s);
+		if (tp->snd_ssthresh > tp->snd_cwnd)
+			tp->snd_ssthresh = tp->snd_cwnd;
+		/* As Cubic does after a loss: it grows on from here. */
+		cubictcp_state(sk, CA_LOSS);
+	}
+}
 
 SEC("struct_ops/cubic_init")
 void BPF_PROG(cubic_init, struct sock *sk)
@@ -227,17 +261,17 @@ void BPF_PROG(cubic_acked, struct sock *sk, const struct ack_sample *sample)
 	if (!s)
 		return;
 	count(tp, s, sample->rtt_us, tp->rate_delivered, tp->rate_interval_us);
-	if (s->order == s->done_order)
-		return;
-	s->done_order = s->order;
-	/* TCP sets the window itself while it recovers. A smaller window is no reason for slow start: the agent made it. */
-	if (s->cwnd && s->state < CA_CWR) {
-		set_window(sk, s);
-		if (tp->snd_ssthresh > tp->snd_cwnd)
-			tp->snd_ssthresh = tp->snd_cwnd;
-		/* As Cubic does after a loss: it grows on from here. */
-		cubictcp_state(sk, CA_LOSS);
-	}
+	take_order(sk, s);
+}
+
+SEC("struct_ops/cubic_burst")
+__u32 BPF_PROG(cubic_burst, struct sock *sk)
+{
+	struct slot *s = slot_of(sk);
+
+	if (s)
+		take_order(sk, s);
+	return LEAST_BURST;
 }
 
 SEC("struct_ops/cubic_undo")
@@ -253,6 +287,7 @@ struct tcp_congestion_ops agent = {
 	.set_state = (void *)agent_state,
 	.ssthresh = (void *)agent_ssthresh,
 	.undo_cwnd = (void *)agent_undo,
+	.min_tso_segs = (void *)agent_burst,
 	.name = "orl_agent",
 };
 
@@ -265,5 +300,6 @@ struct tcp_congestion_ops cubic = {
 	.cwnd_event = (void *)cubic_event,
 	.pkts_acked = (void *)cubic_acked,
 	.undo_cwnd = (void *)cubic_undo,
+	.min_tso_segs = (void *)cubic_burst,
 	.name = "orl_cubic",
 };

@@ -135,12 +135,18 @@ impl Agents {
         unsafe { ptr::read_volatile(self.slots.add(slot).byte_add(offset).cast()) }
     }
 
-    /// From the next acknowledgement on.
+    /// From the moment on when TCP next tries to send.
     pub fn set_window(&mut self, slot: usize, cwnd: u32, pacing: Option<u64>) {
         let order: u32 = self.get(slot, offset_of!(Slot, order));
         self.put(slot, offset_of!(Slot, pacing), pacing.unwrap_or(0));
         self.put(slot, offset_of!(Slot, cwnd), cwnd);
         self.put(slot, offset_of!(Slot, order), order.wrapping_add(1));
+    }
+
+    /// The flow starts now: what was before, the handshake, is none of its acknowledgements and no pause between them.
+    pub fn start(&mut self, slot: usize, clock_ns: u64) {
+        self.take(slot, 0);
+        self.put(slot, offset_of!(Slot, last_ack_ns), clock_ns);
     }
 
     /// What the acknowledgements said since the last call, and the segments found lost so far.

@@ -30,6 +30,9 @@ struct Waiting {
 
 pub struct Carrier {
     world: World,
+    /// When everything stands still.
+    end: Nanos,
+    ended: bool,
     classes: Classes,
     flows: usize,
     /// Bytes that a link counts on top of a packet's own.
@@ -72,12 +75,18 @@ impl Carrier {
     pub fn new(spec: &NetworkSpec, classes: Classes) -> Result<Carrier, SpecError> {
         let overhead = spec.tcp.header_bytes.saturating_sub(52);
         let world = World::carrying(spec)?;
-        Ok(Carrier { flows: world.flows().len(), world, classes, overhead, waiting: Vec::new(), strangers: 0 })
+        let (flows, end) = (world.flows().len(), spec.duration);
+        Ok(Carrier { flows, world, end, ended: false, classes, overhead, waiting: Vec::new(), strangers: 0 })
     }
 
-    /// When something may come out, or happens inside.
+    fn run_until(&mut self, now: Nanos) {
+        self.world.run_until(now);
+        self.ended = now >= self.end;
+    }
+
+    /// When something may come out, or happens inside; after the end, never.
     pub fn due(&mut self) -> Nanos {
-        self.world.next_event()
+        if self.ended { Nanos::MAX } else { self.world.next_event() }
     }
 
     /// A packet comes in at `port` at `now`, which is not before anything told so far.
@@ -95,7 +104,10 @@ impl Carrier {
             self.strangers += 1;
             return;
         };
-        self.world.run_until(now);
+        self.run_until(now);
+        if self.ended {
+            return;
+        }
         let id = self.world.inject(flow, back, label, packet.len() as u32 + self.overhead) as usize;
         while self.waiting.len() < self.world.packet_numbers() {
             self.waiting.push(Waiting { port: 0, bytes: Vec::new() });
@@ -108,7 +120,7 @@ impl Carrier {
 
     /// Hand out what has come out by `now`: when, at which port, and the packet.
     pub fn deliver(&mut self, now: Nanos, mut out: impl FnMut(Nanos, usize, &[u8])) {
-        self.world.run_until(now);
+        self.run_until(now);
         while let Some((at, id)) = self.world.take_carried() {
             let Waiting { port, bytes } = &self.waiting[id as usize];
             out(at, usize::from(*port), bytes);
@@ -116,7 +128,7 @@ impl Carrier {
     }
 
     pub fn read_links(&mut self, now: Nanos) -> Vec<LinkReading> {
-        self.world.run_until(now);
+        self.run_until(now);
         self.world.read_links().collect()
     }
 }

@@ -255,6 +255,9 @@ impl Hosts {
         flow.state = State::Active;
         if !flow.datagrams {
             flow.beginning = flow.sender.as_ref().map(Socket::info);
+            if let (Some(slot), Some(agents)) = (flow.slot, &mut self.agents) {
+                agents.start(slot, sys::clock_ns());
+            }
         }
         // The application's clock starts on time, though we may look late.
         flow.traffic.start(flow.start.min(now));
@@ -392,6 +395,10 @@ impl Hosts {
     pub fn set_window(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
         if let (Some(slot), Some(agents)) = (self.flows.get(i).and_then(|flow| flow.slot), &mut self.agents) {
             agents.set_window(slot, cwnd, pacing);
+            // The kernel takes it up when it next tries to send, which is now.
+            if let Some(sender) = &self.flows[i].sender {
+                sender.set_no_delay().ok();
+            }
         }
     }
 

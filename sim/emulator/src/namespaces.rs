@@ -13,7 +13,7 @@ use crate::carrier::PORTS;
 use crate::sys::{self, Interface};
 
 /// Packets that may wait for the link process in a device: a window's burst.
-const DEVICE_QUEUE: i32 = 20_000;
+const DEVICE_QUEUE: u32 = 20_000;
 const TUN: &str = "orbitcc0";
 
 pub struct Namespace {
@@ -48,14 +48,15 @@ impl Namespace {
     }
 }
 
-/// Without privileges of our own: a user namespace in which we have them over networks that we make. Before any thread.
+/// Without privileges of our own: a user namespace in which we have them, over networks that we make and over the one we
+/// are in from now on, since nobody may return to another's. Before any thread.
 pub fn become_root() -> io::Result<()> {
     // SAFETY: takes nothing.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     if user == 0 {
         return Ok(());
     }
-    sys::unshare(libc::CLONE_NEWUSER)?;
+    sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
     sys::set("/proc/self/setgroups", "deny")?;
     sys::set("/proc/self/uid_map", &format!("0 {user} 1"))?;
     sys::set("/proc/self/gid_map", &format!("0 {group} 1"))
@@ -75,9 +76,8 @@ pub fn make(tcp: &TcpSpec, frame: u32) -> io::Result<([Namespace; PORTS], [Owned
             let tun = sys::open_tun(TUN)?;
             let device = Interface::new(TUN)?;
             device.set_mtu(mtu as i32)?;
-            device.set_queue_length(DEVICE_QUEUE)?;
-            // Else TCP paces bursts of a millisecond's segments, and the simulator's hosts pace each.
-            device.set_burst(1)?;
+            // With more in a burst TCP paces a millisecond's segments at once, and the simulator's hosts pace each.
+            device.set_queue(DEVICE_QUEUE, 1)?;
             device.up()?;
             device.route([10, 1 - port, 0, 0], [255, 255, 0, 0])?;
             Ok(tun)

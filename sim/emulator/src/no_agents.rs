@@ -21,6 +21,10 @@ impl Agents {
         match *self {}
     }
 
+    pub fn start(&mut self, _slot: usize, _clock_ns: u64) {
+        match *self {}
+    }
+
     pub fn take(&mut self, _slot: usize, _zero_ns: u64) -> (Acks, u64) {
         match *self {}
     }

@@ -109,18 +109,19 @@ impl<'a> Serving<'a> {
 
     fn run(mut self) -> Value {
         sys::be_punctual();
-        let first = sys::go_first();
+        let priority = sys::go_first(sys::BEFORE_ALL);
         let mut buffer = vec![0; LARGEST];
+        let mut waiting = [true; PORTS];
         loop {
-            let mut more = false;
-            for port in 0..PORTS {
-                more |= self.take(port, &mut buffer);
+            for (port, waiting) in waiting.iter_mut().enumerate() {
+                *waiting = *waiting && self.take(port, &mut buffer);
             }
             self.deliver();
             let due = self.links.as_mut().map_or(Nanos::MAX, Carrier::due);
-            let left = if more { 0 } else { due.saturating_sub(self.now()).0 };
+            let left = if waiting.contains(&true) { 0 } else { due.saturating_sub(self.now()).0 };
             let [a, b] = self.devices.each_ref().map(AsRawFd::as_raw_fd);
-            let [_, _, ordered] = sys::wait_readable([a, b, self.wake.as_raw_fd()], left);
+            let [first, second, ordered] = sys::wait_readable([a, b, self.wake.as_raw_fd()], left);
+            waiting = [first, second];
             self.wakes += 1;
             if ordered && !self.obey(&mut buffer) {
                 break;
@@ -129,7 +130,7 @@ impl<'a> Serving<'a> {
         let (cpu_s, ..) = sys::usage();
         json!({
             "lateness": self.lateness.report(),
-            "real_time_priority": match first { Ok(()) => "yes".into(), Err(error) => format!("no: {error}") },
+            "real_time_priority": match priority { Ok(()) => "yes".into(), Err(error) => format!("no: {error}") },
             "refused_by_device": self.refused,
             "strangers": self.strangers,
             "wakes": self.wakes,

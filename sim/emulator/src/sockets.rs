@@ -73,7 +73,7 @@ impl Socket {
         self.set_number(libc::SOL_SOCKET, libc::SO_MARK, mark as i32)
     }
 
-    /// Segments go when they are written.
+    /// Segments go when they are written. TCP then tries at once to send what it has.
     pub fn set_no_delay(&self) -> io::Result<()> {
         self.set_number(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
     }

@@ -38,21 +38,27 @@ pub fn be_punctual() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Go before ordinary threads (SCHED_FIFO).
-pub fn go_first() -> io::Result<()> {
-    let wish = libc::sched_param { sched_priority: 50 };
+/// Of the links: they sleep most of the time.
+pub const BEFORE_ALL: i32 = 50;
+/// Of applications. A thread that has to wait for a core while it reads from a socket, or writes to it, keeps the kernel
+/// from handling that socket's packets: acknowledgements would stop for milliseconds.
+pub const BEFORE_ORDINARY: i32 = 40;
+
+/// Go before ordinary threads (SCHED_FIFO), and before those of a lower priority.
+pub fn go_first(priority: i32) -> io::Result<()> {
+    let wish = libc::sched_param { sched_priority: priority };
     // SAFETY: reads the structure. Children do not inherit it.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &wish) }).map(|_| ())
 }
 
-/// Before other ordinary threads, if we may: applications of a busy machine would starve their connections. A real-time
-/// scheduler is not for traffic.
+/// Before other ordinary threads, where real-time priorities are not allowed.
 pub fn go_early() {
     // SAFETY: takes numbers only.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
 }
 
-/// Processor time of this thread and of the process, in seconds; its largest resident memory in bytes.
+/// Processor time of this thread and of the process, in seconds; its largest resident memory in bytes (that of `getrusage`
+/// would count the process that has started us).
 pub fn usage() -> (f64, f64, u64) {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
     let [thread, process] = [libc::RUSAGE_THREAD, libc::RUSAGE_SELF].map(|who| {
@@ -64,7 +70,10 @@ pub fn usage() -> (f64, f64, u64) {
         }
     });
     let both = |u: &libc::rusage| seconds(u.ru_utime) + seconds(u.ru_stime);
-    (both(&thread), both(&process), process.ru_maxrss as u64 * 1024)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<u64>().ok());
+    (both(&thread), both(&process), peak.unwrap_or(0) * 1024)
 }
 
 /// A counter that wakes whoever polls it.
@@ -164,10 +173,6 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, |r| r.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short)
     }
 
-    pub fn set_queue_length(&self, packets: i32) -> io::Result<()> {
-        self.ask(libc::SIOCSIFTXQLEN, |r| r.ifr_ifru.ifru_metric = packets)
-    }
-
     pub fn set_mtu(&self, bytes: i32) -> io::Result<()> {
         self.ask(libc::SIOCSIFMTU, |r| r.ifr_ifru.ifru_mtu = bytes)
     }
@@ -177,15 +182,17 @@ impl Interface {
         self.ask(libc::SIOCSIFNETMASK, |r| r.ifr_ifru.ifru_netmask = internet(mask))
     }
 
-    /// Segments that the kernel may hand over as one (IFLA_GSO_MAX_SEGS, through rtnetlink).
-    pub fn set_burst(&self, segments: u32) -> io::Result<()> {
+    /// Packets that may wait in it, and segments that the kernel may hand over as one. Through rtnetlink, which asks for
+    /// privileges over the device's namespace only.
+    pub fn set_queue(&self, packets: u32, burst: u32) -> io::Result<()> {
+        const TXQLEN: u16 = 13;
         const GSO_MAX_SEGS: u16 = 40;
         let name = CString::new(self.name.as_str())?;
         // SAFETY: reads the name.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-        let mut message = Vec::with_capacity(40);
+        let mut message = Vec::with_capacity(48);
         // struct nlmsghdr: length, type, flags, sequence, port; struct ifinfomsg: family, type, index, flags, change.
-        message.extend(40u32.to_ne_bytes());
+        message.extend(48u32.to_ne_bytes());
         message.extend(libc::RTM_NEWLINK.to_ne_bytes());
         message.extend(((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
         message.extend([0; 8]);
@@ -193,9 +200,11 @@ impl Interface {
         message.extend(index.to_ne_bytes());
         message.extend([0; 8]);
         // struct rtattr: length, type; the value.
-        message.extend(8u16.to_ne_bytes());
-        message.extend(GSO_MAX_SEGS.to_ne_bytes());
-        message.extend(segments.to_ne_bytes());
+        for (kind, value) in [(TXQLEN, packets), (GSO_MAX_SEGS, burst)] {
+            message.extend(8u16.to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend(value.to_ne_bytes());
+        }
         // SAFETY: a new descriptor that nobody else owns.
         let socket = unsafe {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;

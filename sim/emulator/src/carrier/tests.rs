@@ -126,3 +126,19 @@ fn between_ports_everything_passes_and_queues_tell_flows_apart() {
     other[21] = tcp[21];
     assert_eq!(hash(&tcp), hash(&other), "only addresses, protocol and ports count");
 }
+
+#[test]
+fn after_the_end_nothing_is_due_and_nothing_is_kept() {
+    let spec = network();
+    let mut carrier = Carrier::new(&spec, Classes::Addresses).unwrap();
+    carrier.arrive(Nanos::ZERO, 0, &packet(0));
+    assert!(carrier.due() < spec.duration);
+    carrier.deliver(spec.duration, |_, _, _| {});
+    assert_eq!(carrier.due(), Nanos::MAX, "whoever waits for it would not sleep");
+    let numbers = carrier.world.packet_numbers();
+    for k in 0..1_000 {
+        carrier.arrive(spec.duration + Nanos(k), 0, &packet(0));
+    }
+    assert_eq!(carrier.world.packet_numbers(), numbers);
+    carrier.deliver(spec.duration + Nanos::from_secs(100), |_, _, _| panic!("it stands still"));
+}

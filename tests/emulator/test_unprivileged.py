@@ -1,0 +1,81 @@
+"""Without privileges: a user namespace in which the emulator, and Mininet, have them over networks of their own."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbitcc.emulator import program
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody"),
+    pytest.mark.usefixtures("leaves_nothing"),
+]
+
+# In mounts of its own: a device that all may open, and root's home, where Python may be, with a door.
+DOOR = """
+mount -t tmpfs -o mode=755 none /mnt && mknod -m 666 /mnt/tun c 10 200 && mount --bind /mnt/tun /dev/net/tun
+mkdir /mnt/home && mount --bind "$HOME" /mnt/home && mount -t tmpfs -o mode=755 none "$HOME"
+for entry in /mnt/home/.[!.]* /mnt/home/*; do
+  if [ -d "$entry" ]; then inside="$HOME/${entry##*/}"; mkdir "$inside" && mount --bind "$entry" "$inside"; fi
+done
+"""
+NOBODY = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all"
+
+
+def as_nobody(*command):
+    """What a command says to somebody who may do nothing; skips where it cannot be tried."""
+    for tool in ("unshare", "setpriv", "mount"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is missing: apt-get install util-linux")
+    if not program.find():
+        pytest.skip(f"{program.NAME} is missing: {program.REMEDY}")
+    inside = ["unshare", "--mount", "--propagation", "private", "sh", "-e", "-c"]
+    environment = {**os.environ, "PYTHONPATH": str(Path.cwd()), "PYTHONDONTWRITEBYTECODE": "1", "MPLCONFIGDIR": "/tmp"}
+    tried = subprocess.run([*inside, f"{DOOR}{NOBODY} unshare -Urn true"], capture_output=True, text=True, timeout=60)
+    if tried.returncode:
+        pytest.skip(f"no user namespaces for everybody here: {tried.stderr.strip().splitlines()[-1:]}")
+    script = f"{DOOR}{NOBODY} {shlex.join(command)}"
+    return subprocess.run([*inside, script], env=environment, capture_output=True, text=True, timeout=120)
+
+
+def orbitcc(*arguments):
+    return (sys.executable, "-m", "orbitcc.cli", *arguments)
+
+
+@pytest.mark.flows
+def test_nobody_runs_a_scenario_under_every_controller_of_the_kernel():
+    done = as_nobody(
+        *orbitcc("run", "dumbbell", "--set", "flows=2", "--set", "duration_s=3", "--flow", "cubic", "--flow", "reno"),
+        *("--backend", "emulator", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert all(flow["goodput_mbps"] > 1 for flow in told["flows"])
+    assert told["emulation"]["links"]["real_time_priority"].startswith("no:")
+
+
+def test_nobody_is_told_what_agents_and_mininet_need():
+    told = json.loads(as_nobody(*orbitcc("doctor", "--json")).stdout)
+    found = {row["need"]: row["found"] for row in told["needs"]}
+    assert found["network namespaces"] == "in a user namespace"
+    assert told["missing"]["agents"].startswith("root is missing")
+    assert "unshare -Urnm" in told["missing"]["mininet"]
+    refused = as_nobody(*orbitcc("run", "dumbbell", "--flow", "perigee", "--backend", "emulator"))
+    assert refused.returncode == 2
+    assert "root is missing" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.mininet
+def test_nobody_has_mininet_in_a_user_namespace():
+    command = shlex.join(orbitcc("mininet", "dumbbell", "--script"))
+    write = "script=$(mktemp) && trap 'rm $script' EXIT && echo s0 ping -c 3 -i 0.2 d0 > $script"
+    done = as_nobody("sh", "-c", f"{write} && unshare -Urnm {command} $script")
+    assert done.returncode == 0, done.stderr
+    assert "3 received" in done.stdout + done.stderr
