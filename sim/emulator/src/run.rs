@@ -170,9 +170,7 @@ fn connect(hosts: &mut Hosts, server: &Server, network: &NetworkSpec) -> Result<
 fn obey(running: Running, input: &mut BufReader<Stdin>, output: &mut Stdout) -> io::Result<()> {
     let Running { mut hosts, server, zero_ns, _machine } = running;
     sys::be_punctual();
-    if sys::go_first(sys::BEFORE_ORDINARY).is_err() {
-        sys::go_early();
-    }
+    sys::go_early();
     let now = || Nanos(sys::clock_ns() - zero_ns);
     let mut awaited: Option<(Nanos, Nanos)> = None; // asked, due
     loop {

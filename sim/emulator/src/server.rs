@@ -109,7 +109,7 @@ impl<'a> Serving<'a> {
 
     fn run(mut self) -> Value {
         sys::be_punctual();
-        let priority = sys::go_first(sys::BEFORE_ALL);
+        let priority = sys::go_first();
         let mut buffer = vec![0; LARGEST];
         let mut waiting = [true; PORTS];
         loop {

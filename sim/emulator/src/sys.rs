@@ -38,23 +38,19 @@ pub fn be_punctual() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
-/// Of the links: they sleep most of the time.
-pub const BEFORE_ALL: i32 = 50;
-/// Of applications. A thread that has to wait for a core while it reads from a socket, or writes to it, keeps the kernel
-/// from handling that socket's packets: acknowledgements would stop for milliseconds.
-pub const BEFORE_ORDINARY: i32 = 40;
-
-/// Go before ordinary threads (SCHED_FIFO), and before those of a lower priority.
-pub fn go_first(priority: i32) -> io::Result<()> {
-    let wish = libc::sched_param { sched_priority: priority };
+/// Go before everything else that runs here (SCHED_FIFO). For links only, which sleep most of the time: traffic itself is
+/// not for real-time priorities.
+pub fn go_first() -> io::Result<()> {
+    let wish = libc::sched_param { sched_priority: 50 };
     // SAFETY: reads the structure. Children do not inherit it.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &wish) }).map(|_| ())
 }
 
-/// Before other ordinary threads, where real-time priorities are not allowed.
+/// Go before other ordinary threads. A thread that has to wait for a core while it reads from a socket, or writes to it,
+/// keeps the kernel from handling that socket's packets: acknowledgements would stop for milliseconds.
 pub fn go_early() {
     // SAFETY: takes numbers only.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
 /// Processor time of this thread and of the process, in seconds; its largest resident memory in bytes (that of `getrusage`
