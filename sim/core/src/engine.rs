@@ -236,11 +236,13 @@ impl World {
     /// A packet has passed its present hop: next link, or the host at the end.
     #[inline(always)]
     fn forward(&mut self, id: PacketId) {
-        let packet = self.pool.get_mut(id);
-        packet.route += 1;
-        match self.routes[packet.route as usize] {
+        // The packet is written to only if it travels on: one that is delivered is looked up but once.
+        let route = self.pool.get(id).route + 1;
+        match self.routes[route as usize] {
             ROUTE_END => self.deliver(id),
             link => {
+                let packet = self.pool.get_mut(id);
+                packet.route = route;
                 let size = u32::from(packet.size);
                 self.offer(link as usize, id, size);
             }
@@ -445,27 +447,10 @@ impl World {
             if self.capture.is_some() {
                 self.capture_sent(i);
             }
-            let flow = &mut self.flows[i];
-            if flow.host.is_transparent() && !flow.sender.paces() {
+            if self.flows[i].sends_at_once() {
                 self.depart_at_once();
             } else {
-                let paces = flow.sender.paces();
-                let first = self.routes[flow.sender.route as usize] as usize;
-                for k in 0..self.pool.sent_len() {
-                    let id = self.pool.sent_id(k);
-                    let packet = self.pool.get(id);
-                    // Only TCP's segments are paced.
-                    let paced = paces && packet.kind == Kind::Data;
-                    let host = &mut self.flows[i].host;
-                    let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
-                    let (link, turn) = (&mut self.links[first], (self.now, self.turn));
-                    if !link.is_edge() {
-                        host.pipe.push_back((at, id));
-                    } else if link.announce(at, id, u32::from(packet.size), turn, &mut self.pool) {
-                        self.rekey_link(first);
-                    }
-                }
-                self.pool.clear_sent();
+                self.depart_in_time(i);
             }
         }
         let flow = &self.flows[i];
@@ -475,6 +460,32 @@ impl World {
         } else {
             // A timer that moved back is noticed when its old time comes: that is soon only for a pacer's.
             self.schedule.bring_forward(source, next);
+        }
+    }
+
+    /// What was sent passes its host, and meets the first link later.
+    #[inline(always)]
+    fn depart_in_time(&mut self, i: usize) {
+        let flow = &mut self.flows[i];
+        let first = self.routes[flow.sender.route as usize] as usize;
+        let (link, host, paces) = (&mut self.links[first], &mut flow.host, flow.sender.paces());
+        let turn = (self.now, self.turn);
+        let mut sooner = false;
+        for k in 0..self.pool.sent_len() {
+            let id = self.pool.sent_id(k);
+            let packet = self.pool.get(id);
+            // Only TCP's segments are paced.
+            let paced = paces && packet.kind == Kind::Data;
+            let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+            if link.is_edge() {
+                sooner |= link.announce(at, id, u32::from(packet.size), turn, &mut self.pool);
+            } else {
+                host.pipe.push_back((at, id));
+            }
+        }
+        self.pool.clear_sent();
+        if sooner {
+            self.rekey_link(first);
         }
     }
 

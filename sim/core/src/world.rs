@@ -63,6 +63,8 @@ pub(crate) const ROUTE_END: u32 = u32::MAX;
 #[derive(Clone)]
 pub struct World {
     pub(crate) now: Nanos,
+    // Not beside the hash: two additions are less than one of a vector.
+    pub(crate) events: u64,
     /// The flow whose event is under way; 0 while links and changes act, which come before flows.
     pub(crate) turn: u32,
     pub(crate) duration: Nanos,
@@ -96,7 +98,6 @@ pub struct World {
     /// Where somebody looks on: what passes the senders' hosts.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) hash: u64,
-    pub(crate) events: u64,
 }
 
 impl World {
