@@ -87,8 +87,8 @@ impl Pool {
 
     /// Packets travelling now, counted: those that have no free place. For tests.
     pub fn in_network(&self) -> usize {
-        let next = |id: &PacketId| Some(self.packets[*id as usize].seq);
-        let free = std::iter::successors(Some(self.free), next).take_while(|id| *id != NONE);
+        let place = |id: PacketId| (id != NONE).then_some(id);
+        let free = std::iter::successors(place(self.free), |id| place(self.packets[*id as usize].seq));
         self.packets.len() - free.count()
     }
 }

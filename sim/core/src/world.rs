@@ -380,7 +380,8 @@ impl World {
 }
 
 /// Make edges of the links that are only ever the first of a path, from hosts with the same delay: their packets are
-/// announced almost in order. The least packet has `least_bytes`.
+/// announced almost in order. The least packet has `least_bytes`. All paths count that any flow will ever take, also those of
+/// flows that come later, so that an edge stays one.
 fn find_edges(links: &mut [Link], flows: &[Flow], least_bytes: u64) -> Vec<u32> {
     let mut feeders: Vec<Option<Nanos>> = vec![None; links.len()];
     let mut others = vec![false; links.len()];

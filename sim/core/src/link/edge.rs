@@ -79,7 +79,9 @@ impl Link {
             && (at < turn.0 || (at == turn.0 && pool.get(id).flow < turn.1))
         {
             self.announced.pop_front();
-            if self.offer(at, id, size, pool) == Offer::Gone {
+            let outcome = self.offer(at, id, size, pool);
+            debug_assert_ne!(outcome, Offer::Through, "an edge's server takes time: nothing is through at once");
+            if outcome == Offer::Gone {
                 pool.release(id);
             }
         }
