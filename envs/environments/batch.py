@@ -198,7 +198,7 @@ class Batch:
         return self._statistics
 
     def step_figures(self) -> NDArray[np.float64]:
-        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]; the array is reused by the next call."""
+        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]; reused by the next call."""
         self._worlds.step_figures(self._figures)
         return self._figures
 
