@@ -85,6 +85,7 @@ class Batch:
         self.reward = np.zeros((n, slots), np.float32)
         self.status = np.zeros((n, slots), np.uint8)
         self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
+        self._figures = np.zeros((4, n, slots), np.float64)
         self._native_obs: NDArray[np.float32] = np.zeros((n, slots, self._worlds.observation_dim), np.float32)
         self._native_reward = np.zeros((n, slots), np.float32)
         # a Python action sets windows itself
@@ -197,10 +198,9 @@ class Batch:
         return self._statistics
 
     def step_figures(self) -> NDArray[np.float64]:
-        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]."""
-        figures = np.empty((4, *self._statistics.shape[:2]))
-        self._worlds.step_figures(figures)
-        return figures
+        """Goodput, RTT, utilisation and queue of the last interval, f64[4, N, S]; reused by the next call."""
+        self._worlds.step_figures(self._figures)
+        return self._figures
 
     def global_state(self, out: NDArray[np.float32]) -> None:
         """Write the critic's global state, f32[N, 12]."""

@@ -210,8 +210,13 @@ class Core:
         return infos
 
     def step_info(self) -> NDArray[np.float64]:
-        """:data:`STEP_INFO` of every slot, f64[4, N, S]."""
+        """:data:`STEP_INFO` of every slot, f64[4, N, S]; the array is reused by the next call."""
         return self.batch.step_figures()
+
+    @property
+    def is_live(self) -> bool:
+        """Is the world played on this machine's own kernel?"""
+        return self._emulator is not None
 
     def live_info(self) -> dict[str, Any]:
         """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""

@@ -182,4 +182,5 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return self._core.batch.obs[0, 0].copy()
 
     def _info(self) -> dict[str, Any]:
-        return dict(zip(STEP_INFO, self._core.step_info()[:, 0, 0].tolist(), strict=True)) | self._core.live_info()
+        info: dict[str, Any] = dict(zip(STEP_INFO, self._core.step_info().ravel().tolist(), strict=True))
+        return info | self._core.live_info() if self._core.is_live else info

@@ -174,7 +174,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         return seeds
 
     def _step_infos(self, told: NDArray[np.bool_]) -> dict[str, Any]:
-        return step_infos(self._made.step_info()[:, :, 0], told)
+        return step_infos(self._made.step_info()[:, :, 0].copy(), told)
 
 
 def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:

@@ -1,16 +1,12 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
-use crate::cc::{SSTHRESH_INFINITE, Signal};
-use crate::flow::{Agent, Life};
+use crate::cc::Signal;
+use crate::flow::Life;
 use crate::link::Offer;
-use crate::observe::pieces::{Control as Asked, Interval};
-use crate::observe::policy::Answer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
-use crate::spec::{SsthreshCache, TrafficSpec};
 use crate::tcp::{self, receiver::Arrival};
 use crate::time::Nanos;
-use crate::traffic::Action;
 use crate::world::{Control, ROUTE_END, World};
 
 /// The source of changes known from the start; the others are numbered as in the schedule.
@@ -123,60 +119,6 @@ impl World {
         }
     }
 
-    fn start_flow(&mut self, i: usize) {
-        let now = self.now;
-        let rtt = self.handshake_rtt(i);
-        let simulated = self.live.is_none() && self.carried.is_none();
-        let flow = &mut self.flows[i];
-        flow.life = Life::Active;
-        flow.meter = crate::observe::stats::Meter::new(now);
-        if simulated {
-            flow.traffic.start(now);
-        }
-        if simulated && !flow.datagram {
-            let cached = match flow.ssthresh_cache {
-                SsthreshCache::Off => None,
-                SsthreshCache::Live => self.destinations[flow.destination].ssthresh(now),
-                SsthreshCache::Segments(n) => Some(n),
-            };
-            flow.sender.conn.ssthresh = cached.unwrap_or(SSTHRESH_INFINITE);
-            flow.sender.establish(now, rtt);
-            flow.receiver.establish(now, rtt);
-            match flow.traffic.spec {
-                TrafficSpec::Bulk => flow.sender.write_bulk(),
-                TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
-                TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } | TrafficSpec::Objects { .. } => {}
-            }
-            flow.sender.transmit(&mut self.pool);
-        }
-        if let Some(agent) = &mut flow.agent
-            && agent.policy.is_some()
-        {
-            agent.next_decision = next_on_grid(now, agent.interval.fixed);
-            self.next_decision = self.next_decision.min(agent.next_decision);
-        }
-        self.capture_start(i, rtt);
-        self.dispatch_data(i);
-    }
-
-    pub(crate) fn end_flow(&mut self, i: usize, life: Life) {
-        let flow = &mut self.flows[i];
-        if flow.life != Life::Active {
-            return;
-        }
-        flow.life = life;
-        flow.ended = Some((self.now, flow.received_bytes()));
-        if flow.ssthresh_cache == SsthreshCache::Live && !flow.datagram {
-            let sender = &flow.sender;
-            self.destinations[flow.destination].remember(self.now, &sender.conn, sender.rtt.backoff);
-        }
-        flow.traffic.stop();
-        if let Some(agent) = &mut flow.agent {
-            agent.next_decision = Nanos::MAX;
-        }
-        self.rekey_flow(i);
-    }
-
     fn on_link(&mut self, number: usize) {
         let now = self.now;
         let link = &mut self.links[number];
@@ -236,11 +178,13 @@ impl World {
     /// A packet has passed its present hop: next link, or the host at the end.
     #[inline(always)]
     fn forward(&mut self, id: PacketId) {
-        let packet = self.pool.get_mut(id);
-        packet.route += 1;
-        match self.routes[packet.route as usize] {
+        // The packet is written to only if it travels on: one that is delivered is looked up but once.
+        let route = self.pool.get(id).route + 1;
+        match self.routes[route as usize] {
             ROUTE_END => self.deliver(id),
             link => {
+                let packet = self.pool.get_mut(id);
+                packet.route = route;
                 let size = u32::from(packet.size);
                 self.offer(link as usize, id, size);
             }
@@ -257,8 +201,13 @@ impl World {
     /// A packet meets link direction `link`.
     #[inline(always)]
     fn offer(&mut self, link: usize, id: PacketId, size: u32) {
+        #[cfg(debug_assertions)]
+        let before = self.links[link].next_event();
         match self.links[link].offer(self.now, id, size, &mut self.pool) {
-            Offer::Joined => {}
+            Offer::Joined => {
+                #[cfg(debug_assertions)]
+                assert!(self.links[link].next_event() >= before, "the link's key would be too late");
+            }
             Offer::Held => self.rekey_link(link),
             outcome => self.pass_on(id, outcome),
         }
@@ -322,7 +271,7 @@ impl World {
             return self.capture_ack(i, &ack);
         }
         flow.sender.on_ack(self.now, &ack, &mut self.pool);
-        flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate);
+        flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate());
         if self.capture.is_some() {
             self.capture_ack(i, &ack);
         }
@@ -369,7 +318,7 @@ impl World {
 
     /// Send the ACKs just made on their way back.
     #[inline(always)]
-    fn dispatch_acks(&mut self) {
+    pub(crate) fn dispatch_acks(&mut self) {
         // An ACK can reach its sender at once (no delay at all) and make it send: those are dispatched in that call.
         match self.pool.sent_len() {
             0 => {}
@@ -397,75 +346,17 @@ impl World {
         pieces.into_iter().for_each(|id| self.enter_route(id));
     }
 
-    fn on_flow_timer(&mut self, i: usize) {
-        let now = self.now;
-        let flow = &mut self.flows[i];
-        flow.receiver.on_timer(now, i as u32, &mut self.pool);
-        self.dispatch_acks();
-        let flow = &mut self.flows[i];
-        if flow.life == Life::Active {
-            if flow.traffic.next_event() <= now {
-                match flow.traffic.on_timer(now) {
-                    Action::Nothing => {}
-                    Action::Write if flow.datagram => {
-                        flow.sender.counters.sent += 1;
-                        let size = flow.datagram_bytes as u16;
-                        let (flow, route) = (i as u32, flow.sender.route);
-                        let datagram = Packet { ts: now, flow, route, size, ..Packet::default() };
-                        *self.pool.send() = Packet { kind: Kind::Datagram, ..datagram };
-                    }
-                    Action::Write => flow.sender.write(now, 1),
-                    Action::Object(bytes) => flow.write_object(now, bytes),
-                    Action::Probe => {
-                        let (flow, route) = (i as u32, flow.sender.route);
-                        let probe = Packet { ts: now, flow, route, size: PROBE_BYTES as u16, ..Packet::default() };
-                        *self.pool.send() = Packet { kind: Kind::Probe, ..probe };
-                    }
-                    Action::StartBulk => flow.sender.start_writing(now),
-                    Action::StopBulk => flow.sender.stop_writing(),
-                }
-                if !flow.datagram {
-                    flow.sender.transmit_new(&mut self.pool);
-                }
-            }
-            if flow.sender.next_timer() <= now {
-                flow.sender.on_timer(now, &mut self.pool);
-            }
-        }
-        if self.capture.is_some() {
-            self.capture_state(i);
-        }
-        self.dispatch_data(i);
-    }
-
     /// Put the data flow `i` just sent on its way.
     #[inline(always)]
-    fn dispatch_data(&mut self, i: usize) {
+    pub(crate) fn dispatch_data(&mut self, i: usize) {
         if self.pool.sent_len() > 0 {
             if self.capture.is_some() {
                 self.capture_sent(i);
             }
-            let flow = &mut self.flows[i];
-            if flow.host.is_transparent() && !flow.sender.paces() {
+            if self.flows[i].sends_at_once() {
                 self.depart_at_once();
             } else {
-                let paces = flow.sender.paces();
-                let first = self.routes[flow.sender.route as usize] as usize;
-                for k in 0..self.pool.sent_len() {
-                    let id = self.pool.sent_id(k);
-                    let packet = self.pool.get(id);
-                    // Only TCP's segments are paced.
-                    let paced = paces && packet.kind == Kind::Data;
-                    let host = &mut self.flows[i].host;
-                    let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
-                    let (link, turn) = (&mut self.links[first], (self.now, self.turn));
-                    if !link.is_edge() {
-                        host.pipe.push_back((at, id));
-                    } else if link.announce(at, id, u32::from(packet.size), turn, &mut self.pool) {
-                        self.rekey_link(first);
-                    }
-                }
-                self.pool.clear_sent();
+                self.depart_in_time(i);
             }
         }
         let flow = &self.flows[i];
@@ -475,6 +366,32 @@ impl World {
         } else {
             // A timer that moved back is noticed when its old time comes: that is soon only for a pacer's.
             self.schedule.bring_forward(source, next);
+        }
+    }
+
+    /// What was sent passes its host, and meets the first link later.
+    #[inline(always)]
+    fn depart_in_time(&mut self, i: usize) {
+        let flow = &mut self.flows[i];
+        let first = self.routes[flow.sender.route as usize] as usize;
+        let (link, host, paces) = (&mut self.links[first], &mut flow.host, flow.sender.paces());
+        let turn = (self.now, self.turn);
+        let mut sooner = false;
+        for k in 0..self.pool.sent_len() {
+            let id = self.pool.sent_id(k);
+            let packet = self.pool.get(id);
+            // Only TCP's segments are paced.
+            let paced = paces && packet.kind == Kind::Data;
+            let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+            if link.is_edge() {
+                sooner |= link.announce(at, id, u32::from(packet.size), turn, &mut self.pool);
+            } else {
+                host.pipe.push_back((at, id));
+            }
+        }
+        self.pool.clear_sent();
+        if sooner {
+            self.rekey_link(first);
         }
     }
 
@@ -494,81 +411,4 @@ impl World {
         list.clear();
         self.departing = list;
     }
-
-    /// Decisions of policies that are due now: all observe, then all act.
-    pub(crate) fn decide(&mut self) {
-        let now = self.now;
-        let due = |f: &crate::flow::Flow| f.agent.as_ref().is_some_and(|a| a.next_decision == now);
-        self.close_intervals(due);
-        let mut next = Nanos::MAX;
-        let mut acting = Vec::new();
-        for (i, flow) in self.flows.iter_mut().enumerate() {
-            let Some(agent) = &mut flow.agent else {
-                continue;
-            };
-            let Some(policy) = &agent.policy else {
-                continue;
-            };
-            if agent.next_decision == now {
-                match policy.decide(i, agent.observer.observation(), &flow.stats) {
-                    Ok(answer) => acting.push((i, answer)),
-                    Err(failure) => {
-                        self.failure = Some(failure);
-                        return;
-                    }
-                }
-                agent.next_decision = match agent.interval {
-                    Interval { rtts, .. } if rtts > 0.0 => now + agent.interval.after(&flow.stats),
-                    // Real hosts are never read exactly on the grid.
-                    Interval { fixed, .. } => next_on_grid(now, fixed),
-                };
-            }
-            next = next.min(agent.next_decision);
-        }
-        self.next_decision = next;
-        for (i, answer) in acting {
-            match answer {
-                Answer::Action(action) => self.apply_action(i, action),
-                Answer::Control(asked) => self.ask(i, asked),
-            }
-        }
-    }
-
-    /// Perform an agent's action in [-1, 1] on its flow `i`.
-    pub fn apply_action(&mut self, i: usize, action: f32) {
-        let flow = &mut self.flows[i];
-        if let Some(agent) = &mut flow.agent {
-            let perform = &agent.action.perform;
-            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
-            self.ask(i, asked);
-        }
-    }
-
-    /// Set what an agent asked for its flow `i`, as far as its guard lets it.
-    fn ask(&mut self, i: usize, asked: Asked) {
-        let flow = &mut self.flows[i];
-        let (cwnd, pacing) = match &mut flow.agent {
-            Some(Agent { guard: Some(guard), window, .. }) => guard.hold(&flow.sender.conn, &flow.stats, asked, window),
-            _ => asked,
-        };
-        self.set_window(i, cwnd, pacing);
-    }
-
-    /// Set flow `i`'s window (segments) and, if given, its pacing rate (bytes per second).
-    pub fn set_window(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
-        if self.flows[i].life != Life::Active {
-            return;
-        }
-        if self.is_live() {
-            return self.set_live_window(i, cwnd, pacing);
-        }
-        let now = self.now;
-        self.flows[i].sender.set_window(now, cwnd, pacing, &mut self.pool);
-        self.dispatch_data(i);
-    }
-}
-
-/// The first multiple of `interval` after `now`.
-fn next_on_grid(now: Nanos, interval: Nanos) -> Nanos {
-    Nanos((now.0 / interval.0 + 1) * interval.0)
 }

@@ -313,6 +313,12 @@ impl Flow {
         self.stats = stats;
     }
 
+    /// Does what its sender hands over meet the first link at the same moment?
+    #[inline]
+    pub fn sends_at_once(&self) -> bool {
+        self.host.is_transparent() && !self.sender.paces()
+    }
+
     pub fn is_external(&self) -> bool {
         self.agent.as_ref().is_some_and(|a| a.policy.is_none())
     }

@@ -30,3 +30,6 @@ pub mod units;
 pub mod wire;
 pub mod world;
 pub mod worlds;
+
+mod decisions;
+mod hosts;

@@ -13,14 +13,13 @@ pub struct Pool {
     packets: Vec<Packet>,
     /// First free place; each free place holds the next one in its `seq`. `NONE` ends the list.
     free: PacketId,
-    in_network: usize,
     /// Packets made since the last `take_sent`, in order.
     sent: Vec<PacketId>,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Pool { packets: Vec::new(), free: NONE, in_network: 0, sent: Vec::new() }
+        Pool { packets: Vec::new(), free: NONE, sent: Vec::new() }
     }
 }
 
@@ -34,7 +33,6 @@ impl Pool {
         }
         let id = self.free;
         self.sent.push(id);
-        self.in_network += 1;
         let packet = &mut self.packets[id as usize];
         self.free = packet.seq;
         packet
@@ -68,7 +66,6 @@ impl Pool {
     pub fn release(&mut self, id: PacketId) {
         self.packets[id as usize].seq = self.free;
         self.free = id;
-        self.in_network -= 1;
     }
 
     pub(crate) fn sent_len(&self) -> usize {
@@ -88,8 +85,10 @@ impl Pool {
         self.packets.len()
     }
 
-    /// Packets travelling now.
+    /// Packets travelling now, counted: those that have no free place. For tests.
     pub fn in_network(&self) -> usize {
-        self.in_network
+        let place = |id: PacketId| (id != NONE).then_some(id);
+        let free = std::iter::successors(place(self.free), |id| place(self.packets[*id as usize].seq));
+        self.packets.len() - free.count()
     }
 }

@@ -2,16 +2,16 @@
 
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
-    /// Empty, or a power of two long.
-    slots: Vec<T>,
     /// Entries ever taken out and put in; the places wrap around.
     head: usize,
     tail: usize,
+    /// Empty, or a power of two long.
+    slots: Vec<T>,
 }
 
 impl<T> Default for Ring<T> {
     fn default() -> Self {
-        Ring { slots: Vec::new(), head: 0, tail: 0 }
+        Ring { head: 0, tail: 0, slots: Vec::new() }
     }
 }
 
@@ -28,9 +28,15 @@ impl<T: Copy + Default> Ring<T> {
         self.head == self.tail
     }
 
+    /// Entries for which there is memory.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Would another entry take more memory?
     #[inline]
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.len() == self.slots.len()
     }
 

@@ -5,28 +5,65 @@
 
 use crate::time::Nanos;
 
-/// Up to this many sources a linear scan beats the tournament tree.
+/// Up to this many sources a linear scan beats the tournament tree; it looks at the second half only where there are so many.
 const SCAN_LIMIT: usize = 8;
-const GROUP: usize = 4;
+const HALF: usize = SCAN_LIMIT / 2;
 /// Bits of a tournament's keys that number the source, and the time that stands for "never": some 26 days.
 const SOURCE_BITS: u32 = 13;
 const NEVER: u64 = u64::MAX >> SOURCE_BITS;
 
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    /// In the order of their numbers, padded to whole groups with "never". Branches, which are often foreseen, let the
-    /// processor begin with an event before its time is known for certain; minima without branches took longer.
-    Scan(Vec<[Source; GROUP]>),
+    Scan(Few),
     /// Node i is the lesser of nodes 2 i and 2 i + 1, the root is 1, the second half are the sources. A key is a time and,
     /// below it, the source's number.
     Tournament(Vec<u64>),
 }
 
+/// Few sources, in the order of their numbers, the rest of them "never". Branches, which are often foreseen, let the
+/// processor begin with an event before its time is known for certain; minima without branches took longer.
+#[derive(Clone, Debug)]
+pub struct Few {
+    sources: [Source; SCAN_LIMIT],
+    are_half: bool,
+}
+
 /// When a source's next event is.
 #[derive(Clone, Copy, Debug)]
-pub struct Source {
+struct Source {
     at: Nanos,
     number: usize,
+}
+
+impl Few {
+    fn new(sources: usize) -> Few {
+        let sources_at = std::array::from_fn(|number| Source { at: Nanos::MAX, number });
+        Few { sources: sources_at, are_half: sources <= HALF }
+    }
+
+    #[inline(always)]
+    fn at(&mut self, source: usize) -> &mut Nanos {
+        debug_assert!(source < SCAN_LIMIT);
+        &mut self.sources[source % SCAN_LIMIT].at
+    }
+
+    #[inline(always)]
+    fn next(&self) -> (Nanos, usize) {
+        let mut first = self.sources[0];
+        for source in &self.sources[1..HALF] {
+            if source.at < first.at {
+                first = *source;
+            }
+        }
+        if !self.are_half {
+            for source in &self.sources[HALF..] {
+                if source.at < first.at {
+                    first = *source;
+                }
+            }
+        }
+        (first.at, first.number)
+    }
 }
 
 impl Schedule {
@@ -35,8 +72,7 @@ impl Schedule {
 
     pub fn new(sources: usize) -> Schedule {
         if sources <= SCAN_LIMIT {
-            let group = |first| std::array::from_fn(|i| Source { at: Nanos::MAX, number: first + i });
-            Schedule::Scan((0..sources).step_by(GROUP).map(group).collect())
+            Schedule::Scan(Few::new(sources))
         } else {
             Schedule::Tournament(vec![u64::MAX; 2 * sources.next_power_of_two()])
         }
@@ -45,26 +81,26 @@ impl Schedule {
     #[inline]
     pub fn set(&mut self, source: usize, at: Nanos) {
         match self {
-            Schedule::Scan(groups) => groups[source / GROUP][source % GROUP].at = at,
-            Schedule::Tournament(nodes) => {
-                let key = at.0.min(NEVER) << SOURCE_BITS | source as u64;
-                let leaf = nodes.len() / 2 + source;
-                if nodes[leaf] != key {
-                    replay(nodes, leaf, key);
-                }
-            }
+            Schedule::Scan(few) => *few.at(source) = at,
+            Schedule::Tournament(nodes) => set_key(nodes, source, at),
         }
     }
 
     /// Make sure `source` is looked at by `at`. A time may be too early: its owner then sets it anew.
     #[inline]
     pub fn bring_forward(&mut self, source: usize, at: Nanos) {
-        let known = match self {
-            Schedule::Scan(groups) => groups[source / GROUP][source % GROUP].at.0,
-            Schedule::Tournament(nodes) => nodes[nodes.len() / 2 + source] >> SOURCE_BITS,
-        };
-        if at.0 < known {
-            self.set(source, at);
+        match self {
+            Schedule::Scan(few) => {
+                let known = few.at(source);
+                if at < *known {
+                    *known = at;
+                }
+            }
+            Schedule::Tournament(nodes) => {
+                if at.0 < nodes[nodes.len() / 2 + source] >> SOURCE_BITS {
+                    set_key(nodes, source, at);
+                }
+            }
         }
     }
 
@@ -72,19 +108,18 @@ impl Schedule {
     #[inline]
     pub fn next(&self) -> (Nanos, usize) {
         match self {
-            Schedule::Scan(groups) => {
-                let mut first = groups[0][0];
-                for group in groups {
-                    for source in group {
-                        if source.at < first.at {
-                            first = *source;
-                        }
-                    }
-                }
-                (first.at, first.number)
-            }
+            Schedule::Scan(few) => few.next(),
             Schedule::Tournament(nodes) => (Nanos(nodes[1] >> SOURCE_BITS), nodes[1] as usize % Schedule::MAX_SOURCES),
         }
+    }
+}
+
+#[inline]
+fn set_key(nodes: &mut [u64], source: usize, at: Nanos) {
+    let key = at.0.min(NEVER) << SOURCE_BITS | source as u64;
+    let leaf = nodes.len() / 2 + source;
+    if nodes[leaf] != key {
+        replay(nodes, leaf, key);
     }
 }
 
@@ -107,7 +142,7 @@ mod tests {
 
     #[test]
     fn next_is_the_minimum_with_ties_to_the_lowest_source() {
-        for sources in [1, 3, 8, 9, 16, 40, 100] {
+        for sources in [1, 3, 4, 5, 8, 9, 16, 40, 100] {
             let mut schedule = Schedule::new(sources);
             let mut keys = vec![u64::MAX; sources];
             let mut rng = Stream::new(5, Purpose::Traffic, sources as u64);

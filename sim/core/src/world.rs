@@ -63,6 +63,8 @@ pub(crate) const ROUTE_END: u32 = u32::MAX;
 #[derive(Clone)]
 pub struct World {
     pub(crate) now: Nanos,
+    // Not beside the hash: two additions are less than one of a vector.
+    pub(crate) events: u64,
     /// The flow whose event is under way; 0 while links and changes act, which come before flows.
     pub(crate) turn: u32,
     pub(crate) duration: Nanos,
@@ -96,7 +98,6 @@ pub struct World {
     /// Where somebody looks on: what passes the senders' hosts.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) hash: u64,
-    pub(crate) events: u64,
 }
 
 impl World {
@@ -379,7 +380,8 @@ impl World {
 }
 
 /// Make edges of the links that are only ever the first of a path, from hosts with the same delay: their packets are
-/// announced almost in order. The least packet has `least_bytes`.
+/// announced almost in order. The least packet has `least_bytes`. All paths count that any flow will ever take, also those of
+/// flows that come later, so that an edge stays one.
 fn find_edges(links: &mut [Link], flows: &[Flow], least_bytes: u64) -> Vec<u32> {
     let mut feeders: Vec<Option<Nanos>> = vec![None; links.len()];
     let mut others = vec![false; links.len()];

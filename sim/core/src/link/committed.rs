@@ -36,10 +36,9 @@ impl Committed {
         self.departures.len()
     }
 
-    /// Would another one take more memory?
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.departures.is_full()
+    /// As many can be kept without more memory.
+    pub fn capacity(&self) -> usize {
+        self.departures.capacity()
     }
 
     #[inline(always)]

@@ -37,7 +37,8 @@ impl Link {
     /// [`Link::meet`], where the world is.
     #[inline(always)]
     pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, turn: Turn, pool: &mut Pool) -> bool {
-        if self.announced.back().is_none_or(|other| pool.comes_before((other.at, other.id), (at, id))) {
+        if at > self.latest_announced || self.comes_last(at, id, pool) {
+            self.latest_announced = at;
             self.announced.push_back(Entry { at, id, size });
         } else {
             return self.announce_among_others(Entry { at, id, size }, turn, pool);
@@ -47,6 +48,12 @@ impl Link {
             self.next_meeting = at;
         }
         sooner
+    }
+
+    /// Does packet `id` come after all that have been announced?
+    #[inline(never)]
+    fn comes_last(&self, at: Nanos, id: PacketId, pool: &Pool) -> bool {
+        self.announced.back().is_none_or(|other| pool.comes_before((other.at, other.id), (at, id)))
     }
 
     /// Not as the last; but it comes after what has had its turn.
@@ -72,7 +79,9 @@ impl Link {
             && (at < turn.0 || (at == turn.0 && pool.get(id).flow < turn.1))
         {
             self.announced.pop_front();
-            if self.offer(at, id, size, pool) == Offer::Gone {
+            let outcome = self.offer(at, id, size, pool);
+            debug_assert_ne!(outcome, Offer::Through, "an edge's server takes time: nothing is through at once");
+            if outcome == Offer::Gone {
                 pool.release(id);
             }
         }

@@ -69,8 +69,9 @@ pub enum Offer {
 /// What a link has done with the packets given to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkCounters {
-    pub arrived: u64,
+    // Not beside each other, what counts the same packet: two additions are less than one of a vector.
     pub delivered: u64,
+    pub arrived: u64,
     pub delivered_bytes: u64,
     /// Refused by the queue discipline.
     pub dropped: u64,
@@ -110,6 +111,8 @@ pub struct Link {
     next_change: Nanos,
     /// Packets on their way from hosts, by the time at which they meet this link; only of an edge.
     announced: Ring<Entry>,
+    /// The latest of those times, ever.
+    latest_announced: Nanos,
     /// The first of them that has to be met in time; the others are met when something else happens here.
     next_meeting: Nanos,
     is_edge: bool,
@@ -128,6 +131,8 @@ pub struct Link {
     waiting_since: Nanos,
     /// Since the last call of `take_backlog_max`.
     backlog_max: u64,
+    /// Committed bytes and packets up to which one that comes is taken without counting exactly: see `find_sure_room`.
+    sure_room: (u64, u64),
 }
 
 impl Link {
@@ -157,6 +162,7 @@ impl Link {
             changes_passed: 0,
             changes,
             announced: Ring::default(),
+            latest_announced: Nanos::ZERO,
             next_meeting: Nanos::MAX,
             is_edge: false,
             exact: false,
@@ -169,6 +175,7 @@ impl Link {
             backlog_integral: 0,
             waiting_since: Nanos::ZERO,
             backlog_max: 0,
+            sure_room: (0, 0),
         };
         link.set_outage(None);
         link
@@ -325,7 +332,7 @@ impl Link {
             self.enqueue(now, entry, pool);
             return Offer::Held;
         }
-        if !self.admit(now, size) {
+        if !self.admit_exactly(now, size) {
             return Offer::Gone;
         }
         self.integrate_waiting(now);
@@ -338,24 +345,19 @@ impl Link {
         Offer::Held
     }
 
-    /// Does the drop-tail queue take a packet of `size` bytes?
+    /// Does the drop-tail queue take a packet of `size` bytes, if none waits but those whose departure is committed?
     #[inline(always)]
     fn admit(&mut self, now: Nanos, size: u32) -> bool {
+        debug_assert!(self.queue.is_empty() && self.waiting_bytes == 0, "departures are committed in order");
         if now >= self.busy_until {
             // Every committed departure has taken place.
             self.counters.lost += self.committed.clear();
         }
         // Others that have left by now may still be counted: where even so there is room, and the backlog no record,
         // they need not be taken off yet.
-        let most = self.committed.bytes() + self.waiting_bytes;
-        if most + u64::from(size) <= self.backlog_max
-            && !self.committed.is_full()
-            && let Discipline::DropTail(rule) = &self.discipline
-            && rule.has_room(most, self.packets(), u64::from(size))
-        {
-            return true;
-        }
-        self.admit_exactly(now, size)
+        let (bytes, packets) = self.sure_room;
+        let sure = self.committed.bytes() + u64::from(size) <= bytes && self.committed.len() < packets as usize;
+        sure || self.admit_exactly(now, size)
     }
 
     #[inline(never)]
@@ -370,7 +372,17 @@ impl Link {
             return false;
         }
         self.backlog_max = self.backlog_max.max(backlog + u64::from(size));
+        self.find_sure_room();
         true
+    }
+
+    /// A packet may join as long as the backlog is no record, the rule takes it for certain, and its departure can be kept
+    /// without more memory.
+    fn find_sure_room(&mut self) {
+        if let Discipline::DropTail(rule) = &self.discipline {
+            let (bytes, packets) = rule.sure_room();
+            self.sure_room = (bytes.min(self.backlog_max), packets.min(self.committed.capacity() as u64));
+        }
     }
 
     /// Packets waiting or in service, as far as those that left are taken off.
@@ -441,7 +453,9 @@ impl Link {
     /// The present backlog, before anything happens now, is the first of the next span.
     pub fn take_backlog_max(&mut self, now: Nanos) -> u64 {
         let backlog = self.backlog_before(now);
-        std::mem::replace(&mut self.backlog_max, backlog)
+        let most = std::mem::replace(&mut self.backlog_max, backlog);
+        self.find_sure_room();
+        most
     }
 
     /// Integral of the rate schedule over [start, end] in bits; infinite without a rate.

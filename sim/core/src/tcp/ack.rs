@@ -1,7 +1,7 @@
 //! What an acknowledgement does, in Linux's order: windows, SACK, cumulative ACK, RTT, the controller's view of what
 //! was delivered, tail-probe episodes, loss detection, timers, delivery rate, window, transmission.
 
-use crate::cc::{CaState, RateSample};
+use crate::cc::CaState;
 use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
 use crate::time::Nanos;
@@ -9,12 +9,10 @@ use crate::time::Nanos;
 use super::profile::SafeAck;
 use super::recovery::Send;
 use super::rtt::rtt_us;
-use super::scoreboard::{APP_LIMITED, EVER_RETRANS, LOST, RATE_DONE, RETRANS, SACKED};
-use super::sender::{Sender, Timer};
+use super::scoreboard::{EVER_RETRANS, RATE_DONE, RETRANS, SACKED};
+use super::sender::Sender;
+use super::timers::Timer;
 use super::timestamp;
-
-/// Largest reordering degree believed.
-const REORDERING_MAX: u32 = 300;
 
 /// What is learnt while one ACK is processed.
 #[derive(Default)]
@@ -71,9 +69,8 @@ impl Sender {
     fn on_idle_ack(&mut self, ack: &Packet, out: &mut Pool) {
         self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
-        if self.timer == Timer::Persist && self.window_allows() {
-            self.timer = Timer::Off;
-            self.timer_at = Nanos::MAX;
+        if self.timers.pending == Timer::Persist && self.window_allows() {
+            self.timers.disarm();
         }
         self.transmit_new(out);
     }
@@ -89,7 +86,7 @@ impl Sender {
 
         self.ack_echo = ack.ts_echo;
         self.conn.plain_ack =
-            ack.seq > prior_una && ack.window == self.last_window && ack.kind == Kind::Ack && ack.sack[0].is_empty();
+            ack.seq > prior_una && ack.window == self.peer.latest && ack.kind == Kind::Ack && ack.sack[0].is_empty();
         work.window_moved = self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
         if ack.kind != Kind::Ack || !ack.sack[0].is_empty() {
@@ -97,12 +94,12 @@ impl Sender {
         }
         if ack.seq > prior_una {
             work.una_advanced = true;
-            self.retransmits = 0;
+            self.recovery.retransmits = 0;
             self.clean_acked(ack.seq, prior_highest, &mut work);
         }
         let rtt_us = self.take_rtt(&work);
         self.last_rtt_us = rtt_us;
-        self.last_rate = None;
+        self.rate.latest = None;
         if !work.una_advanced
             && rtt_us.is_some()
             && work.first_sacked.is_some_and(|sent| sent < self.board.get(self.conn.snd_una).sent)
@@ -115,7 +112,7 @@ impl Sender {
         self.conn.in_flight = self.in_flight();
         self.cc.on_delivered(&mut self.conn, delivered, rtt_us);
 
-        if self.tlp_high_seq.is_some() {
+        if self.tail_probe.high_seq.is_some() {
             self.end_tail_probe(ack.seq, &work);
         }
         let mut send = Send::New;
@@ -150,8 +147,8 @@ impl Sender {
                 // F-RTO: new data first; if there is none to send, the timeout is treated as genuine.
                 let before = self.conn.snd_nxt;
                 self.transmit_new(out);
-                if self.conn.snd_nxt == before && self.conn.snd_nxt <= self.high_seq {
-                    self.frto = false;
+                if self.conn.snd_nxt == before && self.conn.snd_nxt <= self.recovery.high_seq {
+                    self.recovery.frto = false;
                     self.transmit(out);
                 }
             }
@@ -163,7 +160,7 @@ impl Sender {
 
     /// The segment after the highest SACKed one, or the next one to be ACKed.
     pub(super) fn highest_sacked(&self) -> u32 {
-        if self.sacked_out == 0 { self.conn.snd_una } else { self.sacked.highest().unwrap_or(self.conn.snd_nxt) }
+        self.board.highest_sacked(self.conn.snd_una, self.conn.snd_nxt)
     }
 
     #[inline(never)]
@@ -187,79 +184,62 @@ impl Sender {
             if start >= end {
                 continue;
             }
-            let mut sacked = std::mem::take(&mut self.sacked);
+            let mut sacked = std::mem::take(&mut self.board.sacked);
             sacked.insert(start, end, |fresh| {
                 for seq in fresh.start..fresh.end {
                     self.sack_segment(seq, highest, work);
                 }
             });
-            self.sacked = sacked;
+            self.board.sacked = sacked;
         }
-        if self.conn.state != CaState::Loss || self.undo_marker.is_some() {
+        if self.conn.state != CaState::Loss || self.recovery.undo_marker.is_some() {
             self.check_reordering(work.reordered);
         }
     }
 
     fn process_duplicate(&mut self, block: SegRange, work: &mut AckWork) {
         let segments = block.end - block.start;
-        if self.duplicates + u64::from(segments) > self.counters.retransmitted {
+        if self.recovery.duplicates + u64::from(segments) > self.counters.retransmitted {
             // More than was ever sent twice: duplicated by the network.
             return;
         }
-        self.duplicates += u64::from(segments);
+        self.recovery.duplicates += u64::from(segments);
         work.dsack = true;
         if self.profile.tells_duplicates_apart {
             // An unnecessary retransmission was delivered all the same.
             self.conn.delivered += segments;
-            work.dsack_of_probe = self.tlp_high_seq == Some(block.end);
+            work.dsack_of_probe = self.tail_probe.high_seq == Some(block.end);
         }
         for seq in block.start..block.end {
-            if self.undo_retrans > 0 && self.undo_marker.is_some_and(|marker| seq >= marker) {
-                self.undo_retrans -= 1;
-            }
-            if seq >= self.conn.snd_una && seq < self.conn.snd_nxt && self.board.get(seq).has(RETRANS) {
-                self.board.get_mut(seq).flags &= !RETRANS;
-                self.retrans_out -= 1;
+            self.recovery.note_duplicate(seq);
+            if seq >= self.conn.snd_una && seq < self.conn.snd_nxt {
+                self.board.forget_retransmission(seq);
             }
         }
     }
 
     fn sack_segment(&mut self, seq: u32, highest: u32, work: &mut AckWork) {
         let segment = *self.board.get(seq);
-        let mut flags = segment.flags;
         self.rack_advance(&segment, seq);
-        if flags & RETRANS != 0 {
-            if flags & LOST != 0 {
-                flags &= !(LOST | RETRANS);
-                self.lost_out -= 1;
-                self.retrans_out -= 1;
+        if !segment.has(RETRANS | EVER_RETRANS) {
+            if seq < highest {
+                work.reordered = work.reordered.min(seq);
             }
-        } else {
-            if flags & EVER_RETRANS == 0 {
-                if seq < highest {
-                    work.reordered = work.reordered.min(seq);
-                }
-                if seq < self.high_seq {
-                    work.original_delivered = true;
-                }
-                work.first_sacked.get_or_insert(segment.sent);
-                work.last_sacked = segment.sent;
+            if seq < self.recovery.high_seq {
+                work.original_delivered = true;
             }
-            if flags & LOST != 0 {
-                flags &= !LOST;
-                self.lost_out -= 1;
-            }
+            work.first_sacked.get_or_insert(segment.sent);
+            work.last_sacked = segment.sent;
         }
-        self.sacked_out += 1;
         work.data_sacked = true;
         self.count_delivered(seq, work);
-        self.board.get_mut(seq).flags = flags | SACKED | RATE_DONE;
+        self.board.mark_sacked(seq);
     }
 
     #[inline]
     fn clean_acked(&mut self, ack: u32, prior_highest: u32, work: &mut AckWork) {
         let ack = ack.min(self.conn.snd_nxt);
-        let prior_sacked = self.sacked_out > 0;
+        let prior_sacked = self.board.sacked_out > 0;
         let mut seq = self.conn.snd_una;
         while seq < ack {
             let plain_until = self.board.plain_until(seq, ack);
@@ -272,9 +252,9 @@ impl Sender {
             }
         }
         self.conn.snd_una = ack;
-        self.retransmit_hint = self.retransmit_hint.max(ack);
+        self.board.retransmit_hint = self.board.retransmit_hint.max(ack);
         if prior_sacked {
-            self.sacked.trim_below(ack);
+            self.board.sacked.trim_below(ack);
             if work.reordered < prior_highest {
                 self.check_reordering(work.reordered);
             }
@@ -289,14 +269,14 @@ impl Sender {
         work.first_acked.get_or_insert(self.board.get(start).sent);
         work.last_acked = last.sent;
         work.reordered = work.reordered.min(start);
-        work.original_delivered |= start < self.high_seq;
+        work.original_delivered |= start < self.recovery.high_seq;
         self.rack_advance(&last, end - 1);
         if self.watches_packets {
             self.tell_delivered(start, end);
         } else {
             self.conn.delivered += end - start;
         }
-        self.counters.acked_bytes += self.payload_of(start, end);
+        self.counters.acked_bytes += self.buffer.payload_of(start, end);
         self.note_newest(last.sent, end - 1, work);
     }
 
@@ -313,32 +293,24 @@ impl Sender {
     #[inline(never)]
     fn clean_segment(&mut self, seq: u32, work: &mut AckWork) {
         let segment = *self.board.get(seq);
-        let flags = segment.flags;
-        if flags & (RETRANS | EVER_RETRANS) != 0 {
-            if flags & RETRANS != 0 {
-                self.retrans_out -= 1;
-            }
+        self.board.uncount(seq);
+        if segment.has(RETRANS | EVER_RETRANS) {
             work.retrans_acked = true;
-        } else if flags & SACKED == 0 {
+        } else if !segment.has(SACKED) {
             work.first_acked.get_or_insert(segment.sent);
             work.last_acked = segment.sent;
             work.reordered = work.reordered.min(seq);
-            if seq < self.high_seq {
+            if seq < self.recovery.high_seq {
                 work.original_delivered = true;
             }
         }
-        if flags & SACKED != 0 {
-            self.sacked_out -= 1;
-        } else {
-            let spurious = flags & EVER_RETRANS != 0 && work.ts_echo.millis() < timestamp(segment.sent).millis();
+        if !segment.has(SACKED) {
+            let spurious = segment.has(EVER_RETRANS) && work.ts_echo.millis() < timestamp(segment.sent).millis();
             if !spurious {
                 self.rack_advance(&segment, seq);
             }
         }
-        if flags & LOST != 0 {
-            self.lost_out -= 1;
-        }
-        if flags & RATE_DONE == 0 {
+        if !segment.has(RATE_DONE) {
             self.count_delivered(seq, work);
         }
     }
@@ -349,13 +321,12 @@ impl Sender {
         if low >= highest {
             return;
         }
-        self.reordering = self.reordering.max((highest - low).min(REORDERING_MAX));
-        self.reordering_seen = true;
+        self.rack.note_reordering(highest - low);
     }
 
     fn count_delivered(&mut self, seq: u32, work: &mut AckWork) {
         self.conn.delivered += 1;
-        self.counters.acked_bytes += self.payload_of(seq, seq + 1);
+        self.counters.acked_bytes += self.buffer.payload_of(seq, seq + 1);
         if self.watches_packets {
             let packet = self.transmission(seq);
             self.cc.on_packet_delivered(&mut self.conn, &packet);
@@ -367,47 +338,8 @@ impl Sender {
     fn note_newest(&mut self, sent: Nanos, seq: u32, work: &mut AckWork) {
         if work.newest.is_none_or(|newest| (sent, seq) > newest) {
             work.newest = Some((sent, seq));
-            self.first_sent = sent;
+            self.rate.first_sent = sent;
         }
-    }
-
-    /// `delivered` segments are; `newest`: last transmission and number of the newest of them.
-    #[inline(always)]
-    pub(super) fn rate_sample(&mut self, delivered: u32, newest: Option<(Nanos, u32)>) -> RateSample {
-        if self.conn.app_limited != 0 && self.conn.delivered > self.conn.app_limited {
-            self.conn.app_limited = 0;
-        }
-        let now = self.conn.now;
-        if delivered > 0 {
-            self.delivered_at = now;
-        }
-        let Some((sent, seq)) = newest else {
-            return RateSample::default();
-        };
-        let prior = self.board.get(seq);
-        let send_span = sent.saturating_sub(prior.first_sent);
-        // What an optimistic receiver acknowledges may not have left yet (Linux: `tcp_stamp_us_delta`).
-        let interval_us = send_span.max(now.saturating_sub(prior.delivered_at)).micros();
-        let mut sample = RateSample {
-            delivered: self.conn.delivered - prior.delivered,
-            interval_us,
-            prior_delivered: prior.delivered,
-            app_limited: prior.has(APP_LIMITED),
-            ..RateSample::default()
-        };
-        if self.watches_losses {
-            let flight = self.board.flight(seq);
-            sample.flight_then = flight.in_flight;
-            sample.lost_since = self.conn.lost - flight.lost;
-        }
-        // Faster than the path can be: the ACKs of a burst sent after an idle or lossy phase.
-        if interval_us < u64::from(self.min_rtt.get()) {
-            sample.interval_us = 0;
-        } else {
-            let rate = f64::from(sample.delivered) * f64::from(self.tcp.mss) * 1e6 / interval_us as f64;
-            self.last_rate = Some(rate);
-        }
-        sample
     }
 
     /// Feed the estimators; returns the controller's sample (of the segment sent last).
@@ -459,13 +391,13 @@ impl Sender {
             };
             self.reduce_window(acked, safe);
         } else {
-            let progress = if self.reordering > super::sender::REORDERING_DEFAULT {
+            let progress = if self.rack.reordering > super::loss::REORDERING_DEFAULT {
                 work.una_advanced || work.data_sacked
             } else {
                 work.una_advanced
             };
             if progress {
-                self.cwnd_stamp = self.conn.jiffies;
+                self.window_use.since = self.conn.jiffies;
                 self.cc.cong_avoid(&mut self.conn, acked);
             }
         }

@@ -15,9 +15,14 @@ pub mod sender;
 mod ack;
 mod loss;
 mod misbehaving;
+mod pacing;
+mod rate;
 mod routine;
+mod send_buffer;
+mod timers;
 mod told;
 mod transmit;
+mod window_use;
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,11 @@ use crate::pool::Pool;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
+use super::loss::REORDERING_DEFAULT;
 use super::profile::{LossDetection, SafeAck};
-use super::scoreboard::LOST;
-use super::sender::{REORDERING_DEFAULT, Sender, Timer};
+use super::scoreboard::EVER_RETRANS;
+use super::sender::Sender;
+use super::timers::{TailProbe, Timer};
 use super::timestamp;
 
 /// What may be transmitted after an ACK.
@@ -49,20 +51,92 @@ impl Prr {
     }
 }
 
+/// An episode of repair: what it began with, and what may prove that it was needless.
+#[derive(Clone, Debug)]
+pub(super) struct Recovery {
+    /// Is over when this is acknowledged.
+    pub high_seq: u32,
+    /// The first segment outstanding when it began; None once undone.
+    pub undo_marker: Option<u32>,
+    /// Retransmissions not yet proven unnecessary; negative = none made.
+    pub undo_retrans: i32,
+    /// The threshold before.
+    pub prior_ssthresh: u32,
+    pub prr: Prr,
+    /// When the first retransmission left; zero without one.
+    pub retrans_stamp: Nanos,
+    /// F-RTO (RFC 5682) waits for a verdict on the timeout.
+    pub frto: bool,
+    /// Timeouts since the last progress.
+    pub retransmits: u32,
+    /// Duplicates the receiver has reported, ever.
+    pub duplicates: u64,
+}
+
+impl Default for Recovery {
+    fn default() -> Recovery {
+        Recovery {
+            high_seq: 0,
+            undo_marker: None,
+            undo_retrans: -1,
+            prior_ssthresh: 0,
+            prr: Prr::default(),
+            retrans_stamp: Nanos::ZERO,
+            frto: false,
+            retransmits: 0,
+            duplicates: 0,
+        }
+    }
+}
+
+impl Recovery {
+    /// A segment was sent again, and departs at `departs`.
+    pub fn note_retransmission(&mut self, departs: Nanos) {
+        if self.retrans_stamp == Nanos::ZERO {
+            self.retrans_stamp = departs;
+        }
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+    }
+
+    /// The receiver had segment `seq` already.
+    pub fn note_duplicate(&mut self, seq: u32) {
+        if self.undo_retrans > 0 && self.undo_marker.is_some_and(|marker| seq >= marker) {
+            self.undo_retrans -= 1;
+        }
+    }
+
+    /// Nothing was retransmitted, or the ACK echoes a segment sent before the first retransmission.
+    fn was_merely_late(&self, echo: Nanos) -> bool {
+        self.retrans_stamp == Nanos::ZERO
+            || (echo != Nanos::ZERO && echo.millis() < timestamp(self.retrans_stamp).millis())
+    }
+
+    /// Was every retransmission unnecessary, or did this ACK answer an original?
+    fn may_undo(&self, echo: Nanos) -> bool {
+        self.undo_marker.is_some() && (self.undo_retrans == 0 || self.was_merely_late(echo))
+    }
+
+    /// From now on what is proven unnecessary may undo it: `una` is outstanding, `retransmitted` segments were sent again.
+    fn begin_undo(&mut self, una: u32, retransmitted: u32) {
+        self.undo_marker = Some(una);
+        self.undo_retrans = if retransmitted > 0 { retransmitted as i32 } else { -1 };
+    }
+}
+
 impl Sender {
     /// An ACK that is not plain progress in Open: detect loss, change state. Says what to send.
     pub(super) fn alert(&mut self, prior_una: u32, work: &mut AckWork) -> Send {
         if self.packets_out() == 0 {
-            self.sacked_out = 0;
+            self.board.sacked_out = 0;
         }
         let una = self.conn.snd_una;
         let counting = self.profile.loss_detection == LossDetection::RackAndCounting;
         let mut count = work.is_duplicate() || (work.data_sacked && self.sacks_reach_far());
         if self.conn.state == CaState::Open {
-            self.retrans_stamp = Nanos::ZERO;
-        } else if una >= self.high_seq {
+            self.recovery.retrans_stamp = Nanos::ZERO;
+        } else if una >= self.recovery.high_seq {
             match self.conn.state {
-                CaState::Cwr if una != self.high_seq => {
+                CaState::Cwr if una != self.recovery.high_seq => {
                     self.end_reduction();
                     self.set_state(CaState::Open);
                 }
@@ -131,10 +205,10 @@ impl Sender {
 
     pub(super) fn enter_recovery(&mut self) {
         self.forget_retransmissions();
-        self.prior_ssthresh = 0;
+        self.recovery.prior_ssthresh = 0;
         self.init_undo();
         if !matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-            self.prior_ssthresh = self.conn.current_ssthresh();
+            self.recovery.prior_ssthresh = self.conn.current_ssthresh();
             self.begin_reduction();
         }
         self.set_state(CaState::Recovery);
@@ -148,10 +222,10 @@ impl Sender {
             self.mark_timed_out();
         }
         if self.conn.state <= CaState::Disorder
-            || self.conn.snd_una >= self.high_seq
-            || (self.conn.state == CaState::Loss && self.retransmits == 0)
+            || self.conn.snd_una >= self.recovery.high_seq
+            || (self.conn.state == CaState::Loss && self.recovery.retransmits == 0)
         {
-            self.prior_ssthresh = self.conn.current_ssthresh();
+            self.recovery.prior_ssthresh = self.conn.current_ssthresh();
             self.conn.prior_cwnd = self.conn.cwnd;
             self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
             self.cc.on_event(&mut self.conn, Event::Loss);
@@ -164,15 +238,15 @@ impl Sender {
             self.conn.cwnd = if self.profile.timeout_spares_young { self.in_flight() + 1 } else { 1 };
         }
         self.conn.cwnd_cnt = 0;
-        self.cwnd_stamp = self.conn.jiffies;
-        if self.conn.state <= CaState::Disorder && self.sacked_out >= self.reordering {
-            self.reordering = self.reordering.min(REORDERING_DEFAULT);
+        self.window_use.since = self.conn.jiffies;
+        if self.conn.state <= CaState::Disorder && self.board.sacked_out >= self.rack.reordering {
+            self.rack.reordering = self.rack.reordering.min(REORDERING_DEFAULT);
         }
         self.set_state(CaState::Loss);
-        self.high_seq = self.conn.snd_nxt;
-        self.tlp_high_seq = None;
+        self.recovery.high_seq = self.conn.snd_nxt;
+        self.tail_probe.high_seq = None;
         // F-RTO (RFC 5682) is pointless if earlier retransmissions of this episode are still unaccounted for.
-        self.frto = new_recovery || self.retransmits > 0;
+        self.recovery.frto = new_recovery || self.recovery.retransmits > 0;
     }
 
     /// `acked` segments were delivered while the window is being reduced.
@@ -183,15 +257,15 @@ impl Sender {
         let in_flight = self.in_flight();
         let target = (self.conn.ssthresh, self.conn.prior_cwnd);
         let conserve = self.profile.safe_ack == SafeAck::RetransmissionArrived;
-        self.conn.cwnd = in_flight + self.prr.allowance(target, in_flight, acked, safe, conserve);
+        self.conn.cwnd = in_flight + self.recovery.prr.allowance(target, in_flight, acked, safe, conserve);
     }
 
     pub(super) fn begin_reduction(&mut self) {
-        self.high_seq = self.conn.snd_nxt;
-        self.tlp_high_seq = None;
+        self.recovery.high_seq = self.conn.snd_nxt;
+        self.tail_probe.high_seq = None;
         self.conn.cwnd_cnt = 0;
         self.conn.prior_cwnd = self.conn.cwnd;
-        self.prr = Prr::default();
+        self.recovery.prr = Prr::default();
         self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
     }
 
@@ -199,9 +273,11 @@ impl Sender {
         if self.owns_window {
             return;
         }
-        if self.conn.ssthresh < SSTHRESH_INFINITE && (self.conn.state == CaState::Cwr || self.undo_marker.is_some()) {
+        if self.conn.ssthresh < SSTHRESH_INFINITE
+            && (self.conn.state == CaState::Cwr || self.recovery.undo_marker.is_some())
+        {
             self.conn.cwnd = self.conn.ssthresh;
-            self.cwnd_stamp = self.conn.jiffies;
+            self.window_use.since = self.conn.jiffies;
         }
         self.cc.on_event(&mut self.conn, Event::CompleteCwr);
     }
@@ -209,42 +285,42 @@ impl Sender {
     /// Send lost segments, lowest first, as far as the window goes.
     pub(super) fn retransmit_lost(&mut self, out: &mut Pool) {
         let mut rearm = false;
-        let mut seq = self.retransmit_hint.max(self.conn.snd_una);
-        while seq < self.conn.snd_nxt && self.retrans_out < self.lost_out {
-            if self.in_flight() >= self.conn.cwnd || self.pacing_holds() {
+        let mut seq = self.board.retransmit_hint.max(self.conn.snd_una);
+        while seq < self.conn.snd_nxt && self.board.retrans_out < self.board.lost_out {
+            if self.in_flight() >= self.conn.cwnd || self.pacer.holds(&self.conn) {
                 break;
             }
-            if self.needs_retransmission(seq) {
+            if self.board.needs_retransmission(seq) {
                 self.retransmit(seq, out);
                 if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-                    self.prr.out += 1;
+                    self.recovery.prr.out += 1;
                 }
-                rearm |= seq == self.conn.snd_una && self.timer != Timer::Reorder;
+                rearm |= seq == self.conn.snd_una && self.timers.pending != Timer::Reorder;
             }
             seq += 1;
         }
-        self.retransmit_hint = seq;
+        self.board.retransmit_hint = seq;
         if rearm {
             self.arm(Timer::Rto, self.rtt.rto_ticks());
         }
     }
 
     pub(super) fn try_keep_open(&mut self) {
-        let state = if self.sacked_out + self.lost_out > 0 || self.any_retransmission_done() {
+        let state = if self.board.sacked_out + self.board.lost_out > 0 || self.any_retransmission_done() {
             CaState::Disorder
         } else {
             CaState::Open
         };
         if self.conn.state != state {
             self.set_state(state);
-            self.high_seq = self.conn.snd_nxt;
+            self.recovery.high_seq = self.conn.snd_nxt;
         }
     }
 
     /// Without a retransmission in the network, the next one is the first.
     fn forget_retransmissions(&mut self) {
         if !self.any_retransmission_done() {
-            self.retrans_stamp = Nanos::ZERO;
+            self.recovery.retrans_stamp = Nanos::ZERO;
         }
     }
 
@@ -256,30 +332,17 @@ impl Sender {
     }
 
     fn any_retransmission_done(&self) -> bool {
-        self.retrans_out > 0
-            || (self.packets_out() > 0 && self.board.get(self.conn.snd_una).has(super::scoreboard::EVER_RETRANS))
+        self.board.retrans_out > 0 || (self.packets_out() > 0 && self.board.get(self.conn.snd_una).has(EVER_RETRANS))
     }
 
     fn init_undo(&mut self) {
-        self.undo_marker = Some(self.conn.snd_una);
-        let probing = self.profile.eager_tail_probes && self.tlp_high_seq.is_some() && self.tlp_retrans;
-        let retransmitted = self.retrans_out as i32 + i32::from(probing);
-        self.undo_retrans = if retransmitted > 0 { retransmitted } else { -1 };
-    }
-
-    /// Was every retransmission unnecessary, or did this ACK answer an original?
-    fn may_undo(&self, echo: Nanos) -> bool {
-        self.undo_marker.is_some() && (self.undo_retrans == 0 || self.was_merely_late(echo))
-    }
-
-    /// Nothing was retransmitted, or the ACK echoes a segment sent before the first retransmission.
-    fn was_merely_late(&self, echo: Nanos) -> bool {
-        self.retrans_stamp == Nanos::ZERO
-            || (echo != Nanos::ZERO && echo.millis() < timestamp(self.retrans_stamp).millis())
+        let TailProbe { high_seq, retransmission } = self.tail_probe;
+        let probing = self.profile.eager_tail_probes && high_seq.is_some() && retransmission;
+        self.recovery.begin_undo(self.conn.snd_una, self.board.retrans_out + u32::from(probing));
     }
 
     fn leave_recovery(&mut self) {
-        if self.may_undo(self.ack_echo) {
+        if self.recovery.may_undo(self.ack_echo) {
             self.undo_reduction(false);
         } else {
             self.rack.window_persist = self.rack.window_persist.saturating_sub(1);
@@ -288,11 +351,11 @@ impl Sender {
     }
 
     fn undo_partial(&mut self, prior_una: u32, work: &AckWork) -> bool {
-        if self.undo_marker.is_none() || !self.was_merely_late(work.ts_echo) {
+        if self.recovery.undo_marker.is_none() || !self.recovery.was_merely_late(work.ts_echo) {
             return false;
         }
         self.check_reordering(prior_una);
-        if self.retrans_out > 0 {
+        if self.board.retrans_out > 0 {
             return true;
         }
         self.forget_retransmissions();
@@ -302,7 +365,7 @@ impl Sender {
     }
 
     fn undo_by_dsack(&mut self) -> bool {
-        if self.undo_marker.is_none() || self.undo_retrans != 0 {
+        if self.recovery.undo_marker.is_none() || self.recovery.undo_retrans != 0 {
             return false;
         }
         self.rack.window_persist = 16.min(self.rack.window_persist + 1);
@@ -311,66 +374,65 @@ impl Sender {
     }
 
     fn undo_loss(&mut self, by_frto: bool, work: &AckWork) -> bool {
-        if !by_frto && !self.may_undo(work.ts_echo) {
+        if !by_frto && !self.recovery.may_undo(work.ts_echo) {
             return false;
         }
         self.undo_reduction(true);
         if by_frto {
             self.counters.spurious_rtos += 1;
         }
-        self.retransmits = 0;
+        self.recovery.retransmits = 0;
         self.set_state(CaState::Open);
         true
     }
 
     fn undo_reduction(&mut self, unmark: bool) {
         if unmark {
-            for seq in self.conn.snd_una..self.conn.snd_nxt {
-                if self.watches_losses {
+            let (una, nxt) = (self.conn.snd_una, self.conn.snd_nxt);
+            if self.watches_losses {
+                for seq in una..nxt {
                     let packet = self.transmission(seq);
                     if packet.was_lost {
                         self.cc.on_packet_spared(&mut self.conn, &packet);
                     }
                 }
-                self.board.get_mut(seq).flags &= !LOST;
             }
-            self.lost_out = 0;
-            self.retransmit_hint = self.conn.snd_una;
-            self.rack.scan_from = self.conn.snd_una;
-            self.rack.counted_to = self.conn.snd_una;
+            self.board.unmark_lost(una, nxt);
+            self.rack.look_from(una);
         }
-        if self.prior_ssthresh > 0 {
+        if self.recovery.prior_ssthresh > 0 {
             self.conn.cwnd = self.cc.undo(&mut self.conn);
-            self.conn.ssthresh = self.conn.ssthresh.max(self.prior_ssthresh);
+            self.conn.ssthresh = self.conn.ssthresh.max(self.recovery.prior_ssthresh);
         }
-        self.cwnd_stamp = self.conn.jiffies;
-        self.undo_marker = None;
+        self.window_use.since = self.conn.jiffies;
+        self.recovery.undo_marker = None;
         // Look at every outstanding segment again.
         self.rack.advanced = true;
     }
 
     /// In Loss: is the timeout spurious, genuine, or over?
     fn process_loss(&mut self, work: &AckWork) -> Send {
-        let recovered = self.conn.snd_una >= self.high_seq;
+        let recovered = self.conn.snd_una >= self.recovery.high_seq;
         if work.una_advanced && self.undo_loss(false, work) {
             return Send::New;
         }
-        let provable = self.frto || (self.profile.originals_undo_timeout && self.undo_marker.is_some());
+        let provable =
+            self.recovery.frto || (self.profile.originals_undo_timeout && self.recovery.undo_marker.is_some());
         if provable && work.original_delivered && self.undo_loss(true, work) {
             return Send::New;
         }
-        if self.frto {
-            if self.conn.snd_nxt > self.high_seq {
+        if self.recovery.frto {
+            if self.conn.snd_nxt > self.recovery.high_seq {
                 let tells = self.profile.tells_duplicates_apart;
                 if work.data_sacked || (work.is_duplicate() && !(work.dsack && tells)) {
-                    self.frto = false;
+                    self.recovery.frto = false;
                 }
             } else if work.una_advanced && !recovered {
-                self.high_seq = self.conn.snd_nxt;
+                self.recovery.high_seq = self.conn.snd_nxt;
                 if self.has_new_data() {
                     return Send::ProbeNew;
                 }
-                self.frto = false;
+                self.recovery.frto = false;
             }
         }
         if recovered {

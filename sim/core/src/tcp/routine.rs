@@ -14,9 +14,9 @@ impl Sender {
     #[inline(always)]
     pub(super) fn is_routine(&self, ack: &Packet) -> bool {
         let una = self.conn.snd_una;
-        let plain = ack.kind == Kind::Ack && ack.sack[0].is_empty() && (una + 1..=self.conn.snd_nxt).contains(&ack.seq);
-        let sound = self.conn.state == CaState::Open && self.sacked_out | self.lost_out | self.retrans_out == 0;
-        let settled = self.tlp_high_seq.is_none() && !self.rack.dsack_seen && self.rack.extra_steps == 0;
+        let plain = ack.kind == Kind::Ack && ack.sack[0].is_empty() && una < ack.seq && ack.seq <= self.conn.snd_nxt;
+        let sound = self.conn.state == CaState::Open && self.board.is_sound();
+        let settled = self.tail_probe.high_seq.is_none() && self.rack.keeps_window_of_one();
         plain && sound && settled && self.board.plain_until(una, ack.seq) == ack.seq
     }
 
@@ -25,10 +25,10 @@ impl Sender {
         let (start, end) = (self.conn.snd_una, ack.seq);
         let (delivered, prior_in_flight) = (end - start, self.conn.packets_out());
         self.ack_echo = ack.ts_echo;
-        self.conn.plain_ack = ack.window == self.last_window;
+        self.conn.plain_ack = ack.window == self.peer.latest;
         self.update_receive_window(ack);
         self.ts_recent = self.ts_recent.max(ack.ts);
-        self.retransmits = 0;
+        self.recovery.retransmits = 0;
 
         let (first, last) = (self.board.get(start).sent, *self.board.get(end - 1));
         self.rack_advance(&last, end - 1);
@@ -37,17 +37,19 @@ impl Sender {
         } else {
             self.conn.delivered += delivered;
         }
-        self.counters.acked_bytes += self.payload_of(start, end);
-        self.first_sent = last.sent;
+        self.counters.acked_bytes += self.buffer.payload_of(start, end);
+        self.rate.first_sent = last.sent;
         self.conn.snd_una = end;
-        self.retransmit_hint = self.retransmit_hint.max(end);
+        self.board.retransmit_hint = self.board.retransmit_hint.max(end);
 
         let now_us = self.conn.now.micros();
         let since = |sent: Nanos| rtt_us(sent.micros(), now_us);
         let last_us = since(last.sent);
-        self.note_rtt(since(first), last_us);
+        // Mostly they left together.
+        let first_us = if first == last.sent { last_us } else { since(first) };
+        self.note_rtt(first_us, last_us);
         self.last_rtt_us = Some(last_us);
-        self.last_rate = None;
+        self.rate.latest = None;
         self.conn.in_flight = self.conn.packets_out();
         self.cc.on_delivered(&mut self.conn, delivered, Some(last_us));
 
@@ -55,14 +57,16 @@ impl Sender {
         if !later {
             self.set_timer();
         }
-        let mut rate = self.rate_sample(delivered, Some((last.sent, end - 1)));
+        let newest = Some((last.sent, end - 1));
         if self.owns_window {
+            let mut rate = self.rate_sample(delivered, newest);
             rate.acked = delivered;
             rate.rtt_us = Some(last_us);
             rate.prior_in_flight = prior_in_flight;
             self.cc.control(&mut self.conn, &rate);
         } else {
-            self.cwnd_stamp = self.conn.jiffies;
+            self.rate_sample(delivered, newest);
+            self.window_use.since = self.conn.jiffies;
             self.cc.cong_avoid(&mut self.conn, delivered);
         }
         let prior_nxt = self.conn.snd_nxt;

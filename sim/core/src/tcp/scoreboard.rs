@@ -1,6 +1,9 @@
-//! What the sender remembers of each outstanding segment.
+//! What the sender remembers of outstanding segments: of each its last transmission and its fate, of all how many are SACKed,
+//! lost and sent again (RFC 6675's scoreboard; Linux's retransmit queue and its counters).
 
 use crate::time::Nanos;
+
+use super::intervals::Intervals;
 
 /// Flags of a segment.
 pub const SACKED: u8 = 1;
@@ -43,9 +46,16 @@ pub struct Flight {
     pub lost: u32,
 }
 
-/// A ring over `[una, nxt)`, indexed by segment number.
+/// A ring over `[una, nxt)`, indexed by segment number, and the counters of its flags.
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
+    pub(super) sacked_out: u32,
+    pub(super) lost_out: u32,
+    pub(super) retrans_out: u32,
+    /// No segment below is to be sent again.
+    pub(super) retransmit_hint: u32,
+    /// Ranges of SACKed segments.
+    pub(super) sacked: Intervals,
     segments: Vec<Segment>,
     /// As long as `segments`, or empty when nobody asks.
     flights: Vec<Flight>,
@@ -57,10 +67,107 @@ const FIRST_CAPACITY: usize = 64;
 impl Scoreboard {
     pub fn new(with_flights: bool) -> Scoreboard {
         Scoreboard {
+            sacked_out: 0,
+            lost_out: 0,
+            retrans_out: 0,
+            retransmit_hint: 0,
+            sacked: Intervals::default(),
             segments: vec![Segment::default(); FIRST_CAPACITY],
             flights: vec![Flight::default(); if with_flights { FIRST_CAPACITY } else { 0 }],
             mask: FIRST_CAPACITY as u32 - 1,
         }
+    }
+
+    /// Nothing is SACKed, lost or sent again.
+    #[inline]
+    pub fn is_sound(&self) -> bool {
+        self.sacked_out | self.lost_out | self.retrans_out == 0
+    }
+
+    /// Segments in flight of `out` that are outstanding.
+    #[inline]
+    pub fn in_flight(&self, out: u32) -> u32 {
+        out + self.retrans_out - self.sacked_out - self.lost_out
+    }
+
+    /// Segment `seq` is lost, the last transmission of it. False if that is known, or it has arrived.
+    pub fn mark_lost(&mut self, seq: u32) -> bool {
+        let segment = &mut self.segments[(seq & self.mask) as usize];
+        if segment.has(SACKED) || segment.flags & (LOST | RETRANS) == LOST {
+            return false;
+        }
+        if segment.has(RETRANS) {
+            segment.flags &= !RETRANS;
+            self.retrans_out -= 1;
+        }
+        if !segment.has(LOST) {
+            segment.flags |= LOST;
+            self.lost_out += 1;
+        }
+        self.retransmit_hint = self.retransmit_hint.min(seq);
+        true
+    }
+
+    /// The retransmission of segment `seq`, if there is one, is no longer in flight.
+    pub fn forget_retransmission(&mut self, seq: u32) {
+        let segment = &mut self.segments[(seq & self.mask) as usize];
+        if segment.has(RETRANS) {
+            segment.flags &= !RETRANS;
+            self.retrans_out -= 1;
+        }
+    }
+
+    /// Segment `seq` is SACKed: what was out of it is so no more.
+    pub fn mark_sacked(&mut self, seq: u32) {
+        let segment = &mut self.segments[(seq & self.mask) as usize];
+        // A retransmission that was not found lost before is still counted as one.
+        if segment.flags & (LOST | RETRANS) == LOST | RETRANS {
+            segment.flags &= !RETRANS;
+            self.retrans_out -= 1;
+        }
+        if segment.has(LOST) {
+            segment.flags &= !LOST;
+            self.lost_out -= 1;
+        }
+        segment.flags |= SACKED | RATE_DONE;
+        self.sacked_out += 1;
+    }
+
+    /// Segment `seq` is acknowledged, and counts no more.
+    pub fn uncount(&mut self, seq: u32) {
+        let flags = self.get(seq).flags;
+        self.retrans_out -= u32::from(flags & RETRANS != 0);
+        self.sacked_out -= u32::from(flags & SACKED != 0);
+        self.lost_out -= u32::from(flags & LOST != 0);
+    }
+
+    /// Nothing of `[una, nxt)` is lost after all.
+    pub fn unmark_lost(&mut self, una: u32, nxt: u32) {
+        (una..nxt).for_each(|seq| self.get_mut(seq).flags &= !LOST);
+        self.lost_out = 0;
+        self.retransmit_hint = una;
+    }
+
+    /// Is segment `seq` lost, and not sent again since?
+    pub fn needs_retransmission(&self, seq: u32) -> bool {
+        self.get(seq).flags & (LOST | SACKED | RETRANS) == LOST
+    }
+
+    /// The segment after the highest SACKed one of `[una, nxt)`, or `una`.
+    pub fn highest_sacked(&self, una: u32, nxt: u32) -> u32 {
+        if self.sacked_out == 0 { una } else { self.sacked.highest().unwrap_or(nxt) }
+    }
+
+    /// Recount the flags of `[una, nxt)`; an error says which counter is off.
+    pub fn check(&self, una: u32, nxt: u32) -> Result<(), String> {
+        let counters = [(SACKED, self.sacked_out), (LOST, self.lost_out), (RETRANS, self.retrans_out)];
+        for (flag, counter) in counters {
+            let marked = (una..nxt).filter(|seq| self.get(*seq).has(flag)).count();
+            if marked != counter as usize {
+                return Err(format!("flag {flag}: {marked} marked, counter {counter}"));
+            }
+        }
+        Ok(())
     }
 
     pub fn flight(&self, seq: u32) -> Flight {

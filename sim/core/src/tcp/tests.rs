@@ -52,11 +52,11 @@ fn reordering_window_vectors() {
     assert_eq!(s.reordering_window(), Nanos(30 * MS));
     s.rack.extra_steps = 200;
     assert_eq!(s.reordering_window(), Nanos(40 * MS), "never above the smoothed RTT");
-    s.sacked_out = 3;
+    s.board.sacked_out = 3;
     assert_eq!(s.reordering_window(), Nanos::ZERO, "three SACKs, no reordering seen");
-    s.reordering_seen = true;
+    s.rack.reordering_seen = true;
     assert_eq!(s.reordering_window(), Nanos(40 * MS));
-    s.sacked_out = 0;
+    s.board.sacked_out = 0;
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn tail_probe_timeout_vectors() {
         // A timeout further away than the probe: the RTO bounds it otherwise.
         s.rtt.backoff = 3;
         assert!(s.schedule_tail_probe(true));
-        assert_eq!(s.timer_at, s.tick.deadline(1_000, wait), "{rtt} ms, {out} out");
+        assert_eq!(s.timers.at, s.timers.tick.deadline(1_000, wait), "{rtt} ms, {out} out");
     }
 }
 
@@ -78,12 +78,12 @@ fn a_timeout_cuts_to_one_and_undo_restores() {
         s.conn.ssthresh = 30;
         s.set_now(Nanos(1_400 * MS));
         s.on_rto(&mut pool);
-        assert_eq!((s.prior_ssthresh, s.conn.ssthresh, s.conn.cwnd), (30, 28, 1));
-        assert_eq!((s.conn.state, s.lost_out, s.retrans_out), (CaState::Loss, 40, 1));
-        assert!(s.frto);
+        assert_eq!((s.recovery.prior_ssthresh, s.conn.ssthresh, s.conn.cwnd), (30, 28, 1));
+        assert_eq!((s.conn.state, s.board.lost_out, s.board.retrans_out), (CaState::Loss, 40, 1));
+        assert!(s.recovery.frto);
         // The ACK of the first flight arrives late: its echo predates the retransmission.
         s.on_ack(Nanos(1_450 * MS), &ack(20, &[], 1_425), &mut pool);
-        assert_eq!((s.conn.state, s.conn.ssthresh, s.lost_out), (CaState::Open, 30, 0));
+        assert_eq!((s.conn.state, s.conn.ssthresh, s.board.lost_out), (CaState::Open, 30, 0));
         assert!(s.conn.cwnd >= 40, "{}", s.conn.cwnd);
     }
 }
@@ -98,7 +98,7 @@ fn f_rto_sends_new_data_first_and_believes_a_sack_of_old_data_lost() {
     let mut answer = ack(1, &[], 1_425);
     answer.ts_echo = timestamp(Nanos(1_400 * MS));
     s.on_ack(Nanos(1_450 * MS), &answer, &mut pool);
-    assert!(s.frto && s.conn.state == CaState::Loss);
+    assert!(s.recovery.frto && s.conn.state == CaState::Loss);
     assert!(s.conn.snd_nxt > 40, "new data, not retransmissions");
     assert_eq!(s.counters.retransmitted, 1);
     assert!((1..=2).contains(&(s.counters.sent - sent)));
@@ -106,7 +106,7 @@ fn f_rto_sends_new_data_first_and_believes_a_sack_of_old_data_lost() {
     let mut answer = ack(1, &[SegRange { start: 40, end: 41 }], 1_475);
     answer.ts_echo = timestamp(Nanos(1_400 * MS));
     s.on_ack(Nanos(1_500 * MS), &answer, &mut pool);
-    assert!(!s.frto);
+    assert!(!s.recovery.frto);
     assert!(s.counters.retransmitted > 1);
 }
 
@@ -153,7 +153,7 @@ fn an_original_may_arrive_before_its_paced_repetition_has_left_the_host() {
 #[test]
 fn the_reordering_window_widens_once_per_round_trip() {
     let (mut s, mut pool) = sender(40, 50);
-    s.reordering_seen = true;
+    s.rack.reordering_seen = true;
     s.counters.retransmitted = 100;
     for k in 0..6u32 {
         let mut duplicate = ack(2 * (k + 1), &[SegRange { start: k, end: k + 1 }], 1_050 + u64::from(k));
@@ -177,15 +177,15 @@ fn linux_4_15_keeps_a_millisecond_of_reordering_window() {
     assert_eq!(s.reordering_window(), Nanos(30 * MS));
     s.rack.extra_steps = 200;
     assert_eq!(s.reordering_window(), Nanos(40 * MS), "never above the smoothed RTT");
-    s.sacked_out = 3;
+    s.board.sacked_out = 3;
     assert_eq!(s.reordering_window(), Nanos(40 * MS), "SACKs count elsewhere");
     s.conn.state = CaState::Recovery;
     assert_eq!(s.reordering_window(), Nanos(MS));
-    s.reordering_seen = true;
+    s.rack.reordering_seen = true;
     assert_eq!(s.reordering_window(), Nanos(40 * MS));
     let (mut s, _) = old_sender(10, 2);
     assert_eq!(s.reordering_window(), Nanos(MS), "a floor of 1 ms");
-    s.sacked_out = 0;
+    s.board.sacked_out = 0;
 }
 
 #[test]
@@ -194,13 +194,13 @@ fn linux_4_15_counts_sacks() {
     let (mut s, mut pool) = old_sender(40, 50);
     let hole = |end| [SegRange { start: 10, end }];
     s.on_ack(Nanos(1_050 * MS), &ack(9, &hole(12), 1_050), &mut pool);
-    assert_eq!((s.conn.state, s.lost_out), (CaState::Disorder, 0));
+    assert_eq!((s.conn.state, s.board.lost_out), (CaState::Disorder, 0));
     s.on_ack(Nanos(1_051 * MS), &ack(9, &hole(13), 1_051), &mut pool);
-    assert_eq!((s.conn.state, s.lost_out, s.counters.retransmitted), (CaState::Recovery, 1, 1));
+    assert_eq!((s.conn.state, s.board.lost_out, s.counters.retransmitted), (CaState::Recovery, 1, 1));
     // Lost is what has three SACKed segments above it: 13 and 14, but not 16.
     let blocks = [SegRange { start: 15, end: 16 }, SegRange { start: 17, end: 19 }, SegRange { start: 10, end: 13 }];
     s.on_ack(Nanos(1_051 * MS), &ack(9, &blocks, 1_051), &mut pool);
-    assert_eq!((s.lost_out, s.needs_retransmission(16)), (3, false));
+    assert_eq!((s.board.lost_out, s.board.needs_retransmission(16)), (3, false));
     s.check_counters().unwrap();
 }
 
@@ -210,9 +210,9 @@ fn linux_4_15_enters_recovery_with_the_head_lost_at_least() {
     // RACK finds segment 1 lost, far too old; the duplicate ACK says that the first one is, too.
     s.board.get_mut(1).sent = Nanos(900 * MS);
     s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 2, end: 3 }], 1_050), &mut pool);
-    assert_eq!((s.conn.state, s.lost_out), (CaState::Recovery, 2));
+    assert_eq!((s.conn.state, s.board.lost_out), (CaState::Recovery, 2));
     assert_eq!(s.counters.retransmitted, 1, "the head alone, by rate reduction");
-    assert!(!s.needs_retransmission(0) && s.needs_retransmission(1));
+    assert!(!s.board.needs_retransmission(0) && s.board.needs_retransmission(1));
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn linux_4_15_probes_the_tail_only_when_the_window_or_the_data_end() {
         let (mut s, _) = sender_of(Kernel::V4_15, hz, 10, 600);
         s.rtt.backoff = 3;
         assert!(s.schedule_tail_probe(true));
-        assert_eq!(s.timer_at, s.tick.deadline(u64::from(hz), wait), "HZ {hz}");
+        assert_eq!(s.timers.at, s.timers.tick.deadline(u64::from(hz), wait), "HZ {hz}");
         s.conn.cwnd = 20;
         assert!(!s.schedule_tail_probe(true), "data waits for something else than the window");
-        s.write_seq = s.conn.snd_nxt;
+        s.buffer.write_seq = s.conn.snd_nxt;
         assert!(s.schedule_tail_probe(true));
         s.conn.state = CaState::Cwr;
         assert!(!s.schedule_tail_probe(true));
@@ -236,18 +236,18 @@ fn linux_4_15_probes_the_tail_only_when_the_window_or_the_data_end() {
 fn linux_4_15_probes_with_new_data_without_an_episode() {
     let (mut s, mut pool) = old_sender(10, 50);
     s.set_now(Nanos(1_100 * MS));
-    s.timer = super::sender::Timer::Tlp;
+    s.timers.pending = super::timers::Timer::Tlp;
     s.on_retransmission_timer(&mut pool);
-    assert_eq!((s.conn.snd_nxt, s.tlp_high_seq), (11, None));
-    s.write_seq = s.conn.snd_nxt;
-    s.timer = super::sender::Timer::Tlp;
+    assert_eq!((s.conn.snd_nxt, s.tail_probe.high_seq), (11, None));
+    s.buffer.write_seq = s.conn.snd_nxt;
+    s.timers.pending = super::timers::Timer::Tlp;
     s.on_retransmission_timer(&mut pool);
-    assert_eq!((s.counters.retransmitted, s.tlp_high_seq), (1, Some(11)));
+    assert_eq!((s.counters.retransmitted, s.tail_probe.high_seq), (1, Some(11)));
     // Any report of a duplicate ends it.
     let mut duplicate = ack(11, &[SegRange { start: 3, end: 4 }], 1_150);
     duplicate.kind = Kind::AckDsack;
     s.on_ack(Nanos(1_150 * MS), &duplicate, &mut pool);
-    assert_eq!(s.tlp_high_seq, None);
+    assert_eq!(s.tail_probe.high_seq, None);
 }
 
 #[test]
@@ -256,18 +256,18 @@ fn a_duplicate_of_something_else_ends_a_probe_s_episode_only_as_a_duplicate_ack(
         let (mut s, mut pool) = sender(10, 50);
         s.stop_writing();
         s.set_now(Nanos(1_100 * MS));
-        s.timer = super::sender::Timer::Tlp;
+        s.timers.pending = super::timers::Timer::Tlp;
         s.on_retransmission_timer(&mut pool);
-        assert_eq!((s.tlp_high_seq, s.tlp_retrans), (Some(10), true));
+        assert_eq!((s.tail_probe.high_seq, s.tail_probe.retransmission), (Some(10), true));
         (s, pool)
     };
     let (mut s, mut pool) = probed();
     s.on_ack(Nanos(1_150 * MS), &ack(10, &[], 1_150), &mut pool);
-    assert_eq!(s.tlp_high_seq, Some(10), "the original may have arrived, the probe is on its way");
+    assert_eq!(s.tail_probe.high_seq, Some(10), "the original may have arrived, the probe is on its way");
     let mut duplicate = ack(10, &[SegRange { start: 3, end: 4 }], 1_160);
     duplicate.kind = Kind::AckDsack;
     s.on_ack(Nanos(1_160 * MS), &duplicate, &mut pool);
-    assert_eq!(s.tlp_high_seq, None);
+    assert_eq!(s.tail_probe.high_seq, None);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_timeout_spares_what_was_just_sent_in_newer_kernels_only() {
         (20..40).for_each(|seq| s.board.get_mut(seq).sent = Nanos(1_390 * MS));
         s.set_now(Nanos(1_400 * MS));
         s.on_rto(&mut pool);
-        assert_eq!((s.lost_out, s.conn.cwnd), (lost, cwnd), "{kernel:?}");
+        assert_eq!((s.board.lost_out, s.conn.cwnd), (lost, cwnd), "{kernel:?}");
         s.check_counters().unwrap();
     }
 }
@@ -290,7 +290,7 @@ fn original_data_undoes_a_timeout_without_f_rto_in_linux_4_15_only() {
         let (mut s, mut pool) = sender_of(kernel, 1000, 40, 50);
         s.set_now(Nanos(1_400 * MS));
         s.on_rto(&mut pool);
-        s.frto = false;
+        s.recovery.frto = false;
         // A SACK of a segment that was not sent again; the echo is the retransmission's.
         let mut late = ack(0, &[SegRange { start: 30, end: 31 }], 1_425);
         late.ts_echo = timestamp(Nanos(1_400 * MS));
@@ -344,7 +344,7 @@ fn watchers_hear_that_what_an_undone_timeout_found_lost_was_not() {
     assert_eq!(lost.load(Ordering::Relaxed), 40);
     // The ACK of an original: the timeout was spurious.
     s.on_ack(Nanos(1_401 * MS), &ack(2, &[], 1_401), &mut pool);
-    assert_eq!((s.conn.state, s.lost_out), (CaState::Open, 0));
+    assert_eq!((s.conn.state, s.board.lost_out), (CaState::Open, 0));
     assert_eq!(lost.load(Ordering::Relaxed), 1, "of the head, its second transmission is the latest");
 }
 
@@ -359,7 +359,7 @@ fn recovery_without_a_retransmission_is_undone() {
     let mut filled = ack(5, &[], 1_051);
     filled.ts_echo = timestamp(Nanos(1_051 * MS));
     s.on_ack(Nanos(1_051 * MS), &filled, &mut pool);
-    assert_eq!((s.conn.state, s.lost_out), (CaState::Open, 0));
+    assert_eq!((s.conn.state, s.board.lost_out), (CaState::Open, 0));
     assert!(s.conn.cwnd >= 40, "{}", s.conn.cwnd);
 }
 

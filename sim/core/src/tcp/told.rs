@@ -23,9 +23,9 @@ impl Sender {
             4 => CaState::Loss,
             _ => CaState::Open,
         };
-        (self.sacked_out, self.lost_out, self.retrans_out) =
+        (self.board.sacked_out, self.board.lost_out, self.board.retrans_out) =
             (reading.sacked_out, reading.lost_out, reading.retrans_out);
-        self.window_edge = reading.window_bytes.min(u64::from(u32::MAX) * u64::from(mss));
+        self.peer.edge = reading.window_bytes.min(u64::from(u32::MAX) * u64::from(mss));
         self.counters = reading.counters;
         self.min_rtt = MinFilter::min_rtt();
         self.min_rtt.update(conn.now, reading.min_rtt_us);

@@ -22,9 +22,17 @@ pub enum DropTail {
 }
 
 impl DropTail {
-    /// Is there room for a packet of `size` bytes for certain, and for every smaller backlog, too?
-    #[inline]
-    pub fn has_room(&self, backlog: u64, packets: u64, size: u64) -> bool {
+    /// Bytes and packets, those of a packet that comes included, up to which it is taken for certain.
+    pub fn sure_room(&self) -> (u64, u64) {
+        match self {
+            DropTail::Bytes { limit } => (*limit, u64::MAX),
+            DropTail::Packets { limit } => (u64::MAX, *limit),
+            DropTail::Viasat { limit, threshold, .. } => (*limit.min(threshold), u64::MAX),
+        }
+    }
+
+    /// Is there room for a packet of `size` bytes for certain?
+    fn has_room(&self, backlog: u64, packets: u64, size: u64) -> bool {
         match self {
             DropTail::Bytes { limit } => backlog + size <= *limit,
             DropTail::Packets { limit } => packets < *limit,

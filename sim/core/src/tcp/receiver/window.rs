@@ -1,0 +1,134 @@
+//! The receive window: how much is offered, its slow start, and the buffer's autotuning (tcp_select_window, tcp_grow_window,
+//! tcp_rcv_space_adjust).
+
+use crate::time::Nanos;
+
+use super::super::profile::Autotuning;
+use super::super::timestamp;
+use super::Receiver;
+
+/// The largest buffer has to fit into a window field, as Linux counts it, and the most it may be scaled by.
+const WINDOW_BITS: u32 = 15;
+const MAX_SCALE: u32 = 14;
+/// Largest window a header can hold, before scaling.
+pub(super) const WINDOW_FIELD_MAX: u64 = 65_535;
+
+/// Half of the buffer is offered as window (tcp_adv_win_scale = 1).
+pub const fn window_of(space: u64) -> u64 {
+    space - (space >> 1)
+}
+
+/// Buffer memory per segment that autotuning budgets: the smallest step of 128 whose window holds a segment.
+pub(super) fn memory_per_segment(mss: u64, truesize: u64) -> u64 {
+    let mut memory = truesize;
+    while window_of(memory) < mss {
+        memory += 128;
+    }
+    memory
+}
+
+impl Receiver {
+    /// Bytes of the stream in order; whole segments, since the window is counted in them.
+    pub(super) fn stream_bytes(&self) -> u64 {
+        u64::from(self.rcv_nxt) * self.mss
+    }
+
+    pub(super) fn space(&self) -> u64 {
+        window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize))
+    }
+
+    /// The window that could be offered now.
+    pub(super) fn free_window(&mut self) -> u64 {
+        let full = window_of(self.rcvbuf);
+        let mut space = self.space();
+        if space < self.window_clamp.min(full) >> 1 {
+            self.quick = 0;
+            space &= !(self.unit - 1);
+            // Close the window in time rather than drop what arrives.
+            if space < full >> 4 || space < self.mss {
+                return 0;
+            }
+        }
+        self.whole_units(space.min(self.rcv_ssthresh))
+    }
+
+    /// Rounded up, so that scaling takes nothing away.
+    pub(super) fn whole_units(&self, window: u64) -> u64 {
+        (window + self.unit - 1) & !(self.unit - 1)
+    }
+
+    /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
+    pub(super) fn grow_window(&mut self) {
+        if self.rcv_ssthresh >= self.growth_limit {
+            return;
+        }
+        let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
+        if room > 0 {
+            self.rcv_ssthresh += room.min(2 * self.advertised_mss);
+            self.quick |= 1;
+        }
+    }
+
+    pub(super) fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
+        if (self.profile.rtt_once_per_echo && echo == self.rtt_echo) || echo == Nanos::ZERO {
+            return;
+        }
+        self.rtt_echo = echo;
+        let sample = (timestamp(now).millis() - echo.millis()).max(1) * 1_000;
+        self.rtt8_us = if self.rtt8_us == 0 { sample * 8 } else { self.rtt8_us - self.rtt8_us / 8 + sample };
+    }
+
+    /// Dynamic right-sizing: once per RTT, offer room for twice what arrived, and more while that grows.
+    pub(super) fn autotune(&mut self, now: Nanos) {
+        // Asked for at every segment: multiplied, not divided.
+        if self.rtt8_us == 0 || (now - self.measure_since).0 < 1_000 * (self.rtt8_us >> 3) {
+            return;
+        }
+        let copied = u64::from(self.rcv_nxt - self.measure_start) * self.mss;
+        if copied > self.measure_space {
+            if self.moderate {
+                let rule = self.profile.autotuning;
+                let window = autotuned_window(rule, copied, self.measure_space, self.advertised_mss);
+                let rcvbuf = (window / self.advertised_mss * self.memory_per_segment).min(self.rmem_max);
+                if rcvbuf > self.rcvbuf {
+                    self.rcvbuf = rcvbuf;
+                    let clamp = match rule {
+                        Autotuning::Steps => window,
+                        Autotuning::Proportional => window_of(rcvbuf),
+                    };
+                    self.window_clamp = clamp.min(WINDOW_FIELD_MAX * self.unit);
+                    self.growth_limit = growth_limit(self.window_clamp, self.rcvbuf, self.truesize);
+                }
+            }
+            self.measure_space = copied;
+        }
+        self.measure_start = self.rcv_nxt;
+        self.measure_since = now;
+    }
+}
+
+/// Window for `copied` bytes per RTT after `space` in the RTT before (Linux's tcp_rcv_space_adjust).
+pub(super) fn autotuned_window(rule: Autotuning, copied: u64, space: u64, mss: u64) -> u64 {
+    let window = 2 * copied + 16 * mss;
+    match rule {
+        Autotuning::Steps if copied >= space + (space >> 1) => 2 * window,
+        Autotuning::Steps if copied >= space + (space >> 2) => window + (window >> 1),
+        Autotuning::Steps => window,
+        Autotuning::Proportional => window + 2 * (window * (copied - space) / space),
+    }
+}
+
+/// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
+pub(super) fn growth_limit(window_clamp: u64, rcvbuf: u64, truesize: u64) -> u64 {
+    window_clamp.min(window_of(rcvbuf.saturating_sub(truesize)))
+}
+
+/// Shift that makes `most` bytes fit the window field.
+pub(super) fn window_scale(most: u64) -> u32 {
+    most.ilog2().saturating_sub(WINDOW_BITS).min(MAX_SCALE)
+}
+
+/// Segments first offered: as many bytes as with an Ethernet's, but two segments.
+pub(super) fn initial_segments(segments: u64, mss: u64) -> u64 {
+    if mss > 1460 { (1460 * segments / mss).max(2) } else { segments }
+}
