@@ -7,7 +7,7 @@ Every case runs `--repeats` times on this machine's kernel, one after another in
 the simulator. What has run is kept in OUT/runs.jsonl and not run again: a killed or partial command continues, and
 another machine takes another folder. A run that the machine disturbed (packets later than QUIET_US at the 99th
 percentile, or more than three late decisions per second) is repeated by the next command, TRIES runs at most; the least
-late one counts, whatever came of it. `--docs` writes the table into emulation.md there, and a picture of one run of
+late one counts, whatever came of it. `--docs` writes the table into emulation.md there, and pictures of one run of
 each case overlaid.
 """
 
@@ -124,8 +124,7 @@ def main() -> None:
     print(table)
     if given.docs is not None:
         _into(given.docs / "emulation.md", table)
-        for case in chosen:
-            _overlay(given.out, case, case.among(given.controllers), given.seconds, given.docs / "images")
+        _overlay(given.out, chosen, given.seconds, given.docs / "images")
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -213,28 +212,35 @@ def _into(page: Path, table: str) -> None:
     print(f"{page}")
 
 
-def _overlay(out: Path, case: Case, controllers: Sequence[str], seconds: float, folder: Path) -> None:
-    """Goodput and smoothed RTT of one run each: the kernel's line over the simulator's."""
+def _overlay(out: Path, cases: Sequence[Case], seconds: float, folder: Path) -> None:
+    """A picture of goodput and one of RTTs: cases by controllers, the kernel's run over the simulator's."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 1.9 * len(controllers)), layout="constrained")
-    grid = figure.subplots(len(controllers), 2, sharex=True, squeeze=False)
-    for row, controller in zip(grid, controllers, strict=True):
-        for backend, colour, width in (("simulator", "#b8b8b8", 2.4), ("emulator", "#1f5fa8", 1.0)):
-            path = _series(out, case, controller, backend, seconds)
-            if not path.exists():
-                return
-            recording = Recording.load(path)
-            label = "kernel" if backend == "emulator" else "simulator"
-            for ax, series in zip(row, ("goodput_mbps", "srtt_ms"), strict=True):
-                ax.plot(recording.t_s, recording.flows[series][:, 0], color=colour, linewidth=width, label=label)
-        row[0].set_ylabel(f"{controller}\nMbit/s")
-        row[1].set_ylabel("RTT ms")
-    grid[0][0].legend(frameon=False, loc="lower right")
-    for ax in grid[-1]:
-        ax.set_xlabel("s")
-    name = f"sim-to-real-{case.name}".replace(", ", "-").replace(" ", "-")
-    pictures.write(figure, folder / f"{name}.png", max_bytes=90_000)
+    columns = list(dict.fromkeys(name for case in cases for name in case.among(None)))
+    for series, unit in (("goodput_mbps", "goodput, Mbit/s"), ("srtt_ms", "smoothed RTT, ms")):
+        figure = Figure(figsize=(10.5, 1.15 * len(cases) + 0.4), layout="constrained")
+        grid = figure.subplots(len(cases), len(columns), sharex=True, sharey="row", squeeze=False)
+        for row, case in zip(grid, cases, strict=True):
+            for ax, controller in zip(row, columns, strict=True):
+                paths = [_series(out, case, controller, backend, seconds) for backend in ("simulator", "emulator")]
+                if not all(path.exists() for path in paths):
+                    ax.set_axis_off()
+                    continue
+                for path, colour, width, label in zip(
+                    paths, ("#b8b8b8", "#1f5fa8"), (2.6, 0.9), ("simulator", "kernel"), strict=True
+                ):
+                    recording = Recording.load(path)
+                    ax.plot(recording.t_s, recording.flows[series][:, 0], color=colour, linewidth=width, label=label)
+                ax.tick_params(labelsize=7)
+            row[0].set_ylim(bottom=0)
+            row[0].set_ylabel(case.name.replace(", ", "\n").replace("leo-responsiveness", "leo-resp."), fontsize=8)
+        for ax, controller in zip(grid[0], columns, strict=True):
+            ax.set_title(controller, fontsize=9)
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        grid[0][-1].legend(handles, labels, frameon=False, loc="center", fontsize=8)
+        figure.supxlabel("s", fontsize=8)
+        figure.supylabel(unit, fontsize=9)
+        pictures.write(figure, folder / f"sim-to-real-{series.split('_')[0]}.png", max_bytes=120_000)
 
 
 if __name__ == "__main__":
