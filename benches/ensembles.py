@@ -1,4 +1,4 @@
-"""The tables of docs/fidelity.md on two flows and on Westwood over GEO: `python -m benches.ensembles [ROW ...]`.
+"""The tables of docs/fidelity.md on two flows and on Westwood over GEO: `python -m benches.ensembles`.
 
 Ours are made as Linux's were: the second flow connects through the loaded queue, at the same offsets. Host jitter (each
 packet waits up to so many microseconds at its host) shows what of a result is a matter of phases.
@@ -11,14 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.sim.networks import MS, direction, drop_tail, flow, link, network, run
-from tests.sim.two_flows import Share, ensemble, measured
+from tests.sim.ensembles import GEO_SERIALISATION_NS, LATE_S, Share, ensemble, measured, westwood
 
 JITTERS_US = (0, 5, 10, 60, 250)
 """10 us is the slack of the timer by which fq lets paced packets go (`fq_init`, `timer_slack`)."""
 ROWS = [(scenario, cc) for scenario in ("S2", "S6") for cc in ("reno", "cubic_hystart_on", "hybla", "bbr")]
-GEO_RATE = 144_000_000
-GEO_SERIALISATION_NS = 83_333
 GEO_PHASES = 24
 
 
@@ -32,7 +29,7 @@ def cells(runs: Sequence[tuple[Share, Share]]) -> list[str]:
     return [*goodputs, *(spread([pair[i].retransmitted_packets for pair in runs], 0) for i in (0, 1))]
 
 
-def pairs(rows: Sequence[tuple[str, str]]) -> None:
+def pairs(rows: Sequence[tuple[str, str]], jitters: Sequence[int], seeds: int, late_s: float) -> None:
     print("| | | first, Mbit/s | second | first, retransmissions | second |")
     print("|---|---|---|---|---|---|")
     for scenario, controller in rows:
@@ -41,17 +38,10 @@ def pairs(rows: Sequence[tuple[str, str]]) -> None:
             continue
         title = f"{scenario} {controller.removesuffix('_hystart_on')}"
         print(f"| {title} | Linux | {' | '.join(cells(kernel))} |", flush=True)
-        for jitter in JITTERS_US:
+        for jitter in jitters:
             name = f"jitter {jitter} µs" if jitter else "exact"
-            print(f"| | {name} | {' | '.join(cells(ensemble(scenario, controller, jitter)))} |", flush=True)
-
-
-def westwood(late_ns: int, seconds: int = 100) -> tuple[float, int]:
-    """Goodput (Mbit/s) and retransmissions of one flow over 600 ms and `late_ns`, 144 Mbit/s and 36 MB of buffer."""
-    there = direction(GEO_RATE, 300 * MS - GEO_SERIALISATION_NS + late_ns, queue=drop_tail(36_000_000))
-    started = flow("westwood") | {"start": 2 * MS}
-    result = run(network(seconds, [link(there, direction(None, 300 * MS))], [started], hz=100))
-    return result.total["goodput_mbps"], result.total["retransmitted_packets"]
+            ours = ensemble(scenario, controller, jitter, seeds, late_s)
+            print(f"| | {name} | {' | '.join(cells(ours))} |", flush=True)
 
 
 def geo() -> None:
@@ -68,12 +58,16 @@ def main() -> None:
     names = [f"{scenario}:{controller}" for scenario, controller in ROWS] + ["geo"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", metavar="ROW", default=names, help=f"one of {', '.join(names)}")
-    rows = parser.parse_args().rows
-    for row in rows:
+    parser.add_argument("--jitter", type=int, action="append", metavar="US", help="repeat; 0 is exact time")
+    parser.add_argument("--seeds", type=int, default=1, help="runs per offset")
+    parser.add_argument("--late", type=float, default=LATE_S, metavar="S", help="when the second flow connects")
+    args = parser.parse_args()
+    for row in args.rows:
         if row not in names:
             parser.error(f"ROW = {row}: must be one of {', '.join(names)}")
-    pairs([(scenario, cc) for scenario, cc in ROWS if f"{scenario}:{cc}" in rows])
-    if "geo" in rows:
+    chosen = [(scenario, cc) for scenario, cc in ROWS if f"{scenario}:{cc}" in args.rows]
+    pairs(chosen, args.jitter or JITTERS_US, args.seeds, args.late)
+    if "geo" in args.rows:
         print()
         geo()
 
