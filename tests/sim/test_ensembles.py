@@ -44,20 +44,23 @@ def test_reno_gives_a_late_flow_what_linux_does(scenario):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scenario", "controller", "jitter_us", "goodput", "retransmissions"),
+    ("scenario", "controller", "goodput", "retransmissions"),
     [
-        ("S2", "reno", 0, 0.01, (0.01, 0.05)),
-        ("S6", "reno", 0, 0.01, (0.01, 0.2)),
-        ("S2", "cubic_hystart_on", 0, 0.16, (0.1, 0.2)),
-        ("S6", "cubic_hystart_on", 0, 0.1, (0.1, 0.2)),
-        ("S2", "hybla", 0, 0.05, (0.02, 0.25)),
-        ("S2", "bbr", TIMER_SLACK_US, 0.12, (0.25, 0.35)),
-        ("S6", "bbr", TIMER_SLACK_US, 0.15, (0.6, 0.35)),
+        ("S2", "reno", 0.01, (0.01, 0.05)),
+        ("S6", "reno", 0.01, (0.01, 0.2)),
+        ("S2", "cubic_hystart_on", 0.2, (0.1, 0.2)),
+        ("S6", "cubic_hystart_on", 0.1, (0.1, 0.2)),
+        ("S2", "hybla", 0.05, (0.02, 0.25)),
     ],
 )
-def test_ensembles_have_linux_s_medians(scenario, controller, jitter_us, goodput, retransmissions):
-    kernel = list(measured(scenario, controller).values())
-    agree(kernel, ensemble(scenario, controller, jitter_us), goodput, retransmissions)
+def test_ensembles_have_linux_s_medians(scenario, controller, goodput, retransmissions):
+    agree(list(measured(scenario, controller).values()), ensemble(scenario, controller), goodput, retransmissions)
+
+
+@pytest.mark.slow
+def test_bbr_gives_a_late_flow_what_linux_does_unless_its_start_meets_probe_rtt():
+    # In exact time the first flow's ProbeRTT comes at 20.3 s; in Linux it wanders.
+    agree(list(measured("S2", "bbr").values()), ensemble("S2", "bbr", seeds=2, late_s=15), 0.08, (0.2, 0.35))
 
 
 def probe_rtts(jitter_us: int, seed: int) -> list[float]:
