@@ -39,16 +39,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "handovers as reported": ("preset.observation.handovers=reported",),
     "handovers as they are": ('preset.observation.handovers="true"',),
     "steps linear, not logarithmic": ("preset.action.name=log-window", "preset.action.form=linear"),
-    "steps without the cube": ("preset.action.name=log-window", "preset.action.cubic=0"),
-    "the rate moves, not the window": ("preset.action.name=log-rate",),
     "every 60 ms": ("preset.interval_ms=60",),
-    "delay half": ("preset.reward.delay=0.5",),
     "delay twice": ("preset.reward.delay=2",),
-    "losses not counted": ("preset.reward.loss=0",),
     "losses four times": ("preset.reward.loss=2",),
     "each flow for itself": ("preset.reward.team=false",),
     "critic sees what the policy sees": ("ppo.privileged_critic=false",),
-    "two layers of 64": ("network.hidden=[64, 64]",),
     "trained on slots only": ("scenario=train-leo",),
 }
 HEADS = {
