@@ -104,7 +104,8 @@ def section(suite: Suite, campaign: Campaign, rows: Sequence[Row]) -> str:
         for name, group in rows
     }
     front = pareto({name: [e.value for e in cells] for name, cells in found.items()}, suite.metrics)
-    lines = [f"## {suite.title} (`{suite.name}`)", "", f"{suite.description} {campaign.runs} runs at each point.", ""]
+    runs = "One run" if campaign.runs == 1 else f"{campaign.runs} runs"
+    lines = [f"## {suite.title} (`{suite.name}`)", "", f"{suite.description} {runs} at each point.", ""]
     titles = [f"{metric.title}{' %' if metric.percent else metric.unit}" for metric in suite.metrics]
     lines += [f"| | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
     for name, cells in found.items():
