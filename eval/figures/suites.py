@@ -393,18 +393,3 @@ def _(suite: Buffers, campaign: Campaign) -> Sequence[Figure]:
             partial(geo.draw_buffers, campaign),
         )
     ]
-
-
-@figures_of_suite.register
-def _(suite: LeoAccess, campaign: Campaign) -> Sequence[Figure]:
-    return _flow_figures(campaign, f"Run {suite.first_run}.")
-
-
-@figures_of_suite.register
-def _(suite: Extremes, campaign: Campaign) -> Sequence[Figure]:
-    return _flow_figures(campaign, "500 Mbit/s.")
-
-
-@figures_of_suite.register
-def _(suite: GeoSharing, campaign: Campaign) -> Sequence[Figure]:
-    return _flow_figures(campaign, "Cubic, and the contender.")
