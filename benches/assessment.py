@@ -7,11 +7,10 @@ page's marks; a run that was stopped goes on with `--resume`.
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
+from benches.pages import replace
 from orbitcc.agents import checkpoint
-from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval.assessment import Card, assess, contenders_of, criteria
 from orbitcc.eval.assessment.card import STANDARD
 from orbitcc.eval.report.assessment import limits, where
@@ -56,13 +55,6 @@ def thresholds() -> str:
     return "\n".join(lines)
 
 
-def between(text: str, mark: str, table: str) -> str:
-    """The page with a table between its marks."""
-    return re.sub(
-        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", lambda m: f"{m[1]}{table}\n{m[2]}", text, count=1, flags=re.DOTALL
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/assessment-of-all"))
@@ -71,13 +63,13 @@ def main() -> None:
         "--thresholds", action="store_true", help="write the table of thresholds alone, running nothing"
     )
     given = parser.parse_args()
-    text = between(PAGE.read_text(encoding="utf-8"), "thresholds", thresholds())
+    tables = {"thresholds": thresholds()}
     if not given.thresholds:
         line_up = contenders_of(CONTROLLERS, checkpoint.shipped())
         assert line_up[0].label == STANDARD
         card = assess(line_up, out_dir=given.out, resume=given.resume)
-        text = between(between(text, "verdicts", verdicts(card)), "figures", figures(card))
-    atomic_write_text(PAGE, text)
+        tables |= {"verdicts": verdicts(card), "figures": figures(card)}
+    replace(PAGE, tables)
 
 
 if __name__ == "__main__":

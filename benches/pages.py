@@ -1,18 +1,22 @@
-"""Tables that benches write into pages of the documentation, between two marks."""
+"""What benches write into pages of the documentation, between two marks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.errors import FileError
+from orbitcc.envs.files import atomic_write_text
 
 
-def insert(page: Path, mark: str, table: str) -> None:
-    """Replace what stands between `<!-- MARK -->` and `<!-- end of MARK -->`. Raises ValueError without these."""
-    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
-    before, found, rest = read_text(page).partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"{page}: no {begin} and {end}")
-    atomic_write_text(page, f"{before}{begin}\n{table.strip()}\n{end}{after}")
-    print(page)
+def replace(document: Path, parts: Mapping[str, str]) -> None:
+    """Put each text between its marks. Raises FileError where they are missing; the document stays as it is."""
+    text = document.read_text(encoding="utf-8")
+    for name, content in parts.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise FileError("document", str(document), f"a document with {begin} and, after it, {end}")
+        text = f"{before}{begin}\n{content}\n{end}{after}"
+    atomic_write_text(document, text)

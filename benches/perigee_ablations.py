@@ -20,7 +20,7 @@ import matplotlib as mpl
 import numpy as np
 
 from benches import pictures
-from benches.pages import insert
+from benches.pages import replace
 from benches.policies import ROWS, STATISTICS, Row
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.figures import style
@@ -144,7 +144,7 @@ def main() -> None:
         lines.append(line(variant, results[variant]))
         print(lines[-1], flush=True)
     if arguments.page is not None:
-        insert(arguments.page, "ablations", "\n".join(lines))
+        replace(arguments.page, {"ablations": "\n".join(lines)})
         draw(results, arguments.page.parent / "images" / "ablations.png")
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import atomic_write_text
+from benches.pages import replace
 from orbitcc.eval import studies
 from orbitcc.eval.report import leaders
 
@@ -57,19 +55,6 @@ def card(study: studies.Study, folder: Path) -> str:
         ]
         lines.append(f"| {label} | {' | '.join(shown)} |")
     return "\n".join(lines)
-
-
-def replace(document: Path, parts: Mapping[str, str]) -> None:
-    """Put each text between its marks. Raises FileError where they are missing; the document stays as it is."""
-    text = document.read_text(encoding="utf-8")
-    for name, content in parts.items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise FileError("document", str(document), f"a document with {begin} and, after it, {end}")
-        text = f"{before}{begin}\n{content}\n{end}{after}"
-    atomic_write_text(document, text)
 
 
 def main(leo: str, geo: str) -> None:

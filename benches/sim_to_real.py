@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from benches import pictures
+from benches.pages import replace
 from orbitcc.envs import backends
 from orbitcc.envs.backends.simulator import Recording
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.envs.scenarios import get
 
 CONTROLLERS = ("cubic", "bbr", "astraea", "perigee")
-MARKS = ("<!-- sim to real -->", "<!-- end of sim to real -->")
 FIGURES = ("goodput_mbps", "srtt_ms", "srtt_p95_ms", "retransmitted_packets")
 HEADS = ("goodput Mbit/s", "mean RTT ms", "p95 RTT ms", "retransmissions")
 SERIES_S = 0.5
@@ -123,7 +122,7 @@ def main() -> None:
     table = "\n".join(lines(rows, chosen, given.controllers))
     print(table)
     if given.docs is not None:
-        _into(given.docs / "emulation.md", table)
+        replace(given.docs / "emulation.md", {"sim to real": table})
         _overlay(given.out, chosen, given.seconds, given.docs / "images")
 
 
@@ -202,14 +201,6 @@ def _verdict(kernel: Sequence[float], simulator: Sequence[float]) -> str:
     if min(simulator) <= a <= max(simulator) or min(kernel) <= b <= max(kernel):
         return "inside"
     return f"{100 * (a / b - 1):+.1f} %" if b else "outside"
-
-
-def _into(page: Path, table: str) -> None:
-    text = read_text(page)
-    before, _, rest = text.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    atomic_write_text(page, f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}")
-    print(f"{page}")
 
 
 def _overlay(out: Path, cases: Sequence[Case], seconds: float, folder: Path) -> None:

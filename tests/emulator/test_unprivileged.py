@@ -13,7 +13,9 @@ import pytest
 from orbitcc.emulator import program
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="becoming nobody takes root: runs where tests are root's, as in .ci/run on Debian"
+    ),
     pytest.mark.usefixtures("leaves_nothing"),
 ]
 

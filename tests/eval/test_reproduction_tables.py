@@ -1,8 +1,8 @@
-"""The tables that a campaign writes into the documents."""
+"""The tables that benches write into the documents."""
 
 import pytest
 
-from benches.reproduction import replace
+from benches.pages import replace
 from orbitcc.envs.errors import FileError
 
 
