@@ -11,7 +11,7 @@ from typing import Any
 
 from orbitcc._sim import Simulation
 from tests.sim.networks import MS, S, direction, drop_tail, flow, link, network, run
-from tests.sim.test_kernel_truth import CONTROLLERS, DATA, SERIALISATION, START
+from tests.sim.test_kernel_truth import CONTROLLERS, DATA, START, one_way
 
 US = 1_000
 LATE_S = 20
@@ -45,11 +45,10 @@ def measured(scenario: str, controller: str) -> dict[float, tuple[Share, Share]]
 
 def spec(scenario: str, controller: str, late: int, jitter_us: float, seed: int) -> dict[str, Any]:
     """The network, its second flow `late` ns after the first; every packet waits up to `jitter_us` at its host."""
-    shorter = SERIALISATION if controller != "hybla" else 0
     rtts = [rtt * MS for rtt in RTTS_MS[scenario]]
     there = min(rtts) // 2
     queue = drop_tail(BUFFER[scenario])
-    shared = link(direction(100_000_000, there - shorter, queue=queue), direction())
+    shared = link(direction(100_000_000, one_way([[0, there]], START), queue=queue), direction())
     back = [link(direction(), direction(None, rtt - there)) | {"name": f"back-{i}"} for i, rtt in enumerate(rtts)]
     sender = CONTROLLERS[controller]
     flows = [

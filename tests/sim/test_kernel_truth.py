@@ -28,10 +28,13 @@ CONTROLLERS = {
 DETERMINISTIC = [name for name in CONTROLLERS if name != "bbr"]
 RTT_STEPS_MS = {"S7a": (20, 60), "S7b": (60, 20)}
 LOSS = {"S4a": 0.001, "S4b": 0.01}
-# The measured link counts a full packet's propagation from its first bit, the simulator from its last. In ticks of
-# 10 ms, as Westwood takes its RTT, 50 ms and 50.12 ms are not the same. Hybla divides the handshake's RTT instead,
-# which has to be 50 ms too.
+# The measured link counts a full packet's propagation from its first bit, the simulator from its last: the way there is
+# shorter by this, but for the handshake, whose packets are small. In ticks of 10 ms, as Westwood takes its RTT, 50 ms
+# and 50.12 ms are not the same, nor are they in eighths of 25 ms, as Hybla takes the handshake's.
 SERIALISATION = 120_000
+# The largest receive buffer makes the unit of window fields: 16 KB in these runs (Hybla's 1,188 segments outstanding in
+# S1 are 105 units), so that more than `tcp_rmem` counted there (`net.core.rmem_max`, see tcp_select_initial_window).
+RMEM = [4096, 67_108_864, 536_870_912]
 # When the flow starts, and how finely it is recorded. At 0 ms every ACK of an idle path would fall on a timer tick.
 START = 2 * MS
 
@@ -43,6 +46,12 @@ def measured(scenario: str, controller: str) -> list[dict[str, float]]:
     return [{key: float(x) for key, x in row.items() if key not in ("scenario", "controller")} for row in rows]
 
 
+def one_way(delays: list[list[int]], start: int) -> list[list[int]]:
+    """Delays of the way there, [[ns, ns], ...], for a first flow that starts then."""
+    later = [[max(t, start + 1), delay - SERIALISATION] for t, delay in delays]
+    return [[0, delays[0][1]], *later]
+
+
 @cache
 def simulated(scenario: str, controller: str, seed: int = 1, start: int = START) -> Run:
     seconds, buffer, rtts_ms = 60, 625_000, [[0, 50]]
@@ -50,12 +59,11 @@ def simulated(scenario: str, controller: str, seed: int = 1, start: int = START)
     if scenario in RTT_STEPS_MS:
         before, after = RTT_STEPS_MS[scenario]
         seconds, buffer, rtts_ms = 50, 750_000, [[0, before], [20 * S, after]]
-    shorter = SERIALISATION if controller != "hybla" else 0
-    there = [[t, rtt * MS // 2 - shorter] for t, rtt in rtts_ms]
+    there = one_way([[t, rtt * MS // 2] for t, rtt in rtts_ms], start)
     back = [[t, rtt * MS // 2] for t, rtt in rtts_ms]
     bottleneck = link(direction(100_000_000, there, queue=drop_tail(buffer), loss=loss), direction(None, back))
     sender = CONTROLLERS[controller] | {"start": start}
-    return run(network(seconds + START / S, [bottleneck], [sender], seed=seed, hz=100), START)
+    return run(network(seconds + START / S, [bottleneck], [sender], seed=seed, hz=100, rmem=RMEM), START)
 
 
 def every_100_ms(result: Run, series: str) -> NDArray[np.float64]:
@@ -126,12 +134,13 @@ def test_the_window_follows_linux_through_start_up_and_first_recovery(controller
     ours = simulated("S1", controller)
     step = 100 * MS // START
     np.testing.assert_allclose(ours.t_s[step::step][rows] - START / S, kernel["t_s"][rows])
-    np.testing.assert_allclose(every_100_ms(ours, "cwnd_packets")[rows], kernel["cwnd_packets"][rows], rtol=0.02)
+    bound = 0.002 if controller in DETERMINISTIC else 0.02
+    np.testing.assert_allclose(every_100_ms(ours, "cwnd_packets")[rows], kernel["cwnd_packets"][rows], rtol=bound)
     ssthresh = every_100_ms(ours, "ssthresh_packets")[rows]
     np.testing.assert_array_equal(np.isinf(ssthresh), np.isinf(kernel["ssthresh_packets"][rows]))
-    np.testing.assert_allclose(ssthresh, kernel["ssthresh_packets"][rows], rtol=0.02)
+    np.testing.assert_allclose(ssthresh, kernel["ssthresh_packets"][rows], rtol=bound)
     lost_at_start = ours.flow("retransmitted_packets")[: (over + 1) * step + 1].sum()
-    assert lost_at_start == pytest.approx(kernel["retransmitted_packets"][over], rel=0.02)
+    assert lost_at_start == pytest.approx(kernel["retransmitted_packets"][over], rel=bound)
 
 
 @pytest.mark.parametrize("controller", [name for name in CONTROLLERS if name != "cubic_hystart_off"])

@@ -52,8 +52,6 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub struct Receiver {
     pub(super) mss: u64,
-    /// The MSS it advertised: timestamps take 12 bytes of it.
-    advertised_mss: u64,
     /// Buffer memory one full segment occupies when each arrives in a buffer of its own, and what autotuning budgets.
     truesize: u64,
     memory_per_segment: u64,
@@ -129,35 +127,34 @@ impl Receiver {
     pub fn new(tcp: &TcpSpec) -> Receiver {
         let mss = u64::from(tcp.mss);
         let (profile, tick) = (tcp.profile(), Tick::new(tcp.hz));
-        let advertised_mss = mss + TIMESTAMP_OPTION;
         let truesize = truesize(tcp.mss + tcp.header_bytes);
         let mut rcvbuf = tcp.rmem_default();
-        // The SYN offers whole segments, unscaled.
+        // The SYN offers whole segments, unscaled; that timestamps will take a part of each is not known yet.
+        let syn_mss = mss + TIMESTAMP_OPTION;
         let mut initial = window_of(rcvbuf);
-        if initial > advertised_mss {
-            initial -= initial % advertised_mss;
+        if initial > syn_mss {
+            initial -= initial % syn_mss;
         }
         initial = initial.min(WINDOW_FIELD_MAX);
         let scale = window_scale(window_of(rcvbuf).max(tcp.rmem[2]).max(CORE_RMEM_MAX));
         if let Some(segments) = profile.initial_window_segments {
-            let segments = initial_segments(segments, advertised_mss);
-            initial = initial.min(segments * advertised_mss);
+            let segments = initial_segments(segments, syn_mss);
+            initial = initial.min(segments * syn_mss);
             let room = 2 * truesize * segments * if tcp.moderate_rcvbuf { 4 } else { 1 };
             rcvbuf = rcvbuf.max(room.min(tcp.rmem[2]));
         }
         // One segment is kept back (tcp_app_win).
         let window = window_of(rcvbuf);
-        let window_clamp = window.saturating_sub(advertised_mss).max(2 * advertised_mss).min(window);
+        let window_clamp = window.saturating_sub(mss).max(2 * mss).min(window);
         let rcv_ssthresh = initial.min(window_clamp);
         let measure_space = match profile.autotuning {
             Autotuning::Steps => initial,
-            Autotuning::Proportional => rcv_ssthresh.min(10 * advertised_mss),
+            Autotuning::Proportional => rcv_ssthresh.min(10 * mss),
         };
         Receiver {
             mss,
-            advertised_mss,
             truesize,
-            memory_per_segment: memory_per_segment(advertised_mss, truesize),
+            memory_per_segment: memory_per_segment(mss, truesize),
             profile,
             tick,
             ack_bytes: tcp.ack_bytes as u16,

@@ -57,14 +57,15 @@ impl Receiver {
         (window + self.unit - 1) & !(self.unit - 1)
     }
 
-    /// The window's slow start: two segments per arriving segment, each growth asking for a quick ACK.
+    /// The window's slow start: two segments per arriving segment, without their timestamps (`tp->advmss` has lost
+    /// them when the connection is established), each growth asking for a quick ACK.
     pub(super) fn grow_window(&mut self) {
         if self.rcv_ssthresh >= self.growth_limit {
             return;
         }
         let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
         if room > 0 {
-            self.rcv_ssthresh += room.min(2 * self.advertised_mss);
+            self.rcv_ssthresh += room.min(2 * self.mss);
             self.quick |= 1;
         }
     }
@@ -88,8 +89,8 @@ impl Receiver {
         if copied > self.measure_space {
             if self.moderate {
                 let rule = self.profile.autotuning;
-                let window = autotuned_window(rule, copied, self.measure_space, self.advertised_mss);
-                let rcvbuf = (window / self.advertised_mss * self.memory_per_segment).min(self.rmem_max);
+                let window = autotuned_window(rule, copied, self.measure_space, self.mss);
+                let rcvbuf = (window / self.mss * self.memory_per_segment).min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {
                     self.rcvbuf = rcvbuf;
                     let clamp = match rule {
