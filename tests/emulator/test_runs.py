@@ -122,6 +122,21 @@ def test_every_kind_of_link_serves_real_packets(link, lost):
     assert real.flow_totals[0]["srtt_ms"] >= 0.9 * simulated.flow_totals[0]["base_rtt_ms"]
 
 
+def test_the_hosts_go_before_other_sessions():
+    group = Path("/proc/self/autogroup")
+    if not group.exists() or os.geteuid() != 0:
+        pytest.skip("sessions are not scheduled in groups here (CONFIG_SCHED_AUTOGROUP), or we may not weigh ours")
+    before, seen = traces()["processes"], []
+
+    def look(_):
+        (process,) = set(traces()["processes"]) - set(before)
+        seen.append(Path(f"/proc/{process}/autogroup").read_text())
+
+    emulate(scenario({"controller": "reno"}, duration_s=1.0), progress=look)
+    assert all(text.endswith(" nice -20\n") for text in seen)
+    assert group.read_text() not in seen
+
+
 def test_parameters_of_the_machine_are_set_and_put_back():
     hystart = Path("/sys/module/tcp_cubic/parameters/hystart")
     if not hystart.exists() or not os.access(hystart, os.W_OK):
