@@ -14,7 +14,7 @@ use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
 
 pub use window::window_of;
-use window::{WINDOW_FIELD_MAX, Share, initial_segments, memory_per_segment, window_scale};
+use window::{Share, WINDOW_FIELD_MAX, initial_segments, memory_per_segment, window_scale};
 
 /// Bytes of the timestamp option in every segment.
 const TIMESTAMP_OPTION: u64 = 12;

@@ -60,7 +60,9 @@ impl Receiver {
     }
 
     pub(super) fn space(&self) -> u64 {
-        self.share.window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize))
+        self.share.window_of(
+            self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize),
+        )
     }
 
     /// The window that could be offered now.
