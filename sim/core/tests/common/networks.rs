@@ -209,7 +209,7 @@ fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
 fn tcp() -> impl Strategy<Value = TcpSpec> {
     let mss = prop_oneof![6 => Just(1448u32), 1 => 64..1448u32, 1 => Just(8948u32)];
     let buffer = || prop_oneof![3 => Just(1u64 << 26), 1 => 40_000..300_000u64];
-    let kernel = prop_oneof![2 => Just(Kernel::V6), 1 => Just(Kernel::V6_12), 1 => Just(Kernel::V4_15)];
+    let kernel = prop_oneof![2 => Just(Kernel::V6), 1 => Just(Kernel::V4_15)];
     let hz = prop::sample::select(vec![100, 250, 1000]);
     let gro_segments = prop_oneof![3 => Just(1u32), 1 => 2..12u32];
     let cache = prop::sample::select(vec![None, Some(SsthreshCache::Live), Some(SsthreshCache::Segments(20))]);
