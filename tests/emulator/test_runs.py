@@ -240,7 +240,7 @@ def test_a_folder_of_scenarios_is_evaluated_and_compared_with_the_simulator(tmp_
     worlds = tmp_path / "worlds"
     worlds.mkdir()
     for k in (1, 2):
-        scenario({"controller": "reno"}, duration_s=1.0 + k).save(worlds / f"{k}.toml")
+        scenario({"controller": "external"}, duration_s=1.0 + k).save(worlds / f"{k}.toml")
     for backend in ("simulator", "emulator"):
         out = tmp_path / backend
         done = orbitcc(
@@ -256,6 +256,7 @@ def test_a_folder_of_scenarios_is_evaluated_and_compared_with_the_simulator(tmp_
         assert list(out.glob("*.html"))
     compared = orbitcc("compare", str(tmp_path / "simulator"), str(tmp_path / "emulator"), "--json")
     assert compared.returncode == 0, compared.stderr
+    assert {row["contender"] for row in json.loads(compared.stdout)} == {"reno", "cubic"}
     crowded = orbitcc("eval", str(worlds), "--backend", "emulator", "--workers", "2", "--out", str(tmp_path / "none"))
     assert crowded.returncode == 2
     assert "runs would disturb each other" in crowded.stderr
