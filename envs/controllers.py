@@ -75,8 +75,8 @@ class Param:
 HOST_PARAMS: Mapping[str, Param] = {
     "kernel": Param(
         "network",
-        "whose TCP its hosts run, and whose version of the algorithm: Linux 6.x, 4.15, or what the scenario says",
-        choices=("network", "v6", "v4_15"),
+        "whose TCP its hosts run, and whose version of the algorithm: Linux 6.x, 6.12, 4.15, or what the scenario says",
+        choices=("network", "v6", "v6_12", "v4_15"),
     ),
     "ssthresh_cache": Param(
         "network",

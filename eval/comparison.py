@@ -44,7 +44,7 @@ def differences(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[Di
         common = [case for case in mine if case in other]
         if not common:
             continue
-        for metric in suites.get(suite).metrics:
+        for metric in suites.metrics_of(suite):
             left, right = ({case: value_of(rows[case], metric.key) for case in common} for rows in (mine, other))
             found.append(
                 Difference(

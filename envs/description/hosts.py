@@ -24,8 +24,10 @@ class SimSettings(Model):
     so each host delays each packet by U(0, send_jitter_ms), in order, and each flow starts U(0, start_jitter_ms) late.
     """
 
-    kernel: Literal["v6", "v4_15"] = Field(
-        default="v6", description="whose TCP the hosts run: Linux 6.x or 4.15; a controller's own `kernel` goes first"
+    kernel: Literal["v6", "v6_12", "v4_15"] = Field(
+        default="v6",
+        description="whose TCP the hosts run: Linux 6.x, 6.12, whose receive window opens at once, or 4.15; "
+        "a controller's own `kernel` goes first",
     )
     hz: Literal[100, 250, 300, 1000] = 1000
     mss_bytes: Annotated[int, number(100, 64_000, "bytes", whole=True)] = 1448

@@ -32,7 +32,7 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 """Controllers that Linux has under the same name, and the parameters that its version can have."""
 
-HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6"), "ssthresh_cache": ("network", "off")}
+HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6", "v6_12"), "ssthresh_cache": ("network", "off")}
 AGENTS = ("policy", controllers.EXTERNAL)
 """Controllers by which something outside of the kernel decides."""
 MOST_FLOWS = 64_000
@@ -61,7 +61,7 @@ def beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> tuple[str, ...]:
 
 
 def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
-    if sim.kernel != "v6":
+    if sim.kernel == "v4_15":
         yield "sim.kernel"
     if sim.initial_cwnd_packets != 10:
         yield "sim.initial_cwnd_packets"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,4 +105,9 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     return suite
 
 
-__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "names"]
+def metrics_of(name: str) -> Sequence[Metric]:
+    """What the suite of that name measures, as rows of finished campaigns name it: also of a folder's scenarios."""
+    return Worlds.metrics if name == Worlds.name else get(name).metrics
+
+
+__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "metrics_of", "names"]

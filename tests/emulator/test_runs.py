@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,6 +124,21 @@ def test_every_kind_of_link_serves_real_packets(link, lost):
     assert real.flow_totals[0]["srtt_ms"] >= 0.9 * simulated.flow_totals[0]["base_rtt_ms"]
 
 
+def test_the_hosts_go_before_other_sessions():
+    group = Path("/proc/self/autogroup")
+    if not group.exists() or os.geteuid() != 0:
+        pytest.skip("sessions are not scheduled in groups here (CONFIG_SCHED_AUTOGROUP), or we may not weigh ours")
+    before, seen = traces()["processes"], []
+
+    def look(_):
+        (process,) = set(traces()["processes"]) - set(before)
+        seen.append(Path(f"/proc/{process}/autogroup").read_text())
+
+    emulate(scenario({"controller": "reno"}, duration_s=1.0), progress=look)
+    assert all(text.endswith(" nice -20\n") for text in seen)
+    assert group.read_text() not in seen
+
+
 def test_parameters_of_the_machine_are_set_and_put_back():
     hystart = Path("/sys/module/tcp_cubic/parameters/hystart")
     if not hystart.exists() or not os.access(hystart, os.W_OK):
@@ -137,6 +154,38 @@ def test_parameters_of_the_machine_are_set_and_put_back():
     while hystart.read_text() != before and time.monotonic() < deadline:
         time.sleep(0.02)
     assert hystart.read_text() == before
+
+
+def test_the_networks_of_a_run_lead_nowhere_else():
+    if os.geteuid() != 0 or not shutil.which("nsenter") or not shutil.which("ip"):
+        pytest.skip("root, nsenter and ip are needed to look: apt-get install util-linux iproute2")
+    before, seen = traces()["processes"], {}
+
+    def look(_):
+        (process,) = set(traces()["processes"]) - set(before)
+        for place in Path(f"/proc/{process}/fd").iterdir():
+            name = os.readlink(place)
+            if name.startswith("net:") and name != os.readlink("/proc/self/ns/net"):
+                asked = [["nsenter", f"--net={place}", "ip", "-o", what, "show"] for what in ("link", "route")]
+                seen[name] = [subprocess.run(one, capture_output=True, text=True).stdout for one in asked]
+
+    emulate(scenario({"controller": "reno"}, duration_s=1.0), progress=look)
+    assert len(seen) == 2
+    for links, routes in seen.values():
+        assert re.findall(r"^\d+: ([^:@]+)", links, re.M) == ["lo", "orbitcc0"]
+        assert [line.split()[:3] for line in routes.splitlines()] in (
+            [["10.0.0.0/16", "dev", "orbitcc0"]],
+            [["10.1.0.0/16", "dev", "orbitcc0"]],
+        )
+
+
+@pytest.mark.slow
+def test_a_geostationary_links_queue_fits_into_memory():
+    fast = {"controller": "udp", "traffic": {"kind": "cbr", "rate_mbps": 200.0}}
+    queue = {"kind": "drop_tail_bytes", "limit_bytes": 36_000_000}
+    real = emulate(scenario(fast, duration_s=8.0, link={"rate_mbps": 144, "delay_ms": 298.5, "queue": queue}))
+    assert real.link_totals[0]["queue_bytes_max"] > 30e6
+    assert real.emulation["hosts"]["memory_bytes"] < 250e6
 
 
 def test_cubics_that_differ_cannot_share_a_machine():
@@ -185,3 +234,30 @@ def test_the_command_runs_and_evaluates(tmp_path):
     refused = orbitcc("eval", "responsiveness", "--controller", "vivace", "--backend", "emulator", "--out", str(out))
     assert refused.returncode == 2
     assert not out.exists()
+
+
+def test_a_folder_of_scenarios_is_evaluated_and_compared_with_the_simulator(tmp_path):
+    worlds = tmp_path / "worlds"
+    worlds.mkdir()
+    for k in (1, 2):
+        scenario({"controller": "external"}, duration_s=1.0 + k).save(worlds / f"{k}.toml")
+    for backend in ("simulator", "emulator"):
+        out = tmp_path / backend
+        done = orbitcc(
+            *("eval", str(worlds), "--controller", "reno", "--controller", "cubic"),
+            *("--backend", backend, "--out", str(out), "--json"),
+        )
+        assert done.returncode == 0, done.stderr
+        assert "4/4 runs" in done.stderr
+        told = json.loads(done.stdout)
+        assert told["version"].endswith(".emulator") == (backend == "emulator")
+        assert len(told["contenders"]) == 2
+        assert (out / "runs.csv").exists()
+        assert list(out.glob("*.html"))
+    compared = orbitcc("compare", str(tmp_path / "simulator"), str(tmp_path / "emulator"), "--json")
+    assert compared.returncode == 0, compared.stderr
+    assert {row["contender"] for row in json.loads(compared.stdout)} == {"reno", "cubic"}
+    crowded = orbitcc("eval", str(worlds), "--backend", "emulator", "--workers", "2", "--out", str(tmp_path / "none"))
+    assert crowded.returncode == 2
+    assert "runs would disturb each other" in crowded.stderr
+    assert not (tmp_path / "none").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import contenders, suites
+from orbitcc.eval import contenders, progress, suites
 from orbitcc.eval.campaign import Campaign, key_of
 from orbitcc.eval.runner import run_suite
 
@@ -89,7 +89,7 @@ def test_runs_of_another_version_are_not_mixed_in(tmp_path):
 
 CAMPAIGN = """
 import sys
-from orbitcc.eval import contenders, suites
+from orbitcc.eval import contenders, progress, suites
 from orbitcc.eval.runner import run_suite
 line_up = contenders.line_up(["cubic"], [])
 run_suite(suites.get("responsiveness"), line_up, out_dir=sys.argv[1], runs=10, workers=2)
@@ -190,3 +190,13 @@ def _runs(pid: str) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def test_how_long_the_rest_will_take_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    with progress.Progress("suite", 3, done=1) as bar:
+        bar._began -= 10.0
+        bar.advance()
+    told = capsys.readouterr().err
+    assert "suite: 3 runs (1 finished earlier)" in told
+    assert "suite: 2/3 runs, 10 s left" in told

@@ -35,6 +35,8 @@ pub struct NetworkSpec {
 pub enum Kernel {
     #[default]
     V6,
+    /// Whose receive window opens at once.
+    V6_12,
     V4_15,
 }
 

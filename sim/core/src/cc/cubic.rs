@@ -123,7 +123,7 @@ impl Cubic {
     /// An RTT as the kernel keeps it: in microseconds, or up to 4.15 in eighths of a millisecond.
     fn kept_rtt_us(&self, rtt_us: u32) -> u32 {
         match self.kernel {
-            Kernel::V6 => rtt_us.max(1),
+            Kernel::V6 | Kernel::V6_12 => rtt_us.max(1),
             Kernel::V4_15 => (rtt_us / EIGHTH_MS_US).max(1) * EIGHTH_MS_US,
         }
     }
@@ -131,7 +131,7 @@ impl Cubic {
     /// The smallest RTT, microseconds, as the time of the cubic is advanced by it.
     fn lead_us(&self) -> u64 {
         match self.kernel {
-            Kernel::V6 => u64::from(self.delay_min_us),
+            Kernel::V6 | Kernel::V6_12 => u64::from(self.delay_min_us),
             Kernel::V4_15 => u64::from(self.delay_min_us / 1_000) * 1_000,
         }
     }

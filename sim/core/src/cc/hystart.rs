@@ -107,7 +107,7 @@ impl HyStart {
     /// Linux 4.15 reads a clock of milliseconds.
     fn clock_us(&self, conn: &Conn) -> u64 {
         match self.kernel {
-            Kernel::V6 => conn.now.micros(),
+            Kernel::V6 | Kernel::V6_12 => conn.now.micros(),
             Kernel::V4_15 => conn.now.millis() * 1_000,
         }
     }
@@ -124,7 +124,7 @@ impl HyStart {
         if self.found {
             return;
         }
-        if self.kernel == Kernel::V6 && conn.snd_una > self.round_end {
+        if self.kernel != Kernel::V4_15 && conn.snd_una > self.round_end {
             self.start_round(conn);
         }
         if let Threshold::Deviations(_) = self.threshold {
@@ -148,7 +148,7 @@ impl HyStart {
     /// How long an unbroken train of ACKs may last.
     fn train_limit_us(&self, conn: &Conn, delay_min_us: u32, paced: bool) -> u64 {
         match self.kernel {
-            Kernel::V6 => {
+            Kernel::V6 | Kernel::V6_12 => {
                 let limit = u64::from(delay_min_us) + ack_slack_us(conn.window_rate());
                 if paced { limit } else { limit >> 1 }
             }
@@ -158,7 +158,7 @@ impl HyStart {
 
     fn round_min_has_risen(&mut self, rtt_us: u32, delay_min_us: u32) -> bool {
         // Linux 4.15 takes the minimum of the first eight samples, 6.x of all.
-        if self.samples < MIN_SAMPLES || self.kernel == Kernel::V6 {
+        if self.samples < MIN_SAMPLES || self.kernel != Kernel::V4_15 {
             self.round_min_us = self.round_min_us.min(rtt_us);
         }
         if self.samples < MIN_SAMPLES {
@@ -166,7 +166,7 @@ impl HyStart {
             return false;
         }
         let eighth = match self.kernel {
-            Kernel::V6 => delay_min_us / 8,
+            Kernel::V6 | Kernel::V6_12 => delay_min_us / 8,
             Kernel::V4_15 => delay_min_us / EIGHTH_MS_US / 8 * EIGHTH_MS_US,
         };
         let above = |threshold: u32| u64::from(delay_min_us + threshold);

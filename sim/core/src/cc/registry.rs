@@ -42,7 +42,8 @@ pub fn tcp_of(spec: &ControllerSpec, network: &TcpSpec) -> Result<TcpSpec, Strin
     let mut tcp = *network;
     let params = Params { given: &spec.params, kernel: network.kernel };
     if spec.params.contains_key("kernel") {
-        tcp.kernel = match params.text("kernel", "v6", &["v6", "v4_15"])? {
+        tcp.kernel = match params.text("kernel", "v6", &["v6", "v6_12", "v4_15"])? {
+            "v6_12" => Kernel::V6_12,
             "v4_15" => Kernel::V4_15,
             _ => Kernel::V6,
         };
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!((own.kernel, own.ssthresh_cache), (Kernel::V4_15, Some(SsthreshCache::Segments(5000))));
         assert_eq!((plain.rmem_default(), own.rmem_default()), (131_072, 87_380));
         for (params, says) in [
-            (serde_json::json!({"kernel": "v5"}), "reno.kernel = \"v5\": must be one of v6, v4_15"),
+            (serde_json::json!({"kernel": "v5"}), "reno.kernel = \"v5\": must be one of v6, v6_12, v4_15"),
             (serde_json::json!({"ssthresh_cache": 1}), "reno.ssthresh_cache = 1: must be \"off\", \"live\" or"),
             (serde_json::json!({"kernels": 1}), "must be one of [kernel, ssthresh_cache]"),
         ] {

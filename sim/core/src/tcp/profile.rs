@@ -11,6 +11,15 @@ pub enum Autotuning {
     Proportional,
 }
 
+/// What part of the receive buffer is offered as window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowShare {
+    /// Half (tcp_adv_win_scale = 1).
+    Half,
+    /// Half until data come, then what their payload is of the memory it takes.
+    Measured,
+}
+
 /// What tells a lost segment from a late one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossDetection {
@@ -46,6 +55,9 @@ pub struct Profile {
     /// Receive window at first, segments; otherwise what the buffer allows, up to 65535 bytes. With it comes a least
     /// receive buffer: room for that window (`tcp_fixup_rcvbuf`).
     pub initial_window_segments: Option<u64>,
+    /// Is it, in the handshake and after it, at most what a window field holds unscaled? Otherwise in the handshake only.
+    pub initial_window_fits_field: bool,
+    pub window_share: WindowShare,
     pub autotuning: Autotuning,
     /// Is the receiver's RTT measured once per echoed timestamp, or on every segment?
     pub rtt_once_per_echo: bool,
@@ -81,16 +93,18 @@ pub struct Profile {
     pub ssthresh_cache: SsthreshCache,
 }
 
-/// Linux 6.x (read in 6.1; 6.12 agrees).
+/// Linux 6.x (read in 6.1; 6.12 agrees but for the receive window).
 pub const V6: Profile = Profile {
     rmem_default: 131_072,
     initial_window_segments: None,
+    initial_window_fits_field: true,
+    window_share: WindowShare::Half,
     autotuning: Autotuning::Proportional,
     rtt_once_per_echo: true,
     delayed_ack_max_us: 200_000,
     compresses_acks: true,
     acks_filled_hole: true,
-    // One segment per buffer: descriptor, header room and shared info.
+    // One segment per buffer: descriptor, and header room with shared info, for which it takes 1024.
     send_buffer_overhead: 1280,
     latches_window_use: true,
     loss_detection: LossDetection::Rack,
@@ -104,10 +118,25 @@ pub const V6: Profile = Profile {
     ssthresh_cache: SsthreshCache::Off,
 };
 
+/// Linux 6.12. Since 6.10 what a large receive buffer allows is offered from the first ACK on ("tcp: remove 64 KByte limit
+/// for initial tp->rcv_wnd value", 378979e94e95); since 6.6 the share of the buffer is measured ("tcp: get rid of
+/// sysctl_tcp_adv_win_scale", dfa2f0483360), since 6.11 with the window's limit ("tcp: Update window clamping condition",
+/// a2cbb1603943); since 6.3 a segment's head is no longer rounded up to 1024 bytes ("net: add dedicated kmem_cache for
+/// typical/small skb->head", bf9f1baa279f).
+pub const V6_12: Profile = Profile {
+    initial_window_fits_field: false,
+    window_share: WindowShare::Measured,
+    // Descriptor, header room (as distributions configure it) and shared info.
+    send_buffer_overhead: 256 + 320 + 320,
+    ..V6
+};
+
 /// Linux 4.15, as released (distributions' later builds take over parts of what is newer).
 pub const V4_15: Profile = Profile {
     rmem_default: 87_380,
     initial_window_segments: Some(20),
+    initial_window_fits_field: true,
+    window_share: WindowShare::Half,
     autotuning: Autotuning::Steps,
     rtt_once_per_echo: false,
     delayed_ack_max_us: 500_000,
@@ -132,6 +161,7 @@ impl Kernel {
     pub const fn profile(self) -> &'static Profile {
         match self {
             Kernel::V6 => &V6,
+            Kernel::V6_12 => &V6_12,
             Kernel::V4_15 => &V4_15,
         }
     }

@@ -14,7 +14,7 @@ use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
 
 pub use window::window_of;
-use window::{WINDOW_FIELD_MAX, growth_limit, initial_segments, memory_per_segment, window_scale};
+use window::{Share, WINDOW_FIELD_MAX, initial_segments, memory_per_segment, window_scale};
 
 /// Bytes of the timestamp option in every segment.
 const TIMESTAMP_OPTION: u64 = 12;
@@ -104,6 +104,9 @@ pub struct Receiver {
     next_answer: Nanos,
     // Window.
     rcvbuf: u64,
+    share: Share,
+    /// What it will be once data have come.
+    measured_share: Share,
     rcv_ssthresh: u64,
     window_clamp: u64,
     /// Where that threshold ends while one segment at least is unread.
@@ -131,12 +134,15 @@ impl Receiver {
         let mut rcvbuf = tcp.rmem_default();
         // The SYN offers whole segments, unscaled; that timestamps will take a part of each is not known yet.
         let syn_mss = mss + TIMESTAMP_OPTION;
-        let mut initial = window_of(rcvbuf);
+        let (share, measured_share) = Share::of(profile.window_share, mss, truesize);
+        let mut initial = share.window_of(rcvbuf);
         if initial > syn_mss {
             initial -= initial % syn_mss;
         }
-        initial = initial.min(WINDOW_FIELD_MAX);
-        let scale = window_scale(window_of(rcvbuf).max(tcp.rmem[2]).max(CORE_RMEM_MAX));
+        if profile.initial_window_fits_field {
+            initial = initial.min(WINDOW_FIELD_MAX);
+        }
+        let scale = window_scale(share.window_of(rcvbuf).max(tcp.rmem[2]).max(CORE_RMEM_MAX));
         if let Some(segments) = profile.initial_window_segments {
             let segments = initial_segments(segments, syn_mss);
             initial = initial.min(segments * syn_mss);
@@ -144,14 +150,14 @@ impl Receiver {
             rcvbuf = rcvbuf.max(room.min(tcp.rmem[2]));
         }
         // One segment is kept back (tcp_app_win).
-        let window = window_of(rcvbuf);
+        let window = share.window_of(rcvbuf);
         let window_clamp = window.saturating_sub(mss).max(2 * mss).min(window);
         let rcv_ssthresh = initial.min(window_clamp);
         let measure_space = match profile.autotuning {
             Autotuning::Steps => initial,
             Autotuning::Proportional => rcv_ssthresh.min(10 * mss),
         };
-        Receiver {
+        let mut receiver = Receiver {
             mss,
             truesize,
             memory_per_segment: memory_per_segment(mss, truesize),
@@ -190,10 +196,12 @@ impl Receiver {
             ts_recent: Nanos::ZERO,
             next_answer: Nanos::ZERO,
             rcvbuf,
+            share,
+            measured_share,
             rcv_ssthresh,
             window_clamp,
-            growth_limit: growth_limit(window_clamp, rcvbuf, truesize),
-            right_edge: initial,
+            growth_limit: 0,
+            right_edge: initial.min(WINDOW_FIELD_MAX),
             unit: 1 << scale,
             unread: 0,
             rtt8_us: 0,
@@ -202,7 +210,9 @@ impl Receiver {
             measure_start: 0,
             measure_since: Nanos::ZERO,
             received_bytes: 0,
-        }
+        };
+        receiver.limit_growth();
+        receiver
     }
 
     /// The connection is established; the handshake took `rtt`.
@@ -254,6 +264,9 @@ impl Receiver {
             self.advance(now, segment.payload);
         } else {
             self.keep_for_later(now, &segment, out);
+        }
+        if self.share != self.measured_share {
+            self.take_measured_share();
         }
         self.grow_window();
         if self.merges > 1 && in_order && self.merge(now) {

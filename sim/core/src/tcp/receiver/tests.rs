@@ -66,6 +66,19 @@ fn the_first_window_is_whole_segments_and_the_buffer_keeps_one_back() {
 }
 
 #[test]
+fn linux_6_12_offers_what_the_buffer_allows_from_the_first_ack_on() {
+    let first_window = |kernel| {
+        let mut r = Receiver::new(&TcpSpec { kernel, rmem: [60_000_000; 3], ..TcpSpec::default() });
+        assert_eq!((r.initial_window(), r.window_scale()), (65_535, 10));
+        let window = receive(&mut r, 0, Nanos::from_millis(600)).unwrap().window;
+        (window, r.window_clamp)
+    };
+    assert_eq!(first_window(Kernel::V6), (68_608, 29_998_540));
+    // Half of the buffer less the reserve of a segment and its slow start; 1448 of the 2304 bytes a segment takes, in 256ths.
+    assert_eq!(first_window(Kernel::V6_12), (30_002_176, 37_500_000));
+}
+
+#[test]
 fn a_window_nearly_used_up_is_closed_but_never_taken_back() {
     let mut r = receiver();
     let mut ack = receive(&mut r, 0, Nanos::from_millis(1)).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::time::Nanos;
 
-use super::super::profile::Autotuning;
+use super::super::profile::{Autotuning, WindowShare};
 use super::super::timestamp;
 use super::Receiver;
 
@@ -16,6 +16,32 @@ pub(super) const WINDOW_FIELD_MAX: u64 = 65_535;
 /// Half of the buffer is offered as window (tcp_adv_win_scale = 1).
 pub const fn window_of(space: u64) -> u64 {
     space - (space >> 1)
+}
+
+/// The part of the buffer that is offered as window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// Half, rounded up.
+    Half,
+    /// So many 256ths, rounded down (TCP_RMEM_TO_WIN_SCALE).
+    Of256(u64),
+}
+
+impl Share {
+    /// At first, and once segments with `mss` bytes in `truesize` of memory have come (tcp_measure_rcv_mss).
+    pub fn of(rule: WindowShare, mss: u64, truesize: u64) -> (Share, Share) {
+        match rule {
+            WindowShare::Half => (Share::Half, Share::Half),
+            WindowShare::Measured => (Share::Of256(128), Share::Of256(((mss << 8) / truesize).max(1))),
+        }
+    }
+
+    pub const fn window_of(self, space: u64) -> u64 {
+        match self {
+            Share::Half => window_of(space),
+            Share::Of256(part) => (space * part) >> 8,
+        }
+    }
 }
 
 /// Buffer memory per segment that autotuning budgets: the smallest step of 128 whose window holds a segment.
@@ -34,12 +60,14 @@ impl Receiver {
     }
 
     pub(super) fn space(&self) -> u64 {
-        window_of(self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize))
+        self.share.window_of(
+            self.rcvbuf.saturating_sub((u64::from(self.out_of_order_segments) + self.unread) * self.truesize),
+        )
     }
 
     /// The window that could be offered now.
     pub(super) fn free_window(&mut self) -> u64 {
-        let full = window_of(self.rcvbuf);
+        let full = self.share.window_of(self.rcvbuf);
         let mut space = self.space();
         if space < self.window_clamp.min(full) >> 1 {
             self.quick = 0;
@@ -70,6 +98,22 @@ impl Receiver {
         }
     }
 
+    /// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
+    pub(super) fn limit_growth(&mut self) {
+        let most = self.share.window_of(self.rcvbuf.saturating_sub(self.truesize));
+        self.growth_limit = self.window_clamp.min(most);
+    }
+
+    /// Data have come; the window's limit goes with the share (tcp_measure_rcv_mss, tcp_set_window_clamp).
+    #[cold]
+    pub(super) fn take_measured_share(&mut self) {
+        self.share = self.measured_share;
+        self.window_clamp = self.share.window_of(self.rcvbuf).min(WINDOW_FIELD_MAX * self.unit);
+        self.rcv_ssthresh = self.rcv_ssthresh.min(self.window_clamp);
+        self.measure_space = self.measure_space.min(self.window_clamp);
+        self.limit_growth();
+    }
+
     pub(super) fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
         if (self.profile.rtt_once_per_echo && echo == self.rtt_echo) || echo == Nanos::ZERO {
             return;
@@ -90,15 +134,19 @@ impl Receiver {
             if self.moderate {
                 let rule = self.profile.autotuning;
                 let window = autotuned_window(rule, copied, self.measure_space, self.mss);
-                let rcvbuf = (window / self.mss * self.memory_per_segment).min(self.rmem_max);
+                let memory = match self.share {
+                    Share::Half => window / self.mss * self.memory_per_segment,
+                    Share::Of256(part) => (window << 8) / part,
+                };
+                let rcvbuf = memory.min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {
                     self.rcvbuf = rcvbuf;
                     let clamp = match rule {
                         Autotuning::Steps => window,
-                        Autotuning::Proportional => window_of(rcvbuf),
+                        Autotuning::Proportional => self.share.window_of(rcvbuf),
                     };
                     self.window_clamp = clamp.min(WINDOW_FIELD_MAX * self.unit);
-                    self.growth_limit = growth_limit(self.window_clamp, self.rcvbuf, self.truesize);
+                    self.limit_growth();
                 }
             }
             self.measure_space = copied;
@@ -117,11 +165,6 @@ pub(super) fn autotuned_window(rule: Autotuning, copied: u64, space: u64, mss: u
         Autotuning::Steps => window,
         Autotuning::Proportional => window + 2 * (window * (copied - space) / space),
     }
-}
-
-/// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
-pub(super) fn growth_limit(window_clamp: u64, rcvbuf: u64, truesize: u64) -> u64 {
-    window_clamp.min(window_of(rcvbuf.saturating_sub(truesize)))
 }
 
 /// Shift that makes `most` bytes fit the window field.

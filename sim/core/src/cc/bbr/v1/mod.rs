@@ -163,7 +163,7 @@ impl Bbr {
                 let mtu = u64::from(conn.mss) + HEADERS;
                 bytes_per_second(bw, mtu, gain, 100) * u64::from(conn.mss) / (mtu + ETHERNET)
             }
-            Kernel::V6 => bytes_per_second(bw, u64::from(conn.mss), gain, PACING_PERCENT),
+            Kernel::V6 | Kernel::V6_12 => bytes_per_second(bw, u64::from(conn.mss), gain, PACING_PERCENT),
         }
     }
 
