@@ -17,6 +17,7 @@ IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
 GLOBAL_STATE = 12
 """Width of the critic's global state."""
 TERMINATED, TRUNCATED = _sim.STATUS_TERMINATED, _sim.STATUS_TRUNCATED
+_ALLOWED = "numbers; those beyond [-1, 1] are clipped"
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ class Batch:
         bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
         if bad.size:
             world, slot = bad[0]
-            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
+            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), _ALLOWED)
 
     def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
         assert self._roster is not None
@@ -313,7 +314,7 @@ class Batch:
         if world.size == 0:
             return
         who = self._roster.who("action", world, slot)
-        cwnd, pacing = control(piece, actions[world, slot], self.statistics()[world, slot], who)
+        cwnd, pacing = control(piece, np.clip(actions[world, slot], -1, 1), self.statistics()[world, slot], who)
         self._roster.keep("action", who)
         for w, s, window, rate in zip(world, slot, cwnd, pacing, strict=True):
             self._worlds.set_cwnd(int(w), int(s), float(window), float(rate))

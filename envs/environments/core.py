@@ -22,7 +22,7 @@ from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.render import pictures
-from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
 """Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
@@ -331,10 +331,11 @@ def checked_seed(seed: Any) -> int | None:
 
 def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str, Any]:
     """`options` of reset(); OrbitccError for one that this environment does not know."""
+    if options is not None and not isinstance(options, Mapping):
+        raise OrbitccError("options", options, "a dict of options by name, or None")
     for name in options or {}:
         if name not in known:
-            allowed = f"only {' and '.join(repr(k) for k in known)}" if known else "no options"
-            raise OrbitccError(f"options.{name}", (options or {})[name], f"{allowed} in this environment")
+            raise UnknownNameError(f"options.{name}", name, known)
     return dict(options or {})
 
 
@@ -347,7 +348,10 @@ def checked_count(field: str, value: Any) -> int:
 
 def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
     """Actions as float32 of this shape; OrbitccError otherwise."""
-    values = np.asarray(actions, np.float32)
+    try:
+        values = np.asarray(actions, np.float32)
+    except (TypeError, ValueError):
+        raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
     if values.shape != shape:
         raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")
     return values

@@ -94,7 +94,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
             raise OrbitccError("--set", ", ".join(settings), "nothing: the scenarios of a folder are what they are")
         return Worlds(name)
     if name not in SUITES:
-        raise UnknownNameError("suite", name, names())
+        raise UnknownNameError("suite", name, names(), "orbitcc list suites")
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}
     for key in suite.settings:

@@ -170,6 +170,16 @@ def test_a_python_action_paces_at_the_rate_it_says() -> None:
     assert env.statistics()["goodput_bps"] == pytest.approx(5e6, rel=0.05)
 
 
+def test_a_python_action_is_given_actions_within_the_bounds() -> None:
+    given = []
+    hold = presets.Action(lambda actions, stats, who: given.append(actions.tolist()) or np.full(len(stats), 50.0))
+    env = CongestionEnv(get("dumbbell", duration_s=4).with_flows([Flow(controller="external")]), action=hold)
+    env.reset(seed=1)
+    for action in (50.0, -np.inf, 0.25):
+        env.step(np.full(1, action, np.float32))
+    assert given == [[[1.0]], [[-1.0]], [[0.25]]]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
