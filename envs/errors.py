@@ -115,8 +115,9 @@ class FileError(OrbitccError):
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The most similar of the known names, the best first: those that begin with it, else those spelt alike."""
     by_lower, text = {k.lower(): k for k in known}, name.lower()
-    found = [k for k in by_lower if len(text) > 2 and k.startswith(text)]
-    return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=most, cutoff=0.5))[:most]]
+    found = sorted((k for k in by_lower if len(text) > 2 and k.startswith(text)), key=len)
+    found = found or difflib.get_close_matches(text, by_lower, n=most, cutoff=0.7)
+    return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=1, cutoff=0.5))[:most]]
 
 
 def _shown(value: Any) -> str:

@@ -81,8 +81,10 @@ class Core:
         self, config: EnvConfig, feed: Feed, num_worlds: int, *, threads: int | None = None, journal: bool = False
     ) -> None:
         self.config, self.feed = config, feed
+        self.is_live = config.backend == "emulator"
+        """Is the world played on this machine's own kernel?"""
         self._emulator: str | None = None
-        if config.backend == "emulator":
+        if self.is_live:
             if num_worlds > 1 or feed.shared or journal:
                 what = "simulator here: the emulator plays one world, in the single, vector and parallel environments"
                 raise OrbitccError("backend", config.backend, what)
@@ -158,11 +160,13 @@ class Core:
             self.begin(world, self.generator(world, None))
         self.batch.observe()
 
-    def step(self, actions: NDArray[np.float32]) -> None:
-        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active."""
-        self.batch.step(actions)
+    def step(self, actions: NDArray[np.float32]) -> Batch:
+        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active. The worlds."""
+        batch = self._batch or self.batch
+        batch.step(actions)
         if self._journal is not None:
             self._journal.step(actions)
+        return batch
 
     def look(self) -> None:
         """Keep the present moment for pictures."""
@@ -208,15 +212,6 @@ class Core:
                 for key in FINAL_INFO:
                     infos[key][i] = float(totals[flow][key])
         return infos
-
-    def step_info(self) -> NDArray[np.float64]:
-        """:data:`STEP_INFO` of every slot, f64[4, N, S]; the array is reused by the next call."""
-        return self.batch.step_figures()
-
-    @property
-    def is_live(self) -> bool:
-        """Is the world played on this machine's own kernel?"""
-        return self._emulator is not None
 
     def live_info(self) -> dict[str, Any]:
         """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""

@@ -8,14 +8,14 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.further import (
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
+from orbitcc.eval.suites.leo_unpublished import (
     EfficiencyManaged,
     FourFlows,
     HighRates,
     WideResponsiveness,
     WideResponsivenessLoss,
 )
-from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024, Worlds
 from orbitcc.eval.suites.responsiveness import (

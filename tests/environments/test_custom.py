@@ -6,7 +6,7 @@ import pytest
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS, Who
 from orbitcc.envs.environments.single import CongestionEnv
