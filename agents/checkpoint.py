@@ -71,7 +71,7 @@ def resolve(name_or_path: str | Path) -> Path:
         raise CheckpointError(path, "is a file")
     if "/" in text:
         raise CheckpointError(path, "does not exist")
-    raise UnknownNameError("checkpoint", text, shipped())
+    raise UnknownNameError("checkpoint", text, shipped(), "orbitcc list checkpoints")
 
 
 def load(name_or_path: str | Path) -> Checkpoint:

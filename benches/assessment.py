@@ -12,7 +12,7 @@ from pathlib import Path
 from benches.pages import replace
 from orbitcc.agents import checkpoint
 from orbitcc.eval.assessment import Card, assess, contenders_of, criteria
-from orbitcc.eval.assessment.card import STANDARD
+from orbitcc.eval.assessment.judgement import STANDARD
 from orbitcc.eval.report.assessment import limits, where
 
 PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"

@@ -22,8 +22,9 @@ from orbitcc.envs.environments.batch import Batch
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training import recipe as recipes
-from orbitcc.training.heldout import HeldOut, Scores
+from orbitcc.training.heldout import HeldOut
 from orbitcc.training.loop import Learner, _learner
+from orbitcc.training.scorecard import Figures
 
 HELDOUT_WORLDS, HELDOUT_SEED = 32, 2_000_000
 """Worlds on which the last policy is scored; recipes evaluate on those of seed 1000000."""
@@ -94,7 +95,7 @@ def train(plan: recipes.Recipe, seed: int, parts: Parts) -> tuple[Learner, int, 
     return learner, steps, time.process_time() - began
 
 
-def score(plan: recipes.Recipe, learner: Learner) -> Scores:
+def score(plan: recipes.Recipe, learner: Learner) -> Figures:
     """What its policy is worth on :data:`HELDOUT_WORLDS` worlds."""
     pieces, tensors = preset(plan.preset), learner.tensors()
     policy = _sim.Policy(

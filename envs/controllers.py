@@ -120,7 +120,7 @@ def get(name: str, field: str = "controller") -> ControllerInfo:
     try:
         return _TABLE[name]
     except KeyError:
-        raise UnknownNameError(field, name, names()) from None
+        raise UnknownNameError(field, name, names(), "orbitcc list controllers") from None
 
 
 def names(kind: Kind | None = None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 
 class OrbitccError(ValueError):
@@ -37,20 +37,32 @@ class OrbitccError(ValueError):
         return self.at(".".join(part for part in (prefix, self.field) if part))
 
 
-class UnknownNameError(OrbitccError):
-    """A name that is in no registry; the message suggests the nearest valid one."""
+MANY = 12
+"""So many names and no more are all said in a message, if they can be listed otherwise."""
 
-    def __init__(self, field: str, name: Any, known: Iterable[str]) -> None:
+
+class UnknownNameError(OrbitccError):
+    """A name that is in no registry; the message suggests the nearest valid ones.
+
+    listing: the command that shows all; a long list is not repeated then.
+    """
+
+    kind: ClassVar[str] = "name"
+
+    def __init__(self, field: str, name: Any, known: Iterable[str], listing: str = "") -> None:
         self.known = tuple(dict.fromkeys(known))
-        super().__init__(field, name, f"one of {', '.join(self.known) or '(none)'}")
+        self.listing = listing
+        super().__init__(field, name, f"one of {', '.join(self.known)}" if self.known else "none")
 
     def _message(self) -> str:
-        near = nearest(str(self.value), self.known)
-        hint = f"; did you mean {near!r}?" if near else ""
-        return f"{self.field}: unknown name {_shown(self.value)}{hint} (allowed: {self.allowed})"
+        short = bool(self.listing) and len(self.known) > MANY
+        near = " or ".join(repr(name) for name in nearest(str(self.value), self.known, 3 if short else 1))
+        hint = f"; did you mean {near}?" if near else ""
+        allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
+        return f"{self.field}: unknown {self.kind} {_shown(self.value)}{hint} ({allowed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.known)
+        return type(self), (self.field, self.value, self.known, self.listing)
 
 
 class UnknownKeywordError(UnknownNameError, TypeError):
@@ -59,8 +71,8 @@ class UnknownKeywordError(UnknownNameError, TypeError):
     It can be made from a message alone, as gymnasium does when it adds to one.
     """
 
-    def __init__(self, field: str, name: Any = None, known: Iterable[str] = ()) -> None:
-        super().__init__(field, name, known)
+    def __init__(self, field: str, name: Any = None, known: Iterable[str] = (), listing: str = "") -> None:
+        super().__init__(field, name, known, listing)
 
     def _message(self) -> str:
         return super()._message() if self.known else self.field
@@ -100,11 +112,12 @@ class FileError(OrbitccError):
     """A file that cannot be read or written, or that holds something else than it should."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The most similar of the known names, or None when nothing is similar."""
-    by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return by_lower[found[0]] if found else None
+def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The most similar of the known names, the best first: those that begin with it, else those spelt alike."""
+    by_lower, text = {k.lower(): k for k in known}, name.lower()
+    found = sorted((k for k in by_lower if len(text) > 2 and k.startswith(text)), key=len)
+    found = found or difflib.get_close_matches(text, by_lower, n=most, cutoff=0.7)
+    return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=1, cutoff=0.5))[:most]]
 
 
 def _shown(value: Any) -> str:

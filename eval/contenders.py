@@ -66,7 +66,7 @@ def from_controller(text: str) -> Contender:
     except OrbitccError as error:
         raise (error.at if error.field in ("", "name") else error.under)("--controller") from None
     if controllers.get(spec.name).kind == "internal":
-        raise UnknownNameError("--controller", spec.name, controllers.names())
+        raise UnknownNameError("--controller", spec.name, controllers.names(), "orbitcc list controllers")
     if controllers.get(spec.name).kind == "agent":
         if spec.name == "agent" and not spec.params.get("path"):
             raise OrbitccError("--controller", text, "agent:path=FOLDER, or --agent FOLDER")

@@ -14,7 +14,7 @@ from orbitcc.agents.registry import register_agents
 from orbitcc.envs.environments.registration import register_when_imported
 
 if TYPE_CHECKING:
-    from orbitcc.envs.environments.batched import BatchedParallelEnv
+    from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
     from orbitcc.envs.environments.config import EnvConfig
     from orbitcc.envs.environments.parallel import ParallelCongestionEnv, parallel_env
     from orbitcc.envs.environments.single import CongestionEnv
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _ENVIRONMENTS = {
-    "BatchedParallelEnv": "batched",
+    "BatchedParallelEnv": "batched_parallel",
     "CongestionEnv": "single",
     "EnvConfig": "config",
     "FlowVectorEnv": "slots",

@@ -8,7 +8,7 @@ from types import ModuleType
 _ROOMS = {
     "envs.description": ("compile", "flows", "links", "model", "ranges", "scenario"),
     "envs.environments": (
-        "batch", "batched", "connections", "episodes", "journal", "parallel",  "presets", "registration",
+        "batch", "connections", "episodes", "journal", "parallel",  "presets", "registration",
         "render", "rllib", "sb3", "single", "slots", "source", "vector",
     ),
     "eval.figures": ("globe", "style"),
@@ -20,10 +20,17 @@ MOVED = {
         for name in names
     },
     "orbitcc.envs.pieces": "orbitcc.envs.environments.custom",
+    **dict.fromkeys(
+        ("orbitcc.envs.batched", "orbitcc.envs.environments.batched"), "orbitcc.envs.environments.batched_parallel"
+    ),
     "orbitcc.envs.distribution": "orbitcc.envs.scenarios.distribution",
     "orbitcc.envs.simulate": "orbitcc.envs.backends.simulator",
     **{f"orbitcc.eval.{name}_figure": f"orbitcc.eval.figures.{name}" for name in ("path", "run", "scenario")},
     **{f"orbitcc.eval.{name}_figures": f"orbitcc.eval.figures.{name}" for name in ("geo", "grid")},
+    "orbitcc.eval.envelope": "orbitcc.eval.extrapolation",
+    "orbitcc.eval.assessment.card": "orbitcc.eval.assessment.judgement",
+    "orbitcc.eval.figures.suites": "orbitcc.eval.figures.by_suite",
+    "orbitcc.eval.suites.further": "orbitcc.eval.suites.leo_unpublished",
 }
 """Old name of a module -> the new one."""
 

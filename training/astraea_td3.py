@@ -23,7 +23,7 @@ from torch.nn import functional
 from orbitcc.agents.card import Layer
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.batch import GLOBAL_STATE
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.training.recipe import Td3, Td3Network, Td3Recipe
 

@@ -368,7 +368,7 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     elif name_or_file.endswith(".toml"):
         data = read_toml(name_or_file)
     else:
-        raise UnknownNameError("recipe", name_or_file, names())
+        raise UnknownNameError("recipe", name_or_file, names(), "orbitcc list recipes")
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():

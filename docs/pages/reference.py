@@ -16,7 +16,7 @@ from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.training import recipe, scorecard
 
 MODULES = {
-    "orbitcc.envs.environments": ("config", "presets", "slots", "batched", "rllib", "sb3"),
+    "orbitcc.envs.environments": ("config", "presets", "slots", "batched_parallel", "rllib", "sb3"),
     "orbitcc.envs.description": ("scenario", "flows", "links", "hosts"),
     "orbitcc.envs": ("scenarios", "controllers", "errors"),
     "orbitcc.envs.backends": ("simulator", "captures"),

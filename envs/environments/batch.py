@@ -17,6 +17,7 @@ IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
 GLOBAL_STATE = 12
 """Width of the critic's global state."""
 TERMINATED, TRUNCATED = _sim.STATUS_TERMINATED, _sim.STATUS_TRUNCATED
+_ALLOWED = "numbers; those beyond [-1, 1] are clipped"
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,15 @@ class Batch:
         self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
         self.reward = np.zeros((n, slots), np.float32)
         self.status = np.zeros((n, slots), np.uint8)
-        self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
+        self._all_active = bytes([ACTIVE]) * self.status.size
         self._figures = np.zeros((4, n, slots), np.float64)
+        self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
         self._native_obs: NDArray[np.float32] = np.zeros((n, slots, self._worlds.observation_dim), np.float32)
         self._native_reward = np.zeros((n, slots), np.float32)
         # a Python action sets windows itself
+        self._action = preset.action if isinstance(preset.action, Action) else None
         self._no_action: NDArray[np.float32] | None = np.zeros((1, slots, self._worlds.action_dim), np.float32)
-        if isinstance(preset.action, Action):
+        if self._action is not None:
             self._no_action = None
         if not isinstance(preset.observation, Observation):
             self._native_obs = self.obs
@@ -162,9 +165,9 @@ class Batch:
             OrbitccError: an active slot's action is NaN; no world has moved.
         """
         given: NDArray[np.float32] | None = None
-        if isinstance(self._preset.action, Action):
+        if self._action is not None:
             self._refuse_nan(actions)
-            self._apply_custom_action(self._preset.action, actions)
+            self._apply_custom_action(self._action, actions)
         else:
             given = np.ascontiguousarray(actions, np.float32)
         moving = None if self._roster is None else ~self._worlds.finished()
@@ -177,6 +180,10 @@ class Batch:
         if moving is not None:
             self._stale |= moving
             self._tell_stale()
+
+    def all_active(self) -> bool:
+        """Does every slot act on the next step?"""
+        return self.status.tobytes() == self._all_active  # a tenth of what comparing arrays costs
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
         """Pay by another native reward, or by other parameters of one, from the next step on.
@@ -305,7 +312,7 @@ class Batch:
         bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
         if bad.size:
             world, slot = bad[0]
-            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), "numbers in [-1, 1]")
+            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), _ALLOWED)
 
     def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
         assert self._roster is not None
@@ -313,7 +320,7 @@ class Batch:
         if world.size == 0:
             return
         who = self._roster.who("action", world, slot)
-        cwnd, pacing = control(piece, actions[world, slot], self.statistics()[world, slot], who)
+        cwnd, pacing = control(piece, np.clip(actions[world, slot], -1, 1), self.statistics()[world, slot], who)
         self._roster.keep("action", who)
         for w, s, window, rate in zip(world, slot, cwnd, pacing, strict=True):
             self._worlds.set_cwnd(int(w), int(s), float(window), float(rate))

@@ -22,7 +22,7 @@ from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.render import pictures
-from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
 """Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
@@ -81,8 +81,10 @@ class Core:
         self, config: EnvConfig, feed: Feed, num_worlds: int, *, threads: int | None = None, journal: bool = False
     ) -> None:
         self.config, self.feed = config, feed
+        self.is_live = config.backend == "emulator"
+        """Is the world played on this machine's own kernel?"""
         self._emulator: str | None = None
-        if config.backend == "emulator":
+        if self.is_live:
             if num_worlds > 1 or feed.shared or journal:
                 what = "simulator here: the emulator plays one world, in the single, vector and parallel environments"
                 raise OrbitccError("backend", config.backend, what)
@@ -158,11 +160,13 @@ class Core:
             self.begin(world, self.generator(world, None))
         self.batch.observe()
 
-    def step(self, actions: NDArray[np.float32]) -> None:
-        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active."""
-        self.batch.step(actions)
+    def step(self, actions: NDArray[np.float32]) -> Batch:
+        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active. The worlds."""
+        batch = self._batch or self.batch
+        batch.step(actions)
         if self._journal is not None:
             self._journal.step(actions)
+        return batch
 
     def look(self) -> None:
         """Keep the present moment for pictures."""
@@ -208,15 +212,6 @@ class Core:
                 for key in FINAL_INFO:
                     infos[key][i] = float(totals[flow][key])
         return infos
-
-    def step_info(self) -> NDArray[np.float64]:
-        """:data:`STEP_INFO` of every slot, f64[4, N, S]; the array is reused by the next call."""
-        return self.batch.step_figures()
-
-    @property
-    def is_live(self) -> bool:
-        """Is the world played on this machine's own kernel?"""
-        return self._emulator is not None
 
     def live_info(self) -> dict[str, Any]:
         """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""
@@ -331,10 +326,11 @@ def checked_seed(seed: Any) -> int | None:
 
 def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str, Any]:
     """`options` of reset(); OrbitccError for one that this environment does not know."""
+    if options is not None and not isinstance(options, Mapping):
+        raise OrbitccError("options", options, "a dict of options by name, or None")
     for name in options or {}:
         if name not in known:
-            allowed = f"only {' and '.join(repr(k) for k in known)}" if known else "no options"
-            raise OrbitccError(f"options.{name}", (options or {})[name], f"{allowed} in this environment")
+            raise UnknownNameError(f"options.{name}", name, known)
     return dict(options or {})
 
 
@@ -347,7 +343,10 @@ def checked_count(field: str, value: Any) -> int:
 
 def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
     """Actions as float32 of this shape; OrbitccError otherwise."""
-    values = np.asarray(actions, np.float32)
+    try:
+        values = np.asarray(actions, np.float32)
+    except (TypeError, ValueError):
+        raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
     if values.shape != shape:
         raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")
     return values

@@ -233,7 +233,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return {a: absent | infos.get(a, {}) | {"present": a in present} for a in self.possible_agents}
 
     def _infos(self, agents: list[str]) -> Infos:
-        figures = self._core.step_info()[:, 0].T.tolist()
+        figures = self._core.batch.step_figures()[:, 0].T.tolist()
         live = self._core.live_info()
         return {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
 

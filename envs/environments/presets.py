@@ -144,7 +144,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Action:
-    """A custom action: ``function(actions[n, dim], stats[n, F], who) -> cwnd[n]`` in packets.
+    """A custom action: ``function(actions[n, dim], stats[n, F], who) -> cwnd[n]`` in packets; actions in [-1, 1].
 
     The function may return ``(cwnd[n], pacing_bps[n])`` instead; a pacing rate of 0 leaves pacing to the sender.
     """
@@ -317,7 +317,7 @@ def preset(
     elif name.endswith(".toml"):
         base = Preset.from_file(name)
     else:
-        raise UnknownNameError("preset", name, PRESETS)
+        raise UnknownNameError("preset", name, PRESETS, "orbitcc list presets")
     pieces: dict[str, Any] = {
         "observation": observation,
         "action": action,

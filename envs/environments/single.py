@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -128,22 +128,21 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._core.batch.observe()
         self._over = False
         self._core.look()
-        return self._obs(), self._info()
+        return self._obs(), self._info(self._core.batch)
 
     def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         if self._over:
             raise ResetNeededError("step", "no episode runs: reset() first")
-        values = checked_actions("action", action, self.action_space.shape)
-        self._core.step(values[None, None])
-        batch = self._core.batch
-        status = int(batch.status[0, 0])
+        core = self._core
+        batch = core.step(checked_actions("action", action, self.action_space.shape)[None, None])
+        status, info = batch.status.item(), self._info(batch)
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
-        self._over = terminated or truncated
-        info = self._info()
-        if self._over:
-            info |= self._core.final_info(0, 0)
-        self._core.look()
-        return self._obs(), float(batch.reward[0, 0]), terminated, truncated, info
+        if terminated or truncated:
+            self._over = True
+            info |= core.final_info(0, 0)
+        if core.pictures is not None:
+            core.look()
+        return batch.obs.flatten(), batch.reward.item(), terminated, truncated, info
 
     def render(self) -> Any:
         """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
@@ -181,6 +180,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def _obs(self) -> NDArray[np.float32]:
         return self._core.batch.obs[0, 0].copy()
 
-    def _info(self) -> dict[str, Any]:
-        info: dict[str, Any] = dict(zip(STEP_INFO, self._core.step_info().ravel().tolist(), strict=True))
+    def _info(self, batch: Batch) -> dict[str, Any]:
+        figures = batch.step_figures().ravel().tolist()
+        info: dict[str, Any] = dict(zip(STEP_INFO, figures))  # noqa: B905 (four and four, in every step)
         return info | self._core.live_info() if self._core.is_live else info

@@ -303,7 +303,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         return self._made.final_infos(ended, self.worlds, self._slots) if ended.any() else {}
 
     def _step_infos(self) -> dict[str, Any]:
-        figures = self._made.step_info()
+        figures = self._running.step_figures()
         return step_infos(figures.reshape(len(figures), -1).take(self._rows, axis=1), self._everybody)
 
 

@@ -9,7 +9,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import ACTIVE, TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -69,7 +69,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.state_space = core.state_space
-        self._over = np.zeros(self.num_envs, np.bool_)
+        self._over, self._any_over = np.zeros(self.num_envs, np.bool_), False
         self._everybody, self._first = np.ones(self.num_envs, np.bool_), np.zeros(self.num_envs, np.int64)
 
     def reset(
@@ -97,30 +97,29 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         core = self._made
         values = checked_actions("actions", actions, self.action_space.shape)
-        renewed = self._over
-        core.step(values[:, None])
-        batch = core.batch
-        status = batch.status[:, 0]
-        if (status == ACTIVE).all() and not renewed.any():  # nothing ends: most steps, so they are kept short
-            core.look()
+        batch = core.step(values[:, None])
+        if batch.all_active() and not self._any_over:  # nothing ends: most steps, so they are kept short
+            if core.pictures is not None:
+                core.look()
             nobody = np.zeros((2, self.num_envs), np.bool_)
-            rewards = batch.reward[:, 0].astype(np.float64)
-            return batch.obs[:, 0].copy(), rewards, nobody[0], nobody[1], self._step_infos(self._everybody)
+            infos = step_infos(batch.step_figures()[..., 0].copy(), self._everybody)
+            return batch.obs[:, 0].copy(), batch.reward[:, 0].astype(np.float64), nobody[0], nobody[1], infos
+        renewed, status = self._over, batch.status[:, 0]
         if renewed.any():  # next-step mode: this step is the reset of episodes that ended in the last one
             status = np.where(renewed, 0, status)
             core.renew(renewed)
         terminated, truncated = (status & TERMINATED) != 0, (status & TRUNCATED) != 0
         rewards = np.where(renewed, 0.0, batch.reward[:, 0]).astype(np.float64)
         ended = terminated | truncated
-        infos: dict[str, Any] = {}
+        infos = {}
         if ended.any():
             infos = core.final_infos(ended, np.arange(self.num_envs), self._first)
             if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                last = step_infos(np.where(ended, core.step_info()[:, :, 0], 0.0), ended) | infos
+                last = step_infos(np.where(ended, batch.step_figures()[..., 0], 0.0), ended) | infos
                 infos = {"final_info": last, "_final_info": ended, **_final_obs(batch.obs[:, 0], ended)}
                 core.renew(ended)
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
-            self._over = ended
+            self._over, self._any_over = ended, bool(ended.any())
         core.look()
         return batch.obs[:, 0].copy(), rewards, terminated, truncated, self._step_infos(self._everybody) | infos
 
@@ -174,13 +173,13 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         return seeds
 
     def _step_infos(self, told: NDArray[np.bool_]) -> dict[str, Any]:
-        return step_infos(self._made.step_info()[:, :, 0].copy(), told)
+        return step_infos(self._made.batch.step_figures()[..., 0].copy(), told)
 
 
 def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:
     """Figures f64[4, n] of a step as infos of a vector environment; told: of whom they are, bool[n]."""
     infos: dict[str, Any] = dict.fromkeys(_STEP_MASKS, told)
-    infos.update(zip(STEP_INFO, figures, strict=True))
+    infos.update(zip(STEP_INFO, figures))  # noqa: B905 (four and four, in every step)
     return infos
 
 

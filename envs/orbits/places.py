@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError, nearest
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.orbits.constellation import EARTH_RADIUS_KM
 
 Array = NDArray[np.float64]
@@ -65,11 +66,11 @@ def find(text: str, field: str = "place") -> Place:
         return by_lower[text.strip().lower()]
     latitude, comma, longitude = text.partition(",")
     if not comma:
-        raise UnknownPlaceError(field, text, CITIES)
+        raise UnknownPlaceError(field, text)
     try:
         north, east = float(latitude), float(longitude)
     except ValueError:
-        raise UnknownPlaceError(field, text, CITIES) from None
+        raise UnknownPlaceError(field, text) from None
     if not (-90 <= north <= 90 and -180 <= east <= 180):
         raise OrbitccError(field, text, "latitude in [-90, 90] and longitude in [-180, 180] degrees")
     return Place(f"{north:g},{east:g}", north, east)
@@ -78,13 +79,16 @@ def find(text: str, field: str = "place") -> Place:
 class UnknownPlaceError(UnknownNameError):
     """A place that is neither a city of the list nor a pair of coordinates."""
 
+    kind = "place"
+
+    def __init__(self, field: str, name: str) -> None:
+        super().__init__(field, name, sorted(CITIES), "orbitcc list places")
+
     def _message(self) -> str:
-        near = nearest(str(self.value), self.known)
-        hint = f"; did you mean {near!r}?" if near else ""
-        return (
-            f"{self.field}: unknown place {self.value!r}{hint} (allowed: latitude,longitude in degrees, e.g. "
-            f"47.61,-122.34, or one of {', '.join(sorted(self.known))})"
-        )
+        return f"{super()._message()}, and latitude,longitude in degrees is one, too, e.g. 47.61,-122.34"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value)
 
 
 CITIES = {

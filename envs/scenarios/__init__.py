@@ -82,7 +82,7 @@ def names() -> tuple[str, ...]:
 def get(name: str, **params: Any) -> Scenario:
     """The scenario called `name` with these parameters; OrbitccError naming the parameter otherwise."""
     if name not in SCENARIOS:
-        raise UnknownNameError("scenario", name, SCENARIOS)
+        raise UnknownNameError("scenario", name, SCENARIOS, "orbitcc list scenarios")
     info = SCENARIOS[name]
     for key in params:
         if key not in info.params:
@@ -96,7 +96,7 @@ def get(name: str, **params: Any) -> Scenario:
 def distribution(name: str) -> ScenarioDistribution:
     """The distribution called `name`."""
     if name not in DISTRIBUTIONS:
-        raise UnknownNameError("distribution", name, DISTRIBUTIONS)
+        raise UnknownNameError("distribution", name, DISTRIBUTIONS, "orbitcc list scenarios")
     return DISTRIBUTIONS[name]
 
 
@@ -119,7 +119,7 @@ def load(
     if Path(text).is_dir():
         return _distribution_overridden(load_folder(text), settings)
     if not (text.endswith(".toml") or os.sep in text or Path(text).exists()):
-        raise UnknownNameError("scenario", text, names())
+        raise UnknownNameError("scenario", text, names(), "orbitcc list scenarios")
     data = read_toml(text)
     kind = data.get("kind")
     if kind is None:

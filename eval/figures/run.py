@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.envelope import buffer_bytes
+from orbitcc.eval.extrapolation import buffer_bytes
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import check_name, narrowest, outages, render, staircase
 from orbitcc.eval.figures.style import LIGHT, Line, Theme

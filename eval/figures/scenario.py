@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from orbitcc.envs.description.links import Direction
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.envelope import loss_rate
+from orbitcc.eval.extrapolation import loss_rate
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.style import Theme
 

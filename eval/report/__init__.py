@@ -17,7 +17,7 @@ from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired
 from orbitcc.eval.suites.base import Metric
 
 if TYPE_CHECKING:
-    from orbitcc.eval.figures.suites import Figure
+    from orbitcc.eval.figures.by_suite import Figure
 
 
 def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
@@ -26,7 +26,7 @@ def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
     notes: plain sentences a reader must know, shown with the command.
     """
     pictures = []
-    from orbitcc.eval.figures.suites import figures_of  # matplotlib: only when something is drawn
+    from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
 
     for figure in figures_of(campaign):
         files: dict[ThemeName, bytes] = {}

@@ -11,8 +11,8 @@ from pathlib import Path
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.assessment.card import STANDARD, Card, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.criteria import Figure, Verdict
+from orbitcc.eval.assessment.judgement import STANDARD, Card, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
 from orbitcc.eval.report.page import picture, write_page

@@ -99,7 +99,7 @@ def _findings(judged: Sequence[tuple[Finding, Outcome]]) -> str:
 
 def _suite(campaign: Campaign) -> str:
     pictures = []
-    from orbitcc.eval.figures.suites import figures_of  # matplotlib: only when something is drawn
+    from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
 
     for figure in figures_of(campaign):
         if figure.folded:

@@ -8,14 +8,14 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.further import (
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
+from orbitcc.eval.suites.leo_unpublished import (
     EfficiencyManaged,
     FourFlows,
     HighRates,
     WideResponsiveness,
     WideResponsivenessLoss,
 )
-from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
 from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024, Worlds
 from orbitcc.eval.suites.responsiveness import (
@@ -94,7 +94,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
             raise OrbitccError("--set", ", ".join(settings), "nothing: the scenarios of a folder are what they are")
         return Worlds(name)
     if name not in SUITES:
-        raise UnknownNameError("suite", name, names())
+        raise UnknownNameError("suite", name, names(), "orbitcc list suites")
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}
     for key in suite.settings:

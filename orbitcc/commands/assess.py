@@ -38,7 +38,7 @@ def assess(
     from orbitcc.eval import provenance
     from orbitcc.eval.assessment import assess as run
     from orbitcc.eval.assessment import contenders_of, criteria
-    from orbitcc.eval.assessment.card import as_dict, write_card, write_worlds
+    from orbitcc.eval.assessment.judgement import as_dict, write_card, write_worlds
     from orbitcc.eval.report.assessment import write_assessment
 
     if (controller is None) == (agent is None):

@@ -47,7 +47,7 @@ def _agent_steps(_results: list[Result]) -> Result:
 
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.scenario import Flow
-    from orbitcc.envs.environments.batched import BatchedParallelEnv
+    from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 
     scenario = scenarios.get("dumbbell", rate_mbps=100, base_rtt_ms=30)
     flows = [Flow.parse("external") for _ in range(FLOWS)]

@@ -82,7 +82,7 @@ def new_folder(suite: str) -> Path:
 
 def finish(campaign: Campaign, line_up: list[Contender], *, as_json: bool) -> None:
     """Report and table of a finished campaign; what both `eval` and `demo` end with."""
-    from orbitcc.eval.envelope import warnings
+    from orbitcc.eval.extrapolation import warnings
     from orbitcc.eval.report import write_report
 
     notes = warnings(campaign)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "checkpoints")
+KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "checkpoints", "places")
 
 
 def list_names(
     what: Annotated[str | None, typer.Argument(metavar=f"[{'|'.join(KINDS)}]", help="One kind; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show the scenarios, environments, presets, controllers, suites, recipes and checkpoints that can be named."""
+    """Show what can be named: scenarios, environments, presets, controllers, suites, recipes, checkpoints, places."""
     from orbitcc.envs.errors import UnknownNameError
 
     if what is not None and what not in KINDS:
@@ -72,6 +72,13 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         from orbitcc.training import recipe
 
         return [{"name": name, "description": recipe.load(name).description} for name in recipe.names()]
+    if kind == "places":
+        from orbitcc.envs.orbits.places import CITIES
+
+        return [
+            {"name": name, "description": f"{c.latitude_deg:g},{c.longitude_deg:g}"}
+            for name, c in sorted(CITIES.items())
+        ]
     from orbitcc.agents import checkpoint
 
     return [

@@ -8,7 +8,7 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import ParallelCongestionEnv
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.slots import FlowVectorEnv

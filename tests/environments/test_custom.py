@@ -6,7 +6,7 @@ import pytest
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS, Who
 from orbitcc.envs.environments.single import CongestionEnv
@@ -168,6 +168,16 @@ def test_a_python_action_paces_at_the_rate_it_says() -> None:
         env.step(np.zeros(1, np.float32))
     assert env.statistics()["pacing_rate_bps"] == 5e6
     assert env.statistics()["goodput_bps"] == pytest.approx(5e6, rel=0.05)
+
+
+def test_a_python_action_is_given_actions_within_the_bounds() -> None:
+    given = []
+    hold = presets.Action(lambda actions, stats, who: given.append(actions.tolist()) or np.full(len(stats), 50.0))
+    env = CongestionEnv(get("dumbbell", duration_s=4).with_flows([Flow(controller="external")]), action=hold)
+    env.reset(seed=1)
+    for action in (50.0, -np.inf, 0.25):
+        env.step(np.full(1, action, np.float32))
+    assert given == [[[1.0]], [[-1.0]], [[0.25]]]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 import orbitcc  # noqa: F401
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.slots import FlowVectorEnv

@@ -7,7 +7,7 @@ import numpy as np
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.batched import BatchedParallelEnv
+from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.slots import FlowVectorEnv

@@ -105,8 +105,42 @@ def test_seeds_may_be_any_kind_of_whole_number(view: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_unknown_options_are_refused(view: str) -> None:
     env = VIEWS[view](agents())
-    with pytest.raises(OrbitccError, match=r"options\.scenari"):
+    known = r"\(allowed: none\)" if view == "slots" else r"did you mean 'scenario'\?"
+    with pytest.raises(OrbitccError, match=rf"options\.scenari: unknown name 'scenari'.*{known}"):
         env.reset(seed=1, options={"scenari": agents()})
+    with pytest.raises(OrbitccError, match="options: 3 is not allowed; allowed: a dict"):
+        env.reset(seed=1, options=3)
+
+
+def with_action(env, value) -> list:
+    """A step in which everybody does this."""
+    if isinstance(env, orbitcc.ParallelCongestionEnv):
+        return [sorted(part.items()) for part in env.step({agent: [value] for agent in env.agents})[:4]]
+    if isinstance(env, orbitcc.CongestionEnv):
+        return list(env.step([value])[:4])
+    if isinstance(env, orbitcc.BatchedParallelEnv):
+        return list(env.step([[[value]] * env.slots] * 2)[:4])
+    return list(env.step([[value]] * env.num_envs)[:4])
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_actions_beyond_the_bounds_are_clipped(view: str) -> None:
+    env, within = VIEWS[view](agents()), VIEWS[view](agents())
+    env.reset(seed=1), within.reset(seed=1)
+    for beyond, bound in ((50, 1), (-7, -1), (np.inf, 1), (-np.inf, -1), (1.5, 1)):
+        assert str(with_action(env, beyond)) == str(with_action(within, bound))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_what_is_no_action_is_one_line_and_moves_nothing(view: str) -> None:
+    env, untouched = VIEWS[view](agents()), VIEWS[view](agents())
+    env.reset(seed=1), untouched.reset(seed=1)
+    for wrong in ("x", None, {"a": 1}, 1j, [0.0, 0.0], np.nan):
+        with pytest.raises(OrbitccError, match=r"^action.*: .* is not allowed; allowed: [^\n]*$"):
+            with_action(env, wrong)
+    with pytest.raises(OrbitccError, match="NaN is not allowed; allowed: numbers; those beyond .* are clipped"):
+        with_action(env, np.nan)
+    assert str(with_action(env, 0.3)) == str(with_action(untouched, 0.3))
 
 
 @pytest.mark.parametrize("view", VIEWS)

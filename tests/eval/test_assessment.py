@@ -8,8 +8,8 @@ import pytest
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.assessment import assess, contenders_of, criteria
-from orbitcc.eval.assessment.card import as_dict, write_worlds
 from orbitcc.eval.assessment.criteria import Criterion, Figure
+from orbitcc.eval.assessment.judgement import as_dict, write_worlds
 from orbitcc.eval.assessment.suite import Assessment
 from orbitcc.eval.assessment.worlds import WORLDS
 from orbitcc.eval.assessment.worlds.sharing import starved_s

@@ -83,7 +83,7 @@ def test_an_unknown_agent_is_refused():
 def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.figures.suites import figures_of
+    from orbitcc.eval.figures.by_suite import figures_of
     from orbitcc.eval.runner import Task, execute
 
     suite = suites.get(name)

@@ -277,7 +277,7 @@ impl Worlds {
             let Some(row) = row_of(w) else { break };
             for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
                 if row[slot].is_nan() && member.status(flow) == STATUS_ACTIVE {
-                    return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number in [-1, 1]")));
+                    return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number")));
                 }
             }
         }

@@ -3,7 +3,7 @@
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.eval.envelope import conditions
+from orbitcc.eval.extrapolation import conditions
 
 
 def test_conditions_of_a_static_path():
@@ -37,7 +37,7 @@ def test_a_gilbert_elliott_loss_counts_with_its_long_run_rate():
 def test_a_policy_outside_its_envelope_is_named_with_both_ranges(tmp_path, checkpoint_folder):
     from orbitcc.eval import contenders, suites
     from orbitcc.eval.campaign import Campaign
-    from orbitcc.eval.envelope import warnings
+    from orbitcc.eval.extrapolation import warnings
 
     line_up = contenders.line_up(["cubic"], [str(checkpoint_folder)])
     campaign = Campaign(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0")
