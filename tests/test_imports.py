@@ -21,7 +21,7 @@ INSIDE = {
     },
     "eval": {
         "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "suites": 1, "campaign": 2,
-        "envelope": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "findings": 4, "studies": 5,
+        "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "findings": 4, "studies": 5,
         "assessment": 5, "search": 5, "report": 6,
     },
 }  # fmt: skip
