@@ -123,8 +123,13 @@ fn two_share_fairly() {
 fn in_loss_mode_the_shorter_rtt_wins() {
     let mut spec = dumbbell(100.0, 20.0, bdp_bytes(100.0, 100.0), 150.0, &["vivace:preset=loss", "vivace:preset=loss"]);
     spec.flows[1].uplink_delay = secs(0.08);
-    let run = run(&with_noise(spec, 100.0, 20.0));
-    let (short, long) = (run.wire_mbps(0, 50.0, 150.0), run.wire_mbps(1, 50.0, 150.0));
+    // One run in six is nearly fair.
+    let [mut short, mut long] = [0.0; 2];
+    for seed in 1..=3 {
+        let run = run(&with_noise(NetworkSpec { seed, ..spec.clone() }, 100.0, 20.0));
+        short += run.wire_mbps(0, 50.0, 150.0);
+        long += run.wire_mbps(1, 50.0, 150.0);
+    }
     assert!(short >= 1.2 * long, "{short} {long}");
 }
 
