@@ -21,7 +21,7 @@ def said(call, *args) -> str:
 def test_a_part_of_a_name_suggests_the_names_that_begin_with_it() -> None:
     message = said(scenarios.get("dumbbell").override, "links.0.rate", 5)
     assert message.startswith("links.0.rate: unknown name 'rate'; did you mean 'rate_mbps'?")
-    assert "did you mean 'responsiveness' or 'responsiveness-loss' or 'responsiveness-shown'?" in said(
+    assert "did you mean 'responsiveness' or 'responsiveness-loss' or 'responsiveness-wide'?" in said(
         suites.get, "respons"
     )
     assert "did you mean" not in said(suites.get, "zzz")
