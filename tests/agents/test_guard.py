@@ -49,7 +49,7 @@ def test_a_flooding_policy_is_held_at_the_measured_product(tmp_path) -> None:
     for folder in (plain, held):
         recording, _ = recorded(folder, **settings)
         queues[folder.name] = float(np.nanmean(recording.flows["srtt_ms"][100:, 0])) - 50.0
-    assert queues["plain"] > 300.0, "it fills eight products"
+    assert queues["plain"] > 250.0, "it fills most of eight products"
     assert queues["held"] < 80.0, "a second product at most, and what the measurement errs by"
 
 

@@ -103,8 +103,9 @@ def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, t
 
 @pytest.mark.slow
 def test_sac_learns_what_no_constant_action_knows(tmp_path: Path) -> None:
-    """Three seeds were between 0.036 and 0.052 by then; the best constant action has 0.021, untrained policies less."""
+    """Four seeds were between 0.036 and 0.053 by then; the best constant action has 0.021, untrained policies less."""
     plan = recipe.load("sb3-sac-leo", ["agent_steps=100_000", "evaluation.every=20_000"])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
-    outcome = loop.train(plan, 1, run, resume=False, command="test")
-    assert outcome.best["reward"] > 0.028
+    loop.train(plan, 1, run, resume=False, command="test")
+    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()[1:]]
+    assert max(float(value) for _, tag, value in rows if tag == "heldout/reward") > 0.028
