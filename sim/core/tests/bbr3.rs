@@ -81,12 +81,15 @@ fn ten_flows_over_a_deep_buffer_stand_at_twice_the_base_rtt_and_more() {
             spec.links[0].handovers =
                 (1..10).map(|k| HandoverSpec { at: secs(15.0 * f64::from(k)), duration: Nanos::ZERO }).collect();
         }
-        let run = run(&with_noise(spec, 100.0, 50.0));
-        let sum = (0..10).map(|i| run.wire_mbps(i, 100.0, 150.0)).sum::<f64>();
-        let inflation = (0..10).map(|i| run.mean(i, "srtt_ms", 100.0, 150.0)).sum::<f64>() / 500.0;
-        assert!(sum >= 95.0, "{controller}: {sum}");
-        // Over six seeds: 2.30-2.37, 2.38-2.53, 2.68-2.87.
-        assert!((2.0..=3.1).contains(&inflation), "{controller}: {inflation}");
+        let mut inflation = 0.0;
+        for seed in 1..=6 {
+            let run = run(&with_noise(NetworkSpec { seed, ..spec.clone() }, 100.0, 50.0));
+            let sum = (0..10).map(|i| run.wire_mbps(i, 100.0, 150.0)).sum::<f64>();
+            assert!(sum >= 95.0, "{controller}: {sum}");
+            inflation += (0..10).map(|i| run.mean(i, "srtt_ms", 100.0, 150.0)).sum::<f64>() / 500.0 / 6.0;
+        }
+        // Single runs: 2.30-2.37, 2.38-2.53, 2.68-2.87.
+        assert!((2.0..=2.8).contains(&inflation), "{controller}: {inflation}");
     }
 }
 
