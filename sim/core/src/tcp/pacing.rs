@@ -7,8 +7,9 @@ use crate::time::Nanos;
 const UNPACED_SEGMENTS: u64 = 10;
 /// Most bytes that small queues let wait (tcp_limit_output_bytes).
 const QUEUE_LIMIT: u64 = 1 << 20;
-/// What leaves in this time, and as many segments as Linux has waiting, are handed over by one timer at most.
-const TIMER_SERVES: Nanos = Nanos::from_millis(1);
+/// What waits leaves in this time at most, so that a new rate is soon felt: our choice, Linux lets three segments wait at any
+/// rate.
+const AHEAD_MAX: Nanos = Nanos::from_millis(1);
 
 /// The clock is the connection's `next_departure`, which controllers may set back.
 #[derive(Clone, Debug)]
@@ -98,9 +99,8 @@ impl Pacer {
         if rate > 0 {
             self.gap = Nanos(self.mss * 1_000_000_000 / rate);
             let limit = (rate >> 10).min(QUEUE_LIMIT).max(2 * self.truesize);
-            let early = self.gap.0 * (limit / self.truesize + 1);
-            let half = (early / 2).min(TIMER_SERVES.0 / 2);
-            (self.most, self.least) = (Nanos(early + half), Nanos(early - half));
+            let early = (self.gap.0 * (limit / self.truesize + 1)).min(AHEAD_MAX.0);
+            (self.most, self.least) = (Nanos(early + early / 2), Nanos(early / 2));
         }
     }
 }
@@ -130,8 +130,9 @@ mod tests {
         // the one that leaves at once.
         assert_eq!(handed_over(96, false), (8, 2));
         assert_eq!(handed_over(96, true), (16, 5));
-        // Two segments' memory at least: three wait.
-        assert_eq!(handed_over(1, false), (4, 2));
+        // Two segments' memory at least: three wait, but not for more than a millisecond.
+        assert_eq!(handed_over(48, false), (5, 1));
+        assert_eq!(handed_over(1, false), (1, 0));
         // A megabyte at most.
         assert_eq!(handed_over(40_000, false).0, (1 + (1 << 20) / 2728) * 3 / 2 + 1);
     }
