@@ -13,18 +13,22 @@ from tests.sim.test_kernel_truth import SERIALISATION, START
 
 Pairs = Sequence[tuple[Share, Share]]
 
-# fq lets a paced packet go within 10 us of its time.
-TIMER_SLACK_US = 10
-
 
 def medians(runs: Pairs, read: Callable[[Share], float]) -> list[float]:
     return [float(np.median([read(pair[i]) for pair in runs])) for i in (0, 1)]
 
 
-def agree(kernel: Pairs, ours: Pairs, goodput: float, retransmissions: tuple[float, float]) -> None:
-    """Medians of both flows, within these shares of Linux's."""
-    for runs in (kernel, ours):
-        assert all(share.rtos == 0 for pair in runs for share in pair)
+def timeouts(runs: Pairs) -> float:
+    """Share of runs in which a flow had one."""
+    return float(np.mean([first.rtos + second.rtos > 0 for first, second in runs]))
+
+
+def agree(
+    kernel: Pairs, ours: Pairs, goodput: float, retransmissions: tuple[float, float], timed_out: float = 0
+) -> None:
+    """Medians of both flows, within these shares of Linux's; none of Linux's runs has a timeout."""
+    assert timeouts(kernel) == 0
+    assert timeouts(ours) <= timed_out
     np.testing.assert_allclose(
         medians(ours, lambda share: share.goodput_mbps),
         medians(kernel, lambda share: share.goodput_mbps),
@@ -58,29 +62,32 @@ def test_ensembles_have_linux_s_medians(scenario, controller, goodput, retransmi
 
 
 @pytest.mark.slow
-def test_bbr_gives_a_late_flow_what_linux_does_unless_its_start_meets_probe_rtt():
-    # In exact time the first flow's ProbeRTT comes at 20.3 s; in Linux it wanders.
-    agree(list(measured("S2", "bbr").values()), ensemble("S2", "bbr", seeds=2, late_s=15), 0.08, (0.2, 0.35))
+@pytest.mark.parametrize(
+    ("scenario", "seeds", "goodput", "retransmissions"),
+    [("S2", 4, 0.1, (0.2, 0.35)), ("S6", 4, 0.06, (0.2, 0.25))],
+)
+def test_bbr_gives_a_late_flow_what_linux_does(scenario, seeds, goodput, retransmissions):
+    ours = ensemble(scenario, "bbr", seeds=seeds)
+    # All four packets of a ProbeRTT that meets the newcomer's start-up may be lost: so it goes in one run of forty.
+    agree(list(measured(scenario, "bbr").values()), ours, goodput, retransmissions, timed_out=0.1)
 
 
-def probe_rtts(jitter_us: int, seed: int) -> list[float]:
+def probe_rtts(seed: int) -> list[float]:
     """When one BBR flow enters ProbeRTT, seconds after its start."""
     queue = drop_tail(625_000)
     bottleneck = link(direction(100_000_000, 25 * MS - SERIALISATION, queue=queue), direction(None, 25 * MS))
-    spec = network(60, [bottleneck], [flow("bbr") | {"start": START}], seed=seed, hz=100)
-    result = run(spec | {"noise": {"send_jitter": jitter_us * 1_000, "start_jitter": 0}}, 10 * MS)
+    result = run(network(60, [bottleneck], [flow("bbr") | {"start": START}], seed=seed, hz=100), 10 * MS)
     small = result.flow("cwnd_packets") <= 4
     entered = small[1:] & ~small[:-1] & (result.t_s[1:] > 2)
     return list(result.t_s[1:][entered] - START / S)
 
 
-def test_a_host_s_timer_slack_moves_bbr_s_probe_rtt():
-    exact = np.diff(probe_rtts(0, 1))
-    np.testing.assert_allclose(exact, 10.3, atol=0.1)
+def test_the_slack_of_a_host_s_timer_moves_bbr_s_probe_rtt():
     # A packet that leaves sooner after its time refreshes the minimum: Linux's gaps in S1 are 10 to 17 s.
-    gaps = np.concatenate([np.diff(probe_rtts(TIMER_SLACK_US, seed)) for seed in (1, 2, 3)])
+    gaps = np.concatenate([np.diff(probe_rtts(seed)) for seed in range(1, 7)])
     assert gaps.min() > 10
-    assert gaps.max() > 12
+    assert 10.3 < np.median(gaps) < 13
+    assert 14 < gaps.max() < 25
 
 
 @pytest.mark.slow

@@ -382,7 +382,8 @@ impl World {
             let packet = self.pool.get(id);
             // Only TCP's segments are paced.
             let paced = paces && packet.kind == Kind::Data;
-            let at = host.pass(if paced { tcp::departure(packet.ts) } else { self.now });
+            let departs = if paced { host.wake(self.now, tcp::departure(packet.ts)) } else { self.now };
+            let at = host.pass(departs);
             if link.is_edge() {
                 sooner |= link.announce(at, id, u32::from(packet.size), turn, &mut self.pool);
             } else {

@@ -35,6 +35,11 @@ pub enum Life {
 pub struct HostPipe {
     delay: Nanos,
     jitter: Nanos,
+    /// Of the timer for paced packets, and between two ticks of the host's clock.
+    slack: Nanos,
+    tick: Nanos,
+    /// Between two runs of its queue for other flows; 0: none.
+    run_gap: Nanos,
     random: Stream,
     last: Nanos,
     /// (release time, packet)
@@ -51,6 +56,21 @@ impl HostPipe {
 
     pub fn delay(&self) -> Nanos {
         self.delay
+    }
+
+    /// When a paced packet leaves whose departure is at `departs`: the timer that it waits for goes off at the end of its
+    /// slack, or with the tick of the host's clock if that comes in between (hrtimer_interrupt: what may go, goes), or when
+    /// another flow's packet makes the queue run (fq_dequeue).
+    #[inline(always)]
+    pub fn wake(&mut self, now: Nanos, departs: Nanos) -> Nanos {
+        if departs <= now || self.slack == Nanos::ZERO {
+            return departs;
+        }
+        let mut late = self.slack.0.min(self.tick.0 - departs.0 % self.tick.0);
+        if self.run_gap.0 > 0 {
+            late = late.min(self.random.below(self.run_gap).0);
+        }
+        departs + Nanos(late)
     }
 
     /// When a packet that departs at `departs` is on the first link.
@@ -251,6 +271,9 @@ impl Flow {
             host: HostPipe {
                 delay: spec.uplink_delay,
                 jitter: network.noise.send_jitter,
+                slack: tcp.profile().pacing_slack,
+                tick: Nanos(1_000_000_000 / u64::from(tcp.hz)),
+                run_gap: network.noise.queue_run_gap,
                 random: Stream::new(network.seed, Purpose::SendJitter, index as u64),
                 last: Nanos::ZERO,
                 pipe: Ring::default(),
@@ -346,5 +369,36 @@ impl Flow {
         let (end, received) = self.ended.unwrap_or((now, self.received_bytes()));
         let span = end.saturating_sub(self.start).secs_f64();
         if self.life == Life::Waiting || span == 0.0 { 0.0 } else { received as f64 / span }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paced_packet_leaves_at_the_end_of_its_timer_s_slack_or_at_a_tick_before() {
+        let mut host = HostPipe {
+            delay: Nanos::ZERO,
+            jitter: Nanos::ZERO,
+            slack: Nanos(10_000),
+            tick: Nanos::from_millis(4),
+            run_gap: Nanos::ZERO,
+            random: Stream::new(1, Purpose::SendJitter, 0),
+            last: Nanos::ZERO,
+            pipe: Ring::default(),
+            meeting: Nanos::MAX,
+        };
+        let leaves = |host: &mut HostPipe, us| host.wake(Nanos::from_micros(3_000), Nanos::from_micros(us)).micros();
+        assert_eq!(
+            [3_500, 3_989, 3_990, 3_999, 4_000].map(|us| leaves(&mut host, us)),
+            [3_510, 3_999, 4_000, 4_000, 4_010]
+        );
+        assert_eq!(leaves(&mut host, 3_000), 3_000, "no timer is needed");
+        host.run_gap = Nanos::from_micros(100);
+        let early = (0..1_000).filter(|_| leaves(&mut host, 3_500) < 3_510).count();
+        assert!((70..130).contains(&early), "{early}");
+        host.slack = Nanos::ZERO;
+        assert_eq!(leaves(&mut host, 3_500), 3_500);
     }
 }

@@ -143,6 +143,8 @@ pub struct NoiseSpec {
     pub send_jitter: Nanos,
     /// Each flow starts U(0, start_jitter) late.
     pub start_jitter: Nanos,
+    /// Where a host has other flows, too: how long it is between two runs of its queue for these, at any time. 0: it has not.
+    pub queue_run_gap: Nanos,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -64,7 +64,10 @@ fn over_a_geostationary_satellite_nine_tenths_are_used() {
     let dips = run.dips(0, "cwnd_packets", 0.55 * product, 30.0);
     let period = (dips[dips.len() - 1].0 - dips[0].0) / (dips.len() - 1) as f64;
     assert!((6.0..=6.7).contains(&period), "{dips:?}");
-    assert!(dips.iter().all(|d| (0.8..=1.7).contains(&(d.1 - d.0))), "{dips:?}");
+    // The run may end in the last one.
+    let whole = dips.iter().filter(|d| d.1 < 180.0);
+    assert!(whole.clone().count() >= dips.len() - 1);
+    assert!(whole.clone().all(|d| (0.8..=1.7).contains(&(d.1 - d.0))), "{dips:?}");
 }
 
 #[test]

@@ -19,7 +19,11 @@ fn totals(spec: &NetworkSpec) -> Vec<FlowTotals> {
 /// Two flows share 20 Mbit/s; the first one's receiver is of this kind.
 fn beside_an_honest_one(receiver: ReceiverSpec, controller: &str) -> Vec<FlowTotals> {
     let mut spec = dumbbell(20.0, 40.0, bdp_bytes(20.0, 40.0), 90.0, &[controller, controller]);
-    spec.noise = NoiseSpec { send_jitter: Nanos::from_micros(600), start_jitter: Nanos::from_millis(40) };
+    spec.noise = NoiseSpec {
+        send_jitter: Nanos::from_micros(600),
+        start_jitter: Nanos::from_millis(40),
+        ..NoiseSpec::default()
+    };
     spec.flows[0].receiver = receiver;
     totals(&spec)
 }

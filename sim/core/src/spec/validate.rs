@@ -39,6 +39,7 @@ impl NetworkSpec {
         }
         time("duration", self.duration)?;
         delay("noise.send_jitter", self.noise.send_jitter)?;
+        delay("noise.queue_run_gap", self.noise.queue_run_gap)?;
         delay("noise.start_jitter", self.noise.start_jitter)?;
         let tcp = &self.tcp;
         tcp.validate()?;

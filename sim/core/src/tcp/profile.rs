@@ -1,6 +1,7 @@
 //! What differs between the kernels whose TCP the hosts may run: one place per difference.
 
 use crate::spec::{Kernel, SsthreshCache};
+use crate::time::Nanos;
 
 /// How the receive buffer grows with what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ pub struct Profile {
     // Sender.
     /// Send buffer memory one segment takes beside its payload, bytes.
     pub send_buffer_overhead: u64,
+    /// How late a paced segment leaves, unless the host's queue runs for another reason meanwhile.
+    pub pacing_slack: Nanos,
     /// Does a window that was the limit once count as used until the round ends?
     pub latches_window_use: bool,
     pub loss_detection: LossDetection,
@@ -106,6 +109,8 @@ pub const V6: Profile = Profile {
     acks_filled_hole: true,
     // One segment per buffer: descriptor, and header room with shared info, for which it takes 1024.
     send_buffer_overhead: 1280,
+    // Of fq's timer (fq_init: `timer_slack`), since 5.8.
+    pacing_slack: Nanos(10_000),
     latches_window_use: true,
     loss_detection: LossDetection::Rack,
     timer_margin: TimerMargin::Micros(2_000),
@@ -145,6 +150,7 @@ pub const V4_15: Profile = Profile {
     // Segmentation offload, as its users had it: a buffer holds a millisecond at the pacing rate, eight segments and
     // more where the usual 4 MB are the limit.
     send_buffer_overhead: 1280 / 8,
+    pacing_slack: Nanos::ZERO,
     latches_window_use: false,
     loss_detection: LossDetection::RackAndCounting,
     timer_margin: TimerMargin::Ticks(2),

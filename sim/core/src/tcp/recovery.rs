@@ -287,7 +287,7 @@ impl Sender {
         let mut rearm = false;
         let mut seq = self.board.retransmit_hint.max(self.conn.snd_una);
         while seq < self.conn.snd_nxt && self.board.retrans_out < self.board.lost_out {
-            if self.in_flight() >= self.conn.cwnd || self.pacer.holds(&self.conn) {
+            if self.in_flight() >= self.conn.cwnd || self.pacer.holds(&self.conn, true) {
                 break;
             }
             if self.board.needs_retransmission(seq) {

@@ -6,7 +6,7 @@ use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 use super::loss::Rack;
-use super::pacing::{self, Pacer};
+use super::pacing::Pacer;
 use super::profile::Profile;
 use super::rate::RateSampler;
 use super::recovery::Recovery;
@@ -96,7 +96,7 @@ impl Sender {
             rack: Rack::default(),
             tail_probe: TailProbe::default(),
             timers: Timers::new(tcp),
-            pacer: Pacer::default(),
+            pacer: Pacer::new(u64::from(tcp.mss), u64::from(tcp.mss) + tcp.profile().send_buffer_overhead),
             rate: RateSampler::default(),
             window_use: WindowUse::default(),
             rtt: RttEstimator::new(tcp.hz),
@@ -219,7 +219,7 @@ impl Sender {
     }
 
     pub fn next_timer(&self) -> Nanos {
-        if self.pacer.blocked { self.timers.at.min(pacing::timer(&self.conn)) } else { self.timers.at }
+        if self.pacer.blocked { self.timers.at.min(self.pacer.timer(&self.conn)) } else { self.timers.at }
     }
 
     /// Payload bytes of segment `seq`.
@@ -247,7 +247,7 @@ impl Sender {
 
     pub fn on_timer(&mut self, now: Nanos, out: &mut Pool) {
         self.set_now(now);
-        if self.pacer.blocked && pacing::timer(&self.conn) <= now {
+        if self.pacer.blocked && self.pacer.timer(&self.conn) <= now {
             self.pacer.blocked = false;
             self.transmit(out);
         }

@@ -13,10 +13,16 @@ use super::timestamp;
 impl Sender {
     /// Send what may be sent: lost segments first, then new data.
     pub fn transmit(&mut self, out: &mut Pool) {
+        let mut again = None;
         if self.board.lost_out > self.board.retrans_out {
+            self.pacer.blocked = false;
             self.retransmit_lost(out);
+            again = self.pacer.waits_for();
         }
         self.transmit_new(out);
+        if let Some(lead) = again {
+            self.pacer.wait(lead);
+        }
     }
 
     /// Send new data; lost segments wait for an ACK or a timer.
@@ -37,7 +43,7 @@ impl Sender {
         while self.conn.snd_nxt < self.buffer.write_seq
             && already + sent < self.conn.cwnd
             && end <= self.peer.edge
-            && !(self.paces && self.pacer.holds(&self.conn))
+            && !(self.paces && self.pacer.holds(&self.conn, false))
         {
             self.send_new(already + sent, out);
             sent += 1;

@@ -102,7 +102,11 @@ pub fn flow(text: &str) -> FlowSpec {
 
 /// Noise as in scenarios: send jitter of one serialisation time, starts within one RTT.
 pub fn with_noise(mut spec: NetworkSpec, rate_mbps: f64, rtt_ms: f64) -> NetworkSpec {
-    spec.noise = NoiseSpec { send_jitter: secs(1500.0 * 8.0 / (rate_mbps * 1e6)), start_jitter: secs(rtt_ms / 1e3) };
+    spec.noise = NoiseSpec {
+        send_jitter: secs(1500.0 * 8.0 / (rate_mbps * 1e6)),
+        start_jitter: secs(rtt_ms / 1e3),
+        ..NoiseSpec::default()
+    };
     spec
 }
 

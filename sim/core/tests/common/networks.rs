@@ -243,8 +243,8 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
     let wire = u64::from(tcp.mss + tcp.header_bytes);
     let noise = prop_oneof![
         2 => Just(NoiseSpec::default()),
-        1 => Just(NoiseSpec { send_jitter: Nanos(200_000), start_jitter: Nanos(50 * MS) }),
-        1 => Just(NoiseSpec { send_jitter: Nanos(3), start_jitter: Nanos::ZERO }),
+        1 => Just(NoiseSpec { send_jitter: Nanos(200_000), start_jitter: Nanos(50 * MS), queue_run_gap: Nanos(150_000) }),
+        1 => Just(NoiseSpec { send_jitter: Nanos(3), start_jitter: Nanos::ZERO, queue_run_gap: Nanos::ZERO }),
     ];
     (prop::collection::vec(link(wire), 1..=8), any::<u64>(), noise).prop_flat_map(move |(links, seed, noise)| {
         let n = links.len();
