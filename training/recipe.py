@@ -181,7 +181,7 @@ class Td3(Model):
     learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
     scale_share: Annotated[float, _fraction] = Field(
         default=0.0,
-        description="share of the run in which what networks see is measured; at least until learning starts",
+        description="share of the run in which what networks see is measured, if learning starts before",
     )
     batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
     update_every: Annotated[int, _steps] = Field(

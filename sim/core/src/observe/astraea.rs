@@ -32,7 +32,13 @@ struct Sight {
     /// News of handovers: none, reported, true.
     handovers: String,
     /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]).
+    #[serde(skip_serializing_if = "is_ratio")]
     rtt: String,
+}
+
+/// Its default leaves no trace in a definition: policies from before it stay what they were.
+fn is_ratio(rtt: &str) -> bool {
+    rtt == "ratio"
 }
 
 impl Default for Sight {
