@@ -162,16 +162,17 @@ def _mean(values: list[float]) -> float:
     return float(np.mean(values))
 
 
-def balance(policy: _sim.Policy, rate_mbps: float, rtt_ms: float) -> float:
+def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> float:
     """RTT inflation at which the action in a steady state changes sign; 2 when it does not below."""
     inflation = np.linspace(1.0, 2.0, 401)
     rows = np.zeros((inflation.size, 10), np.float32)
     rows[:, 0] = 1.0
-    rows[:, 1] = rows[:, 2] = inflation
+    log_queue = trained.card.observation.parameters.get("rtt") == "log-queue"
+    rows[:, 1] = rows[:, 2] = np.log1p(50 * (inflation - 1)) if log_queue else inflation
     rows[:, 3] = 0.8 * inflation
     rows[:, 4], rows[:, 5] = rate_mbps / 80, rtt_ms / 500
     rows[:, 7] = rows[:, 8] = 1.0
-    action = policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
+    action = trained.policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
     below = np.flatnonzero(action < 0)
     return float(inflation[below[0]]) if below.size else 2.0
 
@@ -186,7 +187,7 @@ def after_step(policy: _sim.Policy, rtt_ms: float) -> float:
     return float(goodput[40:].mean())
 
 
-def draw(policies: Sequence[_sim.Policy]) -> Figure:
+def draw(policies: Sequence[checkpoint.Checkpoint]) -> Figure:
     """Balance points and the steps of the RTT: the released policy's as dots, those of all training seeds as lines."""
     theme = style.LIGHT
     colours = [style.CONTROLLER_COLOURS[name] for name in ("cubic", "reno", "bbr3", "astraea")]
@@ -194,7 +195,7 @@ def draw(policies: Sequence[_sim.Policy]) -> Figure:
         figure = Figure(figsize=(10, 4.4), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         for rate, colour in zip(BALANCE_MBPS, colours, strict=True):
-            points = np.array([[balance(policy, rate, rtt) for rtt in BALANCE_MS] for policy in policies])
+            points = np.array([[balance(trained, rate, rtt) for rtt in BALANCE_MS] for trained in policies])
             left.fill_between(BALANCE_MS, points.min(axis=0), points.max(axis=0), color=colour, alpha=0.15, linewidth=0)
             left.plot(BALANCE_MS, np.median(points, axis=0), color=colour, label=f"{rate} Mbit/s")
             left.plot(BALANCE_MS, RELEASED_BALANCE[rate], color=colour, linestyle="", marker="o", markersize=4)
@@ -203,7 +204,7 @@ def draw(policies: Sequence[_sim.Policy]) -> Figure:
         left.set(xlabel="base RTT [ms]", ylabel="RTT / base RTT where the action changes sign", ylim=(0.98, 1.6))
         left.set_title("how much queue is enough: trained here (lines), released (dots)")
         left.legend()
-        steps = np.array([[after_step(policy, rtt) for rtt in STEP_MS] for policy in policies])
+        steps = np.array([[after_step(trained.policy, rtt) for rtt in STEP_MS] for trained in policies])
         x = np.arange(len(STEP_MS))
         for row in steps:
             right.plot(x, row, color=colours[-1], alpha=0.3)
@@ -222,8 +223,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=5000)
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
-    policies = [checkpoint.load(path).policy for path in arguments.checkpoints]
-    rows = [figures(policy, arguments.seed) for policy in policies]
+    policies = [checkpoint.load(path) for path in arguments.checkpoints]
+    rows = [figures(trained.policy, arguments.seed) for trained in policies]
     print(f"| | {' | '.join(str(k + 1) for k in range(len(rows)))} | interquartile mean |")
     print("|---|" + "---|" * (len(rows) + 1))
     for label in rows[0]:

@@ -314,7 +314,8 @@ class AstraeaTd3Learner:
         if not self.scale_fixed:
             now = np.concatenate((obs, np.broadcast_to(state[:, None], (*acted.shape, GLOBAL_STATE)), row["own"]), -1)
             self.scale.add(now[acted])
-            self.scale_fixed = self.replay.transitions >= settings.learning_starts
+            measured = max(settings.learning_starts, settings.scale_share * self.recipe.agent_steps)
+            self.scale_fixed = self.decisions >= measured
         return {**row, "reward": reward}, statistics
 
     # --- learning ---

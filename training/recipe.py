@@ -179,6 +179,10 @@ class Td3(Model):
         default=0.5, description="share of slots with a flow, on average: what the replay's room is planned for"
     )
     learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
+    scale_share: Annotated[float, _fraction] = Field(
+        default=0.0,
+        description="share of the run in which what networks see is measured, if learning starts before",
+    )
     batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
     update_every: Annotated[int, _steps] = Field(
         default=128, description="decisions per critic update [about 20 to 60]"

@@ -209,6 +209,18 @@ def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -
     assert weight() == learner.settings.fairness[-1]
 
 
+def test_what_networks_see_is_measured_for_the_share_of_the_run_that_is_asked_for() -> None:
+    made = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, "td3.scale_share=0.5"]), seed=3)
+    counts = []
+    while made.decisions < 1200:
+        made.iterate()
+        counts.append((made.decisions, made.scale.count, made.critic_steps))
+    made.stop()
+    (fixed,) = {count for decisions, count, _ in counts if decisions > 750 + 250}
+    assert 750 <= fixed < 750 + 4 * 12, "no more than a step of all worlds later"
+    assert any(learned and count == decisions < 750 for decisions, count, learned in counts), "while it learns"
+
+
 def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path) -> None:
     while learner.critic_steps < 4:
         learner.iterate()

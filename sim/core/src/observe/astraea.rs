@@ -31,11 +31,26 @@ struct Sight {
     gap_s: f64,
     /// News of handovers: none, reported, true.
     handovers: String,
+    /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]).
+    #[serde(skip_serializing_if = "is_ratio")]
+    rtt: String,
+}
+
+/// Its default leaves no trace in a definition: policies from before it stay what they were.
+fn is_ratio(rtt: &str) -> bool {
+    rtt == "ratio"
 }
 
 impl Default for Sight {
     fn default() -> Sight {
-        Sight { history: HISTORY, min_rtt_window_s: 0.0, max_rate_window_s: 0.0, gap_s: 0.0, handovers: "none".into() }
+        Sight {
+            history: HISTORY,
+            min_rtt_window_s: 0.0,
+            max_rate_window_s: 0.0,
+            gap_s: 0.0,
+            handovers: "none".into(),
+            rtt: "ratio".into(),
+        }
     }
 }
 
@@ -46,6 +61,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     within("max_rate_window_s", sight.max_rate_window_s, 0.0, 1e4)?;
     within("gap_s", sight.gap_s, 0.0, 100.0)?;
     one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
+    one_of("rtt", &sight.rtt, &["ratio", "log-queue"])?;
     let min_rtt = if sight.min_rtt_window_s > 0.0 {
         format!("min RTT of {} s", sight.min_rtt_window_s)
     } else {
@@ -58,8 +74,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     };
     let mut features: Vec<Feature> = vec![
         ratio(format!("throughput / {max}"), 0.0, 1.0),
-        ratio(format!("mean RTT / {min_rtt}"), 0.0, 2.0),
-        ratio(format!("smoothed RTT / {min_rtt}"), 0.0, 2.0),
+        rtt_feature("mean RTT", &min_rtt, &sight.rtt),
+        rtt_feature("smoothed RTT", &min_rtt, &sight.rtt),
         ratio(
             if min_rtt == "min RTT" { "0.8 x window / BDP".into() } else { format!("0.8 x window / BDP, {min_rtt}") },
             0.0,
@@ -78,8 +94,25 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         max_rate: (sight.max_rate_window_s > 0.0).then(|| WindowedMax::new(sight.max_rate_window_s)),
         gaps: GapDetector::new(sight.gap_s),
         handovers: sight.handovers,
+        log_queue: sight.rtt == "log-queue",
     };
     Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
+}
+
+fn rtt_feature(rtt: &str, min_rtt: &str, seen: &str) -> Feature {
+    match seen {
+        "log-queue" => ratio(format!("ln(1 + {QUEUE_GAIN} x ({rtt} / {min_rtt} - 1))"), 0.0, 4.0),
+        _ => ratio(format!("{rtt} / {min_rtt}"), 0.0, 2.0),
+    }
+}
+
+/// What of the RTT a queue makes is doubled at 1 / `QUEUE_GAIN` of the minimum RTT in [`log_queue`]. Our choice.
+const QUEUE_GAIN: f64 = 50.0;
+
+/// RTT over the minimum RTT, so that queues far below the minimum RTT differ as much as long ones: flows that share a
+/// link must tell 2 % from 4 %. 0 without a queue, 3.93 with one of the minimum RTT.
+fn log_queue(ratio: f64) -> f64 {
+    (QUEUE_GAIN * (ratio - 1.0).max(0.0)).ln_1p()
 }
 
 /// The two features that news of handovers make.
@@ -113,6 +146,7 @@ struct AstraeaWatch {
     max_rate: Option<WindowedMax>,
     gaps: GapDetector,
     handovers: String,
+    log_queue: bool,
 }
 
 impl Watch for AstraeaWatch {
@@ -131,6 +165,9 @@ impl Watch for AstraeaWatch {
             seen.max_delivery_rate_bps = window.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
         }
         features(&seen, &mut out[..10]);
+        if self.log_queue {
+            out[1..3].iter_mut().for_each(|rtt| *rtt = log_queue(*rtt));
+        }
         fill_handovers(&self.handovers, stats, &mut out[10..]);
     }
 
@@ -427,6 +464,21 @@ mod tests {
         for (got, want) in f.iter().zip(expected) {
             assert!((got - want as f32).abs() < 1e-5, "{f:?}");
         }
+    }
+
+    #[test]
+    fn small_queues_differ_as_much_as_long_ones_on_a_logarithmic_scale() {
+        let seen = |rtt_s: f64| {
+            let mut observer = Observer::new(Arc::new(observation(json!({"rtt": "log-queue"})).unwrap().0));
+            observer.push(&IntervalStats { rtt_mean_s: rtt_s, ..steady(0.9) });
+            observer.observation()[(HISTORY - 1) * 10 + 1..][..2].to_vec()
+        };
+        // ln(1 + 50 x 0.1) and ln(1 + 50 x 0.08); nothing at or below the minimum; twice of it where no RTT is known.
+        for (rtt_s, want) in [(0.055, 1.791_759), (0.05, 0.0), (0.049, 0.0), (0.1, 3.931_826), (f64::NAN, 3.931_826)] {
+            let found = seen(rtt_s);
+            assert!((found[0] - want).abs() < 1e-5 && (found[1] - 1.609_438).abs() < 1e-5, "{rtt_s}: {found:?}");
+        }
+        assert!(seen(1.0)[0] == 4.0, "clipped");
     }
 
     #[test]
