@@ -5,8 +5,6 @@ use crate::time::Nanos;
 
 /// The first segments of a connection leave unpaced.
 const UNPACED_SEGMENTS: u64 = 10;
-/// Most bytes that small queues let wait (tcp_limit_output_bytes).
-const QUEUE_LIMIT: u64 = 1 << 20;
 /// What waits leaves in this time at most, so that a new rate is soon felt: our choice, Linux lets three segments wait at any
 /// rate.
 const AHEAD_MAX: Nanos = Nanos::from_millis(1);
@@ -96,11 +94,10 @@ impl Pacer {
     /// a timer hands several over.
     fn divide(&mut self, rate: u64) {
         self.rate = rate;
-        if rate > 0 {
-            self.gap = Nanos(self.mss * 1_000_000_000 / rate);
-            let limit = (rate >> 10).min(QUEUE_LIMIT).max(2 * self.truesize);
-            let early = (self.gap.0 * (limit / self.truesize + 1)).min(AHEAD_MAX.0);
-            (self.most, self.least) = (Nanos(early + early / 2), Nanos(early / 2));
+        if let Some(gap) = (self.mss * 1_000_000_000).checked_div(rate) {
+            let limit = (rate >> 10).max(2 * self.truesize);
+            let early = (gap * (limit / self.truesize + 1)).min(AHEAD_MAX.0);
+            (self.gap, self.most, self.least) = (Nanos(gap), Nanos(early + early / 2), Nanos(early / 2));
         }
     }
 }
@@ -133,8 +130,8 @@ mod tests {
         // Two segments' memory at least: three wait, but not for more than a millisecond.
         assert_eq!(handed_over(48, false), (5, 1));
         assert_eq!(handed_over(1, false), (1, 0));
-        // A megabyte at most.
-        assert_eq!(handed_over(40_000, false).0, (1 + (1 << 20) / 2728) * 3 / 2 + 1);
+        // Unpaced flows have a limit in bytes, paced ones have none.
+        assert_eq!(handed_over(40_000, false).0, (1 + (5_000_000_000 >> 10) / 2728) * 3 / 2 + 1);
     }
 
     #[test]

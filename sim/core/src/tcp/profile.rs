@@ -109,7 +109,7 @@ pub const V6: Profile = Profile {
     acks_filled_hole: true,
     // One segment per buffer: descriptor, and header room with shared info, for which it takes 1024.
     send_buffer_overhead: 1280,
-    // Of fq's timer (fq_init: `timer_slack`), since 5.8.
+    // Of fq's timer (fq_init: `timer_slack`), since 5.7.
     pacing_slack: Nanos(10_000),
     latches_window_use: true,
     loss_detection: LossDetection::Rack,
