@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tests.sim.ensembles import GEO_SERIALISATION_NS, Share, ensemble, measured, westwood
+from tests.sim.ensembles import GEO_SERIALISATION_NS, LATE_S, Share, ensemble, measured, westwood
 
 JITTERS_US = (0, 5, 60, 250)
 ROWS = [(scenario, cc) for scenario in ("S2", "S6") for cc in ("reno", "cubic_hystart_on", "hybla", "bbr")]
@@ -28,7 +28,7 @@ def cells(runs: Sequence[tuple[Share, Share]]) -> list[str]:
     return [*goodputs, *(spread([pair[i].retransmitted_packets for pair in runs], 0) for i in (0, 1))]
 
 
-def pairs(rows: Sequence[tuple[str, str]], jitters: Sequence[int], seeds: int) -> None:
+def pairs(rows: Sequence[tuple[str, str]], jitters: Sequence[int], seeds: int, late_s: float) -> None:
     print("| | | first, Mbit/s | second | first, retransmissions | second |")
     print("|---|---|---|---|---|---|")
     for scenario, controller in rows:
@@ -39,7 +39,7 @@ def pairs(rows: Sequence[tuple[str, str]], jitters: Sequence[int], seeds: int) -
         print(f"| {title} | Linux | {' | '.join(cells(kernel))} |", flush=True)
         for jitter in jitters:
             name = f"jitter {jitter} µs" if jitter else "exact"
-            ours = ensemble(scenario, controller, jitter, seeds)
+            ours = ensemble(scenario, controller, jitter, seeds, late_s)
             print(f"| | {name} | {' | '.join(cells(ours))} |", flush=True)
 
 
@@ -59,12 +59,13 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", default=names, help=f"one of {', '.join(names)}")
     parser.add_argument("--jitter", type=int, action="append", metavar="US", help="repeat; 0 is exact time")
     parser.add_argument("--seeds", type=int, default=1, help="runs per offset")
+    parser.add_argument("--late", type=float, default=LATE_S, metavar="S", help="when the second flow connects")
     args = parser.parse_args()
     for row in args.rows:
         if row not in names:
             parser.error(f"ROW = {row}: must be one of {', '.join(names)}")
     chosen = [(scenario, cc) for scenario, cc in ROWS if f"{scenario}:{cc}" in args.rows]
-    pairs(chosen, args.jitter or JITTERS_US, args.seeds)
+    pairs(chosen, args.jitter or JITTERS_US, args.seeds, args.late)
     if "geo" in args.rows:
         print()
         geo()

@@ -65,26 +65,26 @@ def spec(scenario: str, controller: str, late: int, jitter_us: float, seed: int)
 
 @cache
 def simulated(
-    scenario: str, controller: str, offset_ms: float, jitter_us: float = 0, seed: int = 1
+    scenario: str, controller: str, offset_ms: float, jitter_us: float = 0, seed: int = 1, late_s: float = LATE_S
 ) -> tuple[Share, Share]:
-    """Both flows, the second of which connects 20 s and `offset_ms` after the first has begun.
+    """Both flows, the second of which connects `late_s` and `offset_ms` after the first has begun.
 
     Its SYN waits in the queue, so that its first data leave that much more than a base RTT later; what it meets is
-    read in a run of its own.
+    read in a run of its own. If it comes sooner than in Linux's runs, the run is over as much sooner.
     """
-    connects = LATE_S * S + round(offset_ms * MS)
+    connects = round(late_s * S) + round(offset_ms * MS)
     seed += round(1_000 * offset_ms)
     asked = Simulation(json.dumps(spec(scenario, controller, connects, jitter_us, seed)), record_interval_ns=START)
     asked.run_until(2 * START + connects)  # the next sample of what is recorded
     handshake = round(asked.flow_totals()[1]["srtt_ms"] * MS)
 
     started = spec(scenario, controller, connects + handshake, jitter_us, seed)
-    seconds = SECONDS[scenario]
-    started["duration"] = seconds * S + START
+    seconds = SECONDS[scenario] - LATE_S + late_s
+    started["duration"] = round(seconds * S) + START
     simulation = Simulation(json.dumps(started), record_interval_ns=100 * MS)
     simulation.run()
     series = simulation.recording()
-    second_half = series["t_s"] > seconds / 2 + 0.05
+    second_half = series["t_s"] > seconds - SECONDS[scenario] / 2 + 0.05
     goodputs = series["flows"]["goodput_mbps"][second_half].mean(axis=0)
     totals = simulation.flow_totals()
     first, second = (
@@ -94,10 +94,12 @@ def simulated(
     return first, second
 
 
-def ensemble(scenario: str, controller: str, jitter_us: float = 0, seeds: int = 1) -> list[tuple[Share, Share]]:
+def ensemble(
+    scenario: str, controller: str, jitter_us: float = 0, seeds: int = 1, late_s: float = LATE_S
+) -> list[tuple[Share, Share]]:
     """Ours, at the offsets of Linux's, so many runs at each."""
     return [
-        simulated(scenario, controller, offset, jitter_us, seed)
+        simulated(scenario, controller, offset, jitter_us, seed, late_s)
         for offset in measured(scenario, controller)
         for seed in range(1, seeds + 1)
     ]
