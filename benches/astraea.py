@@ -167,10 +167,11 @@ def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> 
     inflation = np.linspace(1.0, 2.0, 401)
     rows = np.zeros((inflation.size, 10), np.float32)
     rows[:, 0] = 1.0
-    log_queue = trained.card.observation.parameters.get("rtt") == "log-queue"
-    rows[:, 1] = rows[:, 2] = np.log1p(50 * (inflation - 1)) if log_queue else inflation
+    parameters = trained.card.observation.parameters
+    rows[:, 1] = rows[:, 2] = np.log1p(50 * (inflation - 1)) if parameters.get("rtt") == "log-queue" else inflation
     rows[:, 3] = 0.8 * inflation
-    rows[:, 4], rows[:, 5] = rate_mbps / 80, rtt_ms / 500
+    log_path = parameters.get("path") == "log"
+    rows[:, 4], rows[:, 5] = np.log1p([rate_mbps, rtt_ms]) if log_path else (rate_mbps / 80, rtt_ms / 500)
     rows[:, 7] = rows[:, 8] = 1.0
     action = trained.policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
     below = np.flatnonzero(action < 0)

@@ -23,11 +23,14 @@ Measure = Callable[[ablations.Change | None], list[float]]
 
 
 class _Shipped:
-    """The network of the policy that ships, with another preset."""
+    """The network of the policy that ships; it sees what it was trained to see, but for `observation`."""
 
-    def __init__(self, preset: str) -> None:
-        self.preset = preset
-        self._policy = checkpoint.load(OWN).policy
+    def __init__(self, observation: dict[str, Any] | None = None, interval_ms: float = 30.0) -> None:
+        trained = checkpoint.load(OWN)
+        own = trained.card.observation
+        seen = {"name": own.preset, **own.parameters, **(observation or {})}
+        self.preset = {"base": OWN, "observation": seen, "interval_ms": interval_ms}
+        self._policy = trained.policy
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         return self._policy.act(np.ascontiguousarray(observations))
@@ -35,12 +38,12 @@ class _Shipped:
 
 def forgetful() -> _Shipped:
     """It sees the minimum RTT of ten seconds instead of its life's."""
-    return _Shipped("astraea-leo")
+    return _Shipped({"min_rtt_window_s": 10.0})
 
 
 def frequent() -> _Shipped:
     """It decides every 20 ms, as the study ran its own."""
-    return _Shipped("astraea-20ms")
+    return _Shipped(interval_ms=20.0)
 
 
 FORGETFUL, FREQUENT = "benches.astraea_ablations:forgetful", "benches.astraea_ablations:frequent"

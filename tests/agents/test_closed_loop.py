@@ -53,7 +53,8 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     native = _sim.Simulation(json.dumps(network), policies={"p": policy})
     native.run()
 
-    env = parallel_env(scenario)
+    seen = checkpoint.read_card(checkpoint.SHIPPED / "astraea").observation
+    env = parallel_env(scenario, preset={"observation": {"name": seen.preset, **seen.parameters}})
     env.reset(seed=scenario.seed, options={"scenario": scenario})
     while env.agents:
         obs = np.stack([env._obs(agent) for agent in env.agents])

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from orbitcc import _sim  # noqa: E402
-from orbitcc.envs.environments.presets import STATS  # noqa: E402
+from orbitcc.envs.environments.presets import STATS, preset  # noqa: E402
 from orbitcc.training import recipe as recipes  # noqa: E402
 from orbitcc.training.astraea_td3 import (  # noqa: E402
     OWN,
@@ -191,8 +191,14 @@ def test_the_exported_network_acts_as_the_averaged_actor_does(learner) -> None:
             norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
         dense = {"weight": weights[f"layers.{index}.weight"], "bias": weights[f"layers.{index}.bias"]}
         layers.append({**dense, "norm": norm, "activation": layer.activation})
-    named = {"observation": '"astraea"', "action": '"astraea"', "interval_ns": 30_000_000}
-    native = _sim.Policy(layers, **named, squash=learner.squash)
+    trained = preset(learner.recipe.preset)
+    native = _sim.Policy(
+        layers,
+        observation=trained.native("observation").json(),
+        action=trained.native("action").json(),
+        interval_ns=trained.interval_ns,
+        squash=learner.squash,
+    )
     assert np.abs(native.act(obs) - expected).max() < 1e-5
 
 

@@ -32,13 +32,10 @@ struct Sight {
     /// News of handovers: none, reported, true.
     handovers: String,
     /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]).
-    #[serde(skip_serializing_if = "is_ratio")]
     rtt: String,
-}
-
-/// Its default leaves no trace in a definition: policies from before it stay what they were.
-fn is_ratio(rtt: &str) -> bool {
-    rtt == "ratio"
+    /// How the path's own two figures are seen, its maximum throughput and minimum RTT: linear (published); log, which
+    /// tells 5 from 6 Mbit/s as well as 100 from 120.
+    path: String,
 }
 
 impl Default for Sight {
@@ -50,6 +47,7 @@ impl Default for Sight {
             gap_s: 0.0,
             handovers: "none".into(),
             rtt: "ratio".into(),
+            path: "linear".into(),
         }
     }
 }
@@ -62,6 +60,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     within("gap_s", sight.gap_s, 0.0, 100.0)?;
     one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
     one_of("rtt", &sight.rtt, &["ratio", "log-queue"])?;
+    one_of("path", &sight.path, &["linear", "log"])?;
     let min_rtt = if sight.min_rtt_window_s > 0.0 {
         format!("min RTT of {} s", sight.min_rtt_window_s)
     } else {
@@ -72,6 +71,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     } else {
         "max throughput".to_owned()
     };
+    let log_path = sight.path == "log";
+    let [path_rate, path_rtt] = path_features(&max, &min_rtt, log_path);
     let mut features: Vec<Feature> = vec![
         ratio(format!("throughput / {max}"), 0.0, 1.0),
         rtt_feature("mean RTT", &min_rtt, &sight.rtt),
@@ -81,8 +82,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             0.0,
             2.0,
         ),
-        ratio(format!("{max} / 10 MB/s"), 0.0, 10.0),
-        ratio(format!("{min_rtt} / 0.5 s"), 0.0, 4.0),
+        path_rate,
+        path_rtt,
         ratio(format!("loss rate / {max}"), 0.0, 2.0),
         ratio("packets out / window", 0.0, 2.0),
         ratio(format!("pacing rate / {max}"), 0.0, 2.0),
@@ -95,6 +96,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         gaps: GapDetector::new(sight.gap_s),
         handovers: sight.handovers,
         log_queue: sight.rtt == "log-queue",
+        log_path,
     };
     Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
 }
@@ -103,6 +105,14 @@ fn rtt_feature(rtt: &str, min_rtt: &str, seen: &str) -> Feature {
     match seen {
         "log-queue" => ratio(format!("ln(1 + {QUEUE_GAIN} x ({rtt} / {min_rtt} - 1))"), 0.0, 4.0),
         _ => ratio(format!("{rtt} / {min_rtt}"), 0.0, 2.0),
+    }
+}
+
+fn path_features(max: &str, min_rtt: &str, log: bool) -> [Feature; 2] {
+    if log {
+        [format!("ln(1 + {max} / 1 Mbit/s)"), format!("ln(1 + {min_rtt} / 1 ms)")].map(|seen| ratio(seen, 0.0, 10.0))
+    } else {
+        [ratio(format!("{max} / 10 MB/s"), 0.0, 10.0), ratio(format!("{min_rtt} / 0.5 s"), 0.0, 4.0)]
     }
 }
 
@@ -147,6 +157,7 @@ struct AstraeaWatch {
     gaps: GapDetector,
     handovers: String,
     log_queue: bool,
+    log_path: bool,
 }
 
 impl Watch for AstraeaWatch {
@@ -167,6 +178,10 @@ impl Watch for AstraeaWatch {
         features(&seen, &mut out[..10]);
         if self.log_queue {
             out[1..3].iter_mut().for_each(|rtt| *rtt = log_queue(*rtt));
+        }
+        if self.log_path {
+            out[4] = (seen.max_delivery_rate_bps / 1e6).ln_1p();
+            out[5] = (seen.min_rtt_s / 1e-3).ln_1p();
         }
         fill_handovers(&self.handovers, stats, &mut out[10..]);
     }
@@ -479,6 +494,16 @@ mod tests {
             assert!((found[0] - want).abs() < 1e-5 && (found[1] - 1.609_438).abs() < 1e-5, "{rtt_s}: {found:?}");
         }
         assert!(seen(1.0)[0] == 4.0, "clipped");
+    }
+
+    #[test]
+    fn slow_and_short_paths_differ_as_much_as_fast_and_long_ones_on_a_logarithmic_scale() {
+        let mut observer = Observer::new(Arc::new(observation(json!({"path": "log"})).unwrap().0));
+        observer.push(&steady(0.9));
+        let seen = &observer.observation()[(HISTORY - 1) * 10..];
+        // ln(1 + 100 Mbit/s) and ln(1 + 50 ms); the others as they were.
+        assert!((seen[4] - 4.615_121).abs() < 1e-5 && (seen[5] - 3.931_826).abs() < 1e-5, "{seen:?}");
+        assert_eq!((&seen[..4], &seen[6..]), (&clipped(&steady(0.9))[..4], &clipped(&steady(0.9))[6..]));
     }
 
     #[test]

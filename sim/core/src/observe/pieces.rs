@@ -186,6 +186,10 @@ pub const REWARDS: &[Entry<Reward>] = &[
     entry("log-share", "log-share", 1, "{}", share::reward),
 ];
 
+/// Parameters younger than policies that have been trained, and the values that these were trained with: with them a
+/// definition, and thus its hash, is what it was.
+const LATER: &[(&str, &str, &str)] = &[("observation", "rtt", "ratio"), ("observation", "path", "linear")];
+
 /// The piece that `request` asks for; the error names the field, the value and what is allowed.
 fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Definition), String> {
     let mut changes = match request {
@@ -216,7 +220,13 @@ fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Defin
         }
         *present = value;
     }
-    let (piece, parameters) = (found.build)(parameters).map_err(|e| format!("{kind}.{e}"))?;
+    let (piece, mut parameters) = (found.build)(parameters).map_err(|e| format!("{kind}.{e}"))?;
+    let named = parameters.as_object_mut().expect("parameters are an object");
+    for (_, field, usual) in LATER.iter().filter(|later| later.0 == kind) {
+        if named.get(*field).is_some_and(|value| value == usual) {
+            named.remove(*field);
+        }
+    }
     Ok((piece, Definition { name: found.name.into(), family: found.family, formula: found.formula, parameters }))
 }
 
@@ -432,7 +442,8 @@ mod tests {
 
     #[test]
     fn observations_stay_in_their_bounds_whatever_happens() {
-        for piece in named(OBSERVATIONS, observation) {
+        let logarithmic = observation(&json!({"name": "astraea", "rtt": "log-queue", "path": "log"})).unwrap();
+        for piece in named(OBSERVATIONS, observation).into_iter().chain([logarithmic]) {
             assert!(piece.features.len() <= MAX_FEATURES);
             let mut observer = Observer::new(Arc::new(piece.clone()));
             for stats in hard_cases().iter().chain(&[flow(0.5), flow(1.0)]) {
@@ -460,6 +471,18 @@ mod tests {
         assert_eq!(refused(json!({"name": "orca", "stride": 1})), "action.stride = 1: unknown; orca has base");
         let error = observation(&json!({"name": "astraea", "history": 1.5})).err().unwrap();
         assert_eq!(error, "observation.history = 1.5: must be a whole number");
+    }
+
+    #[test]
+    fn later_parameters_can_be_set_and_leave_no_trace_at_what_was_usual() {
+        for &(_, field, usual) in LATER {
+            let built = |value: &str| observation(&json!({"name": "astraea", field: value}));
+            let plain = observation(&json!("astraea")).unwrap().definition;
+            assert_eq!(built(usual).unwrap().definition.parameters, plain.parameters);
+            let error = built("x").err().unwrap();
+            let (_, other) = error.rsplit_once(", ").expect("a list of what is allowed");
+            assert_eq!(built(other).unwrap().definition.parameters[field], other, "{error}");
+        }
     }
 
     #[test]
