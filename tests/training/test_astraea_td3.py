@@ -216,7 +216,7 @@ def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -
 
 
 def test_what_networks_see_is_measured_for_the_share_of_the_run_that_is_asked_for() -> None:
-    made = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, "td3.scale_share=0.5"]), seed=3)
+    made = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, "td3.replay=2000", "td3.scale_share=0.5"]), seed=3)
     counts = []
     while made.decisions < 1200:
         made.iterate()
