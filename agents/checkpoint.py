@@ -22,7 +22,7 @@ from orbitcc.agents.folders import SHIPPED as SHIPPED
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.policy import Tensors, build, mismatch
-from orbitcc.envs.environments.presets import Native, definition_hash
+from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 
 WEIGHTS = "policy.safetensors"
@@ -51,6 +51,20 @@ class Checkpoint:
     card: Card
     policy: _sim.Policy
     path: Path
+
+    @property
+    def preset(self) -> Preset:
+        """What the policy sees and does and how often, for environments: `CongestionEnv(..., preset=loaded.preset)`."""
+        seen, done = self.card.observation, self.card.action
+        return preset(
+            {
+                "base": seen.preset if seen.preset in PRESETS else "astraea",
+                "observation": {"name": seen.preset, **seen.parameters},
+                "action": {"name": done.preset, **done.parameters},
+                "interval_ms": self.card.interval_ms,
+                "interval_rtts": self.card.interval_rtts,
+            }
+        )
 
 
 def resolve(name_or_path: str | Path) -> Path:

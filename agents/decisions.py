@@ -70,18 +70,10 @@ class Actor:
         if controller.name != "agent" and controller.name not in checkpoint.shipped():
             return Actor(controller)
         found = checkpoint.load(str(path))
-        card = found.card
-        if card.guard is not None:
+        if found.card.guard is not None:
             allowed = "a policy without a guard, which acts outside of its network"
             raise OrbitccError("--agent", str(controller), allowed)
-        pieces = Preset(
-            name=card.observation.preset,
-            observation=Native(card.observation.preset, card.observation.parameters),
-            action=Native(card.action.preset, card.action.parameters),
-            interval_ms=card.interval_ms,
-            interval_rtts=card.interval_rtts,
-        )
-        return Actor(controller, found.policy.act, pieces)
+        return Actor(controller, found.policy.act, found.preset)
 
 
 def collect(

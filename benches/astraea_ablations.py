@@ -8,6 +8,7 @@ docs/reproduction.md tells what each shows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from benches import ablations
 from orbitcc.agents import checkpoint
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.presets import Native
 from orbitcc.eval.suites.leoem import PATHS
 
 OWN = "astraea"
@@ -27,9 +29,9 @@ class _Shipped:
 
     def __init__(self, observation: dict[str, Any] | None = None, interval_ms: float = 30.0) -> None:
         trained = checkpoint.load(OWN)
-        own = trained.card.observation
-        seen = {"name": own.preset, **own.parameters, **(observation or {})}
-        self.preset = {"base": OWN, "observation": seen, "interval_ms": interval_ms}
+        own = trained.preset.native("observation")
+        seen = Native(own.name, {**own.parameters, **(observation or {})})
+        self.preset = replace(trained.preset, observation=seen, interval_ms=interval_ms)
         self._policy = trained.policy
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:

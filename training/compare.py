@@ -12,7 +12,6 @@ from typing import Any
 
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
-from orbitcc.envs.environments.presets import PRESETS
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.scorecard import Figures, Weights, print_figures
 
@@ -28,15 +27,7 @@ def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[
     The first three have the scorecard and its `score` with the default weights, the others a reward only.
     """
     loaded = checkpoint.load(name_or_path)
-    card = loaded.card
-    pieces = {
-        "base": card.observation.preset if card.observation.preset in PRESETS else "astraea",
-        "observation": {"name": card.observation.preset, **card.observation.parameters},
-        "action": {"name": card.action.preset, **card.action.parameters},
-        "interval_ms": card.interval_ms,
-        "interval_rtts": card.interval_rtts,
-    }
-    heldout = HeldOut(card.envelope.scenario, pieces, worlds, seed)
+    heldout = HeldOut(loaded.card.envelope.scenario, loaded.preset, worlds, seed)
     scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})

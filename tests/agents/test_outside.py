@@ -43,10 +43,13 @@ def scenario(controller: str) -> Scenario:
 
 
 NETWORK = """
+from types import SimpleNamespace
+
 from orbitcc.agents import checkpoint
 
 def make():
-    return checkpoint.load("astraea").policy
+    loaded = checkpoint.load("astraea")
+    return SimpleNamespace(act=loaded.policy.act, preset=loaded.preset)
 """
 
 

@@ -24,8 +24,8 @@ def scenario(agents: int):
     return get("dumbbell", duration_s=8, rate_mbps=20).with_flows(flows).override("sim.start_jitter_ms", 0.0)
 
 
-def policy() -> _sim.Policy:
-    return checkpoint.load("astraea").policy
+LOADED = checkpoint.load("astraea")
+PRESET = LOADED.preset
 
 
 def totals(flows) -> list[list[float]]:
@@ -36,22 +36,22 @@ def native(agents: int) -> list[list[float]]:
     network = json.loads(scenario(agents).with_seed(SEED).compile())
     for flow in network["flows"][:agents]:
         flow["controller"] = {"name": "policy", "params": {"policy": "p"}}
-    simulation = _sim.Simulation(json.dumps(network), policies={"p": policy()})
+    simulation = _sim.Simulation(json.dumps(network), policies={"p": LOADED.policy})
     simulation.run()
     return totals(simulation.flow_totals())
 
 
 def test_one_agent_natively_alone_and_in_a_batch() -> None:
-    act, expected = policy().act, native(1)
+    act, expected = LOADED.policy.act, native(1)
     assert expected[0][0] > 1000
-    single = CongestionEnv(scenario(1))
+    single = CongestionEnv(scenario(1), preset=PRESET)
     obs, _ = single.reset(seed=SEED)
     over = False
     while not over:
         obs, _, _, over, _ = single.step(act(obs[None])[0])
     assert totals(single._core.batch.totals(0)[0]) == expected
 
-    vector = VectorCongestionEnv(3, scenario(1), threads=2)
+    vector = VectorCongestionEnv(3, scenario(1), preset=PRESET, threads=2)
     rows, _ = vector.reset(seed=[SEED + 1, SEED, SEED + 2])
     ended = np.zeros(3, bool)
     while not ended[1]:
@@ -60,15 +60,15 @@ def test_one_agent_natively_alone_and_in_a_batch() -> None:
 
 
 def test_several_agents_natively_in_parallel_in_a_batch_and_in_slots() -> None:
-    act, expected = policy().act, native(3)
-    parallel = parallel_env(scenario(3))
+    act, expected = LOADED.policy.act, native(3)
+    parallel = parallel_env(scenario(3), preset=PRESET)
     seen, _ = parallel.reset(seed=SEED)
     while parallel.agents:
         actions = act(np.stack([seen[agent] for agent in parallel.agents]))
         seen, *_ = parallel.step(dict(zip(parallel.agents, actions, strict=True)))
     assert totals(parallel._core.batch.totals(0)[0]) == expected
 
-    batched = BatchedParallelEnv(2, scenario(3), threads=2)
+    batched = BatchedParallelEnv(2, scenario(3), preset=PRESET, threads=2)
     obs, infos = batched.reset(seed=SEED)
     last = None
     while not infos.get("renewed", np.zeros(2, bool))[0]:
@@ -82,7 +82,7 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_slots() -> None:
     batched._core.batch.step(final)
     assert totals(batched._core.batch.totals(0)[0]) == expected
 
-    slots = FlowVectorEnv(3, scenario(3))
+    slots = FlowVectorEnv(3, scenario(3), preset=PRESET)
     rows, _ = slots.reset(seed=SEED)
     over = np.zeros(3, bool)
     while not over.any():

@@ -37,9 +37,9 @@ def test_cubic_fills_the_links(heldout: HeldOut) -> None:
 
 def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     name = "astraea"
-    card = checkpoint.read_card(checkpoint.SHIPPED / name)
-    worlds = HeldOut(card.envelope.scenario, card.observation.preset, worlds=3, seed=2_000_000)
-    ours = worlds.reward(checkpoint.load(name).policy.act)
+    shipped = checkpoint.load(name)
+    worlds = HeldOut(shipped.card.envelope.scenario, shipped.preset, worlds=3, seed=2_000_000)
+    ours = worlds.reward(shipped.policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1)] + [uniform(1)]
     assert ours > max(worlds.reward(other) for other in others)
 
