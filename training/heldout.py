@@ -17,7 +17,7 @@ from orbitcc import _sim
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
-from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.training.scorecard import Figures, mean_figures, measure
 
@@ -40,7 +40,7 @@ class HeldOut:
     def __init__(
         self,
         scenario: str | Scenario | ScenarioDistribution,
-        preset_name: str | Mapping[str, Any],
+        preset_name: str | Mapping[str, Any] | Preset,
         worlds: int,
         seed: int,
     ) -> None:
