@@ -186,9 +186,10 @@ pub const REWARDS: &[Entry<Reward>] = &[
     entry("log-share", "log-share", 1, "{}", share::reward),
 ];
 
-/// Parameters younger than policies that have been trained, and the values that these were trained with: with them a
-/// definition, and thus its hash, is what it was.
-const LATER: &[(&str, &str, &str)] = &[("observation", "rtt", "ratio"), ("observation", "path", "linear")];
+/// Parameters younger than policies that have been trained, by kind and family, and the values that these were trained
+/// with: with them a definition, and thus its hash, is what it was.
+const LATER: &[(&str, &str, &str, &str)] =
+    &[("observation", "astraea", "rtt", "ratio"), ("observation", "astraea", "path", "linear")];
 
 /// The piece that `request` asks for; the error names the field, the value and what is allowed.
 fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Definition), String> {
@@ -222,9 +223,9 @@ fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Defin
     }
     let (piece, mut parameters) = (found.build)(parameters).map_err(|e| format!("{kind}.{e}"))?;
     let named = parameters.as_object_mut().expect("parameters are an object");
-    for (_, field, usual) in LATER.iter().filter(|later| later.0 == kind) {
-        if named.get(*field).is_some_and(|value| value == usual) {
-            named.remove(*field);
+    for &(.., field, usual) in LATER.iter().filter(|later| (later.0, later.1) == (kind, found.family)) {
+        if named.get(field).is_some_and(|value| value == usual) {
+            named.remove(field);
         }
     }
     Ok((piece, Definition { name: found.name.into(), family: found.family, formula: found.formula, parameters }))
@@ -475,9 +476,9 @@ mod tests {
 
     #[test]
     fn later_parameters_can_be_set_and_leave_no_trace_at_what_was_usual() {
-        for &(_, field, usual) in LATER {
-            let built = |value: &str| observation(&json!({"name": "astraea", field: value}));
-            let plain = observation(&json!("astraea")).unwrap().definition;
+        for &(_, family, field, usual) in LATER {
+            let built = |value: &str| observation(&json!({"name": family, field: value}));
+            let plain = observation(&json!(family)).unwrap().definition;
             assert_eq!(built(usual).unwrap().definition.parameters, plain.parameters);
             let error = built("x").err().unwrap();
             let (_, other) = error.rsplit_once(", ").expect("a list of what is allowed");
