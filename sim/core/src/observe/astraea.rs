@@ -282,6 +282,9 @@ impl History {
 struct Terms {
     throughput: f64,
     latency: f64,
+    /// What queueing that is not free is a share of: half of the flow's `base-rtt`, as published, or `25-ms`, the same
+    /// where that is 50 ms, by which flows of different base RTTs that share a queue want it equally long.
+    latency_of: String,
     loss: f64,
     fairness: f64,
     /// What the deviation of throughputs is a share of: their `sum`, as published, or their `mean`, by which a crowd's
@@ -306,6 +309,7 @@ impl Default for Terms {
         Terms {
             throughput: 0.1,
             latency: 0.02,
+            latency_of: "base-rtt".into(),
             loss: 1.0,
             fairness: 0.02,
             fairness_of: "sum".into(),
@@ -336,6 +340,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("floor", terms.floor, -1e6, 0.0)?;
     within("ceiling", terms.ceiling, 1e-6, 1e6)?;
     within("memory", terms.memory as f64, 1.0, 1e3)?;
+    one_of("latency_of", &terms.latency_of, &["base-rtt", "25-ms"])?;
     one_of("fairness_of", &terms.fairness_of, &["sum", "mean"])?;
     one_of("loss_of", &terms.loss_of, &["delivered", "capacity"])?;
     let (low, high, memory) = (terms.floor, terms.ceiling, terms.memory);
@@ -360,10 +365,12 @@ impl Terms {
         }
         let mean = |f: &dyn Fn(&Member) -> f64| members.iter().map(f).sum::<f64>() / n;
         let throughput = utilisation.min(1.0);
+        let fixed_unit = self.latency_of == "25-ms";
         let excess = mean(&|m| {
             let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
             let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
-            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / (base / 2.0) }
+            let unit = if fixed_unit { 0.025 } else { base / 2.0 };
+            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / unit }
         });
         let load = mean(&|m| {
             // Controllers that do not pace count with what they sent.
@@ -547,13 +554,19 @@ mod tests {
         bad.lost_bytes = 1e9;
         let history = History::default();
         assert_eq!(Terms::default().pay(&[Member { stats: &bad, history: &history }], 0.0), -0.1);
-        let queue = |free_queue_ms| {
-            let stats = IntervalStats { rtt_mean_s: 0.07, ..steady(0.9) };
-            let terms = Terms { free_inflation: 1.0, free_queue_ms, ..Terms::default() };
+        let queue = |base_rtt_s: f64, free_queue_ms: f64, latency_of: &str| {
+            let stats = IntervalStats { rtt_mean_s: base_rtt_s + 0.02, base_rtt_s, ..steady(0.9) };
+            let latency_of = latency_of.into();
+            let terms = Terms { free_inflation: 1.0, free_queue_ms, latency_of, ..Terms::default() };
             terms.pay(&[Member { stats: &stats, history: &history }], 0.9)
         };
         // 20 ms of queue, 10 of them free: 10 ms in one-way delays of 25 ms, at 90 % of the link and a weight of 0.02.
-        assert!((queue(20.0) - queue(10.0) - 0.02 * 0.4 * 0.9).abs() < 1e-9);
+        for (base_rtt_s, latency_of, delays) in
+            [(0.05, "base-rtt", 0.4), (0.1, "base-rtt", 0.2), (0.05, "25-ms", 0.4), (0.1, "25-ms", 0.4)]
+        {
+            let cost = queue(base_rtt_s, 20.0, latency_of) - queue(base_rtt_s, 10.0, latency_of);
+            assert!((cost - 0.02 * delays * 0.9).abs() < 1e-9, "{latency_of} at {base_rtt_s} s: {cost}");
+        }
         let deep = Terms { floor: -0.5, ..Terms::default() };
         assert_eq!(deep.pay(&[Member { stats: &bad, history: &history }], 0.0), -0.5);
     }

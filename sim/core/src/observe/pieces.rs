@@ -188,8 +188,11 @@ pub const REWARDS: &[Entry<Reward>] = &[
 
 /// Parameters younger than policies that have been trained, by kind and family, and the values that these were trained
 /// with: with them a definition, and thus its hash, is what it was.
-const LATER: &[(&str, &str, &str, &str)] =
-    &[("observation", "astraea", "rtt", "ratio"), ("observation", "astraea", "path", "linear")];
+const LATER: &[(&str, &str, &str, &str)] = &[
+    ("observation", "astraea", "rtt", "ratio"),
+    ("observation", "astraea", "path", "linear"),
+    ("reward", "astraea", "latency_of", "base-rtt"),
+];
 
 /// The piece that `request` asks for; the error names the field, the value and what is allowed.
 fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Definition), String> {
@@ -476,13 +479,17 @@ mod tests {
 
     #[test]
     fn later_parameters_can_be_set_and_leave_no_trace_at_what_was_usual() {
-        for &(_, family, field, usual) in LATER {
-            let built = |value: &str| observation(&json!({"name": family, field: value}));
-            let plain = observation(&json!(family)).unwrap().definition;
-            assert_eq!(built(usual).unwrap().definition.parameters, plain.parameters);
+        for &(kind, family, field, usual) in LATER {
+            let definition = |request: Value| match kind {
+                "observation" => observation(&request).map(|piece| piece.definition),
+                _ => reward(&request).map(|piece| piece.definition),
+            };
+            let built = |value: &str| definition(json!({"name": family, field: value}));
+            let plain = definition(json!(family)).unwrap();
+            assert_eq!(built(usual).unwrap().parameters, plain.parameters);
             let error = built("x").err().unwrap();
             let (_, other) = error.rsplit_once(", ").expect("a list of what is allowed");
-            assert_eq!(built(other).unwrap().definition.parameters[field], other, "{error}");
+            assert_eq!(built(other).unwrap().parameters[field], other, "{error}");
         }
     }
 
