@@ -168,11 +168,18 @@ def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> 
     rows = np.zeros((inflation.size, 10), np.float32)
     rows[:, 0] = 1.0
     parameters = trained.card.observation.parameters
-    rows[:, 1] = rows[:, 2] = np.log1p(50 * (inflation - 1)) if parameters.get("rtt") == "log-queue" else inflation
+    seen = {
+        "ratio": inflation,
+        "log-queue": np.log1p(50 * (inflation - 1)),
+        "log-queue-ms": np.log1p((inflation - 1) * rtt_ms / 0.1),
+    }
+    rows[:, 1] = rows[:, 2] = seen[parameters.get("rtt", "ratio")]
     rows[:, 3] = 0.8 * inflation
-    log_path = parameters.get("path") == "log"
-    rows[:, 4], rows[:, 5] = np.log1p([rate_mbps, rtt_ms]) if log_path else (rate_mbps / 80, rtt_ms / 500)
+    path = parameters.get("path", "linear")
+    rows[:, 4], rows[:, 5] = (rate_mbps / 80, rtt_ms / 500) if path == "linear" else np.log1p([rate_mbps, rtt_ms])
     rows[:, 7] = rows[:, 8] = 1.0
+    if path == "log-rate":
+        rows = np.delete(rows, [3, 5], axis=1)
     action = trained.policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
     below = np.flatnonzero(action < 0)
     return float(inflation[below[0]]) if below.size else 2.0

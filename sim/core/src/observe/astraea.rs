@@ -31,10 +31,12 @@ struct Sight {
     gap_s: f64,
     /// News of handovers: none, reported, true.
     handovers: String,
-    /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]).
+    /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]);
+    /// log-queue-ms, in which flows of different base RTTs see the same of the queue they share ([`log_queue_ms`]).
     rtt: String,
     /// How the path's own two figures are seen, its maximum throughput and minimum RTT: linear (published); log, which
-    /// tells 5 from 6 Mbit/s as well as 100 from 120.
+    /// tells 5 from 6 Mbit/s as well as 100 from 120; log-rate, which leaves the minimum RTT out, and the window over
+    /// the BDP with it.
     path: String,
 }
 
@@ -59,8 +61,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     within("max_rate_window_s", sight.max_rate_window_s, 0.0, 1e4)?;
     within("gap_s", sight.gap_s, 0.0, 100.0)?;
     one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
-    one_of("rtt", &sight.rtt, &["ratio", "log-queue"])?;
-    one_of("path", &sight.path, &["linear", "log"])?;
+    one_of("rtt", &sight.rtt, &["ratio", "log-queue", "log-queue-ms"])?;
+    one_of("path", &sight.path, &["linear", "log", "log-rate"])?;
     let min_rtt = if sight.min_rtt_window_s > 0.0 {
         format!("min RTT of {} s", sight.min_rtt_window_s)
     } else {
@@ -71,9 +73,9 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     } else {
         "max throughput".to_owned()
     };
-    let log_path = sight.path == "log";
+    let log_path = sight.path != "linear";
     let [path_rate, path_rtt] = path_features(&max, &min_rtt, log_path);
-    let mut features: Vec<Feature> = vec![
+    let all_features = [
         ratio(format!("throughput / {max}"), 0.0, 1.0),
         rtt_feature("mean RTT", &min_rtt, &sight.rtt),
         rtt_feature("smoothed RTT", &min_rtt, &sight.rtt),
@@ -89,21 +91,28 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         ratio(format!("pacing rate / {max}"), 0.0, 2.0),
         ratio("retransmissions out / window", 0.0, 2.0),
     ];
+    let seen: &[usize] = if sight.path == "log-rate" { &SEEN_BY_RATE } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
+    let mut features: Vec<Feature> = seen.iter().map(|&feature| all_features[feature].clone()).collect();
     features.extend(handover_features(&sight.handovers));
     let watch = AstraeaWatch {
         min_rtt: (sight.min_rtt_window_s > 0.0).then(|| WindowedMin::new(sight.min_rtt_window_s)),
         max_rate: (sight.max_rate_window_s > 0.0).then(|| WindowedMax::new(sight.max_rate_window_s)),
         gaps: GapDetector::new(sight.gap_s),
         handovers: sight.handovers,
-        log_queue: sight.rtt == "log-queue",
+        rtt: sight.rtt,
         log_path,
+        seen,
     };
     Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
 }
 
+/// The features that do not tell flows of different base RTTs apart.
+const SEEN_BY_RATE: [usize; 8] = [0, 1, 2, 4, 6, 7, 8, 9];
+
 fn rtt_feature(rtt: &str, min_rtt: &str, seen: &str) -> Feature {
     match seen {
         "log-queue" => ratio(format!("ln(1 + {QUEUE_GAIN} x ({rtt} / {min_rtt} - 1))"), 0.0, 4.0),
+        "log-queue-ms" => ratio(format!("ln(1 + ({rtt} - {min_rtt}) / {QUEUE_MS} ms)"), 0.0, 10.0),
         _ => ratio(format!("{rtt} / {min_rtt}"), 0.0, 2.0),
     }
 }
@@ -123,6 +132,14 @@ const QUEUE_GAIN: f64 = 50.0;
 /// link must tell 2 % from 4 %. 0 without a queue, 3.93 with one of the minimum RTT.
 fn log_queue(ratio: f64) -> f64 {
     (QUEUE_GAIN * (ratio - 1.0).max(0.0)).ln_1p()
+}
+
+/// About a packet's time on 120 Mbit/s: shorter queues are hardly told apart by [`log_queue_ms`]. Our choice.
+const QUEUE_MS: f64 = 0.1;
+
+/// The same of the queue itself: 0 without one, 4.62 at 10 ms, whatever the minimum RTT.
+fn log_queue_ms(ratio: f64, min_rtt_s: f64) -> f64 {
+    ((ratio - 1.0).max(0.0) * min_rtt_s / 1e-3 / QUEUE_MS).ln_1p()
 }
 
 /// The two features that news of handovers make.
@@ -156,8 +173,10 @@ struct AstraeaWatch {
     max_rate: Option<WindowedMax>,
     gaps: GapDetector,
     handovers: String,
-    log_queue: bool,
+    rtt: String,
     log_path: bool,
+    /// Which of the ten features, in order.
+    seen: &'static [usize],
 }
 
 impl Watch for AstraeaWatch {
@@ -175,15 +194,21 @@ impl Watch for AstraeaWatch {
             let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
             seen.max_delivery_rate_bps = window.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
         }
-        features(&seen, &mut out[..10]);
-        if self.log_queue {
-            out[1..3].iter_mut().for_each(|rtt| *rtt = log_queue(*rtt));
+        let mut all = [0.0; 10];
+        features(&seen, &mut all);
+        match self.rtt.as_str() {
+            "log-queue" => all[1..3].iter_mut().for_each(|rtt| *rtt = log_queue(*rtt)),
+            "log-queue-ms" => all[1..3].iter_mut().for_each(|rtt| *rtt = log_queue_ms(*rtt, seen.min_rtt_s)),
+            _ => {}
         }
         if self.log_path {
-            out[4] = (seen.max_delivery_rate_bps / 1e6).ln_1p();
-            out[5] = (seen.min_rtt_s / 1e-3).ln_1p();
+            all[4] = (seen.max_delivery_rate_bps / 1e6).ln_1p();
+            all[5] = (seen.min_rtt_s / 1e-3).ln_1p();
         }
-        fill_handovers(&self.handovers, stats, &mut out[10..]);
+        for (out, feature) in out.iter_mut().zip(self.seen) {
+            *out = all[*feature];
+        }
+        fill_handovers(&self.handovers, stats, &mut out[self.seen.len()..]);
     }
 
     fn clone_box(&self) -> Box<dyn Watch> {
@@ -504,6 +529,25 @@ mod tests {
     }
 
     #[test]
+    fn flows_of_different_base_rtts_see_the_same_of_the_queue_they_share() {
+        let seen = |min_rtt_s: f64, queue_s: f64| {
+            let mut observer = Observer::new(Arc::new(observation(json!({"rtt": "log-queue-ms"})).unwrap().0));
+            let rtt_s = min_rtt_s + queue_s;
+            observer.push(&IntervalStats { min_rtt_s, rtt_mean_s: rtt_s, srtt_s: rtt_s, ..steady(0.9) });
+            observer.observation()[(HISTORY - 1) * 10 + 1..][..2].to_vec()
+        };
+        // ln(1 + queue / 0.1 ms); twice the minimum where no RTT is known.
+        for (min_rtt_s, queue_s, want) in
+            [(0.02, 0.01, 4.615_121), (0.2, 0.01, 4.615_121), (0.2, -0.01, 0.0), (0.05, f64::NAN, 6.216_606)]
+        {
+            for found in seen(min_rtt_s, queue_s) {
+                assert!((found - want).abs() < 1e-5, "{min_rtt_s} {queue_s}: {found}");
+            }
+        }
+        assert!(seen(0.2, 10.0)[0] == 10.0, "clipped");
+    }
+
+    #[test]
     fn slow_and_short_paths_differ_as_much_as_fast_and_long_ones_on_a_logarithmic_scale() {
         let mut observer = Observer::new(Arc::new(observation(json!({"path": "log"})).unwrap().0));
         observer.push(&steady(0.9));
@@ -511,6 +555,23 @@ mod tests {
         // ln(1 + 100 Mbit/s) and ln(1 + 50 ms); the others as they were.
         assert!((seen[4] - 4.615_121).abs() < 1e-5 && (seen[5] - 3.931_826).abs() < 1e-5, "{seen:?}");
         assert_eq!((&seen[..4], &seen[6..]), (&clipped(&steady(0.9))[..4], &clipped(&steady(0.9))[6..]));
+    }
+
+    #[test]
+    fn who_sees_only_the_rate_sees_nothing_of_the_base_rtt() {
+        let piece = |path| observation(json!({"path": path, "rtt": "log-queue-ms", "handovers": "true"})).unwrap().0;
+        let seen = |path, min_rtt_s: f64| {
+            let mut observer = Observer::new(Arc::new(piece(path)));
+            let rtt_s = min_rtt_s + 0.01;
+            observer.push(&IntervalStats { min_rtt_s, rtt_mean_s: rtt_s, srtt_s: rtt_s, ..steady(0.9) });
+            observer.observation().to_vec()
+        };
+        assert_eq!(piece("log-rate").dim(), HISTORY * 10);
+        let (short, long) = (seen("log-rate", 0.02), seen("log-rate", 0.2));
+        assert!(short.iter().zip(&long).all(|(a, b)| (a - b).abs() < 1e-5), "{short:?} {long:?}");
+        let all = &seen("log", 0.02)[(HISTORY - 1) * 12..];
+        let kept: Vec<f32> = all[..3].iter().chain(&all[4..5]).chain(&all[6..]).copied().collect();
+        assert_eq!(short[(HISTORY - 1) * 10..], kept);
     }
 
     #[test]

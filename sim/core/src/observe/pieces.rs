@@ -447,7 +447,8 @@ mod tests {
     #[test]
     fn observations_stay_in_their_bounds_whatever_happens() {
         let logarithmic = observation(&json!({"name": "astraea", "rtt": "log-queue", "path": "log"})).unwrap();
-        for piece in named(OBSERVATIONS, observation).into_iter().chain([logarithmic]) {
+        let of_queue = observation(&json!({"name": "astraea", "rtt": "log-queue-ms", "path": "log-rate"})).unwrap();
+        for piece in named(OBSERVATIONS, observation).into_iter().chain([logarithmic, of_queue]) {
             assert!(piece.features.len() <= MAX_FEATURES);
             let mut observer = Observer::new(Arc::new(piece.clone()));
             for stats in hard_cases().iter().chain(&[flow(0.5), flow(1.0)]) {
