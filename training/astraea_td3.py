@@ -130,16 +130,24 @@ class Replay:
         self.next = (self.next + 1) % self.rows
         self.filled = min(self.filled + 1, self.rows)
 
-    def sample(self, size: int, steps: int, gamma: float, rng: np.random.Generator) -> dict[str, Array]:
-        """`size` transitions drawn uniformly: `now` and `after` [size, D + 12 + 3], `action`, `returns` (of up to
-        `steps` rewards), and `discount` of what follows (0 after a flow that finished)."""
+    def sample(
+        self, size: int, steps: int, gamma: float, rng: np.random.Generator, by_world: bool = False
+    ) -> dict[str, Array]:
+        """`size` transitions drawn uniformly (or one of each step of a world, drawn uniformly): `now` and `after`
+        [size, D + 12 + 3], `action`, `returns` (of up to `steps` rewards), and `discount` of what follows (0 after a
+        flow that finished)."""
         start = (self.next - self.filled) % self.rows
         found: list[NDArray[np.int64]] = []
         missing = size
         while missing > 0:  # about half of the cells are empty
-            cell = rng.integers(0, self.filled * self.action[0].size, 3 * missing)
-            age, place = np.divmod(cell, self.action[0].size)
-            world, slot = np.divmod(place, self.action.shape[2])
+            _, worlds, slots = self.action.shape
+            cell = rng.integers(0, self.filled * worlds * (1 if by_world else slots), 3 * missing)
+            if by_world:
+                age, world = np.divmod(cell, worlds)
+                slot = (rng.random((cell.size, slots)) * self.acted[(start + age) % self.rows, world]).argmax(axis=1)
+            else:
+                place, slot = np.divmod(cell, slots)
+                age, world = np.divmod(place, worlds)
             drawn = np.stack((age, world, slot))[:, self.acted[(start + age) % self.rows, world, slot]]
             found.append(drawn[:, :missing])
             missing -= found[-1].shape[1]
@@ -323,7 +331,7 @@ class AstraeaTd3Learner:
     def _learn(self) -> dict[str, float]:
         """One step of the critics, and every so often one of the actor."""
         settings = self.settings
-        sample = self.replay.sample(settings.batch, settings.steps, settings.gamma, self.rng)
+        sample = self.replay.sample(settings.batch, settings.steps, settings.gamma, self.rng, settings.by_world)
         batch = {name: torch.from_numpy(value) for name, value in sample.items()}
         for name in ("now", "after"):
             batch[name] = torch.from_numpy(self.scale.of(sample[name]))

@@ -184,6 +184,9 @@ class Td3(Model):
         description="share of the run in which what networks see is measured, if learning starts before",
     )
     batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
+    by_world: bool = Field(
+        default=False, description="all worlds are drawn from as often: a flow alone counts as much as a crowd [no]"
+    )
     update_every: Annotated[int, _steps] = Field(
         default=128, description="decisions per critic update [about 20 to 60]"
     )

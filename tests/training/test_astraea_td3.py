@@ -96,6 +96,29 @@ def test_returns_hold_when_the_replay_has_run_round() -> None:
     assert found[19] == pytest.approx((19.0, 0.9, 20.0, 195.0))
 
 
+@pytest.mark.parametrize(("by_world", "shares"), [(False, [1 / 4] * 4), (True, [1 / 2, 1 / 6, 1 / 6, 1 / 6])])
+def test_a_flow_alone_is_drawn_as_often_as_a_crowd_or_as_one_of_it(by_world: bool, shares: list[float]) -> None:
+    replay = Replay(rows=8, worlds=3, slots=4, width=1)  # one flow, three flows, and nobody
+    acted = np.array([[0, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 0]], np.bool_)
+    cells = np.zeros(acted.shape)
+    for _ in range(11):
+        replay.add(
+            obs=np.arange(12.0).reshape(3, 4, 1),
+            next_obs=np.zeros((3, 4, 1)),
+            own=np.zeros((3, 4, OWN)),
+            next_own=np.zeros((3, 4, OWN)),
+            state=np.zeros((3, 12)),
+            next_state=np.zeros((3, 12)),
+            action=cells,
+            reward=cells,
+            acted=acted,
+            ended=cells,
+            finished=cells,
+        )
+    seen = replay.sample(40_000, 1, GAMMA, np.random.default_rng(1), by_world)["now"][:, 0]
+    assert [np.mean(seen == slot) for slot in np.flatnonzero(acted)] == pytest.approx(shares, abs=0.02)
+
+
 class Fixed(torch.nn.Module):
     """Says what it is told to."""
 
