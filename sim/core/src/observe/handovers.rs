@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::observe::memory::nearness;
+use crate::observe::pieces::{Feature, ratio};
 use crate::observe::stats::IntervalStats;
 use crate::signals::PathChange;
 use crate::time::Nanos;
@@ -41,6 +43,31 @@ impl Handovers {
 /// Seconds from one time to a later one; infinite if that never comes.
 fn span(from: Nanos, to: Option<Nanos>) -> f64 {
     to.map_or(f64::INFINITY, |to| (to - from).secs_f64())
+}
+
+/// The two features that news of handovers make.
+pub(super) fn news_features(handovers: &str) -> Vec<Feature> {
+    let (next, last) = match handovers {
+        "reported" => ("to the reported handover", "since the reported handover"),
+        "true" => ("to the next handover", "since the last handover"),
+        _ => return Vec::new(),
+    };
+    [next, last].map(|what| ratio(format!("1 / (1 s + time {what})"), 0.0, 1.0)).into()
+}
+
+/// Their values.
+pub(super) fn fill_news(handovers: &str, stats: &IntervalStats, out: &mut [f64]) {
+    match handovers {
+        "reported" => {
+            out[0] = nearness(stats.reported_handover_in_s);
+            out[1] = nearness(stats.reported_handover_since_s);
+        }
+        "true" => {
+            out[0] = nearness(stats.handover_in_s);
+            out[1] = nearness(stats.handover_since_s);
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]

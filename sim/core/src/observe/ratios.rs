@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::astraea::{fill_handovers, handover_features};
+use super::handovers::{fill_news, news_features};
 use super::memory::{GapDetector, WindowedMax, WindowedMin, nearness, weight};
 use super::pieces::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
@@ -85,7 +85,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         ratio("1 / (1 s + time since the windows were cleared)", 0.0, 1.0),
         ratio("time without acknowledgement / min RTT", 0.0, 3.0),
     ];
-    features.extend(handover_features(&sight.handovers));
+    features.extend(news_features(&sight.handovers));
     let history = sight.history;
     let watch = RatiosWatch {
         min_rtt: WindowedMin::new(min),
@@ -191,7 +191,7 @@ impl Watch for RatiosWatch {
             nearness(age_s),
             if min_rtt > 0.0 { stats.ack_gap_s / min_rtt } else { 0.0 },
         ]);
-        fill_handovers(&self.sight.handovers, stats, &mut out[18..]);
+        fill_news(&self.sight.handovers, stats, &mut out[18..]);
     }
 
     fn clone_box(&self) -> Box<dyn Watch> {

@@ -1,0 +1,280 @@
+//! Astraea's reward, one for all flows of a world, and the global state that its critics see.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{HISTORY, STATE_DIM};
+use crate::observe::pieces::{Payment, Reward, one_of, read, within};
+use crate::observe::stats::IntervalStats;
+
+/// Recent throughputs of one flow, for the fairness and stability terms: bytes per second.
+#[derive(Clone, Debug)]
+pub struct History {
+    throughputs: Vec<f64>,
+    next: usize,
+    filled: usize,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History::new(HISTORY)
+    }
+}
+
+impl History {
+    /// Of the last `length` intervals.
+    pub fn new(length: usize) -> History {
+        History { throughputs: vec![0.0; length], next: 0, filled: 0 }
+    }
+
+    pub fn push(&mut self, stats: &IntervalStats) {
+        self.throughputs[self.next] = stats.delivery_rate_bps / 8.0;
+        self.next = (self.next + 1) % self.throughputs.len();
+        self.filled = (self.filled + 1).min(self.throughputs.len());
+    }
+
+    /// Oldest first.
+    fn recent(&self) -> impl Iterator<Item = f64> {
+        let length = self.throughputs.len();
+        (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
+    }
+
+    fn mean(&self) -> f64 {
+        if self.filled == 0 { 0.0 } else { self.recent().sum::<f64>() / self.filled as f64 }
+    }
+
+    fn relative_deviation(&self) -> f64 {
+        let mean = self.mean();
+        if mean <= 0.0 {
+            return 0.0;
+        }
+        let variance = self.recent().map(|x| (x - mean) * (x - mean)).sum::<f64>() / self.filled as f64;
+        libm::sqrt(variance) / mean
+    }
+}
+
+/// Weights of the reward's terms and what they forgive; the published values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Terms {
+    throughput: f64,
+    latency: f64,
+    /// What queueing that is not free is a share of: half of the flow's `base-rtt`, as published, or `25-ms`, the same
+    /// where that is 50 ms, by which flows of different base RTTs that share a queue want it equally long.
+    latency_of: String,
+    loss: f64,
+    fairness: f64,
+    /// What the deviation of throughputs is a share of: their `sum`, as published, or their `mean`, by which a crowd's
+    /// unfairness costs as much as a pair's.
+    fairness_of: String,
+    stability: f64,
+    /// Queueing up to this multiple of the base RTT is free.
+    free_inflation: f64,
+    /// And so is a queue of this many milliseconds.
+    free_queue_ms: f64,
+    /// The sum is clipped to these.
+    floor: f64,
+    ceiling: f64,
+    /// What lost bytes are a share of: `delivered` ones of the flow, or what the link's `capacity` could have carried.
+    loss_of: String,
+    /// Intervals over which throughput is averaged for fairness and stability.
+    memory: usize,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            throughput: 0.1,
+            latency: 0.02,
+            latency_of: "base-rtt".into(),
+            loss: 1.0,
+            fairness: 0.02,
+            fairness_of: "sum".into(),
+            stability: 0.01,
+            free_inflation: 1.15,
+            free_queue_ms: 0.0,
+            floor: -0.1,
+            ceiling: 0.1,
+            loss_of: "delivered".into(),
+            memory: HISTORY,
+        }
+    }
+}
+
+pub(in crate::observe) fn reward(given: Value) -> Result<(Reward, Value), String> {
+    let (terms, all): (Terms, _) = read(given)?;
+    for (field, weight) in [
+        ("throughput", terms.throughput),
+        ("latency", terms.latency),
+        ("loss", terms.loss),
+        ("fairness", terms.fairness),
+        ("stability", terms.stability),
+    ] {
+        within(field, weight, 0.0, 1e3)?;
+    }
+    within("free_inflation", terms.free_inflation, 1.0, 100.0)?;
+    within("free_queue_ms", terms.free_queue_ms, 0.0, 1e4)?;
+    within("floor", terms.floor, -1e6, 0.0)?;
+    within("ceiling", terms.ceiling, 1e-6, 1e6)?;
+    within("memory", terms.memory as f64, 1.0, 1e3)?;
+    one_of("latency_of", &terms.latency_of, &["base-rtt", "25-ms"])?;
+    one_of("fairness_of", &terms.fairness_of, &["sum", "mean"])?;
+    one_of("loss_of", &terms.loss_of, &["delivered", "capacity"])?;
+    let (low, high, memory) = (terms.floor, terms.ceiling, terms.memory);
+    let payment = Payment::Shared(Arc::new(move |members, utilisation| terms.pay(members, utilisation)));
+    Ok((Reward { definition: Default::default(), low, high, memory, payment }, all))
+}
+
+/// One flow's part in the global reward.
+pub struct Member<'a> {
+    pub stats: &'a IntervalStats,
+    pub history: &'a History,
+}
+
+impl Terms {
+    /// The global reward, one for all flows. `utilisation` is the mean over bottleneck links of delivered payload over
+    /// payload capacity. The latency term has the dimensionless form of the authors' earlier code: excess over the free
+    /// inflation in one-way delays, weighted by total pacing over capacity and divided by the root of the flow count.
+    fn pay(&self, members: &[Member], utilisation: f64) -> f64 {
+        let n = members.len() as f64;
+        if members.is_empty() {
+            return 0.0;
+        }
+        let mean = |f: &dyn Fn(&Member) -> f64| members.iter().map(f).sum::<f64>() / n;
+        let throughput = utilisation.min(1.0);
+        let fixed_unit = self.latency_of == "25-ms";
+        let excess = mean(&|m| {
+            let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
+            let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
+            let unit = if fixed_unit { 0.025 } else { base / 2.0 };
+            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / unit }
+        });
+        let load = mean(&|m| {
+            // Controllers that do not pace count with what they sent.
+            let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
+            if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
+        }) * n;
+        let latency = excess * load / libm::sqrt(n);
+        let of_capacity = self.loss_of == "capacity";
+        let loss = mean(&|m| {
+            let lost = if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s } else { 0.0 };
+            let capacity = m.stats.capacity_bps / 8.0;
+            // A thousandth of the capacity keeps the ratio finite for a stalled flow.
+            let floor = (capacity / 1e3).max(1.0);
+            lost / if of_capacity { capacity.max(1.0) } else { (m.stats.delivery_rate_bps / 8.0).max(floor) }
+        })
+        .min(1.0);
+        let total: f64 = members.iter().map(|m| m.history.mean()).sum();
+        let fairness = if total > 0.0 {
+            let centre = total / n;
+            let variance = mean(&|m| (m.history.mean() - centre) * (m.history.mean() - centre));
+            libm::sqrt(variance) / if self.fairness_of == "mean" { centre } else { total }
+        } else {
+            0.0
+        };
+        let stability = mean(&|m| m.history.relative_deviation());
+        let sum = self.throughput * throughput
+            - self.latency * latency
+            - self.loss * loss
+            - self.fairness * fairness
+            - self.stability * stability;
+        sum.clamp(self.floor, self.ceiling)
+    }
+}
+
+/// The critic's global state over the flows alive now (twelve values).
+pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
+    if members.is_empty() {
+        return [0.0; STATE_DIM];
+    }
+    let n = members.len() as f64;
+    let fold = |f: &dyn Fn(&Member) -> f64| {
+        let mut acc = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+        for m in members {
+            let x = f(m);
+            acc = (acc.0 + x, acc.1.min(x), acc.2.max(x));
+        }
+        acc
+    };
+    let throughput = fold(&|m| m.stats.delivery_rate_bps / 8.0 / 5e7);
+    let rtt = fold(&|m| if m.stats.rtt_mean_s.is_nan() { m.stats.srtt_s } else { m.stats.rtt_mean_s } * 1e6 / 5e5);
+    let cwnd = fold(&|m| m.stats.cwnd_packets / 1000.0);
+    let loss = fold(&|m| {
+        if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s / 1e6 } else { 0.0 }
+    });
+    let base = fold(&|m| m.stats.base_rtt_s).0 / n;
+    let capacity = fold(&|m| m.stats.capacity_bps).1;
+    let buffer = fold(&|m| m.stats.buffer_bytes).1;
+    let bdp = capacity / 8.0 * base;
+    let buffer_bdp = if bdp > 0.0 && buffer.is_finite() { buffer / bdp } else { 0.0 };
+    [
+        throughput.0,
+        throughput.1,
+        throughput.2,
+        rtt.0 / n,
+        cwnd.1,
+        cwnd.2,
+        cwnd.0 / n,
+        loss.0 / n,
+        n / 10.0,
+        base / 2.0 * 1e3 / 500.0,
+        buffer_bdp / 10.0,
+        if capacity.is_finite() { capacity / 5e8 } else { 0.0 },
+    ]
+    .map(|x| x as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::testing::flow;
+
+    fn reward_of(shares: &[f64]) -> f64 {
+        reward_of_terms(&Terms::default(), shares)
+    }
+
+    fn reward_of_terms(terms: &Terms, shares: &[f64]) -> f64 {
+        let stats: Vec<_> = shares.iter().map(|s| flow(*s)).collect();
+        let histories: Vec<_> = stats
+            .iter()
+            .map(|s| {
+                let mut h = History::default();
+                (0..5).for_each(|_| h.push(s));
+                h
+            })
+            .collect();
+        let members: Vec<_> = stats.iter().zip(&histories).map(|(stats, history)| Member { stats, history }).collect();
+        terms.pay(&members, shares.iter().sum())
+    }
+
+    #[test]
+    fn reward_grows_with_throughput_and_fairness_and_is_bounded() {
+        assert!(reward_of(&[0.9]) > reward_of(&[0.5]));
+        assert!(reward_of(&[0.5, 0.5]) > reward_of(&[0.9, 0.1]));
+        let of_mean = Terms { fairness_of: "mean".into(), fairness: 0.01, ..Terms::default() };
+        assert!((reward_of_terms(&of_mean, &[0.9, 0.1]) - reward_of(&[0.9, 0.1])).abs() < 1e-12, "two of them: half");
+        assert_eq!(Terms::default().pay(&[], 0.0), 0.0);
+        let mut bad = flow(0.0);
+        bad.rtt_mean_s = 5.0;
+        bad.lost_bytes = 1e9;
+        let history = History::default();
+        assert_eq!(Terms::default().pay(&[Member { stats: &bad, history: &history }], 0.0), -0.1);
+        let queue = |base_rtt_s: f64, free_queue_ms: f64, latency_of: &str| {
+            let stats = IntervalStats { rtt_mean_s: base_rtt_s + 0.02, base_rtt_s, ..flow(0.9) };
+            let latency_of = latency_of.into();
+            let terms = Terms { free_inflation: 1.0, free_queue_ms, latency_of, ..Terms::default() };
+            terms.pay(&[Member { stats: &stats, history: &history }], 0.9)
+        };
+        // 20 ms of queue, 10 of them free: 10 ms in one-way delays of 25 ms, at 90 % of the link and a weight of 0.02.
+        for (base_rtt_s, latency_of, delays) in
+            [(0.05, "base-rtt", 0.4), (0.1, "base-rtt", 0.2), (0.05, "25-ms", 0.4), (0.1, "25-ms", 0.4)]
+        {
+            let cost = queue(base_rtt_s, 20.0, latency_of) - queue(base_rtt_s, 10.0, latency_of);
+            assert!((cost - 0.02 * delays * 0.9).abs() < 1e-9, "{latency_of} at {base_rtt_s} s: {cost}");
+        }
+        let deep = Terms { floor: -0.5, ..Terms::default() };
+        assert_eq!(deep.pay(&[Member { stats: &bad, history: &history }], 0.0), -0.5);
+    }
+}
