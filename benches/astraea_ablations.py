@@ -39,8 +39,13 @@ class _Shipped:
 
 
 def forgetful() -> _Shipped:
-    """It sees the minimum RTT of ten seconds instead of its life's."""
+    """It sees the minimum RTT of ten seconds instead of thirty."""
     return _Shipped({"min_rtt_window_s": 10.0})
+
+
+def unforgetting() -> _Shipped:
+    """It sees the minimum RTT of its life, as published."""
+    return _Shipped({"min_rtt_window_s": 0.0})
 
 
 def frequent() -> _Shipped:
@@ -48,7 +53,9 @@ def frequent() -> _Shipped:
     return _Shipped(interval_ms=20.0)
 
 
-FORGETFUL, FREQUENT = "benches.astraea_ablations:forgetful", "benches.astraea_ablations:frequent"
+FORGETFUL, UNFORGETTING, FREQUENT = (
+    f"benches.astraea_ablations:{name}" for name in ("forgetful", "unforgetting", "frequent")
+)
 
 
 def together(scenario: Scenario) -> Scenario:
@@ -57,11 +64,12 @@ def together(scenario: Scenario) -> Scenario:
 
 
 def collapse() -> None:
-    """F15, F17: the policy as it is, every 20 ms, with a minimum RTT of 10 s, and on paths without interruptions."""
+    """F15, F17: as it is, every 20 ms, with a minimum RTT of 10 s and of its life, and without interruptions."""
     changes: tuple[tuple[str, str, ablations.Change | None], ...] = (
         ("as it is", OWN, None),
         ("every 20 ms", FREQUENT, None),
         ("minimum RTT of 10 s", FORGETFUL, None),
+        ("minimum RTT of its life", UNFORGETTING, None),
         ("no interruptions", OWN, ablations.undisturbed),
     )
     for label, who, change in changes:
