@@ -66,7 +66,7 @@ class World:
 
 
 def worlds(seed: int) -> dict[str, list[World]]:
-    """The worlds of each row of the table: Astraea's ranges, drawn uniformly."""
+    """The worlds of each row of the table: Astraea's ranges, drawn uniformly, and a crowd that stays."""
     rng = np.random.default_rng(seed)
 
     def drawn(flows: int) -> World:
@@ -76,6 +76,8 @@ def worlds(seed: int) -> dict[str, list[World]]:
 
     found = {name: [drawn(n) for _ in range(WORLDS)] for name, n in (("one", 1), ("two", 2), ("three", 3), ("five", 5))}
     found["inter"] = [World(rng.uniform(40, 160), (20.0, rtt), (0.0, 15.0), 60) for rtt in np.linspace(40, 200, WORLDS)]
+    crowd = tuple(2.0 * k for k in range(10))
+    found["ten"] = [World(100, (50.0,) * 10, crowd, crowd[-1] + 300, buffer_bdp=4.0)]
     return found
 
 
@@ -133,7 +135,12 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         last = goodput[-LAST_S:].mean(axis=0)
         note(f"{name}: utilisation", last.sum() / (world.rate_mbps * PAYLOAD))
         if name == "one":
-            note("one: queue", float(np.nanmean(srtt[-LAST_S:])) - world.rtts_ms[0])
+            note("one: queue", _queue_ms(srtt[-LAST_S:], world))
+            continue
+        if name == "ten":
+            joined = int(world.starts_s[-1])
+            note("ten: first queue", _queue_ms(srtt[joined + 30 : joined + 60], world))
+            note("ten: last queue", _queue_ms(srtt[-30:], world))
             continue
         note(f"{name}: ratio", last.min() / last.max())
         note(f"{name}: Jain", last.sum() ** 2 / (last.size * (last**2).sum()))
@@ -150,8 +157,14 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         "five: median ratio": ("five: ratio", _median),
         "20 ms beside 40-200 ms: median ratio": ("inter: ratio", _median),
         "20 ms beside 40-200 ms: worst ratio": ("inter: ratio", min),
+        "ten, 100 Mbit/s, 50 ms: queue after a minute, ms": ("ten: first queue", _mean),
+        "ten, 100 Mbit/s, 50 ms: queue after five minutes, ms": ("ten: last queue", _mean),
     }
     return {label: reduced(seen[name]) for label, (name, reduced) in reduce.items()}
+
+
+def _queue_ms(srtt: Array, world: World) -> float:
+    return float(np.nanmean(srtt)) - world.rtts_ms[0]
 
 
 def _median(values: list[float]) -> float:
@@ -222,7 +235,7 @@ def draw(policies: Sequence[checkpoint.Checkpoint]) -> Figure:
         right.plot(x, RELEASED_STEP, color=theme.muted, linestyle="", marker="o", label="released, over a fluid link")
         right.set_xticks(x, [str(rtt) for rtt in STEP_MS])
         right.set(xlabel="base RTT after 20 ms [ms]", ylabel="goodput of 100 [Mbit/s]", ylim=(0, 105))
-        right.set_title("a longer path looks like a queue, for a while")
+        right.set_title("a longer path looks like a queue")
         right.legend()
     return figure
 

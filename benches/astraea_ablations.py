@@ -7,7 +7,6 @@ docs/reproduction.md tells what each shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,6 @@ from orbitcc.envs.environments.presets import Native
 from orbitcc.eval.suites.leoem import PATHS
 
 OWN = "astraea"
-Measure = Callable[[ablations.Change | None], list[float]]
 
 
 class _Shipped:
@@ -48,13 +46,28 @@ def unforgetting() -> _Shipped:
     return _Shipped({"min_rtt_window_s": 0.0})
 
 
+class _OfOneRate(_Shipped):
+    """Its largest throughput, the fourth of eight features, says 50 Mbit/s as soon as there is one."""
+
+    def act(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        seen = observations.copy()
+        rates = seen[:, 3::8]
+        rates[rates > 0] = np.log1p(50)
+        return super().act(seen)
+
+
+def of_one_rate() -> _Shipped:
+    """It does not see how fast it is."""
+    return _OfOneRate()
+
+
 def frequent() -> _Shipped:
     """It decides every 20 ms, as the study ran its own."""
     return _Shipped(interval_ms=20.0)
 
 
-FORGETFUL, UNFORGETTING, FREQUENT = (
-    f"benches.astraea_ablations:{name}" for name in ("forgetful", "unforgetting", "frequent")
+FORGETFUL, UNFORGETTING, FREQUENT, OF_ONE_RATE = (
+    f"benches.astraea_ablations:{name}" for name in ("forgetful", "unforgetting", "frequent", "of_one_rate")
 )
 
 
@@ -85,25 +98,28 @@ def collapse() -> None:
 
 
 def company() -> None:
-    """F35, F39, F44: two flows of one RTT, a long flow, and crowds; uninterrupted, and with everybody there at once."""
+    """F35, F39, F44: two flows of one RTT, a long flow, and crowds; uninterrupted, all from the start, rates unseen."""
+    conditions: tuple[tuple[str, ablations.Change | None], ...] = (
+        (OWN, None),
+        (OWN, ablations.undisturbed),
+        (OWN, together),
+        (OF_ONE_RATE, None),
+    )
 
-    def row(measure: Measure) -> str:
-        changes = (None, ablations.undisturbed, together)
-        return "; ".join(" ".join(f"{x:.2f}" for x in measure(change)) for change in changes)
+    def row(suite: str, metric: str, points: list[dict[str, Any]]) -> str:
+        found = [
+            [ablations.measured(suite, who, point, 2, change)[metric] for point in points] for who, change in conditions
+        ]
+        return "; ".join(" ".join(f"{x:.2f}" for x in values) for values in found)
 
-    def values(
-        suite: str, metric: str, points: list[dict[str, Any]]
-    ) -> Callable[[ablations.Change | None], list[float]]:
-        return lambda change: [ablations.measured(suite, OWN, point, 2, change)[metric] for point in points]
-
-    print("as it is; without interruptions; all from the start")
+    print("as it is; without interruptions; all from the start; rates unseen")
     rtts = [{"base_rtt_ms": x} for x in (100, 140, 180, 200)]
-    print(f"two flows at 100, 140, 180, 200 ms: {row(values('intra-rtt', 'goodput_ratio', rtts))}")
+    print(f"two flows at 100, 140, 180, 200 ms: {row('intra-rtt', 'goodput_ratio', rtts)}")
     for hops in (3, 6):
         points = [{"bottlenecks": hops, "base_rtt_ms": x} for x in (60, 140, 200)]
-        print(f"long flow over {hops} hops at 60, 140, 200 ms: {row(values('parking-lot', 'long_ratio', points))}")
+        print(f"long flow over {hops} hops at 60, 140, 200 ms: {row('parking-lot', 'long_ratio', points)}")
     crowds = [{"flows": n} for n in (5, 10, 20)]
-    print(f"delay ratio of 5, 10, 20 flows: {row(values('efficiency', 'delay_ratio', crowds))}")
+    print(f"delay ratio of 5, 10, 20 flows: {row('efficiency', 'delay_ratio', crowds)}")
 
 
 if __name__ == "__main__":
