@@ -15,10 +15,9 @@ from orbitcc.envs.scenarios import get
 
 
 def random_policy() -> _sim.Policy:
-    """A network of the shipped shape, seeing the default preset's observation, that grows its window when the path is
-    empty and shrinks it when it is not."""
+    """A network of the shipped shape that sees what the shipped one sees, grows its window when the path is empty and
+    shrinks it when it is not."""
     card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")
-    card = card.model_copy(update={"observation": card.observation.model_copy(update={"parameters": {}})})
     rng = np.random.default_rng(4)
     width, tensors = card.observation.dim, {}
     for index, layer in enumerate(card.layers):
@@ -55,7 +54,7 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     native = _sim.Simulation(json.dumps(network), policies={"p": policy})
     native.run()
 
-    env = parallel_env(scenario)
+    env = parallel_env(scenario, preset=checkpoint.load("astraea").preset)
     env.reset(seed=scenario.seed, options={"scenario": scenario})
     while env.agents:
         obs = np.stack([env._obs(agent) for agent in env.agents])

@@ -109,9 +109,13 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
     module = MultiAgentEnvRunner(config).module[rllib.MODULE]
-    card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")  # the same observation, another network
-    layers = plan.network.layers(1)
-    policy = build(card.model_copy(update={"layers": layers, "squash": "clip"}), rllib.export(module, plan))
+    card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")  # the same family of observations, another network
+    changes = {
+        "observation": card.observation.model_copy(update={"parameters": {}}),
+        "layers": plan.network.layers(1),
+        "squash": "clip",
+    }
+    policy = build(card.model_copy(update=changes), rllib.export(module, plan))
     obs = np.random.default_rng(0).uniform(0, 2, (64, 50)).astype(np.float32)
     with torch.no_grad():
         means = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"][:, :1].numpy()
