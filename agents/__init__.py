@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orbitcc.agents.card import Card
     from orbitcc.agents.checkpoint import Checkpoint, load, save, shipped
+    from orbitcc.agents.model_card import ModelCard
 
-__all__ = ["Card", "Checkpoint", "load", "save", "shipped"]
+__all__ = ["Checkpoint", "ModelCard", "load", "save", "shipped"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,11 +16,11 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
-from orbitcc.agents.card import Action, Card, Observation
 from orbitcc.agents.folders import CARD as CARD
 from orbitcc.agents.folders import SHIPPED as SHIPPED
 from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.folders import shipped as shipped
+from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
@@ -44,11 +44,20 @@ class CheckpointError(FileError):
         return type(self), (self.path, self.reason)
 
 
+class UnknownPolicyError(UnknownNameError):
+    """A name that is no shipped policy; the message names the other forms."""
+
+    kind = "policy"
+
+    def _message(self) -> str:
+        return super()._message().removesuffix(")") + ", a checkpoint's folder, or package.module:factory)"
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A policy ready to act, and its card."""
 
-    card: Card
+    card: ModelCard
     policy: _sim.Policy
     path: Path
 
@@ -85,7 +94,7 @@ def resolve(name_or_path: str | Path) -> Path:
         raise CheckpointError(path, "is a file")
     if "/" in text:
         raise CheckpointError(path, "does not exist")
-    raise UnknownNameError("checkpoint", text, shipped(), "orbitcc list checkpoints")
+    raise UnknownPolicyError("policy", text, shipped(), "orbitcc list policies")
 
 
 def load(name_or_path: str | Path) -> Checkpoint:
@@ -100,11 +109,11 @@ def load(name_or_path: str | Path) -> Checkpoint:
     return _load(folder, stamps)
 
 
-def read_card(folder: Path) -> Card:
+def read_card(folder: Path) -> ModelCard:
     """Only the card, without building the network."""
     path = folder / CARD
     try:
-        return Card.model_validate_json(path.read_bytes())
+        return ModelCard.model_validate_json(path.read_bytes())
     except OSError as error:
         raise CheckpointError(path, error.strerror or "cannot be read") from None
     except ValidationError as error:
@@ -141,17 +150,20 @@ def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
     return Checkpoint(card, build(card, tensors), folder)
 
 
-def _check_native(path: Path, card: Card) -> None:
-    pieces: tuple[tuple[str, Observation | Action], ...] = (("observation", card.observation), ("action", card.action))
-    for kind, piece in pieces:
-        if piece.preset not in _sim.PIECES[kind]:
-            raise CheckpointError(path, f"needs the {kind} {piece.preset!r}, which this version lacks")
+def _check_native(path: Path, card: ModelCard) -> None:
+    functions: tuple[tuple[str, Observation | Action], ...] = (
+        ("observation", card.observation),
+        ("action", card.action),
+    )
+    for kind, function in functions:
+        if function.preset not in _sim.FUNCTIONS[kind]:
+            raise CheckpointError(path, f"needs the {kind} {function.preset!r}, which this version lacks")
         try:
-            known = definition_hash(kind, Native(piece.preset, piece.parameters))
+            known = definition_hash(kind, Native(function.preset, function.parameters))
         except OrbitccError as error:
             raise CheckpointError(path, f"needs an {kind} this version cannot make: {error}") from None
-        if piece.hash != known:
-            raise CheckpointError(path, f"was trained on another definition of the {kind} {piece.preset!r}")
+        if function.hash != known:
+            raise CheckpointError(path, f"was trained on another definition of the {kind} {function.preset!r}")
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -162,7 +174,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def save(folder: Path, card: Card, tensors: Tensors) -> Path:
+def save(folder: Path, card: ModelCard, tensors: Tensors) -> Path:
     """Write a checkpoint; the folder changes from the old one to the new one at once.
 
     Files the format does not know (a README) are kept.

@@ -17,11 +17,12 @@ import numpy as np
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
-from orbitcc.agents import checkpoint, outside
+from orbitcc.agents import checkpoint, python_policy
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
+from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
-from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, preset
+from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError
 
@@ -33,7 +34,7 @@ class Episode:
     """The decisions of one flow; T of them.
 
     observations: f32[T+1, D], the last one when it left. actions: f32[T, A]. rewards: f32[T]. statistics: f64[T+1, F],
-    the raw ones of the interval before each observation (`_sim.STATS_FIELDS`). terminated: its object was delivered;
+    the raw ones of the interval before each observation (`STATS`). terminated: its object was delivered;
     otherwise it left or time was up. seed: `reset(seed=...)` of the environment plays the same world.
     """
 
@@ -58,21 +59,21 @@ class Actor:
 
     @staticmethod
     def of(controller: ControllerSpec) -> Actor:
-        """From a controller's name: `agent:path=...` and shipped policies act, all others are watched.
+        """From a controller's name: `policy:path=...` and shipped policies act, all others are watched.
 
         Raises:
             OrbitccError: there is no such policy, or it cannot be used.
         """
-        path = controller.params.get("path") if controller.name == "agent" else controller.name
-        if isinstance(path, str) and outside.is_outside(path):
-            made = outside.Run(path)
+        path = controller.params.get("path") if controller.name == "policy" else controller.name
+        if isinstance(path, str) and python_policy.is_python_policy(path):
+            made = python_policy.Run(path)
             return Actor(controller, made.act, made.preset)
-        if controller.name != "agent" and controller.name not in checkpoint.shipped():
+        if controller.name != "policy" and controller.name not in checkpoint.shipped():
             return Actor(controller)
         found = checkpoint.load(str(path))
-        if found.card.guard is not None:
-            allowed = "a policy without a guard, which acts outside of its network"
-            raise OrbitccError("--agent", str(controller), allowed)
+        if found.card.safety_filter is not None:
+            allowed = "a policy without a safety filter, which acts outside of its network"
+            raise OrbitccError("--policy", str(controller), allowed)
         return Actor(controller, found.policy.act, found.preset)
 
 
@@ -80,7 +81,7 @@ def collect(
     scenario: str | Scenario | ScenarioDistribution,
     controllers: Sequence[ControllerSpec] = (),
     *,
-    pieces: Preset | None = None,
+    preset: Preset | None = None,
     episodes: int = 1,
     seed: int = 1,
     at_least: int = 2,
@@ -91,7 +92,7 @@ def collect(
         scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
         controllers: of the flows that an environment would have as agents: one for all, or one for each. None: those
             that a plain scenario names itself.
-        pieces: observation, action, reward and interval; None: those of the policy among the controllers, or astraea's.
+        preset: observation, action, reward and interval; None: those of the policy among the controllers, or astraea's.
         episodes: worlds to play.
         at_least: decisions that an episode must have to be worth keeping.
 
@@ -107,10 +108,10 @@ def collect(
         ):
             raise OrbitccError("--flow", "(none)", "a controller for the learning flows of a drawn scenario")
         given = [flow.controller for flow in source.scenario.flows]
-    if len(given) != 1 and len(given) != source.slots:
-        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.slots}")
+    if len(given) != 1 and len(given) != source.max_agents:
+        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.max_agents}")
     actors = [Actor.of(controller) for controller in given]
-    chosen = pieces or next((actor.preset for actor in actors if actor.preset is not None), preset("astraea"))
+    chosen = preset or next((actor.preset for actor in actors if actor.preset is not None), presets.preset("astraea"))
     for actor in actors:
         _check_fit(actor, chosen)
     for number in range(episodes):
@@ -131,7 +132,7 @@ def _check_fit(actor: Actor, chosen: Preset) -> None:
             raise OrbitccError("preset", chosen.name, allowed)
 
 
-def _play(drawn: Scenario, actors: Sequence[Actor], pieces: Preset, seed: int, at_least: int) -> Iterator[Episode]:
+def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, at_least: int) -> Iterator[Episode]:
     marked = [i for i, flow in enumerate(drawn.flows) if flow.controller.name == EXTERNAL]
     roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
     flows = [
@@ -142,40 +143,42 @@ def _play(drawn: Scenario, actors: Sequence[Actor], pieces: Preset, seed: int, a
     network = json.loads(played.compile())
     for i in roles:
         network["flows"][i]["watched"] = roles[i].act is None
-    slots = list(roles)
-    batch = Batch([json.dumps(network)], slots=len(slots), preset=pieces, policies=played.policies())
+    learning = list(roles)
+    batch = Batch([json.dumps(network)], max_agents=len(learning), preset=preset, policies=played.policies())
     batch.reset(0, json.dumps(network))
     batch.observe()
-    logs = [_Log() for _ in slots]
+    logs = [_Log() for _ in learning]
     dim = batch.action_space.shape
     while not batch.finished()[0]:
-        actions = np.zeros((1, len(slots), *dim), np.float32)
+        actions = np.zeros((1, len(learning), *dim), np.float32)
         acting = batch.status[0] == ACTIVE
         statistics = batch.statistics()[0]
-        for slot in np.flatnonzero(acting).tolist():
-            actor = roles[slots[slot]]
+        for agent in np.flatnonzero(acting).tolist():
+            actor = roles[learning[agent]]
             if actor.act is not None:
-                actions[0, slot] = np.clip(actor.act(batch.obs[0, slot : slot + 1])[0], -1.0, 1.0)
-            logs[slot].decide(batch.obs[0, slot], actions[0, slot], statistics[slot])
+                actions[0, agent] = np.clip(actor.act(batch.obs[0, agent : agent + 1])[0], -1.0, 1.0)
+            logs[agent].decide(batch.obs[0, agent], actions[0, agent], statistics[agent])
         batch.step(actions)
         statistics = batch.statistics()[0]
-        for slot, log in enumerate(logs):
-            status = int(batch.status[0, slot])
-            if acting[slot] and status != IDLE:
-                log.end(batch.obs[0, slot], float(batch.reward[0, slot]), statistics[slot], bool(status & TERMINATED))
-    for slot, log in enumerate(logs):
-        actor = roles[slots[slot]]
+        for agent, log in enumerate(logs):
+            status = int(batch.status[0, agent])
+            if acting[agent] and status != IDLE:
+                log.end(
+                    batch.obs[0, agent], float(batch.reward[0, agent]), statistics[agent], bool(status & TERMINATED)
+                )
+    for agent, log in enumerate(logs):
+        actor = roles[learning[agent]]
         if len(log.rewards) < at_least:
             continue
         history = np.array([*log.before[: len(log.rewards)], log.after])
         acted = np.array(log.actions[: len(log.rewards)], np.float32)
         if actor.act is None:
             acted = np.zeros((len(log.rewards), *dim), np.float32)
-            acted[:, 0] = expressed(pieces.action, history[:-1], history[1:])
+            acted[:, 0] = expressed(preset.action, history[:-1], history[1:])
         yield Episode(
             drawn,
             seed,
-            drawn.flow_names[slots[slot]],
+            drawn.flow_names[learning[agent]],
             str(actor.controller),
             np.array([*log.seen[: len(log.rewards)], log.last], np.float32),
             acted,
@@ -254,13 +257,13 @@ def _stepped(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArr
     return (low + high) / 2
 
 
-def table_of(pieces: Preset) -> dict[str, Any]:
-    """The preset as a table that `preset=` of every environment takes; only where all its pieces are native."""
+def table_of(preset: Preset) -> dict[str, Any]:
+    """The preset as a table that `preset=` of every environment takes; only where all its functions are native."""
 
-    def entry(piece: Any) -> dict[str, Any]:
-        if not isinstance(piece, Native):
-            raise OrbitccError("preset", pieces.name, "native pieces: others cannot be written down")
-        return {"name": piece.name, **piece.parameters}
+    def entry(function: Any) -> dict[str, Any]:
+        if not isinstance(function, Native):
+            raise OrbitccError("preset", preset.name, "native functions: others cannot be written down")
+        return {"name": function.name, **function.parameters}
 
-    made = {kind: entry(getattr(pieces, kind)) for kind in ("observation", "action", "reward")}
-    return {"name": pieces.name, **made, "interval_ms": pieces.interval_ms, "interval_rtts": pieces.interval_rtts}
+    made = {kind: entry(getattr(preset, kind)) for kind in ("observation", "action", "reward")}
+    return {"name": preset.name, **made, "interval_ms": preset.interval_ms, "interval_rtts": preset.interval_rtts}

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 import orbitcc
-from orbitcc import _sim
 from orbitcc.agents.decisions import Episode, table_of
-from orbitcc.envs.environments.presets import Preset
+from orbitcc.envs.environments.presets import STATS, Preset
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
 
 ROOT = "MINARI_DATASETS_PATH"
@@ -46,7 +45,7 @@ def check(dataset_id: str, root: Path | None = None) -> Path:
 def write(
     dataset_id: str,
     episodes: Iterable[Episode],
-    pieces: Preset,
+    preset: Preset,
     environment: Mapping[str, Any],
     *,
     root: Path | None = None,
@@ -55,7 +54,7 @@ def write(
 ) -> tuple[Path, int, int]:
     """Write a data set as the episodes come; where it is, its episodes and its decisions.
 
-    Infos of an episode hold `statistics`, f64[T+1, F] (`_sim.STATS_FIELDS`), and who decided.
+    Infos of an episode hold `statistics`, f64[T+1, F] (`STATS`), and who decided.
 
     environment: arguments of :class:`orbitcc.CongestionEnv` beside the preset, for `recover_environment`.
 
@@ -66,7 +65,7 @@ def write(
     home = place.parents[dataset_id.count("/")]
     with _scratch(home) as scratch, _datasets_in(scratch), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # authors may be added later
-        dataset, count, decisions = _write(dataset_id, episodes, pieces, environment, algorithm, command)
+        dataset, count, decisions = _write(dataset_id, episodes, preset, environment, algorithm, command)
         if dataset is None:
             raise OrbitccError("episodes", 0, "worlds in which a flow decides twice at least")
         _keep(scratch, home, dataset_id)
@@ -74,7 +73,7 @@ def write(
 
 
 def _write(
-    dataset_id: str, episodes: Iterable[Episode], pieces: Preset, environment: Mapping[str, Any], algorithm: str,
+    dataset_id: str, episodes: Iterable[Episode], preset: Preset, environment: Mapping[str, Any], algorithm: str,
     command: str,
 ) -> tuple[Any, int, int]:  # fmt: skip
     import minari
@@ -99,7 +98,7 @@ def _write(
         )
         decisions += steps
         if dataset is None:
-            kwargs = {**environment, "preset": table_of(pieces)}
+            kwargs = {**environment, "preset": table_of(preset)}
             dataset = minari.create_dataset_from_buffers(
                 dataset_id,
                 [buffer],
@@ -108,15 +107,15 @@ def _write(
                     entry_point="orbitcc.envs.environments.single:CongestionEnv",
                     kwargs=kwargs,
                 ),
-                observation_space=pieces.observation_space(),
-                action_space=pieces.action_space(),
+                observation_space=preset.observation_space(),
+                action_space=preset.action_space(),
                 algorithm_name=algorithm or None,
                 author="OrbitCC",
                 description=f"One flow per episode; made by `{command}`." if command else "One flow per episode.",
                 requirements=[f"orbitcc=={orbitcc.__version__}"],
                 data_format="hdf5",
             )
-            dataset.storage.update_metadata({"statistics": json.dumps(_sim.STATS_FIELDS)})
+            dataset.storage.update_metadata({"statistics": json.dumps(list(STATS))})
         else:
             dataset.storage.update_episodes([buffer])
         about = {"flow": episode.flow, "controller": episode.controller, "scenario": episode.scenario.name}

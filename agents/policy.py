@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.agents.card import Card
+from orbitcc.agents.model_card import ModelCard
 from orbitcc.envs.environments.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
 
 
-def expected_tensors(card: Card) -> dict[str, tuple[int, ...]]:
+def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor a card asks for.
 
     `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out];
@@ -33,7 +33,7 @@ def expected_tensors(card: Card) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def mismatch(card: Card, tensors: Tensors) -> str | None:
+def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
     """Why these tensors are not the network of this card, or None."""
     expected = expected_tensors(card)
     if card.layers[-1].units != card.action.dim:
@@ -51,7 +51,7 @@ def mismatch(card: Card, tensors: Tensors) -> str | None:
     return f"the tensor {surplus[0]} is not in the card" if surplus else None
 
 
-def build(card: Card, tensors: Tensors) -> _sim.Policy:
+def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     """The native network; `tensors` must fit the card (see :func:`mismatch`)."""
     layers: list[dict[str, Any]] = []
     for index, layer in enumerate(card.layers):
@@ -71,5 +71,5 @@ def build(card: Card, tensors: Tensors) -> _sim.Policy:
         std=tensors["normaliser.std"] if card.normaliser else None,
         clip=card.clip,
         squash=card.squash,
-        guard=card.guard.model_dump_json() if card.guard is not None else None,
+        safety_filter=card.safety_filter.model_dump_json() if card.safety_filter is not None else None,
     )

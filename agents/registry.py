@@ -1,6 +1,6 @@
-"""Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `agent:path=...`.
+"""Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `policy:path=...`.
 
-A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.outside`).
+A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.python_policy`).
 """
 
 import json
@@ -16,15 +16,15 @@ LEAST_INTERVAL_MS = 0.1
 
 
 def _make(name_or_path: str, interval_ms: float) -> Made:
-    from orbitcc.agents import outside
+    from orbitcc.agents import python_policy
     from orbitcc.agents.checkpoint import load, policy_every
 
     if 0 < interval_ms < LEAST_INTERVAL_MS:
         raise OrbitccError("controller.interval_ms", interval_ms, f"0, or {LEAST_INTERVAL_MS} ms and more")
-    if outside.is_outside(name_or_path):
+    if python_policy.is_python_policy(name_or_path):
         if interval_ms:
             raise OrbitccError("controller.interval_ms", interval_ms, "0: a policy in Python has its own")
-        return {"name": "policy", "params": {"policy": name_or_path}}, {name_or_path: outside.load(name_or_path)}
+        return {"name": "policy", "params": {"policy": name_or_path}}, {name_or_path: python_policy.load(name_or_path)}
     checkpoint = load(name_or_path)
     key = str(checkpoint.path)
     if not interval_ms:
@@ -44,8 +44,8 @@ def register_agents() -> None:
     """Register `agent` and every shipped checkpoint; weights are read when a flow uses them."""
     controllers.register(
         ControllerInfo(
-            name="agent",
-            kind="agent",
+            name="policy",
+            kind="policy",
             description="a trained policy from a checkpoint folder, or one in Python",
             make=_agent,
             params={
@@ -59,7 +59,7 @@ def register_agents() -> None:
         controllers.register(
             ControllerInfo(
                 name,
-                "agent",
+                "policy",
                 description,
                 lambda params, name=name: _make(name, params["interval_ms"]),  # type: ignore[misc]
                 params={"interval_ms": INTERVAL},

@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_text, read_text
 
 CONFIG, METRICS, BEST, LAST, STATE = "config.json", "metrics.csv", "best", "last", "state"
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselines3", "safetensors")
 
 
@@ -35,14 +37,22 @@ class RunFolder:
     path: Path
 
     @staticmethod
-    def create(root: Path, scenario: str, recipe: str, seed: int, config: Mapping[str, Any]) -> "RunFolder":
-        """Make a fresh folder with its `config.json`; `scenario`: a name or a file.
+    def create(
+        root: Path, scenario: str, recipe: str, seed: int, config: Mapping[str, Any], *, name: str | None = None
+    ) -> "RunFolder":
+        """Make a fresh folder with its `config.json`.
+
+        scenario: a name or a file. name: of the folder; None: scenario, recipe, seed and time.
 
         Raises:
-            OrbitccError: the folder cannot be written.
+            OrbitccError: the name is taken or not allowed, or the folder cannot be written.
         """
+        if name is not None and not RUN_NAME.fullmatch(name):
+            raise OrbitccError(
+                "--name", name, "letters, digits, dots, dashes and underscores, beginning with a letter or digit"
+            )
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        base = f"{Path(scenario).stem}__{recipe}__{seed}__{stamp}"
+        base = name or f"{Path(scenario).stem}__{recipe}__{seed}__{stamp}"
         try:
             root.mkdir(parents=True, exist_ok=True)
             path = root / base
@@ -51,6 +61,9 @@ class RunFolder:
                     path.mkdir()
                     break
                 except FileExistsError:
+                    if name is not None:
+                        taken = f"a name that no run in {root} has, or --resume to continue that run"
+                        raise OrbitccError("--name", name, taken) from None
                     path = root / f"{base}-{number}"
         except OSError as error:
             raise FileError("out", str(root), f"a folder that can be written ({error.strerror})") from None
@@ -59,19 +72,26 @@ class RunFolder:
         return folder
 
     @staticmethod
-    def latest(root: Path, recipe: str, seed: int, saved: bool = True) -> "RunFolder":
-        """The newest run of this recipe and seed under `root`; `saved`: of those that have saved a state.
+    def latest(root: Path, recipe: str, seed: int, saved: bool = True, name: str | None = None) -> "RunFolder":
+        """The newest run of this recipe and seed under `root`, or the run `name`.
+
+        saved: only runs that have saved a state.
 
         Raises:
             OrbitccError: there is none.
         """
-        pattern = f"*__{recipe}__{seed}__*"
+        pattern = name or f"*__{recipe}__{seed}__*"
         needed = STATE if saved else CONFIG
         candidates = [path for path in root.glob(pattern) if (path / needed).exists()] if root.is_dir() else []
         if not candidates:
             has = " that has saved its state" if saved else ""
             raise OrbitccError("resume", str(root), f"a folder with a run {pattern}{has}")
         return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
+
+    @property
+    def name(self) -> str:
+        """The run's name as model cards have it: the folder's, in lower case, other characters as dashes."""
+        return re.sub(r"[^a-z0-9._-]+", "-", self.path.name.lower()).lstrip("._-") or "run"
 
     def take_back(self) -> None:
         """Remove the folder of a run that never began: one that holds nothing but its configuration."""

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from benches import geo_ablations
-from orbitcc.agents.outside import is_outside
+from orbitcc.agents.python_policy import is_python_policy
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import DropTailBytes, Link
@@ -29,7 +29,7 @@ def measured(
 ) -> dict[str, float]:
     """Means over runs of what a suite with other settings measures at a point, with the scenario changed."""
     chosen = suites.get(suite, settings)
-    contender = contenders.line_up([], [who])[0] if is_outside(who) else contenders.from_controller(who)
+    contender = contenders.line_up([], [who])[0] if is_python_policy(who) else contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
         case = chosen.case(point, seed)
@@ -72,7 +72,7 @@ def mean(found: Sequence[Mapping[str, float]], key: str) -> float:
 
 
 def vivace_mode() -> None:
-    """F10, F31, F34, F38, F43: Vivace in latency mode (what the study's command line says) and in loss mode."""
+    """F10, F31, F34, F38, F43: Vivace in latency mode (what the paper's command line says) and in loss mode."""
     for who in ("vivace", "vivace:preset=loss"):
         far = [
             measured("inter-rtt", who, {"base_rtt_ms": x, "buffer_bdp": q})
@@ -133,7 +133,7 @@ def stale_rtt() -> None:
 
 
 def bucket() -> None:
-    """F28, F40: the token bucket of the study's later code."""
+    """F28, F40: the token bucket of the paper's later code."""
     rtts = range(20, 201, 20)
     for shaper in ("exact", "tbf"):
         found = [

@@ -1,4 +1,4 @@
-"""The cards of docs/assessment.md: every controller and every policy that ships, by RFC 9743.
+"""The assessments of docs/assessment.md: every controller and every policy that ships, by RFC 9743.
 
 `python -m benches.assessment [--out FOLDER] [--resume]` runs the profile `quick` and writes the tables between the
 page's marks; a run that was stopped goes on with `--resume`.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benches.pages import replace
 from orbitcc.agents import checkpoint
-from orbitcc.eval.assessment import Card, assess, contenders_of, criteria
+from orbitcc.eval.assessment import Assessment, assess, contenders_of, criteria
 from orbitcc.eval.assessment.judgement import STANDARD
 from orbitcc.eval.report.assessment import limits, where
 
@@ -22,21 +22,21 @@ CONTROLLERS = (
 SHORT = {"pass": "pass", "concern": "*concern*", "fail": "**fail**", "not applicable": "–"}
 
 
-def verdicts(card: Card) -> str:
+def verdicts(assessment: Assessment) -> str:
     """A line per criterion, a column per contender."""
-    labels = list(card.outcomes)
+    labels = list(assessment.outcomes)
     lines = [f"| § | criterion | {' | '.join(labels)} |", f"|---|---|{'---|' * len(labels)}"]
-    for k, judgement in enumerate(card.judgements):
-        cells = " | ".join(SHORT[card.outcomes[label][k].verdict] for label in labels)
+    for k, judgement in enumerate(assessment.judgements):
+        cells = " | ".join(SHORT[assessment.outcomes[label][k].verdict] for label in labels)
         lines.append(f"| {judgement.criterion.section} | {judgement.criterion.title} | {cells} |")
-    counts = " | ".join(f"{c['pass']} / {c['concern']} / {c['fail']}" for c in map(card.count, labels))
+    counts = " | ".join(f"{c['pass']} / {c['concern']} / {c['fail']}" for c in map(assessment.count, labels))
     return "\n".join([*lines, f"| | pass / concern / fail | {counts} |"])
 
 
-def figures(card: Card) -> str:
+def figures(assessment: Assessment) -> str:
     """What failed, with its figure where it was worst."""
     lines = ["| | § | figure | measured | Cubic | where |", "|---|---|---|---|---|---|"]
-    for label, judgements in card.outcomes.items():
+    for label, judgements in assessment.outcomes.items():
         for judgement in judgements:
             for r in judgement.readings:
                 if r.verdict == "fail":
@@ -67,8 +67,8 @@ def main() -> None:
     if not given.thresholds:
         line_up = contenders_of(CONTROLLERS, checkpoint.shipped())
         assert line_up[0].label == STANDARD
-        card = assess(line_up, out_dir=given.out, resume=given.resume)
-        tables |= {"verdicts": verdicts(card), "figures": figures(card)}
+        assessment = assess(line_up, out_dir=given.out, resume=given.resume)
+        tables |= {"verdicts": verdicts(assessment), "figures": figures(assessment)}
     replace(PAGE, tables)
 
 

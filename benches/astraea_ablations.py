@@ -62,7 +62,7 @@ def of_one_rate() -> _Shipped:
 
 
 def frequent() -> _Shipped:
-    """It decides every 20 ms, as the study ran its own."""
+    """It decides every 20 ms, as the paper ran its own."""
     return _Shipped(interval_ms=20.0)
 
 

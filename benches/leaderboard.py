@@ -27,18 +27,18 @@ from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures import style
 from orbitcc.eval.front import pareto, trade
 from orbitcc.eval.provenance import version
+from orbitcc.eval.results import Results
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import Estimate, aggregate
 from orbitcc.eval.suites import Suite
 from orbitcc.eval.suites.base import Metric
 
 SKIPPED = ("responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers")
-"""Single runs that a study shows, and experiments about Cubic's switches."""
+"""Single runs that a paper shows, and experiments about Cubic's switches."""
 
 HEAD = """# Leaderboard
 
@@ -80,31 +80,31 @@ def main(argv: Sequence[str]) -> None:
     rows: list[Row] = [(name, contenders.line_up([name], [])) for name in classics]
     rows += [(name, contenders.line_up([], paths)) for name, paths in policies.items()]
     command = f"python -m benches.leaderboard {shlex.join(argv)}"
-    campaigns = []
+    all_results = []
     page = [HEAD.format(date=datetime.date.today().isoformat(), version=version(), command=command)]
     for name in arguments.suites:
         suite = suites.get(name, {"first_run": arguments.first_run})
         everybody = [contender for _, group in rows for contender in group]
-        campaign = run_suite(
+        results = run_suite(
             suite, everybody, out_dir=arguments.out / name, profile=arguments.profile, resume=True, quiet=True
         )
-        campaigns.append(campaign)
-        page.append(section(suite, campaign, rows))
+        all_results.append(results)
+        page.append(section(suite, results, rows))
         print(page[-1], flush=True)
     if arguments.page is not None:
         atomic_write_text(arguments.page, "\n".join(page))
-        draw(campaigns, rows, arguments.page.parent / "images" / "leaderboard.png")
+        draw(all_results, rows, arguments.page.parent / "images" / "leaderboard.png")
 
 
-def section(suite: Suite, campaign: Campaign, rows: Sequence[Row]) -> str:
+def section(suite: Suite, results: Results, rows: Sequence[Row]) -> str:
     """A suite's table."""
-    estimates = campaign.estimates()
+    estimates = results.estimates()
     found = {
         name: [cell([estimates[c.label][metric.key] for c in group]) for metric in suite.metrics]
         for name, group in rows
     }
     front = pareto({name: [e.value for e in cells] for name, cells in found.items()}, suite.metrics)
-    runs = "One run" if campaign.runs == 1 else f"{campaign.runs} runs"
+    runs = "One run" if results.runs == 1 else f"{results.runs} runs"
     lines = [f"## {suite.title} (`{suite.name}`)", "", f"{suite.description} {runs} at each point.", ""]
     titles = [f"{metric.title}{' %' if metric.percent else metric.unit}" for metric in suite.metrics]
     lines += [f"| | {' | '.join(titles)} |", "|---|" + "---|" * len(titles)]
@@ -131,25 +131,25 @@ def cell(group: Sequence[Estimate]) -> Cell:
     return Cell(over_seeds.value, over_seeds.low, over_seeds.high)
 
 
-def typical(campaign: Campaign, metric: Metric, group: Sequence[Contender]) -> float:
+def typical(results: Results, metric: Metric, group: Sequence[Contender]) -> float:
     """The value of :func:`cell`, without its interval."""
-    medians = [float(np.nanmedian(list(campaign.by_case(c, metric.key).values()))) for c in group]
+    medians = [float(np.nanmedian(list(results.by_case(c, metric.key).values()))) for c in group]
     return medians[0] if len(medians) == 1 else aggregate(medians).value
 
 
-def draw(campaigns: Sequence[Campaign], rows: Sequence[Row], path: Path) -> None:
+def draw(all_results: Sequence[Results], rows: Sequence[Row], path: Path) -> None:
     """Goodput against delay, a panel for each suite that measures both; who is on that front is named."""
     from matplotlib.figure import Figure
 
-    panels = [(campaign, axes) for campaign in campaigns if (axes := trade(campaign)) is not None]
+    panels = [(results, axes) for results in all_results if (axes := trade(results)) is not None]
     theme = style.LIGHT
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(11, 3.0 * -(-len(panels) // 3)), layout="constrained")
         grid = figure.subplots(-(-len(panels) // 3), 3, squeeze=False).ravel()
         for ax in grid[len(panels) :]:
             ax.set_axis_off()
-        for ax, (campaign, (goodput, delay)) in zip(grid, panels, strict=False):
-            points = {name: [typical(campaign, metric, group) for metric in (goodput, delay)] for name, group in rows}
+        for ax, (results, (goodput, delay)) in zip(grid, panels, strict=False):
+            points = {name: [typical(results, metric, group) for metric in (goodput, delay)] for name, group in rows}
             on_it = pareto(points, (goodput, delay))
             edge = sorted((points[name][1], points[name][0], name) for name in on_it)
             ax.plot([x for x, _, _ in edge], [y for _, y, _ in edge], color=theme.muted, linewidth=0.9, zorder=1)
@@ -160,7 +160,7 @@ def draw(campaigns: Sequence[Campaign], rows: Sequence[Row], path: Path) -> None
                 ax.annotate(
                     name, (x, y), (4, up), textcoords="offset points", fontsize=7, va="bottom" if k % 2 else "top"
                 )
-            ax.set_title(campaign.suite.title, fontsize=9)
+            ax.set_title(results.suite.title, fontsize=9)
             ax.set_xlabel(delay.title, fontsize=8)
             ax.set_ylabel(goodput.title, fontsize=8)
     pictures.write(figure, path, max_bytes=250_000)

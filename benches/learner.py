@@ -19,12 +19,12 @@ import numpy as np
 
 from orbitcc import _sim
 from orbitcc.envs.environments.batch import Batch
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut
+from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.loop import Learner, _learner
-from orbitcc.training.scorecard import Figures
 
 HELDOUT_WORLDS, HELDOUT_SEED = 32, 2_000_000
 """Worlds on which the last policy is scored; recipes evaluate on those of seed 1000000."""
@@ -97,7 +97,7 @@ def train(plan: recipes.Recipe, seed: int, parts: Parts) -> tuple[Learner, int, 
 
 def score(plan: recipes.Recipe, learner: Learner) -> Figures:
     """What its policy is worth on :data:`HELDOUT_WORLDS` worlds."""
-    pieces, tensors = preset(plan.preset), learner.tensors()
+    made, tensors = preset(plan.preset), learner.tensors()
     policy = _sim.Policy(
         [
             {
@@ -108,9 +108,9 @@ def score(plan: recipes.Recipe, learner: Learner) -> Figures:
             }
             for index, layer in enumerate(learner.layers)
         ],
-        observation=pieces.native("observation").json(),
-        action=pieces.native("action").json(),
-        interval_ns=pieces.interval_ns,
+        observation=made.native("observation").json(),
+        action=made.native("action").json(),
+        interval_ns=made.interval_ns,
         mean=tensors.get("normaliser.mean"),
         std=tensors.get("normaliser.std"),
         squash=learner.squash,

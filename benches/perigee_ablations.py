@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "losses four times": ("preset.reward.loss=2",),
     "each flow for itself": ("preset.reward.team=false",),
     "critic sees what the policy sees": ("ppo.privileged_critic=false",),
-    "trained on slots only": ("scenario=train-leo",),
+    "trained on agents only": ("scenario=train-leo",),
 }
 HEADS = {
     ("responsiveness", "goodput_over_optimal"): "goodput / optimal",
@@ -82,7 +82,7 @@ def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: in
     line_up = contenders.line_up([], [str(path) for path in checkpoints])
     found = []
     for column in COLUMNS:
-        campaign = run_suite(
+        results = run_suite(
             suites.get(column.suite, {"first_run": first_run}),
             line_up,
             out_dir=out / "suites" / variant.replace(" ", "-").replace(",", "") / column.suite,
@@ -90,7 +90,7 @@ def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: in
             resume=True,
             quiet=True,
         )
-        values = campaign.values(column.metric, **column.factors)
+        values = results.values(column.metric, **column.factors)
         found.append([float(STATISTICS[column.statistic](values[contender.label])) for contender in line_up])
     return found
 

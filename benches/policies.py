@@ -98,10 +98,10 @@ def main() -> None:
     for name in arguments.suites:
         suite = suites.get(name, {"first_run": arguments.first_run})
         out = arguments.out / name
-        campaign = run_suite(suite, line_up, out_dir=out, profile=arguments.profile, resume=True, quiet=True)
+        results = run_suite(suite, line_up, out_dir=out, profile=arguments.profile, resume=True, quiet=True)
         for row in (row for row in ROWS if row.suite == name):
             statistic = STATISTICS[row.statistic]
-            values = campaign.values(row.metric, **row.factors)
+            values = results.values(row.metric, **row.factors)
             if not all(values.values()):
                 continue  # the profile has no such point
             found = {label: float(statistic(runs)) for label, runs in values.items()}

@@ -3,7 +3,7 @@
     python -m benches.understanding CHECKPOINT [--scenario train-leo-wide] [--picture docs/images/perigee-actions.png]
 
 Decisions are collected in worlds of the scenario that nothing was trained on. The rule is a sum of few features, chosen
-one by one by what they explain of the action; `orbitcc eval SUITE --agent benches.understanding:rule` runs it (its
+one by one by what they explain of the action; `orbitcc eval SUITE --policy benches.understanding:rule` runs it (its
 weights are those of RULE, which this command prints).
 """
 
@@ -22,20 +22,20 @@ from numpy.typing import NDArray
 from benches.pictures import write
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Card
+from orbitcc.agents.model_card import ModelCard
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import Native, Preset, preset
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.eval.figures import style
 from orbitcc.training.heldout import HeldOut
-from orbitcc.training.scorecard import Weights
+from orbitcc.training.heldout_metrics import Weights
 
 Array = NDArray[np.float32]
 
 INFLATION, INFLATION_AVERAGE, SHORT_INFLATION, RATE_SLOW = 0, 1, 2, 6
 LOSS, LOSS_SLOW, QUEUE, QUEUE_AVERAGE, LAST_STEP, AGE = 7, 8, 9, 10, 15, 16
 """Where `ratios` has them (docs/presets.md)."""
-STEPS, SLOTS, SEED = 400, 128, 77
+STEPS, FLOWS, SEED = 400, 128, 77
 MOST_FEATURES = 6
 SHOWN, TOLD = 10, ("utilisation", "queue_delay_ratio", "loss", "jain", "starved", "flooded")
 """Of the worst worlds, and what is told of them."""
@@ -48,7 +48,7 @@ SITUATIONS: Mapping[str, Mapping[int, float]] = {
 }
 
 
-def pieces(card: Card) -> Preset:
+def preset_of(card: ModelCard) -> Preset:
     """What a checkpoint sees and does."""
     return preset(
         "ratios",
@@ -60,7 +60,7 @@ def pieces(card: Card) -> Preset:
 
 def decisions(policy: _sim.Policy, sees: Preset, scenario: str) -> tuple[Array, Array]:
     """What flows saw in its worlds and what the policy did, [K, D] and [K]."""
-    env = FlowVectorEnv(SLOTS, scenario, preset=sees, stagger=True, autoreset_mode="SameStep")
+    env = FlowVectorEnv(FLOWS, scenario, preset=sees, stagger=True, autoreset_mode="SameStep")
     seen, done = [], []
     obs, _ = env.reset(seed=SEED)
     for _ in range(STEPS):
@@ -180,7 +180,7 @@ def main() -> None:
     arguments = parser.parse_args()
     loaded = checkpoint.load(arguments.checkpoint)
     policy = loaded.policy
-    seen, done = decisions(policy, pieces(loaded.card), arguments.scenario)
+    seen, done = decisions(policy, preset_of(loaded.card), arguments.scenario)
     shown = loaded.card.observation
     names = Native(shown.preset, shown.parameters).definition("observation")["labels"]
     for columns, weights, explained in distilled(seen, done):

@@ -14,14 +14,14 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.numbers import checked_number
 
 if TYPE_CHECKING:
-    from orbitcc._sim import OutsidePolicy, Policy
+    from orbitcc._sim import Policy, PythonPolicy
 
-Kind = Literal["baseline", "agent", "internal"]
+Kind = Literal["baseline", "policy", "internal"]
 
 EXTERNAL = "external"
 """The controller of flows that agents drive from outside."""
 
-AnyPolicy: TypeAlias = "Policy | OutsidePolicy"
+AnyPolicy: TypeAlias = "Policy | PythonPolicy"
 """Drives flows from within the simulator: a network, or something that decides in Python."""
 
 Made = tuple[dict[str, Any], "dict[str, AnyPolicy]"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.errors import FileError, StateError
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -45,7 +45,7 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """FileError when a file cannot be written there: told before long work, not after it."""
+    """FileError when a file cannot be written there; checked before long work starts."""
     folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise FileError("file", str(path), f"a writable place ({folder} is not a folder that can be written)")
@@ -57,6 +57,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FileError("file", str(path), "UTF-8 text") from None
+    except FileNotFoundError:
+        raise StateError("file", f"no such file: {path}") from None
     except OSError as error:
         raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
 

@@ -1,4 +1,4 @@
-"""Two campaigns side by side: what became better, what worse, under the same conditions."""
+"""Two results side by side: what became better, what worse, under the same conditions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import read_text
 from orbitcc.eval import suites
-from orbitcc.eval.campaign import CaseKey, Row, read_rows, value_of
-from orbitcc.eval.statistics import Estimate, Verdict, median_estimate, paired_difference, verdict
+from orbitcc.eval.results import CaseKey, Row, read_rows, value_of
+from orbitcc.eval.statistics import Estimate, Standing, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites import Metric
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of one contender in both campaigns, over the cases both have; change: B - A, paired."""
+    """A metric of one contender in both results, over the cases both have; change: B - A, paired."""
 
     suite: str
     contender: str
@@ -26,7 +26,7 @@ class Difference:
     change: Estimate
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Standing:
         """What the change says of B."""
         return verdict(self.change, self.metric.better)
 
@@ -35,7 +35,7 @@ def differences(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[Di
     """Every metric of every contender that both folders have runs of.
 
     A case counts by its scenario and seed; of a contender's runs of one case (several versions) the last one counts.
-    Raises FileError for a folder without a campaign, and where the two have nothing in common.
+    Raises FileError for a folder without the results, and where the two have nothing in common.
     """
     one, two = _rows(Path(a)), _rows(Path(b))
     found = []
@@ -57,7 +57,7 @@ def differences(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[Di
                 )
             )
     if not found:
-        raise FileError("run_b", str(b), f"a campaign with runs of a suite and contender that {a} has, too")
+        raise FileError("run_b", str(b), f"the results with runs of a suite and contender that {a} has, too")
     return found
 
 
@@ -65,7 +65,7 @@ def _rows(folder: Path) -> dict[tuple[str, str], dict[CaseKey, Row]]:
     """(suite, contender) -> case -> row."""
     files = [folder / "runs.jsonl"] if (folder / "runs.jsonl").exists() else sorted(folder.glob("*/runs.jsonl"))
     if not files:
-        raise FileError("run", str(folder), "the folder of a campaign, with runs.jsonl, or of several")
+        raise FileError("run", str(folder), "the folder of the results, with runs.jsonl, or of several")
     found: dict[tuple[str, str], dict[CaseKey, Row]] = {}
     for file in files:
         text = read_text(file)

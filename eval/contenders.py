@@ -17,7 +17,7 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 class Contender:
     """One line of every table and figure.
 
-    label: what people read, unique within a campaign. digest: of a policy's files or source, so that a policy that was
+    label: what people read, unique within the results. digest: of a policy's files or source, so that a policy that was
     trained or written anew is another contender under the same name; empty for classical controllers.
     """
 
@@ -67,42 +67,42 @@ def from_controller(text: str) -> Contender:
         raise (error.at if error.field in ("", "name") else error.under)("--controller") from None
     if controllers.get(spec.name).kind == "internal":
         raise UnknownNameError("--controller", spec.name, controllers.names(), "orbitcc list controllers")
-    if controllers.get(spec.name).kind == "agent":
-        if spec.name == "agent" and not spec.params.get("path"):
-            raise OrbitccError("--controller", text, "agent:path=FOLDER, or --agent FOLDER")
-        agent = from_agent(str(spec.params.get("path", spec.name)))
+    if controllers.get(spec.name).kind == "policy":
+        if spec.name == "policy" and not spec.params.get("path"):
+            raise OrbitccError("--controller", text, "policy:path=FOLDER, or --policy FOLDER")
+        policy = from_policy(str(spec.params.get("path", spec.name)))
         if not spec.params.get("interval_ms"):
-            return agent
+            return policy
         every = {"interval_ms": spec.params["interval_ms"]}
-        digest = hashlib.sha256(f"{agent.digest} {every}".encode()).hexdigest()[:12]
-        return replace(agent, label=spec_text(agent.label, every), params={**agent.params, **every}, digest=digest)
+        digest = hashlib.sha256(f"{policy.digest} {every}".encode()).hexdigest()[:12]
+        return replace(policy, label=spec_text(policy.label, every), params={**policy.params, **every}, digest=digest)
     return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))
 
 
-def from_agent(name_or_path: str) -> Contender:
-    """An `--agent` argument: a checkpoint or package.module:factory. Raises OrbitccError if it cannot be used."""
-    from orbitcc.agents import checkpoint, outside
+def from_policy(name_or_path: str) -> Contender:
+    """A `--policy` argument: a checkpoint or package.module:factory. Raises OrbitccError if it cannot be used."""
+    from orbitcc.agents import checkpoint, python_policy
 
-    if outside.is_outside(name_or_path):
-        outside.load(name_or_path)
-        return Contender(name_or_path, "agent", {"path": name_or_path}, outside.digest(name_or_path))
+    if python_policy.is_python_policy(name_or_path):
+        python_policy.load(name_or_path)
+        return Contender(name_or_path, "policy", {"path": name_or_path}, python_policy.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
     acting = loaded.card.model_dump_json(
-        include={"observation", "action", "interval_ms", "layers", "clip", "squash", "guard"}
+        include={"observation", "action", "interval_ms", "layers", "clip", "squash", "safety_filter"}
     )
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
     if name_or_path in checkpoint.shipped():
         return Contender(loaded.card.name, name_or_path, {}, digest)
-    return Contender(loaded.card.name, "agent", {"path": name_or_path}, digest)
+    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest)
 
 
-def line_up(controller_texts: Sequence[str], agents: Sequence[str]) -> list[Contender]:
-    """The contenders of a campaign, with distinct labels. Raises OrbitccError for wrong or repeated ones."""
-    found = [from_controller(text) for text in controller_texts] + [from_agent(text) for text in agents]
+def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:
+    """The contenders of the results, with distinct labels. Raises OrbitccError for wrong or repeated ones."""
+    found = [from_controller(text) for text in controller_texts] + [from_policy(text) for text in policies]
     keys = [contender.key for contender in found]
     for contender in found:
         if keys.count(contender.key) > 1:
-            raise OrbitccError("contenders", contender.label, "every controller and agent once")
+            raise OrbitccError("contenders", contender.label, "every controller and policy once")
     labels = [contender.label for contender in found]
     return [c if labels.count(c.label) == 1 else replace(c, label=f"{c.label} #{c.digest[:6]}") for c in found]

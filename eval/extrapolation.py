@@ -7,33 +7,33 @@ from collections.abc import Iterable
 from orbitcc.envs.description.links import Bernoulli, DropTailBytes, GilbertElliott, Link, Red, Viasat
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.results import Results
 
 Range = tuple[float, float]
 
 
-def warnings(campaign: Campaign) -> list[str]:
-    """One sentence for every policy of the campaign that meets conditions outside its card's envelope.
+def warnings(results: Results) -> list[str]:
+    """One sentence for every policy of the results that meets conditions outside its card's training range.
 
     A policy in Python has no card.
     """
     from orbitcc.agents import checkpoint
-    from orbitcc.agents.outside import is_outside
+    from orbitcc.agents.python_policy import is_python_policy
 
     found = []
-    met = conditions(case.scenario for case in campaign.suite.cases(campaign.profile, campaign.runs))
-    for contender in campaign.contenders:
+    met = conditions(case.scenario for case in results.suite.cases(results.profile, results.runs))
+    for contender in results.contenders:
         source = str(contender.params.get("path", contender.controller))
-        if not contender.digest or is_outside(source):
+        if not contender.digest or is_python_policy(source):
             continue
         card = checkpoint.load(source).card
         outside = []
         for name, (what, unit) in NAMES.items():
-            trained = getattr(card.envelope, name)
+            trained = getattr(card.training_range, name)
             if trained is not None and name in met and not _within(met[name], trained):
                 outside.append(f"{what} {_words(met[name], unit)} (trained: {_words(trained, unit)})")
         if outside:
-            found.append(f"{contender.label} is evaluated outside its training envelope: {'; '.join(outside)}")
+            found.append(f"{contender.label} is evaluated outside its training range: {'; '.join(outside)}")
     return found
 
 

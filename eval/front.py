@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, median_estimate
 from orbitcc.eval.suites.base import Metric
 
@@ -29,37 +29,35 @@ def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> 
     return {name for name, row in rows.items() if not any(beats(other, row) for other in rows.values())}
 
 
-def trade(campaign: Campaign) -> tuple[Metric, Metric] | None:
+def trade(results: Results) -> tuple[Metric, Metric] | None:
     """Goodput and delay, where the suite measures both."""
-    if campaign.suite.trade is None:
+    if results.suite.trade is None:
         return None
-    known = {metric.key: metric for metric in campaign.suite.metrics}
-    goodput, delay = campaign.suite.trade
+    known = {metric.key: metric for metric in results.suite.metrics}
+    goodput, delay = results.suite.trade
     return known[goodput], known[delay]
 
 
-def front(campaign: Campaign) -> list[str]:
+def front(results: Results) -> list[str]:
     """Who is on the front of goodput against delay by the medians, in the order of the contenders.
 
     Nobody where the suite does not measure both, or where runs are too few to tell contenders apart.
     """
-    metrics = trade(campaign)
+    metrics = trade(results)
     if metrics is None:
         return []
-    runs = {c.label: [list(campaign.by_case(c, m.key).values()) for m in metrics] for c in campaign.contenders}
+    runs = {c.label: [list(results.by_case(c, m.key).values()) for m in metrics] for c in results.contenders}
     if len(runs) < 2 or min(len(own[0]) for own in runs.values()) < MIN_PAIRS:
         return []
     found = pareto({label: [float(np.nanmedian(v)) for v in own] for label, own in runs.items()}, metrics)
     return [label for label in runs if label in found]
 
 
-def idle(campaign: Campaign) -> set[str]:
+def idle(results: Results) -> set[str]:
     """Who leaves the link idle: less than `USES_THE_LINK` of the largest median goodput."""
-    metrics = trade(campaign)
+    metrics = trade(results)
     if metrics is None:
         return set()
-    medians = {
-        c.label: median_estimate(campaign.by_case(c, metrics[0].key).values()).median for c in campaign.contenders
-    }
+    medians = {c.label: median_estimate(results.by_case(c, metrics[0].key).values()).median for c in results.contenders}
     most = max(medians.values(), default=0.0)
     return {label for label, median in medians.items() if median < USES_THE_LINK * most}

@@ -1,6 +1,6 @@
 """What a finished run is judged by.
 
-The definitions are those of the LEO study (Mazilu, Valentine, Wakeman, Parisis, "An Experimental Study of Congestion
+The definitions are those of the LEO paper (Mazilu, Valentine, Wakeman, Parisis, "An Experimental Study of Congestion
 Control in LEO Satellite Networks", IFIP Networking 2026) and of the scripts behind it. Rates are Mbit/s with 1 Mbit =
 10^6 bits, delays are milliseconds, times are seconds. A sample carries the time its interval ends at, and windows are
 strict: `start < t < end`.
@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 Series = NDArray[np.float64]
 
 RETRANSMITTED_PACKET_BYTES = 1500
-"""The size the study's scripts count a retransmitted segment with."""
+"""The size the paper's scripts count a retransmitted segment with."""
 
 INFLATION_TRIM_S = 10.0
-"""The study drops the first and the last 10 s of a run before it averages the delay inflation."""
+"""The paper drops the first and the last 10 s of a run before it averages the delay inflation."""
 
 
 def window(t_s: ArrayLike, start_s: float, end_s: float) -> NDArray[np.bool_]:
@@ -74,7 +74,7 @@ def jain(shares: ArrayLike) -> float:
 def goodput_ratios(first_mbps: ArrayLike, second_mbps: ArrayLike) -> Series:
     """Smaller over larger goodput of two flows for each second in which at least one is positive, `[T]` -> `[<= T]`.
 
-    The study pools these seconds over its runs and reports their mean: the mean of ratios, not the ratio of means.
+    The paper pools these seconds over its runs and reports their mean: the mean of ratios, not the ratio of means.
     """
     a, b = np.asarray(first_mbps, dtype=np.float64), np.asarray(second_mbps, dtype=np.float64)
     larger = np.maximum(a, b)

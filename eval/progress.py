@@ -16,7 +16,7 @@ LINE_EVERY_S = 5.0
 class Progress:
     """Counts finished pieces of work. Use as a context manager.
 
-    total: pieces in all; done: pieces finished before (a resumed campaign); quiet: show nothing.
+    total: pieces in all; done: pieces finished before (a resumed results); quiet: show nothing.
     """
 
     def __init__(self, title: str, total: int, *, done: int = 0, quiet: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Runs a suite for its contenders on all cores.
 
 Every run is a simulation of its own with its own seed, so results depend neither on how many workers there are nor on
-the order they finish in. Finished runs are appended at once; a campaign that was killed continues.
+the order they finish in. Finished runs are appended at once; the results that was killed continues.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
 from orbitcc.envs.description import support
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import campaign as store
 from orbitcc.eval import provenance
-from orbitcc.eval.campaign import Campaign, Row
+from orbitcc.eval import results as store
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
+from orbitcc.eval.results import Results, Row
 from orbitcc.eval.suites import Case, Suite
 
 
@@ -78,8 +78,8 @@ def run_suite(
     quiet: bool = False,
     command: str = "",
     backend: str = "simulator",
-) -> Campaign:
-    """Run what is missing and compile the table; returns the campaign with a row for every run asked for.
+) -> Results:
+    """Run what is missing and compile the table; returns the results with a row for every run asked for.
 
     runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
     of a Ray cluster that takes the runs instead ("local": one of this machine alone). backend: emulated runs take their
@@ -102,7 +102,7 @@ def run_suite(
         if ray or (workers or 1) > 1:
             raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
         version, workers = f"{version}.emulator", 1
-    campaign = Campaign(suite, list(contenders), profile, count, Path(out_dir), version, command)
+    results = Results(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
     for contender in contenders:
         try:
@@ -112,22 +112,22 @@ def run_suite(
         except OrbitccError as error:
             raise error.under(contender.label) from None
     tasks = [
-        Task(suite, case, c, campaign.version, campaign.series_path(c, case) if suite.shows(case) else None, backend)
-        for case in cases  # by case, so that an interrupted campaign has all contenders on the same cases
+        Task(suite, case, c, results.version, results.series_path(c, case) if suite.shows(case) else None, backend)
+        for case in cases  # by case, so that an interrupted results has all contenders on the same cases
         for c in contenders
     ]
-    with store.opened(campaign, resume) as (file, known):
-        store.write_plan(campaign, {**provenance.versions(), "orbitcc": campaign.version})
-        finished = {store.key_of(row): row for row in known if row["version"] == campaign.version}
+    with store.opened(results, resume) as (file, known):
+        store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
+        finished = {store.key_of(row): row for row in known if row["version"] == results.version}
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
             for row in _over_ray(missing, ray) if ray else _results(missing, workers or os.cpu_count() or 1):
                 store.append(file, row)
                 finished[store.key_of(row)] = row
                 progress.advance()
-        campaign.rows = [finished[_key(task)] for task in tasks]
-        campaign.write_csv()
-    return campaign
+        results.rows = [finished[_key(task)] for task in tasks]
+        results.write_csv()
+    return results
 
 
 def _key(task: Task) -> store.Key:

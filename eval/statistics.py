@@ -76,10 +76,10 @@ def pooled(means: Sequence[float], deviations: Sequence[float], counts: Sequence
     return mean, float(np.sqrt((n * (s**2 + (m - mean) ** 2)).sum() / n.sum()))
 
 
-Verdict = Literal["better", "worse", "tied", "too few runs"]
+Standing = Literal["better", "worse", "tied", "too few runs"]
 
 
-def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Verdict:
+def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Standing:
     """What a paired difference says of its first side: tied if the interval holds zero."""
     if difference.n < MIN_PAIRS:
         return "too few runs"

@@ -1,7 +1,7 @@
 """A congestion controller in Python, without recompiling: AIMD, beside a flow of Reno.
 
 The flow's controller is `external`: the simulator runs its TCP (loss recovery, timers, pacing at one window per RTT)
-and asks every few milliseconds for a window. Here an `Action` piece answers from the flow's statistics.
+and asks every few milliseconds for a window. Here an `Action` function answers from the flow's statistics.
 
 Run: python examples/aimd_controller.py
 """

@@ -47,7 +47,7 @@ def layers(model: PPO) -> list[torch.nn.Linear]:
 
 def goodput_and_delay(scenario: Scenario, policy: str, runs: int) -> tuple[float, float]:
     """Medians over runs on the kernel: Mbit/s, and smoothed RTT over base RTT."""
-    entered = scenario.with_controller(f"agent:path={policy}")
+    entered = scenario.with_controller(f"policy:path={policy}")
     totals = [emulate(entered, seed=k).flow_totals[0] for k in range(1, runs + 1)]
     return tuple(float(np.median([total[key] for total in totals])) for key in ("goodput_mbps", "delay_inflation"))
 
@@ -59,13 +59,13 @@ def main(minutes: float, out: Path, runs: int = 3, duration_s: float = 45.0, ste
     card, tensors = checkpoint.read_card(shipped), checkpoint.read_tensors(shipped)
     scenario = get("leo-responsiveness", run=1, duration_s=duration_s)
     mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
-    pieces = preset(
+    chosen = preset(
         "ratios",
         observation=Native(card.observation.preset, card.observation.parameters),
         action=Native(card.action.preset, card.action.parameters),
         reward={"name": "log-share", "delay": 0.5, "loss": 0.5},
     )
-    plain = CongestionEnv(scenario, preset=pieces, backend="emulator")
+    plain = CongestionEnv(scenario, preset=chosen, backend="emulator")
     box = gymnasium.spaces.Box(-card.clip, card.clip, plain.observation_space.shape, np.float32)
     env = gymnasium.wrappers.TransformObservation(
         plain, lambda obs: np.clip((obs - mean) / std, -card.clip, card.clip).astype(np.float32), box

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 __version__: str
 
-STATS_FIELDS: tuple[str, ...]
+STATISTICS: tuple[tuple[str, str, float, float, str, str], ...]
+"""The raw statistics in order: name, unit, smallest and largest value, source (kernel, per-ack or oracle), meaning."""
 """Names of the last axis of :meth:`Worlds.stats`, in order (see docs/architecture.md)."""
 
 FLOW_SERIES: tuple[str, ...]
@@ -23,11 +24,11 @@ LINK_SERIES: tuple[str, ...]
 CONTROLLERS: Mapping[str, Mapping[str, Any]]
 """Native controllers: name -> parameter name -> default value."""
 
-PIECES: Mapping[str, tuple[str, ...]]
-"""Names of the native pieces by kind: observation, action, reward."""
+FUNCTIONS: Mapping[str, tuple[str, ...]]
+"""Names of the native functions by kind: observation, action, reward."""
 
-def piece(kind: str, request: str) -> dict[str, Any]:
-    """A native piece that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
+def function(kind: str, request: str) -> dict[str, Any]:
+    """A native function that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
 
     `name`, `family`, `formula` (version of the formulas) and `parameters` (all of them); of an observation `dim`,
     `features`, `history`, and a list each of `low`, `high`, `labels`, `units`; of an action `dim` and `meaning`; of a
@@ -41,9 +42,9 @@ class Policy:
     "scale": f32[out], "shift": f32[out], "eps": float}, "activation": "tanh" | "relu" | "leaky_relu" | "linear"}`;
     a batch normalisation is folded into weight and bias by the caller. `leaky_relu` has slope 0.2.
     mean, std: observation normaliser, f32[D] (`(x - mean) / std`, then clipped to +-clip), or None.
-    observation, action: pieces as JSON text.
+    observation, action: functions as JSON text.
     squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
-    guard: bounds outside of the network, JSON text (the card's `guard`), or None.
+    safety_filter: limits applied outside of the network, JSON text (the model card's `safety_filter`), or None.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class Policy:
         std: NDArray[np.float32] | None = None,
         clip: float = 10.0,
         squash: str = "clip",
-        guard: str | None = None,
+        safety_filter: str | None = None,
     ) -> None: ...
     def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """f32[n, D] -> f32[n, A]."""
 
-class OutsidePolicy:
+class PythonPolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.
 
     begin: called without arguments for every new world; it returns `decide(flow, obs, stats)`, which is called for
@@ -72,7 +73,7 @@ class OutsidePolicy:
     action performs, or with `(cwnd_packets, pacing_bps)` (0: pacing is left to the sender).
     What either raises, and a ValueError for NaN, stops the world there, and is raised by `run`, `run_until`, `step`
     and `reset`. Copies of a world (`clone`, `save`) decide by the same function and share what it remembers.
-    observation, action: native pieces as JSON text.
+    observation, action: native functions as JSON text.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Simulation:
         spec: str,
         *,
         record_interval_ns: int = 0,
-        policies: Mapping[str, Policy | OutsidePolicy] | None = None,
+        policies: Mapping[str, Policy | PythonPolicy] | None = None,
         emulator: str | None = None,
         capture: bool = False,
     ) -> None: ...
@@ -150,9 +151,9 @@ class Worlds:
     """N independent worlds stepped together by a thread pool, GIL released.
 
     Each world advances by `interval_ns` per step on its own grid (t = k x interval); with `interval_rtts` > 0 by so
-    many RTTs, the mean over its agents. Pieces are JSON text (:func:`piece`). Slot s of a world is its s-th flow with
-    the controller `external`, in the order of the spec; worlds with fewer such flows leave slots idle. A flow that
-    `follows` another has its slot after it.
+    many RTTs, the mean over its agents. Functions are JSON text (:func:`function`). Agent
+    index k of a world is its k-th flow with the controller `external`, in the order of the spec; worlds with fewer such
+    flows leave agents idle. A flow that `follows` another takes over its agent index.
     Arrays are caller-owned, C-contiguous and written in place; a wrong shape or dtype raises ValueError.
     """
 
@@ -160,20 +161,20 @@ class Worlds:
         self,
         specs: Sequence[str],
         *,
-        slots: int,
+        max_agents: int,
         interval_ns: int,
         interval_rtts: float = 0.0,
         observation: str = '"astraea"',
         action: str = '"astraea"',
         reward: str = '"astraea"',
         threads: int = 0,
-        policies: Mapping[str, Policy | OutsidePolicy] | None = None,
+        policies: Mapping[str, Policy | PythonPolicy] | None = None,
         emulator: str | None = None,
     ) -> None: ...
     @property
     def num_worlds(self) -> int: ...
     @property
-    def slots(self) -> int: ...
+    def max_agents(self) -> int: ...
     @property
     def observation_dim(self) -> int: ...
     @property
@@ -191,9 +192,9 @@ class Worlds:
         reward: NDArray[np.float32],
         status: NDArray[np.uint8],
     ) -> None:
-        """Apply actions [N, S, A] in [-1, 1] to slots with STATUS_ACTIVE (None: windows stay as :meth:`set_cwnd` left
-        them) and advance every unfinished world one interval. Raises ValueError (naming world and slot) for a NaN
-        action, leaving every world as it was; and what an OutsidePolicy raised, whose world stands still from then on.
+        """Apply actions [N, S, A] in [-1, 1] to agents with STATUS_ACTIVE (None: windows stay as :meth:`set_cwnd` left
+        them) and advance every unfinished world one interval. Raises ValueError (naming world and agent) for a NaN
+        action, before any world moves; and the error of a PythonPolicy, whose world does not advance any more.
         """
 
     def stats(self, out: NDArray[np.float64]) -> None:
@@ -206,16 +207,16 @@ class Worlds:
         """Write the critic's global state, [N, 12] (Astraea, section 4 of the paper's tables)."""
 
     def set_reward(self, reward: str) -> None:
-        """Pay by another piece (JSON text) from the next step on."""
+        """Use another reward function (JSON text) from the next step on."""
 
-    def flow_of(self, index: int, slot: int) -> int | None:
-        """The flow in a slot now, by its place in the spec."""
+    def flow_of(self, index: int, agent: int) -> int | None:
+        """The flow in a agent index now, by its place in the spec."""
 
     def places(self, out: NDArray[np.int64]) -> None:
-        """Write the flow in every slot now, by its place in the spec, [N, S]; -1 where a world has fewer agents."""
+        """Write the flow of every agent index now, as its place in the spec, [N, S]; -1 where a world has fewer."""
 
-    def set_cwnd(self, index: int, slot: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
-        """For custom action pieces: set the window (and, if > 0, the pacing rate) of one slot directly."""
+    def set_cwnd(self, index: int, agent: int, cwnd_packets: float, pacing_bps: float = 0.0) -> None:
+        """For custom action functions: set the window (and, if > 0, the pacing rate) of one agent index directly."""
 
     def overruns(self, index: int) -> int:
         """As of :class:`Simulation`."""
@@ -229,7 +230,7 @@ class Worlds:
     def save(self, index: int) -> WorldState: ...
     def restore(self, index: int, state: WorldState) -> None: ...
 
-STATUS_IDLE: int  # 0: no flow in this slot now (not yet started, or gone)
+STATUS_IDLE: int  # 0: no flow in this agent index now (not yet started, or gone)
 STATUS_ACTIVE: int  # 1: acts on the next step
 STATUS_TERMINATED: int  # 2: its object finished during the last interval; this is its final observation
 STATUS_TRUNCATED: int  # 4: scheduled leave, or the world's time limit; this is its final observation

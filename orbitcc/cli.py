@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from orbitcc.commands import (
     assess,
@@ -17,10 +18,10 @@ from orbitcc.commands import (
     demo,
     doctor,
     eval_,
-    guard,
     list_,
     mininet_,
     path,
+    policy,
     reproduce,
     run,
     scenario,
@@ -29,14 +30,39 @@ from orbitcc.commands import (
     tune,
 )
 
+GROUPS = {
+    "Start": ("demo", "list", "run", "scenario", "path"),
+    "Train": ("train", "tune", "policy", "dataset"),
+    "Evaluate": ("eval", "compare", "assess", "search", "reproduce"),
+    "Machine": ("doctor", "mininet", "bench"),
+}
+"""Headings of `orbitcc --help` and the commands below each."""
+
+
+class GroupedCommands(TyperGroup):
+    """Lists commands under headings, each with its whole first sentence."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in GROUPS.values() for name in names]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in GROUPS.items():
+            found = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name, command.get_short_help_str(limit=1000)) for name, command in found.items() if command]
+                )
+
+
 app = typer.Typer(
     name="orbitcc",
-    help="A training gym for congestion control over satellite links: simulate, train, evaluate, look.",
+    cls=GroupedCommands,
+    help="Train and benchmark congestion control over LEO and GEO satellite links.",
     no_args_is_help=True,
     # --install-completion and --show-completion for bash, zsh, fish and PowerShell
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich takes longer to import than most commands to begin
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # importing rich takes longer than most commands take to start
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("demo")(demo.demo)
 app.command("run")(run.run)
@@ -45,11 +71,11 @@ app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
+app.add_typer(policy.app, name="policy")
 app.command("eval")(eval_.evaluate)
 app.command("assess")(assess.assess)
 app.command("search")(search.search)
 app.command("reproduce")(reproduce.reproduce)
-app.command("guard")(guard.guard)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
@@ -75,7 +101,7 @@ def _options(
 
 
 def _wrong_usage(error: typer.TyperException) -> str:
-    """One line about options and arguments that typer refuses; its own message does not tell the value."""
+    """One line about options and arguments that typer refuses; its own message omits the value."""
     from pydantic import ValidationError
 
     from orbitcc.envs.description.model import as_orbitcc_error
@@ -86,7 +112,7 @@ def _wrong_usage(error: typer.TyperException) -> str:
 
 
 def main() -> None:
-    """Run the command line. What the user got wrong is one line on stderr and exit code 2."""
+    """Run the command line. A wrong input is one line on stderr and exit code 2."""
     from orbitcc.envs.errors import OrbitccError
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells start what runs in the background

@@ -2,17 +2,14 @@
 
 import ast
 import graphlib
-import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from orbitcc._moved import MOVED
-
 ROOT = Path(__file__).parents[1]
-ROOMS = ("envs", "emulator", "agents", "baselines", "eval", "training", "checkpoints")
+PACKAGES = ("envs", "emulator", "agents", "baselines", "eval", "training", "checkpoints")
 LAYERS = {"envs": 0, "emulator": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
 INSIDE = {
     "envs": {
@@ -20,19 +17,19 @@ INSIDE = {
         "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
-        "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "suites": 1, "campaign": 2,
-        "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "findings": 4, "studies": 5,
+        "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "suites": 1, "results": 2,
+        "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "claims": 4, "papers": 5,
         "assessment": 5, "search": 5, "report": 6,
     },
 }  # fmt: skip
-"""How high the rooms inside a room are."""
+"""How high the packages inside a package are."""
 BESIDE = {"emulator": ("envs", "backends")}
 """Rooms that are as high as one inside another: what is above that may import them, what is below may not."""
 SOURCES = sorted(
     path
-    for folder in (*ROOMS, "orbitcc", "tests", "examples", "benches")
+    for folder in (*PACKAGES, "orbitcc", "tests", "examples", "benches")
     for path in (ROOT / folder).rglob("*.py")
-    if not (folder == "orbitcc" and path.relative_to(ROOT).parts[1] in ROOMS)
+    if not (folder == "orbitcc" and path.relative_to(ROOT).parts[1] in PACKAGES)
 )
 
 
@@ -60,8 +57,8 @@ def test_sources_are_found():
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_rooms_are_imported_only_through_orbitcc(path):
-    wrong = [f"{path}:{line} {name}" for name, line in imported(path) if name.partition(".")[0] in ROOMS]
+def test_packages_are_imported_only_through_orbitcc(path):
+    wrong = [f"{path}:{line} {name}" for name, line in imported(path) if name.partition(".")[0] in PACKAGES]
     assert not wrong
 
 
@@ -78,24 +75,24 @@ def test_nothing_lower_imports_something_higher(path):
             assert other <= own, f"{path}:{line} imports {name}"
 
 
-def place_inside(room, parts):
-    """Which part of a room a module is, or stands beside; None where it is elsewhere."""
-    if parts[0] in BESIDE and BESIDE[parts[0]][0] == room:
+def place_inside(package, parts):
+    """Which part of a package a module is, or stands beside; None where it is elsewhere."""
+    if parts[0] in BESIDE and BESIDE[parts[0]][0] == package:
         return BESIDE[parts[0]][1]
-    return parts[1] if parts[0] == room and len(parts) > 1 else None
+    return parts[1] if parts[0] == package and len(parts) > 1 else None
 
 
-@pytest.mark.parametrize("room", INSIDE)
-def test_rooms_inside_a_room_are_imported_one_way(room):
-    known = INSIDE[room]
+@pytest.mark.parametrize("package", INSIDE)
+def test_packages_inside_a_package_are_imported_one_way(package):
+    known = INSIDE[package]
     for path in SOURCES:
-        own = place_inside(room, path.relative_to(ROOT).with_suffix("").parts)
+        own = place_inside(package, path.relative_to(ROOT).with_suffix("").parts)
         if own in (None, "__init__"):
             continue
-        assert own in known, f"{path} stands in no room of {room}/"
+        assert own in known, f"{path} stands in no package of {package}/"
         for name, line in imported(path):
             package, *parts = name.split(".")
-            other = place_inside(room, parts) if package == "orbitcc" and parts else None
+            other = place_inside(package, parts) if package == "orbitcc" and parts else None
             if other is not None:
                 assert known[other] <= known[own], f"{path}:{line} imports {name}"
 
@@ -124,18 +121,6 @@ def test_no_modules_import_each_other_in_a_ring():
         pytest.fail(" -> ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("old", sorted(MOVED))
-def test_old_names_of_modules_say_where_they_are_now(old):
-    with pytest.raises(ImportError, match=MOVED[old]):
-        importlib.import_module(old)
-    room, _, name = old.rpartition(".")
-    with pytest.raises(ImportError, match=MOVED[old]):
-        exec(f"from {room} import {name}")
-    with pytest.raises(ImportError, match=MOVED[old]):
-        exec(f"from {old} import anything")
-    assert (ROOT / f"{MOVED[old].removeprefix('orbitcc.').replace('.', '/')}.py").is_file()
-
-
 def run_python(code, *args):
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *args], capture_output=True, text=True, timeout=300, check=False
@@ -144,7 +129,7 @@ def run_python(code, *args):
 
 def test_each_class_exists_once():
     found = run_python(
-        "import orbitcc, sys; print([m for m in sys.modules if m.partition('.')[0] in sys.argv[1:]])", *ROOMS
+        "import orbitcc, sys; print([m for m in sys.modules if m.partition('.')[0] in sys.argv[1:]])", *PACKAGES
     )
     assert found.stdout.strip() == "[]", found.stderr
 

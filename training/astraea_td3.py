@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from orbitcc.agents.card import Layer
+from orbitcc.agents.model_card import Layer
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
@@ -103,15 +103,15 @@ class TwinCritic(nn.Module):
 
 
 class Replay:
-    """The last `rows` steps of N worlds with S slots, in order of time, so that returns of n steps can be read off.
+    """The last `rows` steps of N worlds with S agents, in order of time, so that returns of n steps can be read off.
 
     Row t holds what agents saw and did, what they were paid, and what they saw at the end of the interval: of a flow
     that left or whose time was up its last observation, which is bootstrapped from; nothing follows a flow that
     finished.
     """
 
-    def __init__(self, rows: int, worlds: int, slots: int, width: int) -> None:
-        cells = (rows, worlds, slots)
+    def __init__(self, rows: int, worlds: int, agents: int, width: int) -> None:
+        cells = (rows, worlds, agents)
         self.obs, self.next_obs = np.zeros((*cells, width), np.float32), np.zeros((*cells, width), np.float32)
         self.own, self.next_own = np.zeros((*cells, OWN), np.float32), np.zeros((*cells, OWN), np.float32)
         self.state = np.zeros((rows, worlds, GLOBAL_STATE), np.float32)
@@ -140,35 +140,35 @@ class Replay:
         found: list[NDArray[np.int64]] = []
         missing = size
         while missing > 0:  # about half of the cells are empty
-            _, worlds, slots = self.action.shape
-            cell = rng.integers(0, self.filled * worlds * (1 if by_world else slots), 3 * missing)
+            _, worlds, agents = self.action.shape
+            cell = rng.integers(0, self.filled * worlds * (1 if by_world else agents), 3 * missing)
             if by_world:
                 age, world = np.divmod(cell, worlds)
-                slot = (rng.random((cell.size, slots)) * self.acted[(start + age) % self.rows, world]).argmax(axis=1)
+                agent = (rng.random((cell.size, agents)) * self.acted[(start + age) % self.rows, world]).argmax(axis=1)
             else:
-                place, slot = np.divmod(cell, slots)
+                place, agent = np.divmod(cell, agents)
                 age, world = np.divmod(place, worlds)
-            drawn = np.stack((age, world, slot))[:, self.acted[(start + age) % self.rows, world, slot]]
+            drawn = np.stack((age, world, agent))[:, self.acted[(start + age) % self.rows, world, agent]]
             found.append(drawn[:, :missing])
             missing -= found[-1].shape[1]
-        age, world, slot = np.concatenate(found, axis=1)
+        age, world, agent = np.concatenate(found, axis=1)
         first = (start + age) % self.rows
-        returns, last = self.reward[first, world, slot].copy(), age.copy()
-        going = ~self.ended[first, world, slot]
+        returns, last = self.reward[first, world, agent].copy(), age.copy()
+        going = ~self.ended[first, world, agent]
         for k in range(1, steps):
             going &= age + k < self.filled
             row = (start + age + k) % self.rows
-            returns += np.where(going, gamma**k * self.reward[row, world, slot], 0.0).astype(np.float32)
+            returns += np.where(going, gamma**k * self.reward[row, world, agent], 0.0).astype(np.float32)
             last[going] += 1
-            going &= ~self.ended[row, world, slot]
+            going &= ~self.ended[row, world, agent]
         end = (start + last) % self.rows
-        discount = gamma ** (last - age + 1.0) * ~self.finished[end, world, slot]
-        now = (self.obs[first, world, slot], self.state[first, world], self.own[first, world, slot])
-        after = (self.next_obs[end, world, slot], self.next_state[end, world], self.next_own[end, world, slot])
+        discount = gamma ** (last - age + 1.0) * ~self.finished[end, world, agent]
+        now = (self.obs[first, world, agent], self.state[first, world], self.own[first, world, agent])
+        after = (self.next_obs[end, world, agent], self.next_state[end, world], self.next_own[end, world, agent])
         return {
             "now": np.concatenate(now, axis=1),
             "after": np.concatenate(after, axis=1),
-            "action": self.action[first, world, slot],
+            "action": self.action[first, world, agent],
             "returns": returns.astype(np.float32),
             "discount": discount.astype(np.float32),
         }
@@ -237,13 +237,13 @@ class AstraeaTd3Learner:
         self.averaged = copy.deepcopy(self.actor)
         self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_lr)
         self.critic_optimiser = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_lr)
-        cells = settings.worlds * self.env.slots
+        cells = settings.worlds * self.env.max_agents
         rows = max(settings.steps + 1, math.ceil(settings.replay / (cells * settings.presence)))
-        self.replay = Replay(rows, settings.worlds, self.env.slots, self.width)
+        self.replay = Replay(rows, settings.worlds, self.env.max_agents, self.width)
         seen = self.env.single_observation_space
         self.scale = Scale(self.width + GLOBAL_STATE + OWN)
         self.scale_fixed = False
-        self.noise = np.zeros((settings.worlds, self.env.slots), np.float32)
+        self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
         self.decisions = self.critic_steps = 0
         self._low, self._high = seen.low, seen.high
         self.env.reset(seed=int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]))
@@ -445,7 +445,7 @@ class AstraeaTd3Learner:
             setattr(self, name, rest[name])
         self.rng.bit_generator.state = rest["rng"]
         self._apply_schedule()
-        self.env.relive(rest["worlds"])
+        self.env.replay(rest["worlds"])
 
     def stop(self) -> None:
         self.env.close()

@@ -13,7 +13,7 @@ from typing import Any
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
 from orbitcc.training.heldout import HeldOut, constant, uniform
-from orbitcc.training.scorecard import Figures, Weights, print_figures
+from orbitcc.training.heldout_metrics import Figures, Weights, print_figures
 
 CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 """Constant actions to beat. Any action but 0 moves the window by a packet at least, so little lies between these."""
@@ -27,7 +27,7 @@ def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[
     The first three have the scorecard and its `score` with the default weights, the others a reward only.
     """
     loaded = checkpoint.load(name_or_path)
-    heldout = HeldOut(loaded.card.envelope.scenario, loaded.preset, worlds, seed)
+    heldout = HeldOut(loaded.card.training_range.scenario, loaded.preset, worlds, seed)
     scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})

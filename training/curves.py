@@ -149,7 +149,7 @@ def main(arguments: list[str]) -> None:
     if len(arguments) < 2:
         raise OrbitccError("arguments", arguments, "one run folder or more, then the picture to write")
     *folders, picture = (Path(argument) for argument in arguments)
-    plans = [Recipe.stored(RunFolder(folder).config()["recipe"]) for folder in folders]
+    plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):
         if other.changed(agent_steps=plan.agent_steps) != plan:

@@ -1,7 +1,7 @@
 """Held-out worlds: the same at every evaluation, for policies and for classical controllers.
 
 Figures: `reward` per decision and `action_spread`, the standard deviation of the actions, over all worlds, step by
-step; and means over worlds of what :mod:`orbitcc.training.scorecard` measures on their recordings.
+step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` measures on their recordings.
 """
 
 import json
@@ -19,7 +19,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
 from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.training.scorecard import Figures, mean_figures, measure
+from orbitcc.training.heldout_metrics import Figures, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """obs f32[n, D] -> actions f32[n, A]."""
@@ -48,7 +48,7 @@ class HeldOut:
         rngs = [np.random.default_rng([seed, index]) for index in range(worlds)]
         self.scenarios: list[Scenario] = [source.draw(rng) for rng in rngs]
         self._preset = preset(preset_name)
-        self._slots = source.slots
+        self._max_agents = source.max_agents
         self.actions = np.zeros(ACTION_BINS, np.int64)
         """How often :meth:`play` has last seen actions in each of so many equal parts of [-1, 1]."""
 
@@ -61,7 +61,7 @@ class HeldOut:
         self.actions[:] = 0
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
-            slots=self._slots,
+            max_agents=self._max_agents,
             preset=self._preset,
             threads=0,
             policies={key: value for scenario in self.scenarios for key, value in scenario.policies().items()},

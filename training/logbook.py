@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.runs import METRICS, MetricsFile
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.training.heldout_metrics import FIGURES
 
 
 class Logbook:
@@ -69,7 +70,7 @@ class TensorBoardLogbook(Logbook):
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         for tag, value in values.items():
-            self._events.add_scalar(tag, value, step)
+            self._events.add_scalar(tag, value, step, summary_description=describe(tag))
         self._events.flush()
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
@@ -90,7 +91,7 @@ class TensorBoardLogbook(Logbook):
         if name not in self._references:
             self._references[name] = self._writer(str(self._folder / "reference" / name), purge_step=self._purge)
         for tag, value in values.items():
-            self._references[name].add_scalar(tag, value, step)
+            self._references[name].add_scalar(tag, value, step, summary_description=describe(tag))
         self._references[name].flush()
 
     def close(self) -> None:
@@ -137,6 +138,36 @@ class Logbooks(Logbook):
     def close(self) -> None:
         for book in self._books:
             book.close()
+
+
+_TAGS = {
+    "train/reward": "Mean reward per decision in the last iteration, with exploration. Higher is better.",
+    "train/agent_steps_per_s": "Decisions per second of wall-clock time, learning included.",
+    "train/seconds": "Wall-clock time spent in training, without evaluation.",
+    "train/evaluation_seconds": "Wall-clock time of the last evaluation on held-out worlds.",
+    "heldout/score": "Weighted sum of the held-out figures (the recipe's evaluation.score). best/ has the highest.",
+    "heldout/action_spread": "Standard deviation of the actions on held-out worlds. Near 0 the policy is constant.",
+    "learner/entropy": "Entropy of the action distribution. It falls as the policy becomes deterministic.",
+    "learner/exploration_std": "Standard deviation of the exploration noise on actions.",
+    "learner/learning_rate": "Learning rate of the optimiser.",
+    "learner/epochs": "Passes over the last batch before the KL limit stopped them.",
+    "learner/value_explained": "Share of the variance of returns that the value network explains. 1 is perfect.",
+    "learner/value_loss": "Loss of the value network.",
+    "learner/approx_kl": "Approximate KL divergence of the new policy from the one that sampled.",
+    "learner/clip_fraction": "Share of samples whose probability ratio PPO clipped.",
+    "learner/actor_loss": "Loss of the policy network.",
+    "learner/critic_loss": "Loss of the critics.",
+}
+
+
+def describe(tag: str) -> str:
+    """The description of a scalar that TensorBoard shows beside its chart; empty for an unknown tag."""
+    name = tag.removeprefix("heldout/")
+    if name != tag and name in FIGURES:
+        figure = FIGURES[name]
+        meaning = figure.meaning[0].upper() + figure.meaning[1:]
+        return f"{meaning}, on held-out worlds. {figure.better.capitalize()} is better."
+    return _TAGS.get(tag, "")
 
 
 MakeLogbook: TypeAlias = Callable[[Path, "int | None"], Logbook]
@@ -236,4 +267,5 @@ class Display:
             self._bar.update(self._task, completed=min(done, self._total), note=note)
         elif time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
-            self._line(f"{self._title}: {done:,} of {self._total:,} agent steps, {note}")
+            share = min(done / self._total, 1.0) if self._total else 1.0
+            self._line(f"{self._title}: {share:.0%}, {done:,} agent steps, {note}")

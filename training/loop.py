@@ -20,17 +20,17 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Action, Card, Layer, Observation, Training
-from orbitcc.agents.envelope import envelope
 from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents.model_card import Action, Layer, ModelCard, Observation, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, revision, versions
+from orbitcc.agents.training_range import training_range
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
 from orbitcc.training.heldout import HeldOut, constant
+from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
 from orbitcc.training.recipe import Recipe
-from orbitcc.training.scorecard import Figures, failures
 
 _PROGRESS = "progress.json"
 DIVERGED, INTERRUPTED = 3, 130
@@ -63,7 +63,7 @@ class Learner(Protocol):
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """Where a run stands; saved with the learner's state."""
 
     agent_steps: int = 0
@@ -77,7 +77,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingResult:
     """What a run came to.
 
     scores, best: figures of the last policy and of `best/`. failure: why it stopped for good, or nothing.
@@ -96,16 +96,20 @@ class Outcome:
         return DIVERGED if self.failure else 0 if self.finished else INTERRUPTED
 
     @staticmethod
-    def stored(run: RunFolder, recipe: Recipe) -> Outcome:
+    def stored(run: RunFolder, recipe: Recipe) -> TrainingResult:
         """As the run folder has it."""
         return _outcome(run, recipe, read_progress(run))
 
 
-def new_run(recipe: Recipe, seed: int, out: Path, command: str) -> RunFolder:
-    """A run folder in `out`, with the resolved recipe, the versions and the revision, for :func:`train`."""
+def new_run(recipe: Recipe, seed: int, out: Path, command: str, name: str | None = None) -> RunFolder:
+    """A run folder in `out`, with the resolved recipe, the versions and the revision, for :func:`train`.
+
+    Raises:
+        OrbitccError: a run with this name exists, or the folder cannot be written.
+    """
     about = {"recipe": recipe.model_dump(), "seed": seed, "command": command}
     config = {**about, "revision": revision(), "versions": versions()}
-    return RunFolder.create(out, recipe.scenario_name, recipe.name, seed, config)
+    return RunFolder.create(out, recipe.scenario_name, recipe.name, seed, config, name=name)
 
 
 class Diverged(Exception):
@@ -121,7 +125,7 @@ def train(
     command: str,
     display: Display | None = None,
     logbooks: Sequence[str | MakeLogbook] = (),
-) -> Outcome:
+) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until interrupted (Ctrl-C or SIGTERM), which saves and returns.
 
     A learner that diverges ends the run, too (see :class:`Outcome`): figures or weights are no numbers any more, or
@@ -132,7 +136,7 @@ def train(
     Raises:
         OrbitccError: the run folder's state cannot be read, or a logbook cannot be made.
     """
-    progress = read_progress(run) if resume else Progress()
+    progress = read_progress(run) if resume else TrainingState()
     progress = replace(progress, restarts=progress.restarts + resume, failing=0)
     heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
@@ -168,7 +172,7 @@ class _Loop:
     seed: int
     run_folder: RunFolder
     command: str
-    progress: Progress
+    progress: TrainingState
     heldout: HeldOut
     logbook: Logbook
     display: Display
@@ -301,30 +305,30 @@ class _Loop:
             shutil.rmtree(fresh, ignore_errors=True)
             raise FileError("out", str(self.run_folder.path), f"a writable folder ({error.strerror})") from None
 
-    def _card(self) -> Card:
-        pieces = preset(self.recipe.preset).for_deployment()
-        observation, action = pieces.native("observation"), pieces.native("action")
-        interval_hours = pieces.interval_ms / 3.6e6
-        return Card(
-            name=self.recipe.name,
+    def _card(self) -> ModelCard:
+        deployed = preset(self.recipe.preset).for_deployment()
+        observation, action = deployed.native("observation"), deployed.native("action")
+        interval_hours = deployed.interval_ms / 3.6e6
+        return ModelCard(
+            name=self.run_folder.name,
             description=self.recipe.description,
             observation=Observation(
                 preset=observation.name,
                 parameters=dict(observation.parameters),
-                dim=pieces.observation_space().shape[0],
+                dim=deployed.observation_space().shape[0],
                 hash=definition_hash("observation", observation),
             ),
             action=Action(
                 preset=action.name,
                 parameters=dict(action.parameters),
-                dim=pieces.action_space().shape[0],
+                dim=deployed.action_space().shape[0],
                 hash=definition_hash("action", action),
             ),
-            interval_ms=pieces.interval_ms,
-            interval_rtts=pieces.interval_rtts,
+            interval_ms=deployed.interval_ms,
+            interval_rtts=deployed.interval_rtts,
             squash=self.learner.squash,
             layers=self.learner.layers,
-            envelope=envelope(self.recipe.world()),
+            training_range=training_range(self.recipe.world()),
             training=Training(
                 recipe=self.recipe.name,
                 command=self.command,
@@ -356,16 +360,16 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
     return getattr(import_module(module), name)(recipe, seed)
 
 
-def _outcome(run: RunFolder, recipe: Recipe, progress: Progress) -> Outcome:
+def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> TrainingResult:
     finished = progress.agent_steps >= recipe.agent_steps
-    return Outcome(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
+    return TrainingResult(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
 
 
 def _rounded(scores: Figures) -> dict[str, float | None]:
     return {key: round(value, 6) if np.isfinite(value) else None for key, value in scores.items()}
 
 
-def read_progress(run: RunFolder) -> Progress:
+def read_progress(run: RunFolder) -> TrainingState:
     """Where a run stood when it was last saved.
 
     Raises:
@@ -373,7 +377,7 @@ def read_progress(run: RunFolder) -> Progress:
     """
     path = run.state / _PROGRESS
     try:
-        return Progress(**json.loads(path.read_text(encoding="utf-8")))
+        return TrainingState(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
 

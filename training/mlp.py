@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from orbitcc.agents.card import Layer
+from orbitcc.agents.model_card import Layer
 
 LEAKY_SLOPE = 0.2
 """Of `leaky_relu`, as in the native policy network."""

@@ -1,4 +1,4 @@
-"""PPO (Schulman et al., 2017) for one policy that all flows share, on a slot per flow.
+"""PPO (Schulman et al., 2017) for one policy that all flows share, on one sub-environment per flow.
 
 One file from sampling to update; :class:`~orbitcc.training.recipe.Ppo` holds every hyper-parameter. Values,
 log-probabilities and advantages are worked out once per iteration, for all of its decisions together, and large arrays
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orbitcc.agents.card import Card, Layer
+from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
-from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.errors import FileError
 from orbitcc.training import privileged
 from orbitcc.training.mlp import Mlp
@@ -42,7 +42,7 @@ class PpoLearner:
         self.recipe, self.settings = recipe, recipe.ppo
         ppo = self.settings
         self._env = FlowVectorEnv(
-            ppo.slots,
+            ppo.flows,
             recipe.world(),
             preset=recipe.preset,
             reward_scale=ppo.reward_scale,
@@ -66,7 +66,7 @@ class PpoLearner:
         self.normaliser = Normaliser(sees) if ppo.normalise_observations else None
         self.agent_steps = 0
         self._obs, _ = self._env.reset(seed=seed)
-        self._rollout = _Rollout(max(1, ppo.batch // ppo.slots), ppo.slots, sees, acts, knows)
+        self._rollout = _Rollout(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
 
     def iterate(self) -> dict[str, float]:
         self._schedule()
@@ -124,7 +124,7 @@ class PpoLearner:
             self.agent_steps = state["agent_steps"]
             path = folder / _WORLDS
             with path.open("rb") as file:
-                self._obs = self._env.relive(pickle.load(file))
+                self._obs = self._env.replay(pickle.load(file))
         except Exception as error:  # torch and pickle raise what they please
             raise FileError("resume", str(path), f"the state of a run of this recipe ({error})") from None
 
@@ -165,7 +165,7 @@ class PpoLearner:
             self._look(self._obs, roll.inputs[t + 1])
 
     def _look(self, obs: F32, into: F32) -> None:
-        """Write what the networks see now, f32[slots, D + E]: the observation, then what only the critic knows."""
+        """Write the networks' inputs, f32[flows, D + E]: the observation, then the critic's privileged inputs."""
         sees = self._rollout.sees
         into[:, :sees] = obs if self.normaliser is None else self.normaliser(obs)
         if self.settings.privileged_critic:
@@ -176,9 +176,9 @@ class PpoLearner:
         """Values, advantages and log-probabilities of the rollout."""
         ppo, roll = self.settings, self._rollout
         values = self._values(roll.inputs)
-        final = np.zeros((roll.steps, ppo.slots), np.float32)  # 0: nothing follows a connection that is done
-        for t, slots, inputs in roll.finals:
-            final[t, slots] = self._values(inputs)
+        final = np.zeros((roll.steps, ppo.flows), np.float32)  # 0: nothing follows a connection that is done
+        for t, flows, inputs in roll.finals:
+            final[t, flows] = self._values(inputs)
         advantages = gae(roll.rewards, values, roll.ended, final, ppo.gamma, ppo.gae_lambda)
         returns, heeded = advantages + values[:-1], roll.heeded
         unexplained, spread = float(advantages[heeded].var()), float(returns[heeded].var())
@@ -297,7 +297,7 @@ def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, 
 class Normaliser:
     """Running mean and standard deviation of observations (Chan et al., 1979), as the native policy applies them."""
 
-    CLIP = float(Card.model_fields["clip"].default)
+    CLIP = float(ModelCard.model_fields["clip"].default)
     FLOOR = 0.01
     """Of the standard deviation: what hardly ever changes is not blown up (our choice; observations are ratios)."""
 
@@ -336,20 +336,20 @@ class Normaliser:
 class _Rollout:
     """What was sampled, used again by every iteration."""
 
-    def __init__(self, steps: int, slots: int, sees: int, acts: int, knows: int) -> None:
+    def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:
         self.steps, self.sees = steps, sees
-        self.inputs: F32 = np.zeros((steps + 1, slots, sees + knows), np.float32)
+        self.inputs: F32 = np.zeros((steps + 1, flows, sees + knows), np.float32)
         """What the networks see: the observation, perhaps normalised, and what only the critic knows."""
         self.rows = torch.from_numpy(self.inputs)
-        self.obs: F32 = np.zeros((steps, slots, sees), np.float32)
+        self.obs: F32 = np.zeros((steps, flows, sees), np.float32)
         """Observations as they are, where they are normalised."""
-        self.noise: F32 = np.zeros((steps, slots, acts), np.float32)
-        self.sampled: F32 = np.zeros((steps, slots, acts), np.float32)
-        self.rewards: F32 = np.zeros((steps, slots), np.float32)
-        self.ended = np.zeros((steps, slots), np.bool_)
-        self.heeded = np.zeros((steps, slots), np.bool_)
+        self.noise: F32 = np.zeros((steps, flows, acts), np.float32)
+        self.sampled: F32 = np.zeros((steps, flows, acts), np.float32)
+        self.rewards: F32 = np.zeros((steps, flows), np.float32)
+        self.ended = np.zeros((steps, flows), np.bool_)
+        self.heeded = np.zeros((steps, flows), np.bool_)
         """Whose action counted: a connection that has only just begun does not heed it, and teaches nothing."""
-        self.judged: F32 = np.zeros((steps, slots, 4), np.float32)
+        self.judged: F32 = np.zeros((steps, flows, 4), np.float32)
         """Log-probability, value, advantage, return."""
         self.finals: list[tuple[int, NDArray[np.int64], F32]] = []
-        """Where connections were cut off: step, slots [k], last inputs [k, D + E]."""
+        """Where connections were cut off: step, sub-environments [k], last inputs [k, D + E]."""

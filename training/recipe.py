@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from orbitcc.agents.card import Layer
+from orbitcc.agents.model_card import Layer
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
@@ -16,7 +16,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments import presets
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
-from orbitcc.training.scorecard import Weights
+from orbitcc.training.heldout_metrics import Weights
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -70,7 +70,7 @@ class PpoSettings(Model):
 class Ppo(PpoSettings):
     """On `slots` flows side by side; `batch` and `lr_decay`, from `lr` to `lr_final`, in agent steps."""
 
-    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
+    flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
     batch: Annotated[int, _steps] = 4_096
     lr_decay: Annotated[int, _steps] = 700_000
 
@@ -110,7 +110,7 @@ class RllibPpo(Ppo):
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
     array_runner: bool = True
-    """Sample slots as arrays; false: with RLlib's own env runner, a Python object per step."""
+    """Sample sub-environments as arrays; false: with RLlib's own env runner, a Python object per step."""
 
 
 class RllibPpoWorlds(PpoSettings):
@@ -140,7 +140,7 @@ class SacSettings(Model):
 class Sac(SacSettings):
     """On `slots` flows side by side; counts in agent steps."""
 
-    slots: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
+    flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     batch: Annotated[int, _steps] = 4_096
     update_every: Annotated[float, number(0, 1e6, "agent steps", above=True)] = 16
     buffer: Annotated[int, _steps] = 200_000
@@ -176,7 +176,8 @@ class Td3(Model):
     iteration: Annotated[int, _steps] = Field(default=20_000, description="decisions between two lines of the curve")
     replay: Annotated[int, _steps] = Field(default=400_000, description="transitions kept [400,000]")
     presence: Annotated[float, number(0, 1, "", above=True)] = Field(
-        default=0.5, description="share of slots with a flow, on average: what the replay's room is planned for"
+        default=0.5,
+        description="share of sub-environments with a flow, on average: what the replay's room is planned for",
     )
     learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
     scale_share: Annotated[float, _fraction] = Field(
@@ -273,20 +274,6 @@ class Recipe(Model):
             made: Any = BY_ALGORITHM[algorithm].build(data)
             return made
         return super().build(data)
-
-    @staticmethod
-    def stored(data: Mapping[str, Any]) -> Recipe:
-        """A recipe as a run folder keeps it: older ones hold the settings of every algorithm, which are left out."""
-        kind, known = BY_ALGORITHM.get(str(data.get("algorithm")), Recipe), dict(data)
-        for name in ("network", "ppo", "sac", "td3"):
-            field, section = kind.model_fields.get(name), known.pop(name, None)
-            if field is not None and isinstance(section, Mapping):
-                if section.get("worlds") and kind in (RllibPpoRecipe, RllibSacRecipe):
-                    allowed = f"0; whole worlds are those of the algorithm {data['algorithm']}-worlds now"
-                    raise OrbitccError(f"{name}.worlds", section["worlds"], allowed)
-                fields = field.annotation.model_fields  # type: ignore[union-attr]
-                known[name] = {key: value for key, value in section.items() if key in fields}
-        return Recipe.build(known)
 
     @property
     def scenario_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Shared-policy PPO and SAC with Stable-Baselines3 on a slot per flow.
+"""Shared-policy PPO and SAC with Stable-Baselines3 on one sub-environment per flow.
 
 Every flow of every world is one environment of one native batch; SB3 samples and learns in this process.
 """
@@ -16,9 +16,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter, Logger
 
 from orbitcc.agents.policy import Tensors
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.training.recipe import Ppo, Sac, Sb3PpoRecipe, Sb3SacRecipe
 
 _LEARNED = {
@@ -45,7 +45,7 @@ class SB3Learner:
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         settings = self._settings
         native = FlowVectorEnv(
-            settings.slots,
+            settings.flows,
             recipe.world(),
             preset=recipe.preset,
             reward_scale=settings.reward_scale,
@@ -129,7 +129,7 @@ class SB3Learner:
         return PPO(
             "MlpPolicy",
             self._env,
-            n_steps=max(1, ppo.batch // ppo.slots),
+            n_steps=max(1, ppo.batch // ppo.flows),
             batch_size=ppo.minibatch,
             n_epochs=ppo.epochs,
             gamma=ppo.gamma,
@@ -158,8 +158,8 @@ class SB3Learner:
             batch_size=sac.minibatch,
             tau=sac.tau,
             gamma=sac.gamma,
-            train_freq=1,  # a step of every slot ...
-            gradient_steps=max(1, round(sac.slots / sac.update_every)),
+            train_freq=1,  # a step of every sub-environment ...
+            gradient_steps=max(1, round(sac.flows / sac.update_every)),
             ent_coef=f"auto_{sac.alpha}",
             policy_kwargs={**self._network(), "net_arch": {"pi": hidden, "qf": hidden}},
             seed=seed,

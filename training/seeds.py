@@ -14,10 +14,10 @@ from typing import Any
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.statistics import Aggregate, aggregate
+from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, Outcome, train
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, train
 from orbitcc.training.recipe import Recipe
-from orbitcc.training.scorecard import failures, print_figures
 
 _POLL_S = 0.2
 """How soon an interrupt is passed on."""
@@ -36,7 +36,7 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        return self.resume and Outcome.stored(self.run, self.recipe).finished
+        return self.resume and TrainingResult.stored(self.run, self.recipe).finished
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Result:
     seed: int
     run: RunFolder
     code: int
-    outcome: Outcome | None
+    outcome: TrainingResult | None
 
     @property
     def status(self) -> str:
@@ -179,7 +179,7 @@ def _train(job: Job, alone: bool) -> None:
 def _result(job: Job, code: int) -> Result:
     if not job.run.state.is_dir():
         return Result(job.seed, job.run, code, None)
-    return Result(job.seed, job.run, code, Outcome.stored(job.run, job.recipe))
+    return Result(job.seed, job.run, code, TrainingResult.stored(job.run, job.recipe))
 
 
 def _score(result: Result) -> float:

@@ -99,7 +99,7 @@ def tune(
     seeds: Sequence[int],
     folder: Path,
     seed: int = 0,
-    told: Callable[[str], None] = print,
+    report: Callable[[str], None] = print,
 ) -> Found:
     """Try so many settings, each with all training seeds; the mean of the scores of `best/` is what counts.
 
@@ -143,7 +143,7 @@ def tune(
                 study.stop()
                 raise optuna.TrialPruned
             scores.append(outcome.best_score)
-        told(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(values)}")
+        report(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(values)}")
         return sum(scores) / len(scores)
 
     left = trials - len(study.get_trials(deepcopy=False, states=ended))

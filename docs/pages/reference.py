@@ -13,15 +13,15 @@ from typing import Any
 
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
-from orbitcc.training import recipe, scorecard
+from orbitcc.training import heldout_metrics, recipe
 
 MODULES = {
-    "orbitcc.envs.environments": ("config", "presets", "slots", "batched_parallel", "rllib", "sb3"),
+    "orbitcc.envs.environments": ("config", "presets", "flow_vector", "batched_parallel", "rllib", "sb3"),
     "orbitcc.envs.description": ("scenario", "flows", "links", "hosts"),
     "orbitcc.envs": ("scenarios", "controllers", "errors"),
     "orbitcc.envs.backends": ("simulator", "captures"),
-    "orbitcc.agents": ("checkpoint", "card", "outside", "decisions", "minari"),
-    "orbitcc.eval": ("runner", "campaign", "metrics", "statistics", "studies"),
+    "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "decisions", "minari"),
+    "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers"),
     "orbitcc.training": ("recipe", "loop", "logbook", "seeds", "tune"),
 }
 """Package -> its modules with a page of the API reference."""
@@ -146,7 +146,7 @@ def recipe_page() -> str:
     classes: dict[type[Model], None] = {}
     for kind in recipe.BY_ALGORITHM.values():
         classes.update(dict.fromkeys(models(kind)))
-    classes.update(dict.fromkeys([scorecard.Weights]))
+    classes.update(dict.fromkeys([heldout_metrics.Weights]))
     head = [
         "# Recipes",
         "",

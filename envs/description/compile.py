@@ -12,7 +12,6 @@ from pydantic_core import to_json
 
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff, Receiver, Stretch
-from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.description.links import (
     Bernoulli,
     Codel,
@@ -32,6 +31,7 @@ from orbitcc.envs.description.links import (
     Viasat,
 )
 from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
+from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import OrbitccError
 
 NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6

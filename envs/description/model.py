@@ -167,7 +167,7 @@ def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) ->
 
 
 MAX_TIME_S = 1e6
-"""The longest run, some 11 days: far beyond any study, well within 64-bit nanoseconds."""
+"""The longest run, some 11 days: far beyond any paper, well within 64-bit nanoseconds."""
 
 
 def points_of(value: Any) -> Points:

@@ -17,9 +17,9 @@ from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import compile_network
 from orbitcc.envs.description.flows import ControllerSpec, Flow, parse_value
-from orbitcc.envs.description.hosts import SimSettings
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
+from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
-from orbitcc.envs.description.hosts import SimSettings
+from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import UnknownNameError
 
 Backend = Literal["simulator", "emulator"]

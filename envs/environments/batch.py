@@ -1,4 +1,4 @@
-"""N worlds stepped together through the pieces of one preset: what every environment of this room is built on."""
+"""N worlds stepped together through the functions of one preset: what every environment of this room is built on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, pay
-from orbitcc.envs.environments.presets import Action, Native, Observation, Preset, Reward
+from orbitcc.envs.environments.presets import STATS, Action, Native, Observation, Preset, Reward
 from orbitcc.envs.errors import OrbitccError
 
 IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
@@ -22,7 +22,7 @@ _ALLOWED = "numbers; those beyond [-1, 1] are clipped"
 
 @dataclass(frozen=True)
 class _Told:
-    """What Python pieces said of one world's last interval, or that they have not been asked."""
+    """What Python functions said of one world's last interval, or that they have not been asked."""
 
     stale: bool
     obs: NDArray[np.float32]
@@ -32,22 +32,22 @@ class _Told:
 
 @dataclass(frozen=True)
 class WorldState:
-    """An opaque, exact copy of one world of a batch, with what Python pieces remember of it."""
+    """An opaque, exact copy of one world of a batch, with what Python functions remember of it."""
 
     native: _sim.WorldState
     told: _Told | None
 
 
 class Batch:
-    """N worlds of up to S agents each; slot s of a world is its s-th flow with the controller ``external``.
+    """N worlds of up to S agents each; agent index s of a world is its s-th flow with the controller ``external``.
 
     The arrays are written in place by :meth:`reset` and :meth:`step`:
     ``obs`` f32[N, S, D], ``reward`` f32[N, S], ``status`` u8[N, S] (``_sim.STATUS_*``).
 
     Args:
         specs: N compiled networks.
-        slots: agents per world at most; worlds with fewer leave slots idle.
-        preset: the pieces; native ones run in the simulator, Python ones on the raw statistics of all flows at once,
+        agents: agents per world at most; worlds with fewer leave agents idle.
+        preset: the functions; native ones run in the simulator, Python ones on the raw statistics of all flows at once,
             and once for every interval of a flow.
         threads: of the native pool; 0 = one per core.
         policies: of background flows with the native controller ``policy``.
@@ -58,7 +58,7 @@ class Batch:
         self,
         specs: Sequence[str],
         *,
-        slots: int,
+        max_agents: int,
         preset: Preset,
         threads: int = 1,
         policies: Mapping[str, AnyPolicy] | None = None,
@@ -67,7 +67,7 @@ class Batch:
         self._preset = preset
         self._any_spec, self._threads = specs[0], threads
         self._settings: dict[str, Any] = {
-            "slots": slots,
+            "max_agents": max_agents,
             "interval_ns": preset.interval_ns,
             "interval_rtts": preset.interval_rtts,
             "observation": preset.native("observation").json(),
@@ -82,29 +82,29 @@ class Batch:
         self._fresh = dict(enumerate(specs))  # networks of worlds that nothing has been done to
         self.observation_space = preset.observation_space()
         self.action_space = preset.action_space()
-        self.obs: NDArray[np.float32] = np.zeros((n, slots, *self.observation_space.shape), np.float32)
-        self.reward = np.zeros((n, slots), np.float32)
-        self.status = np.zeros((n, slots), np.uint8)
+        self.obs: NDArray[np.float32] = np.zeros((n, max_agents, *self.observation_space.shape), np.float32)
+        self.reward = np.zeros((n, max_agents), np.float32)
+        self.status = np.zeros((n, max_agents), np.uint8)
         self._all_active = bytes([ACTIVE]) * self.status.size
-        self._figures = np.zeros((4, n, slots), np.float64)
-        self._statistics = np.zeros((n, slots, len(_sim.STATS_FIELDS)), np.float64)
-        self._native_obs: NDArray[np.float32] = np.zeros((n, slots, self._worlds.observation_dim), np.float32)
-        self._native_reward = np.zeros((n, slots), np.float32)
+        self._figures = np.zeros((4, n, max_agents), np.float64)
+        self._statistics = np.zeros((n, max_agents, len(STATS)), np.float64)
+        self._native_obs: NDArray[np.float32] = np.zeros((n, max_agents, self._worlds.observation_dim), np.float32)
+        self._native_reward = np.zeros((n, max_agents), np.float32)
         # a Python action sets windows itself
         self._action = preset.action if isinstance(preset.action, Action) else None
-        self._no_action: NDArray[np.float32] | None = np.zeros((1, slots, self._worlds.action_dim), np.float32)
+        self._no_action: NDArray[np.float32] | None = np.zeros((1, max_agents, self._worlds.action_dim), np.float32)
         if self._action is not None:
             self._no_action = None
         if not isinstance(preset.observation, Observation):
             self._native_obs = self.obs
         if not isinstance(preset.reward, Reward):
             self._native_reward = self.reward
-        self._roster = Roster(preset, n, slots) if preset.python() else None
-        self._stale = np.ones(n, np.bool_)  # worlds whose last interval Python pieces have not seen
+        self._roster = Roster(preset, n, max_agents) if preset.python() else None
+        self._stale = np.ones(n, np.bool_)  # worlds whose last interval Python functions have not seen
 
     @property
     def preset(self) -> Preset:
-        """The pieces, with the reward that is paid now."""
+        """The functions, with the reward that is paid now."""
         return self._preset
 
     @property
@@ -112,8 +112,8 @@ class Batch:
         return self._worlds.num_worlds
 
     @property
-    def slots(self) -> int:
-        return self._worlds.slots
+    def max_agents(self) -> int:
+        return self._worlds.max_agents
 
     def reset(self, index: int, spec: str, agents: int = 1) -> None:
         """Replace world `index` by a fresh one at the first moment when this many agents decide.
@@ -162,7 +162,7 @@ class Batch:
         """Advance every unfinished world one interval; `actions` is f32[N, S, A], read where status is active.
 
         Raises:
-            OrbitccError: an active slot's action is NaN; no world has moved.
+            OrbitccError: an active agent index's action is NaN; no world has moved.
         """
         given: NDArray[np.float32] | None = None
         if self._action is not None:
@@ -182,25 +182,25 @@ class Batch:
             self._tell_stale()
 
     def all_active(self) -> bool:
-        """Does every slot act on the next step?"""
+        """Does every agent index act on the next step?"""
         return self.status.tobytes() == self._all_active  # a tenth of what comparing arrays costs
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
         """Pay by another native reward, or by other parameters of one, from the next step on.
 
         Raises:
-            OrbitccError: unknown name or parameter, or the preset's reward is a Python piece.
+            OrbitccError: unknown name or parameter, or the preset's reward is a Python function.
         """
         if isinstance(self._preset.reward, Reward):
             raise OrbitccError("reward", str(reward), "a preset whose reward is a native one")
-        piece = Native.of("reward", reward)
-        self._preset = replace(self._preset, reward=piece)
-        self._settings["reward"] = piece.json()
-        self._worlds.set_reward(piece.json())
+        function = Native.of("reward", reward)
+        self._preset = replace(self._preset, reward=function)
+        self._settings["reward"] = function.json()
+        self._worlds.set_reward(function.json())
         self._warm_up = None  # made anew with the new rules
 
     def statistics(self) -> NDArray[np.float64]:
-        """Raw interval statistics, f64[N, S, len(STATS_FIELDS)]; the array is reused by the next call."""
+        """Raw interval statistics, f64[N, S, len(STATS)]; the array is reused by the next call."""
         self._worlds.stats(self._statistics)
         return self._statistics
 
@@ -225,16 +225,16 @@ class Batch:
         """Decisions of an emulated world that came late because the agents took longer than an interval."""
         return self._worlds.overruns(index)
 
-    def flow_of(self, index: int, slot: int) -> int | None:
-        """The flow in a slot now, by its place in the network; None if the world has fewer agents."""
-        return self._worlds.flow_of(index, slot)
+    def flow_of(self, index: int, agent: int) -> int | None:
+        """The flow in a agent index now, by its place in the network; None if the world has fewer agents."""
+        return self._worlds.flow_of(index, agent)
 
     def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Flow and link totals of one world so far."""
         return self._worlds.flow_totals(index), self._worlds.link_totals(index)
 
     def save(self, index: int) -> WorldState:
-        """An exact copy of one world, and of what Python pieces remember of it."""
+        """An exact copy of one world, and of what Python functions remember of it."""
         told = None
         if self._roster is not None:
             remembered = self._roster.save(index)
@@ -255,7 +255,7 @@ class Batch:
         states = [self.save(index) for index in range(self.num_worlds)]
         twin = type(self)(
             [self._any_spec] * self.num_worlds,
-            slots=self.slots,
+            max_agents=self.max_agents,
             preset=self._preset,
             threads=self._threads,
             policies=self._settings["policies"],
@@ -268,59 +268,59 @@ class Batch:
         return twin
 
     def alone(self) -> Self:
-        """A batch of one world with the same pieces."""
+        """A batch of one world with the same functions."""
         return type(self)(
             [self._any_spec],
-            slots=self.slots,
+            max_agents=self.max_agents,
             preset=self._preset,
             policies=self._settings["policies"],
             emulator=self._settings["emulator"],
         )
 
     def _tell_stale(self) -> None:
-        """Show Python pieces the last interval of the worlds where they have not seen it."""
+        """Show Python functions the last interval of the worlds where they have not seen it."""
         if self._roster is None or not self._stale.any():
             return
-        piece = self._preset.observation
-        if isinstance(piece, Observation):
-            self.obs[self._stale] = np.clip(0.0, piece.low, piece.high)
+        function = self._preset.observation
+        if isinstance(function, Observation):
+            self.obs[self._stale] = np.clip(0.0, function.low, function.high)
         if isinstance(self._preset.reward, Reward):
             self.reward[self._stale] = 0.0
         self._tell(self._worlds, np.where(self._stale[:, None], self.status, IDLE), np.arange(self.num_worlds))
         self._stale[:] = False
 
     def _tell(self, worlds: _sim.Worlds, status: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-        """Show Python pieces an interval of the flows that are not idle; numbers: of these worlds in the batch."""
+        """Show Python functions an interval of the flows that are not idle; numbers: of these worlds in the batch."""
         if self._roster is None or not status.any():
             return
-        stats, places = np.zeros((*status.shape, len(_sim.STATS_FIELDS))), np.zeros(status.shape, np.int64)
+        stats, places = np.zeros((*status.shape, len(STATS))), np.zeros(status.shape, np.int64)
         worlds.stats(stats)
         worlds.places(places)
-        here, slot = np.nonzero(status != IDLE)
-        rows, world = stats[here, slot], numbers[here]
-        self._roster.meet(world, slot, places[here, slot])
+        here, agent = np.nonzero(status != IDLE)
+        rows, world = stats[here, agent], numbers[here]
+        self._roster.meet(world, agent, places[here, agent])
         if isinstance(self._preset.reward, Reward):
-            who = self._roster.who("reward", world, slot)
-            self.reward[world, slot] = pay(self._preset.reward, rows, who)
+            who = self._roster.who("reward", world, agent)
+            self.reward[world, agent] = pay(self._preset.reward, rows, who)
             self._roster.keep("reward", who)
         if isinstance(self._preset.observation, Observation):
-            who = self._roster.who("observation", world, slot)
-            self.obs[world, slot] = observe(self._preset.observation, rows, who)
+            who = self._roster.who("observation", world, agent)
+            self.obs[world, agent] = observe(self._preset.observation, rows, who)
             self._roster.keep("observation", who)
 
     def _refuse_nan(self, actions: NDArray[np.float32]) -> None:
         bad = np.argwhere((self.status == ACTIVE) & np.isnan(actions).any(axis=-1))
         if bad.size:
-            world, slot = bad[0]
-            raise OrbitccError(f"action of flow_{slot} in world {world}", float("nan"), _ALLOWED)
+            world, agent = bad[0]
+            raise OrbitccError(f"action of flow_{agent} in world {world}", float("nan"), _ALLOWED)
 
-    def _apply_custom_action(self, piece: Action, actions: NDArray[np.float32]) -> None:
+    def _apply_custom_action(self, function: Action, actions: NDArray[np.float32]) -> None:
         assert self._roster is not None
-        world, slot = np.nonzero(self.status == ACTIVE)
+        world, agent = np.nonzero(self.status == ACTIVE)
         if world.size == 0:
             return
-        who = self._roster.who("action", world, slot)
-        cwnd, pacing = control(piece, np.clip(actions[world, slot], -1, 1), self.statistics()[world, slot], who)
+        who = self._roster.who("action", world, agent)
+        cwnd, pacing = control(function, np.clip(actions[world, agent], -1, 1), self.statistics()[world, agent], who)
         self._roster.keep("action", who)
-        for w, s, window, rate in zip(world, slot, cwnd, pacing, strict=True):
+        for w, s, window, rate in zip(world, agent, cwnd, pacing, strict=True):
             self._worlds.set_cwnd(int(w), int(s), float(window), float(rate))

@@ -27,7 +27,7 @@ Step = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArra
 class BatchedParallelEnv:
     """N worlds of :class:`orbitcc.ParallelCongestionEnv`, stepped together by native threads.
 
-    N worlds, S slots (the most agents a world may have), D numbers in an observation, A in an action. World i of a
+    N worlds, S agents (the most agents a world may have), D numbers in an observation, A in an action. World i of a
     batch reset with `seed` is, bit for bit, the parallel environment reset with `seed + i`. Slots of agents that are
     not there hold zeros. A world that is over is drawn anew within the step (same-step autoreset): the arrays of that
     step are the ends of its last episode, `infos` tells who acts in the new one, and :attr:`obs` is what they see.
@@ -58,7 +58,7 @@ class BatchedParallelEnv:
         self._stagger, self._with_statistics = stagger, statistics
         self.num_worlds = checked_count("num_worlds", num_worlds)
         self._core = Core(self.config, Episodes(self.config), self.num_worlds, journal=journal)
-        self.slots = self._core.slots
+        self.max_agents = self._core.max_agents
         self.single_observation_space = self._core.observation_space
         self.single_action_space = self._core.action_space
         self.state_space = self._core.state_space
@@ -100,7 +100,7 @@ class BatchedParallelEnv:
             `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next; and
             `renewed` bool[N], the worlds that were drawn anew; `statistics` f64[N, S, fields], if asked for.
         """
-        core, expected = self._core, (self.num_worlds, self.slots, *self.single_action_space.shape)
+        core, expected = self._core, (self.num_worlds, self.max_agents, *self.single_action_space.shape)
         values, batch = checked_actions("actions", actions, expected), core.batch
         acted = self.active
         core.step(values)
@@ -139,14 +139,14 @@ class BatchedParallelEnv:
         return copy.deepcopy(self)
 
     def journal(self) -> dict[str, Any]:
-        """How all worlds came to where they are, to be pickled: what :meth:`relive` needs to bring them there again.
+        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
 
         Raises:
             OrbitccError: the environment was made without `journal`.
         """
         return self._core.journal()
 
-    def relive(self, journal: dict[str, Any]) -> None:
+    def replay(self, journal: dict[str, Any]) -> None:
         """Bring all worlds to where they were when `journal` was written; they continue identically.
 
         Raises:
@@ -154,7 +154,7 @@ class BatchedParallelEnv:
         """
         self._core.require_journal()
         self.reset(seed=0)
-        self._core.relive(journal, [1] * self.num_worlds)
+        self._core.replay(journal, [1] * self.num_worlds)
 
     def state(self) -> NDArray[np.float32]:
         """The global state of each world as those see it who act next, float32[N, 12], for centralised critics."""
@@ -165,7 +165,7 @@ class BatchedParallelEnv:
         self._core.batch.set_reward(reward)
 
     def statistics(self) -> NDArray[np.float64]:
-        """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS_FIELDS)]."""
+        """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS)]."""
         return self._core.batch.statistics().copy()
 
     def scenario(self, index: int) -> Scenario:

@@ -1,4 +1,5 @@
-"""Who takes a slot after whom: worlds sorted by their number of flows, and networks in which no slot is ever idle."""
+"""Connections that follow each other without a gap: worlds sorted by their number of flows, and networks in which every
+agent index has a flow at every time."""
 
 import copy
 import json
@@ -13,8 +14,8 @@ from orbitcc.envs.environments.core import Episode
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.envs.errors import OrbitccError
 
-SHORTEST_LIFE_S = 2.0
-"""No connection of a slot lives for less."""
+SHORTEST_CONNECTION_S = 2.0
+"""No connection is shorter."""
 LIFETIME_SHARE = (0.25, 1.0)
 """Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
 
@@ -27,16 +28,16 @@ class Buckets:
         self.waiting: dict[int, deque[Scenario]] = {}
         """Scenarios that were drawn and fitted no world so far, by number of agents."""
 
-    def sizes(self, slots: int) -> tuple[list[int], int]:
-        """How many learning flows each world has, and how many of them the last world lends.
+    def sizes(self, total: int) -> tuple[list[int], int]:
+        """Learning flows of each world, and how many of the last world's are used to make `total`.
 
-        A function of the source and `slots` alone.
+        It depends on the source and on `total` only.
         """
         rng = np.random.default_rng(0)
         sizes: list[int] = []
-        while sum(sizes) < slots:
+        while sum(sizes) < total:
             sizes.append(len(agent_flows(self.source.draw(rng))))
-        return sizes, slots - sum(sizes[:-1])
+        return sizes, total - sum(sizes[:-1])
 
     def clone(self) -> "Buckets":
         twin = Buckets(self.source)
@@ -59,22 +60,24 @@ class Buckets:
 
 
 class Connections:
-    """A :class:`~orbitcc.envs.environments.core.Feed` of worlds whose slots are never idle; it plays none on request.
+    """A :class:`~orbitcc.envs.environments.core.Feed` of worlds in which every learning flow is always present.
+
+    It cannot play a scenario on request.
 
     Args:
         config: of the environment.
-        slots: of all worlds together.
+        total: learning flows of all worlds together.
     """
 
     shared = True
 
-    def __init__(self, config: EnvConfig, slots: int) -> None:
+    def __init__(self, config: EnvConfig, total: int) -> None:
         self.buckets = Buckets(config.source())
-        self.flows, lent = self.buckets.sizes(slots)
+        self.flows, last = self.buckets.sizes(total)
         """Learning flows of each world's scenario."""
-        self.sizes = [*self.flows[:-1], lent]
-        """Slots that each world lends."""
-        self.slots = max(self.sizes)
+        self.sizes = [*self.flows[:-1], last]
+        """Learning flows of each world that are used."""
+        self.max_agents = max(self.sizes)
         self._interval_ns = config.preset.interval_ns
 
     def next(
@@ -93,7 +96,7 @@ class Connections:
 
 
 def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
-    """A compiled network in which flows that follow each other take every learning flow's slot from start to end.
+    """A compiled network in which flows that follow each other keep every agent index in use from start to end.
 
     Changes of flow fall on the grid of decisions.
 
@@ -108,7 +111,7 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
     """
     data = json.loads(network)
     flows = data["flows"]
-    shortest = max(round(SHORTEST_LIFE_S * 1e9), 3 * interval_ns)
+    shortest = max(round(SHORTEST_CONNECTION_S * 1e9), 3 * interval_ns)
     if cut and data["duration"] > shortest:
         data["duration"] = int(rng.integers(shortest, data["duration"]))
     end = data["duration"]
@@ -121,7 +124,7 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
         if flow["controller"]["name"] != EXTERNAL:
             continue
         if flow.get("traffic", {}).get("kind") == "bytes":
-            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in slots per flow")
+            raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in a FlowVectorEnv")
         changes: list[int] = []  # from one connection to the next
         for at in (flow.get("start", 0), flow.get("stop")):
             if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:

@@ -48,10 +48,10 @@ class Episode:
 class Feed(Protocol):
     """Where the episodes of an environment come from.
 
-    slots: agents of a world at most. shared: all worlds draw with one generator, else each has its own.
+    max_agents: the most agents of a world. shared: all worlds draw with one generator, else each has its own.
     """
 
-    slots: int
+    max_agents: int
     shared: bool
 
     def next(
@@ -89,7 +89,7 @@ class Core:
                 what = "simulator here: the emulator plays one world, in the single, vector and parallel environments"
                 raise OrbitccError("backend", config.backend, what)
             self._emulator = needs.ready_program(agents=True)
-        self.num_worlds, self.slots = num_worlds, feed.slots
+        self.num_worlds, self.max_agents = num_worlds, feed.max_agents
         self.preset = config.preset
         self.observation_space, self.action_space = self.preset.observation_space(), self.preset.action_space()
         seen = self.observation_space
@@ -141,7 +141,7 @@ class Core:
         if self._batch is None:
             self._batch = Batch(
                 [episode.network] * self.num_worlds,
-                slots=self.slots,
+                max_agents=self.max_agents,
                 preset=self.preset,
                 threads=self._threads,
                 policies=episode.scenario.policies(),
@@ -192,22 +192,25 @@ class Core:
         self.batch.global_state(state)
         return state
 
-    def final_info(self, world: int, slot: int) -> dict[str, float]:
+    def final_info(self, world: int, agent: int) -> dict[str, float]:
         """What a leaving flow leaves behind: its totals (:data:`FINAL_INFO`)."""
-        flow = self.batch.flow_of(world, slot)
+        flow = self.batch.flow_of(world, agent)
         assert flow is not None
         totals = self.batch.totals(world)[0][flow]
         return {key: float(totals[key]) for key in FINAL_INFO}
 
-    def final_infos(self, ended: NDArray[np.bool_], worlds: NDArray[Any], slots: NDArray[Any]) -> dict[str, Any]:
-        """The same as infos of a vector environment: where an episode ended, of all n worlds and slots."""
+    def final_infos(self, ended: NDArray[np.bool_], worlds: NDArray[Any], agents: NDArray[Any]) -> dict[str, Any]:
+        """The same as infos of a vector environment: where an episode ended.
+
+        worlds, agents: int[n], the world and the agent index of each entry.
+        """
         infos: dict[str, Any] = {}
         for key in FINAL_INFO:
             infos[key], infos[f"_{key}"] = np.zeros(len(ended)), ended.copy()
         for world in np.unique(worlds[ended]).tolist():
             totals, _ = self.batch.totals(world)
             for i in np.flatnonzero(ended & (worlds == world)):
-                flow = self.batch.flow_of(world, int(slots[i]))
+                flow = self.batch.flow_of(world, int(agents[i]))
                 assert flow is not None
                 for key in FINAL_INFO:
                     infos[key][i] = float(totals[flow][key])
@@ -217,9 +220,9 @@ class Core:
         """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""
         return {} if self._emulator is None else {"overruns": self.batch.overruns(0)}
 
-    def statistics(self, world: int, slot: int) -> dict[str, float]:
-        """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
-        row = self.batch.statistics()[world, slot]
+    def statistics(self, world: int, agent: int) -> dict[str, float]:
+        """Raw statistics of one flow over the last interval, by name (:data:`orbitcc.STATS`)."""
+        row = self.batch.statistics()[world, agent]
         return {name: float(row[column]) for name, column in STATS.items()}
 
     def frames(self) -> tuple[NDArray[np.uint8], ...] | None:
@@ -279,7 +282,7 @@ class Core:
     # -- journals ---------------------------------------------------------------------------------------------------
 
     def journal(self) -> dict[str, Any]:
-        """How all worlds came to where they are, to be pickled: what :meth:`relive` needs to bring them there again.
+        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
 
         Raises:
             OrbitccError: no journal is kept, or nothing runs yet.
@@ -288,7 +291,7 @@ class Core:
         scenarios = [self.scenario(world) for world in range(self.num_worlds)]
         return {**kept.written(), "scenarios": scenarios, "generators": copy.deepcopy(self.generators)}
 
-    def relive(self, journal: Mapping[str, Any], agents: list[int]) -> None:
+    def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
         """Bring all worlds to where they were when `journal` was written; they continue identically.
 
         agents: with how many each world begins. The worlds must have begun once.
@@ -296,7 +299,7 @@ class Core:
         Raises:
             OrbitccError: no journal is kept, or it is one of another number of worlds.
         """
-        self.require_journal().relive(dict(journal), self.batch, agents, self.batch.alone())
+        self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
         self.generators = copy.deepcopy(journal["generators"])
         self._scenarios = list(journal["scenarios"])
         self.look()
@@ -335,7 +338,7 @@ def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str,
 
 
 def checked_count(field: str, value: Any) -> int:
-    """How many worlds or slots; OrbitccError unless it is a whole number of at least 1."""
+    """How many worlds or agents; OrbitccError unless it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise OrbitccError(field, value, "a whole number of at least 1")
     return int(value)

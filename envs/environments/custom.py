@@ -1,4 +1,4 @@
-"""Python pieces at work: whose rows they are given, what they remember of each connection, and what they may return."""
+"""Calls observation, action and reward functions in Python: rows, memory per connection, checks of results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a roster knows of one world: an entry per slot."""
+    """What a roster knows of one world: an entry per agent index."""
 
     flow: Index
     place: Index
@@ -23,38 +23,40 @@ class Remembered:
 
 
 class Roster:
-    """Which connection is in each of S slots of N worlds, and what Python pieces remember of it."""
+    """Which connection is in each of S agents of N worlds, and what Python functions remember of it."""
 
-    def __init__(self, preset: Preset, worlds: int, slots: int) -> None:
-        self._flow = np.full((worlds, slots), -1)
-        self._place = np.full((worlds, slots), -1)
-        self._fresh = np.zeros((worlds, slots), np.bool_)
-        self._memory = {kind: np.zeros((worlds, slots, piece.memory)) for kind, piece in preset.python().items()}
+    def __init__(self, preset: Preset, worlds: int, max_agents: int) -> None:
+        self._flow = np.full((worlds, max_agents), -1)
+        self._place = np.full((worlds, max_agents), -1)
+        self._fresh = np.zeros((worlds, max_agents), np.bool_)
+        self._memory = {
+            kind: np.zeros((worlds, max_agents, function.memory)) for kind, function in preset.python().items()
+        }
         self._numbered = 0
 
     def clear(self, world: int) -> None:
         """A new world: all its connections are new."""
         self._flow[world] = self._place[world] = -1
 
-    def meet(self, world: Index, slot: Index, place: Index) -> None:
-        """An interval has ended for the connections in these slots; place[n]: the flow's place in its network."""
-        fresh = self._place[world, slot] != place
-        self._fresh[world, slot] = fresh
-        new = (world[fresh], slot[fresh])
+    def meet(self, world: Index, agent: Index, place: Index) -> None:
+        """An interval has ended for the connections in these agents; place[n]: the flow's place in its network."""
+        fresh = self._place[world, agent] != place
+        self._fresh[world, agent] = fresh
+        new = (world[fresh], agent[fresh])
         self._place[new] = place[fresh]
         self._flow[new] = self._numbered + np.arange(len(new[0]))
         self._numbered += len(new[0])
         for memory in self._memory.values():
             memory[new] = 0.0
 
-    def who(self, kind: str, world: Index, slot: Index) -> Who:
-        """The connections in these slots, with what the piece of this kind remembers; :meth:`keep` must follow."""
-        at = (world, slot)
-        return Who(world, slot, self._flow[at], self._fresh[at], self._memory[kind][at])
+    def who(self, kind: str, world: Index, agent: Index) -> Who:
+        """The connections in these agents, with what the function of this kind remembers; :meth:`keep` must follow."""
+        at = (world, agent)
+        return Who(world, agent, self._flow[at], self._fresh[at], self._memory[kind][at])
 
     def keep(self, kind: str, who: Who) -> None:
-        """Remember what the piece wrote."""
-        self._memory[kind][who.world, who.slot] = who.memory
+        """Remember what the function wrote."""
+        self._memory[kind][who.world, who.agent] = who.memory
 
     def save(self, world: int) -> Remembered:
         """A copy of what is known of one world."""
@@ -69,23 +71,23 @@ class Roster:
             self._memory[kind][world] = rows
 
 
-def observe(piece: Observation, stats: Stats, who: Who) -> NDArray[np.float32]:
+def observe(function: Observation, stats: Stats, who: Who) -> NDArray[np.float32]:
     """What a Python observation says of these flows, clipped to its bounds, f32[n, D].
 
     Raises:
         OrbitccError: it returned another shape, NaN or infinity.
     """
-    values = _finite("observation", piece.function(stats, who), (len(stats), piece.low.size))
-    return np.clip(values, piece.low, piece.high).astype(np.float32)
+    values = _finite("observation", function.function(stats, who), (len(stats), function.low.size))
+    return np.clip(values, function.low, function.high).astype(np.float32)
 
 
-def control(piece: Action, actions: NDArray[np.float32], stats: Stats, who: Who) -> NDArray[np.float64]:
+def control(function: Action, actions: NDArray[np.float32], stats: Stats, who: Who) -> NDArray[np.float64]:
     """What a Python action makes of actions [n, dim]: windows in packets, pacing rates in bit/s (0: none), f64[2, n].
 
     Raises:
         OrbitccError: it returned another shape, NaN, infinity or a negative number.
     """
-    result = piece.function(actions, stats, who)
+    result = function.function(actions, stats, who)
     pair = result if isinstance(result, tuple) and len(result) == 2 else (result, np.zeros(len(stats)))
     values = np.stack([_finite("action", part, (len(stats),)) for part in pair])
     if (values < 0).any():
@@ -93,13 +95,13 @@ def control(piece: Action, actions: NDArray[np.float32], stats: Stats, who: Who)
     return values
 
 
-def pay(piece: Reward, stats: Stats, who: Who) -> NDArray[np.float64]:
+def pay(function: Reward, stats: Stats, who: Who) -> NDArray[np.float64]:
     """What a Python reward pays these flows, f64[n].
 
     Raises:
         OrbitccError: it returned another shape, NaN or infinity.
     """
-    return _finite("reward", piece.function(stats, who), (len(stats),))
+    return _finite("reward", function.function(stats, who), (len(stats),))
 
 
 def _finite(kind: str, values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:

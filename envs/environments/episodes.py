@@ -23,7 +23,7 @@ class Episodes:
     def __init__(self, config: EnvConfig) -> None:
         self._source = config.source()
         self._shortest_ns = max(round(SHORTEST_S * 1e9), 3 * config.preset.interval_ns)
-        self.slots = self._source.slots
+        self.max_agents = self._source.max_agents
 
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
@@ -32,8 +32,8 @@ class Episodes:
         earliest."""
         scenario = self._source.draw(rng, seed) if scenario is None else self._source.mark_agents(scenario)
         agents = len(agent_flows(scenario))
-        if not 1 <= agents <= self.slots:
-            raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.slots}")
+        if not 1 <= agents <= self.max_agents:
+            raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.max_agents}")
         network = scenario.compile()
         return Episode(scenario, _shortened(network, self._shortest_ns, rng) if cut else network, agents=1)
 

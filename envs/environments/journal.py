@@ -39,14 +39,14 @@ class Journal:
         ages = [self._now - birth for birth in self._births]
         return {"networks": list(self._networks), "ages": ages, "actions": np.array(self._actions, np.float32)}
 
-    def relive(self, written: dict[str, Any], batch: Batch, agents: list[int], alone: Batch) -> None:
+    def replay(self, written: dict[str, Any], batch: Batch, agents: list[int], alone: Batch) -> None:
         """Bring all worlds of a batch to the moment at which a journal was written, and go on from there.
 
         Args:
             written: what :meth:`written` gave.
             batch: N worlds, which are replaced.
             agents: with how many flows each world began (:meth:`Batch.reset`).
-            alone: a batch of a single world, of the same pieces, in which each lives through its past.
+            alone: a batch of a single world, of the same functions, in which each lives through its past.
 
         Raises:
             OrbitccError: it is the journal of another number of worlds.

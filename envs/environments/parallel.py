@@ -95,14 +95,14 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self.render_mode = self.config.render_mode
         self.pad_absent = pad_absent
         self._core = core = Core(self.config, Episodes(self.config), 1, threads=1)
-        self.possible_agents = [f"flow_{slot}" for slot in range(core.slots)]
+        self.possible_agents = [f"flow_{index}" for index in range(core.max_agents)]
         self.agents: list[str] = []
-        self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
+        self._index = {agent: index for index, agent in enumerate(self.possible_agents)}
         # one space object per agent: each has its own generator, and PettingZoo asks for the same object every time
         self.observation_spaces = {a: _copy(core.observation_space) for a in self.possible_agents}
         self.action_spaces = {a: _copy(core.action_space) for a in self.possible_agents}
         self.state_space = core.state_space
-        self._actions = np.zeros((1, core.slots, *core.action_space.shape), np.float32)
+        self._actions = np.zeros((1, core.max_agents, *core.action_space.shape), np.float32)
         self._delivered: set[str] = set()  # whose objects are, in this episode
         self.np_random: np.random.Generator | None = None
 
@@ -137,14 +137,14 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._core.step(self._actions)
         self._core.look()
         obs = {agent: self._obs(agent) for agent in acted}
-        rewards = {agent: float(batch.reward[0, self._slot[agent]]) for agent in acted}
-        status = {agent: int(batch.status[0, self._slot[agent]]) for agent in acted}
+        rewards = {agent: float(batch.reward[0, self._index[agent]]) for agent in acted}
+        status = {agent: int(batch.status[0, self._index[agent]]) for agent in acted}
         terminated = {agent: bool(status[agent] & TERMINATED) for agent in acted}
         truncated = {agent: bool(status[agent] & TRUNCATED) for agent in acted}
         infos = self._infos(acted)
         for agent in acted:
             if terminated[agent] or truncated[agent]:
-                infos[agent] |= self._core.final_info(0, self._slot[agent])
+                infos[agent] |= self._core.final_info(0, self._index[agent])
         present = self._present()
         while not present and not batch.finished()[0]:
             self._core.step(self._actions)
@@ -206,10 +206,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return self._core.state()[0]
 
     def statistics(self, agent: str) -> dict[str, float]:
-        """Raw statistics of one flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
-        if agent not in self._slot:
+        """Raw statistics of one flow over the last interval, by name (:data:`orbitcc.STATS`)."""
+        if agent not in self._index:
             raise UnknownNameError("agent", agent, self.possible_agents)
-        return self._core.statistics(0, self._slot[agent])
+        return self._core.statistics(0, self._index[agent])
 
     @property
     def steps_to_limit(self) -> int:
@@ -222,10 +222,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return self._core.scenario(0)
 
     def _present(self) -> list[str]:
-        return [self.possible_agents[slot] for slot in np.flatnonzero(self._core.active()[0])]
+        return [self.possible_agents[index] for index in np.flatnonzero(self._core.active()[0])]
 
     def _obs(self, agent: str) -> NDArray[np.float32]:
-        return self._core.batch.obs[0, self._slot[agent]].copy()
+        return self._core.batch.obs[0, self._index[agent]].copy()
 
     def _padded(self, infos: Infos, present: list[str]) -> Infos:
         """Infos of everybody, with the same keys in every step."""
@@ -235,7 +235,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
     def _infos(self, agents: list[str]) -> Infos:
         figures = self._core.batch.step_figures()[:, 0].T.tolist()
         live = self._core.live_info()
-        return {agent: dict(zip(STEP_INFO, figures[self._slot[agent]], strict=True)) | live for agent in agents}
+        return {agent: dict(zip(STEP_INFO, figures[self._index[agent]], strict=True)) | live for agent in agents}
 
     def _fill(self, actions: dict[str, NDArray[np.float32]]) -> None:
         self._actions[...] = 0.0
@@ -243,7 +243,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
             if agent not in actions:
                 raise OrbitccError("actions", sorted(actions), f"an action for every agent: {agent} has none")
             values = checked_actions(f"action of {agent}", actions[agent], self._actions.shape[2:])
-            self._actions[0, self._slot[agent]] = values
+            self._actions[0, self._index[agent]] = values
 
 
 def parallel_env(

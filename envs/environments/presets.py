@@ -1,8 +1,8 @@
-"""What an agent sees, does and is paid for: observation, action and reward pieces, and presets that bundle them.
+"""Observation, action and reward functions, and presets that bundle them.
 
-A piece is either the name of a native one (computed by the simulator, also in evaluation, so that a policy never meets
-two definitions of its input) or a Python object of this module that works on the raw statistics of whole batches.
-docs/presets.md describes every native piece; :func:`describe` prints what each number of an observation is.
+A function is either the name of a native one, which the simulator computes in training and in evaluation alike, or a
+Python object of this module that works on the raw statistics of whole batches.
+docs/presets.md describes every native function; :func:`describe` prints what each number of an observation is.
 """
 
 import hashlib
@@ -11,23 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.envs.files import read_toml
 
 
 @dataclass(frozen=True)
 class Native:
-    """A native piece by name, and the parameters of its family that differ from what the name stands for.
+    """A native function by name, and the parameters of its family that differ from what the name stands for.
 
     ``Native("astraea", {"history": 1})``; ``{"name": "astraea", "history": 1}`` in a TOML file.
-    :func:`parameters` lists what a piece has.
+    :func:`parameters` lists what a function has.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Native:
         """From a name, a mapping with a name, or another one; checked.
 
         Raises:
-            OrbitccError: no piece of this kind has this name, or it has no such parameter or value.
+            OrbitccError: no function of this kind has this name, or it has no such parameter or value.
         """
         if isinstance(value, Native):
             made = value
@@ -46,10 +46,13 @@ class Native:
             made = Native(value)
         elif isinstance(value, Mapping) and isinstance(value.get("name"), str):
             made = Native(value["name"], {key: item for key, item in value.items() if key != "name"})
+        elif callable(value):
+            wrapped = {"observation": "Observation(f, low, high)", "action": "Action(f)", "reward": "Reward(f)"}[kind]
+            raise StateError(kind, f"wrap the function f as orbitcc.{wrapped} (docs/presets.md)")
         else:
-            raise OrbitccError(kind, value, "the name of a piece, or a table with `name` and parameters")
-        if made.name not in _sim.PIECES[kind]:
-            raise UnknownNameError(kind, made.name, _sim.PIECES[kind])
+            raise OrbitccError(kind, value, "the name of a function, or a table with `name` and parameters")
+        if made.name not in _sim.FUNCTIONS[kind]:
+            raise UnknownNameError(kind, made.name, _sim.FUNCTIONS[kind])
         made.definition(kind)
         return made
 
@@ -58,7 +61,7 @@ class Native:
         return json.dumps({"name": self.name, **self.parameters}, sort_keys=True)
 
     def definition(self, kind: str) -> Mapping[str, Any]:
-        """All there is to know of it: `family`, `formula`, `parameters`, and what the kind has (`_sim.piece`)."""
+        """All there is to know of it: `family`, `formula`, `parameters`, and what the kind has (`_sim.function`)."""
         return _definition(kind, self.json())
 
     def __str__(self) -> str:
@@ -69,7 +72,7 @@ class Native:
 @lru_cache(maxsize=256)
 def _definition(kind: str, request: str) -> Mapping[str, Any]:
     try:
-        return _sim.piece(kind, request)
+        return _sim.function(kind, request)
     except ValueError as error:
         field_name, _, rest = str(error).partition(" = ")
         value, _, allowed = rest.partition(": ")
@@ -81,25 +84,59 @@ def _definition(kind: str, request: str) -> Mapping[str, Any]:
 
 
 Stats = NDArray[np.float64]
-"""Raw statistics of a batch of flows, f64[n, len(STATS_FIELDS)]."""
+"""Raw statistics of a batch of flows, f64[n, len(STATS)]."""
 
-STATS: Mapping[str, int] = {name: column for column, name in enumerate(_sim.STATS_FIELDS)}
+
+class Statistic(NamedTuple):
+    """A column of the raw statistics.
+
+    source: `kernel`, a stock kernel's TCP_INFO has it; `per-ack`, it needs every ACK (the simulator, eBPF); `oracle`,
+    only the simulator knows it.
+    """
+
+    name: str
+    unit: str
+    low: float
+    high: float
+    source: str
+    meaning: str
+
+
+STATISTICS = tuple(Statistic(*row) for row in _sim.STATISTICS)
+"""All columns of the raw statistics, in order."""
+
+
+class UnknownStatisticError(UnknownNameError, KeyError):
+    """A column that the raw statistics do not have."""
+
+    kind = "statistic"
+    __str__ = Exception.__str__
+
+
+class _Columns(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        raise UnknownStatisticError("STATS", name, self, "print(orbitcc.STATS)")
+
+
+STATS: Mapping[str, int] = _Columns((statistic.name, column) for column, statistic in enumerate(STATISTICS))
 """Column of each raw statistic: ``stats[:, STATS["srtt_s"]]``."""
 
 
 @dataclass(frozen=True)
 class Who:
-    """Whose statistics the rows of a Python piece are: arrays with an entry per row.
+    """Whose statistics the rows of a Python function are: arrays with an entry per row.
 
-    world: i64[n], number of the world in the batch. slot: i64[n], place of the flow among the agents of its world.
-    flow: i64[n], a number that no other connection of the batch has; the next flow in a slot has another one.
+    world: i64[n], number of the world in the batch. agent: i64[n], index of the flow among the agents of its
+    world.
+    flow: i64[n], a number that identifies the connection in the batch; the next flow with the same agent index has
+    another one.
     fresh: bool[n], true in the first interval in which a connection is seen.
-    memory: f64[n, piece.memory], what the piece wrote into these rows in the interval before; zeros where `fresh`. It
-    is written in place, belongs to the piece, and is saved, restored and cloned with the world.
+    memory: f64[n, memory], what the function wrote into these rows in the interval before; zeros where `fresh`. It is
+    written in place, belongs to the function, and is saved, restored and cloned with the world.
     """
 
     world: NDArray[np.int64]
-    slot: NDArray[np.int64]
+    agent: NDArray[np.int64]
     flow: NDArray[np.int64]
     fresh: NDArray[np.bool_]
     memory: NDArray[np.float64]
@@ -172,21 +209,21 @@ class Reward:
         _check_memory("reward", self.memory)
 
 
-Piece: TypeAlias = Observation | Action | Reward
-"""A piece in Python."""
+PythonFunction: TypeAlias = Observation | Action | Reward
+"""A function in Python."""
 
 ObservationLike: TypeAlias = str | Mapping[str, Any] | Native | Observation
 ActionLike: TypeAlias = str | Mapping[str, Any] | Native | Action
 RewardLike: TypeAlias = str | Mapping[str, Any] | Native | Reward
-"""A piece: the name of a native one, a mapping with its `name` and parameters, or a Python object."""
+"""A function: the name of a native one, a mapping with its `name` and parameters, or a Python object."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Observation, action and reward pieces and the decision interval they were made for.
+    """Observation, action and reward functions and the decision interval they were made for.
 
-    A native piece is given by its name, by a mapping with `name` and parameters, or as :class:`Native`, which is what
-    it is afterwards.
+    A native function is given by its name, by a mapping with `name` and parameters, or as :class:`Native`, to which the
+    other forms are converted.
 
     interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (1 ms to 10 s), and `interval_ms`
     until there is one. Agents of one world decide together, by the mean over them; a native policy in `orbitcc run` by
@@ -203,9 +240,9 @@ class Preset:
 
     def __post_init__(self) -> None:
         for kind in ("observation", "action", "reward"):
-            piece = getattr(self, kind)
-            if not isinstance(piece, Piece):
-                object.__setattr__(self, kind, Native.of(kind, piece))
+            function = getattr(self, kind)
+            if not isinstance(function, PythonFunction):
+                object.__setattr__(self, kind, Native.of(kind, function))
         if not (isinstance(self.interval_ms, int | float) and 0.1 <= self.interval_ms <= 10_000):
             raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
         if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
@@ -216,13 +253,13 @@ class Preset:
         """A preset from a TOML file; see :meth:`from_table`.
 
         Raises:
-            OrbitccError: the file cannot be read, or a field, a piece or a parameter is unknown.
+            OrbitccError: the file cannot be read, or a field, a function or a parameter is unknown.
         """
         return Preset.from_table({"name": Path(path).stem, **read_toml(path)})
 
     @staticmethod
     def from_table(table: Mapping[str, Any]) -> "Preset":
-        """A preset from a table with its pieces; what it leaves out is that of the preset `base` (astraea)."""
+        """A preset from a table with its functions; what it leaves out is that of the preset `base` (astraea)."""
         data = dict(table)
         base = data.pop("base", "astraea")
         known = [f.name for f in fields(Preset)]
@@ -239,15 +276,15 @@ class Preset:
     def interval_ns(self) -> int:
         return round(self.interval_ms * 1e6)
 
-    def python(self) -> dict[str, Piece]:
-        """Its pieces in Python, by kind."""
-        pieces = {kind: getattr(self, kind) for kind in ("observation", "action", "reward")}
-        return {kind: piece for kind, piece in pieces.items() if not isinstance(piece, Native)}
+    def python(self) -> dict[str, PythonFunction]:
+        """Its functions in Python, by kind."""
+        functions = {kind: getattr(self, kind) for kind in ("observation", "action", "reward")}
+        return {kind: function for kind, function in functions.items() if not isinstance(function, Native)}
 
     def native(self, kind: str) -> Native:
-        """The native piece to run: the named one, or astraea's where a Python piece replaces its result."""
-        piece = getattr(self, kind)
-        return piece if isinstance(piece, Native) else Native("astraea")
+        """The native function to run: the named one, or astraea's where a Python function replaces its result."""
+        function = getattr(self, kind)
+        return function if isinstance(function, Native) else Native("astraea")
 
     def for_deployment(self) -> "Preset":
         """The same without what only a simulator can do: an action's bound by the true BDP is for training."""
@@ -276,7 +313,7 @@ PRESETS: dict[str, Preset] = {
     made.name: made
     for made in (
         Preset("astraea", description="Astraea's local state, cwnd steps of 2.5 % and global reward; 30 ms"),
-        Preset("astraea-20ms", interval_ms=20.0, description="the same at 20 ms, as run by the LEO study"),
+        Preset("astraea-20ms", interval_ms=20.0, description="the same at 20 ms, as run by the LEO paper"),
         Preset("astraea-leo", observation="astraea-leo", description=f"{_LEO}; 30 ms"),
         Preset(
             "astraea-leo-noisy",
@@ -303,10 +340,10 @@ def preset(
     reward: RewardLike | None = None,
     interval_ms: float | None = None,
 ) -> Preset:
-    """The preset of this name, TOML file or table, with any of its pieces replaced; `interval_ms` fixes the interval.
+    """The preset of this name, TOML file or table, with functions replaced; `interval_ms` fixes the interval.
 
     Raises:
-        OrbitccError: the preset or a piece is unknown, or the interval is outside 0.1 ms to 10 s.
+        OrbitccError: the preset or a function is unknown, or the interval is outside 0.1 ms to 10 s.
     """
     if isinstance(name, Preset):
         base = name
@@ -318,29 +355,29 @@ def preset(
         base = Preset.from_file(name)
     else:
         raise UnknownNameError("preset", name, PRESETS, "orbitcc list presets")
-    pieces: dict[str, Any] = {
+    functions: dict[str, Any] = {
         "observation": observation,
         "action": action,
         "reward": reward,
         "interval_ms": interval_ms,
         "interval_rtts": None if interval_ms is None else 0.0,
     }
-    changes = {key: value for key, value in pieces.items() if value is not None}
+    changes = {key: value for key, value in functions.items() if value is not None}
     return replace(base, **changes) if changes else base
 
 
 def parameters(kind: str, name: str) -> dict[str, Any]:
-    """The parameters of a native piece and what they are under this name; kind: observation, action or reward."""
+    """The parameters of a native function and what they are under this name; kind: observation, action or reward."""
     return dict(Native.of(kind, name).definition(kind)["parameters"])
 
 
-def definition_hash(kind: str, piece: str | Mapping[str, Any] | Native) -> str:
-    """16 hex digits naming the definition of a native piece: family, version of its formulas, parameters, bounds.
+def definition_hash(kind: str, function: str | Mapping[str, Any] | Native) -> str:
+    """16 hex digits that identify a native function: family, version of its formulas, parameters, bounds.
 
-    A policy trained on another definition is refused.
+    A checkpoint whose hash differs is refused. Labels and other texts are not part of it.
     """
-    spec = Native.of(kind, piece).definition(kind)
-    covered = ("family", "formula", "parameters", "labels", "units", "low", "high", "meaning")
+    spec = Native.of(kind, function).definition(kind)
+    covered = ("family", "formula", "parameters", "low", "high")
     text = json.dumps({key: spec[key] for key in covered if key in spec}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

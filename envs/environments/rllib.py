@@ -1,4 +1,6 @@
-"""RLlib's view of worlds with late joiners and of slots (new API stack). It needs Ray; nothing else in this room does.
+"""RLlib environments (new API stack): whole worlds as multi-agent environments, and one sub-environment per flow.
+
+This module needs Ray; nothing else in this package does.
 
 :func:`register_envs` makes both known to RLlib by name.
 """
@@ -13,11 +15,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.errors import OrbitccError
 
-SLOTS, WORLDS = "orbitcc-slots", "orbitcc-worlds"
+FLOWS, WORLDS = "orbitcc-flows", "orbitcc-worlds"
 """RLlib's names of :func:`slots` and :class:`RLlibCongestionEnv`, once :func:`register_envs` has been called."""
 
 Obs = dict[str, NDArray[np.float32]]
@@ -103,7 +105,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
 
 
 class StatefulFlowVectorEnv(FlowVectorEnv):
-    """A slot per flow whose observations end with the global state of the slot's world, for centralised critics.
+    """A `FlowVectorEnv` whose observations end with the global state of the flow's world, for centralised critics.
 
     An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
     :meth:`~orbitcc.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
@@ -130,8 +132,8 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         return np.concatenate([super().observations(), self.state()], axis=1)
 
 
-def slots(config: dict[str, Any]) -> FlowVectorEnv:
-    """A slot per flow, made from what RLlib hands over: `env_config` and `num_envs`.
+def flows(config: dict[str, Any]) -> FlowVectorEnv:
+    """One sub-environment per flow, made from what RLlib hands over: `env_config` and `num_envs`.
 
     Args:
         config: arguments of :class:`orbitcc.FlowVectorEnv`, and `global_state`: observations end with the
@@ -151,5 +153,5 @@ def register_envs() -> None:
     """Tell RLlib the names :data:`SLOTS` and :data:`WORLDS`; `ray.shutdown()` makes it forget them."""
     from ray.tune import register_env
 
-    register_env(SLOTS, slots)
+    register_env(FLOWS, flows)
     register_env(WORLDS, RLlibCongestionEnv)

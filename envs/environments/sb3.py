@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
-from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 
 
 class SB3VecEnv(VecEnv):
-    """A native vector environment as a `VecEnv`: single agents, or a slot per flow.
+    """A native vector environment as a `VecEnv`: single agents, or one sub-environment per flow.
 
     >>> SB3VecEnv(FlowVectorEnv(256, "train-mixed", autoreset_mode="SameStep"))
 

@@ -92,7 +92,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, the name or file of one, or an
       :class:`~orbitcc.envs.environments.config.EnvConfig`. Parameters of a named one are arguments, too.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
-      often; names, the TOML file of a preset, or Python pieces of `orbitcc.envs.environments.presets`.
+      often; names, the TOML file of a preset, or Python functions of `orbitcc.envs.environments.presets`.
     * `background`: the controller of external flows beyond the first.
     * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
       capacity, queue, smoothed and base RTT, handovers.
@@ -160,7 +160,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return self._core.scenario(0)
 
     def statistics(self) -> dict[str, float]:
-        """Raw statistics of the agent's flow over the last interval, by name (``orbitcc._sim.STATS_FIELDS``)."""
+        """Raw statistics of the agent's flow over the last interval, by name (:data:`orbitcc.STATS`)."""
         return self._core.statistics(0, 0)
 
     def save(self) -> tuple[Scenario, WorldState]:

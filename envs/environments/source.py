@@ -32,10 +32,10 @@ class EpisodeSource:
         self._max_agents = max_agents
         self._background = ControllerSpec(name=background)
         if isinstance(self.scenario, Scenario):
-            slots = len(agent_flows(self.mark_agents(self.scenario)))
+            most = len(agent_flows(self.mark_agents(self.scenario)))
         else:
-            slots = self.scenario.max_agents
-        self.slots = slots if max_agents is None else min(slots, max_agents)
+            most = self.scenario.max_agents
+        self.max_agents = most if max_agents is None else min(most, max_agents)
 
     @property
     def name(self) -> str:
@@ -71,5 +71,5 @@ class EpisodeSource:
 
 
 def agent_flows(scenario: Scenario) -> list[int]:
-    """Indices of the flows driven from outside; slot s is the s-th of them."""
+    """Indices of the flows driven from outside; agent index k is the k-th of them."""
     return [i for i, flow in enumerate(scenario.flows) if flow.controller.name == EXTERNAL]

@@ -132,7 +132,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             self._core.close()
 
     def statistics(self) -> NDArray[np.float64]:
-        """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS_FIELDS)]."""
+        """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS)]."""
         return self._made.batch.statistics()[:, 0].copy()
 
     def scenario(self, index: int) -> Scenario:

@@ -2,7 +2,7 @@
 
 The ranges follow published traces of Starlink: LeoCC's example (rates, gaps of 58-134 ms at slot edges), the pings of
 the MMSys 2024 live streaming data set (bent pipe at Victoria, inter-satellite links to the Seychelles), and the LEO
-study's interruptions of 45-120 ms. docs/links.md says which figure comes from where.
+paper's interruptions of 45-120 ms. docs/links.md says which figure comes from where.
 """
 
 from __future__ import annotations

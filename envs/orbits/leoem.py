@@ -1,4 +1,4 @@
-"""The six paths of LeoEM on which the LEO study (Mazilu et al. 2026) ran its experiments, as its emulator played them.
+"""The six paths of LeoEM on which the LEO paper (Mazilu et al. 2026) ran its experiments, as its emulator played them.
 
 The logs are not what physics gives: docs/links.md shows what is wrong with them. They are kept as they are, because
 published results rest on them; `physical` gives the path that would have been right.
@@ -21,7 +21,7 @@ from orbitcc.envs.orbits.trace import PathTrace, Slot, steps
 
 PREFIX = "leoem-"
 SECONDS = 300
-"""What the study ran of the logs."""
+"""What the paper ran of the logs."""
 RAAN_DEG = -69.567 + 2 * 0.12757
 """The first plane's node at the start of the logs, 1 December 2019, 0:00 UTC: minus the sidereal angle, with the
 precession since J2000, which is the frame LeoEM puts its nodes in."""
@@ -31,7 +31,7 @@ precession since J2000, which is the frame LeoEM puts its nodes in."""
 class LeoemPath:
     """One of the paths. trace: delays in steps of a second, interruptions not yet known. nodes: fewest and most.
     original_ms: (second, "src" or "dst") -> how long that hop is down by LeoEM's rule, 3 (old + new delay of the hop).
-    buffer_packets: of 1500 bytes, as in the study."""
+    buffer_packets: of 1500 bytes, as in the paper."""
 
     name: str
     source: str
@@ -44,7 +44,7 @@ class LeoemPath:
 
     def with_original_interruptions(self) -> PathTrace:
         """The trace with the interruptions of LeoEM's rule, the longer one where both ends change, instead of those of
-        the study's text (45 to 120 ms)."""
+        the paper's text (45 to 120 ms)."""
         longest: dict[float, float] = {}
         for (second, _), ms in self.original_ms.items():
             longest[second] = max(ms, longest.get(second, 0.0))

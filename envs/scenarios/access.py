@@ -16,18 +16,18 @@ from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.access_cycle import AccessCycle, under_cycle
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 _NONE = Span(low=0, high=0)
 
 
 def leo_access(
-    rate_mbps: study.Rate = 150.0,
-    return_rate_mbps: study.Rate = 15.0,
+    rate_mbps: leo_paper.Rate = 150.0,
+    return_rate_mbps: leo_paper.Rate = 15.0,
     profile: Literal["since-2024", "before-2024"] = "since-2024",
-    propagation_rtt_ms: study.Rtt = 10.0,
-    buffer_bdp: study.BufferBdp = 2.0,
+    propagation_rtt_ms: leo_paper.Rtt = 10.0,
+    buffer_bdp: leo_paper.BufferBdp = 2.0,
     interruption: Literal["mixed", "hold", "drop", "none"] = "mixed",
     long_interruptions: bool = False,
     delay_changes: bool = True,
@@ -35,10 +35,10 @@ def leo_access(
     losses: bool = True,
     rate_changes: bool = True,
     hotspots_per_min: Annotated[float, number(0, 60, "1/min")] = 0.0,
-    run: study.Run = 1,
+    run: leo_paper.Run = 1,
     flows: Annotated[int, number(1, 1000, whole=True)] = 1,
     controller: ControllerChoice = CUBIC,
-    duration_s: study.Duration = 120.0,
+    duration_s: leo_paper.Duration = 120.0,
 ) -> Scenario:
     """A Starlink-like access link as measured: slots of 15 s with another delay and rate each, interrupted in between.
 

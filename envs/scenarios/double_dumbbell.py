@@ -1,4 +1,4 @@
-"""Two bottlenecks, of which one is left for the other: the soft handover of the LEO study's code."""
+"""Two bottlenecks, of which one is left for the other: the soft handover of the LEO paper's code."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from orbitcc.envs.description.flows import ControllerChoice, Flow, Reroute
 from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 _When = Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)]
 
 
 def double_dumbbell(
-    base_rtt_ms: study.Rtt = 40.0,
+    base_rtt_ms: leo_paper.Rtt = 40.0,
     first_rtt_ms: Annotated[float | None, number(0.01, 6e4, "ms", optional=True)] = None,
     flows_each: Annotated[int, number(1, 500, whole=True)] = 2,
-    rate_mbps: study.Rate = 100.0,
-    buffer_bdp: study.BufferBdp = 1.0,
-    bdp_unit: study.BdpUnit = "mebi",
+    rate_mbps: leo_paper.Rate = 100.0,
+    buffer_bdp: leo_paper.BufferBdp = 1.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
     cross_s: _When = None,
     return_s: _When = None,
     controller: ControllerChoice = CUBIC,
@@ -28,8 +28,8 @@ def double_dumbbell(
 ) -> Scenario:
     """Two dumbbells of two flows each; those of the second cross over to the first one's bottleneck, and return.
 
-    base_rtt_ms: of all flows, or of the second dumbbell's when first_rtt_ms is given (50 in the study). Buffers are
-    products of 50 ms (first) and of base_rtt_ms (second). Times as in the study unless given: crossing, return and end
+    base_rtt_ms: of all flows, or of the second dumbbell's when first_rtt_ms is given (50 in the paper). Buffers are
+    products of 50 ms (first) and of base_rtt_ms (second). Times as in the paper unless given: crossing, return and end
     after 2, 4 and 6 s for each ms of RTT; with first_rtt_ms after 100, 200 and 300 s.
     """
     unit_s = 2 * base_rtt_ms if first_rtt_ms is None else 100.0
@@ -38,7 +38,7 @@ def double_dumbbell(
         raise OrbitccError("return_s", back, f"later than cross_s = {cross:g}")
     if not back < end:
         raise OrbitccError("duration_s", end, f"later than return_s = {back:g}")
-    buffers = [study.buffer_bytes(rate_mbps, rtt, buffer_bdp, bdp_unit) for rtt in (50.0, base_rtt_ms)]
+    buffers = [leo_paper.buffer_bytes(rate_mbps, rtt, buffer_bdp, bdp_unit) for rtt in (50.0, base_rtt_ms)]
     first_rtt = base_rtt_ms if first_rtt_ms is None else first_rtt_ms
     stay = [
         Flow(name=f"first-{i}", controller=controller, path=("first",), uplink_delay_ms=first_rtt)
@@ -59,8 +59,9 @@ def double_dumbbell(
         name="double-dumbbell",
         duration_s=end,
         links=tuple(
-            study.bottleneck(name, rate_mbps, buffer) for name, buffer in zip(("first", "second"), buffers, strict=True)
+            leo_paper.bottleneck(name, rate_mbps, buffer)
+            for name, buffer in zip(("first", "second"), buffers, strict=True)
         ),
         flows=(*stay, *move),
-        sim=study.hosts(rate_mbps, base_rtt_ms, buffers[1]),
+        sim=leo_paper.hosts(rate_mbps, base_rtt_ms, buffers[1]),
     )

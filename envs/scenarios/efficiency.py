@@ -1,4 +1,4 @@
-"""Many flows that come one after the other to one bottleneck (Mazilu et al., section V-C; LEO study)."""
+"""Many flows that come one after the other to one bottleneck (Mazilu et al., section V-C; LEO paper)."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Annotated
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 
 def efficiency(
     flows: Annotated[int, number(1, 1000, whole=True)] = 5,
-    base_rtt_ms: study.Rtt = 50.0,
-    rate_mbps: study.Rate = 100.0,
-    buffer_bdp: study.BufferBdp = 5.0,
-    bdp_unit: study.BdpUnit = "mebi",
-    interruption_every_s: study.Every = 15.0,
-    on_outage: study.OnOutage = "drop",
-    shaper: study.Shaper = "exact",
-    start_span_s: study.Start = 100.0,
+    base_rtt_ms: leo_paper.Rtt = 50.0,
+    rate_mbps: leo_paper.Rate = 100.0,
+    buffer_bdp: leo_paper.BufferBdp = 5.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
+    interruption_every_s: leo_paper.Every = 15.0,
+    on_outage: leo_paper.OnOutage = "drop",
+    shaper: leo_paper.Shaper = "exact",
+    start_span_s: leo_paper.Start = 100.0,
     life_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 150.0,
-    run: study.Run = 1,
+    run: leo_paper.Run = 1,
     controller: ControllerChoice = CUBIC,
 ) -> Scenario:
     """5, 10 or 20 flows start evenly over 100 s and stay for 150 s: from 100 to 150 s all of them are there.
 
     A deep buffer (5 bandwidth-delay products) and an interruption every 15 s.
     """
-    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     duration_s = start_span_s + life_s if flows > 1 else life_s
-    (outages,) = study.interruptions(run, interruption_every_s, duration_s, on_outage=on_outage)
+    (outages,) = leo_paper.interruptions(run, interruption_every_s, duration_s, on_outage=on_outage)
     starts = [start_span_s * i / max(flows - 1, 1) for i in range(flows)]
     return Scenario(
         name="efficiency",
         duration_s=duration_s,
         seed=run,
-        links=(study.bottleneck("bottleneck", rate_mbps, buffer, outages, shaper),),
+        links=(leo_paper.bottleneck("bottleneck", rate_mbps, buffer, outages, shaper),),
         flows=tuple(
             Flow(
                 controller=controller,
@@ -47,5 +47,5 @@ def efficiency(
             )
             for start in starts
         ),
-        sim=study.hosts(rate_mbps, base_rtt_ms, buffer),
+        sim=leo_paper.hosts(rate_mbps, base_rtt_ms, buffer),
     )

@@ -1,4 +1,4 @@
-"""A controller beside Cubic (the LEO study's code)."""
+"""A controller beside Cubic (the LEO paper's code)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.model import number
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 
 def cubic_friendliness(
     flows: Annotated[int, number(2, 1000, whole=True)] = 2,
     first: Literal["cubic", "controller"] = "cubic",
-    base_rtt_ms: study.Rtt = 60.0,
-    rate_mbps: study.Rate = 100.0,
-    buffer_bdp: study.BufferBdp = 1.0,
-    bdp_unit: study.BdpUnit = "mebi",
-    join_s: study.Start = 50.0,
-    run: study.Run = 1,
+    base_rtt_ms: leo_paper.Rtt = 60.0,
+    rate_mbps: leo_paper.Rate = 100.0,
+    buffer_bdp: leo_paper.BufferBdp = 1.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
+    join_s: leo_paper.Start = 50.0,
+    run: leo_paper.Run = 1,
     controller: ControllerChoice = CUBIC,
-    duration_s: study.Duration = 200.0,
+    duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
     """One flow of the controller, all others Cubic; whoever is not `first` joins after 50 s.
 
@@ -34,7 +34,7 @@ def cubic_friendliness(
         raise OrbitccError("join_s", join_s, f"before the end, duration_s = {duration_s:g}")
     if flows > 2 and join_s < 1:
         raise OrbitccError("join_s", join_s, "1 s or more, for Cubic flows join at seconds from 1 to this")
-    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     if flows == 2:
         ours, starts = (join_s, [0.0]) if first == "cubic" else (0.0, [join_s])
     else:
@@ -44,7 +44,7 @@ def cubic_friendliness(
         name="cubic-friendliness",
         duration_s=duration_s,
         seed=run,
-        links=(study.bottleneck("bottleneck", rate_mbps, buffer),),
+        links=(leo_paper.bottleneck("bottleneck", rate_mbps, buffer),),
         flows=(
             Flow(name="controller", controller=controller, start_s=ours, uplink_delay_ms=base_rtt_ms),
             *(
@@ -52,5 +52,5 @@ def cubic_friendliness(
                 for i, start in enumerate(starts)
             ),
         ),
-        sim=study.hosts(rate_mbps, base_rtt_ms, buffer),
+        sim=leo_paper.hosts(rate_mbps, base_rtt_ms, buffer),
     )

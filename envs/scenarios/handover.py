@@ -1,4 +1,4 @@
-"""One flow and one kind of event at a time: interruptions of one length, or a jump of the delay (LEO study's code)."""
+"""One flow and one kind of event at a time: interruptions of one length, or a jump of the delay (LEO paper's code)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from orbitcc.envs.description.links import Direction, DropTailPackets, Handover,
 from orbitcc.envs.description.model import number
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 
 def hard_handover(
     interruption_ms: Annotated[float, number(0, 1e5, "ms")] = 100.0,
     every_s: Annotated[float, number(0, 1e6, "s", above=True)] = 5.0,
-    base_rtt_ms: study.Rtt = 50.0,
-    rate_mbps: study.Rate = 100.0,
-    buffer_bdp: study.BufferBdp = 1.0,
-    bdp_unit: study.BdpUnit = "mebi",
+    base_rtt_ms: leo_paper.Rtt = 50.0,
+    rate_mbps: leo_paper.Rate = 100.0,
+    buffer_bdp: leo_paper.BufferBdp = 1.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
     controller: ControllerChoice = CUBIC,
-    duration_s: study.Duration = 100.0,
+    duration_s: leo_paper.Duration = 100.0,
 ) -> Scenario:
     """Every 5 s the hop before the bottleneck is gone for 20-200 ms, data and acknowledgements with it.
 
@@ -29,7 +29,7 @@ def hard_handover(
     """
     if interruption_ms / 1e3 >= every_s:
         raise OrbitccError("interruption_ms", interruption_ms, f"less than every_s = {every_s:g} s")
-    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     times = [k * every_s for k in range(1, int(duration_s / every_s) + 1) if k * every_s < duration_s]
     outages = tuple(Outage(at_s=t, duration_ms=interruption_ms) for t in times) if interruption_ms else ()
     return Scenario(
@@ -37,22 +37,22 @@ def hard_handover(
         duration_s=duration_s,
         links=(
             Link(name="hop", outages=outages, reverse=Direction()),
-            study.bottleneck("bottleneck", rate_mbps, buffer),
+            leo_paper.bottleneck("bottleneck", rate_mbps, buffer),
         ),
         flows=(Flow(controller=controller, uplink_delay_ms=base_rtt_ms),),
-        sim=study.hosts(rate_mbps, base_rtt_ms, buffer),
+        sim=leo_paper.hosts(rate_mbps, base_rtt_ms, buffer),
     )
 
 
 def delay_jump(
-    base_rtt_ms: study.Rtt = 20.0,
+    base_rtt_ms: leo_paper.Rtt = 20.0,
     factor: Annotated[float, number(0.01, 100)] = 3.0,
     at_s: Annotated[float, number(0, 1e6, "s", above=True)] = 20.0,
-    rate_mbps: study.Rate = 100.0,
-    buffer_bdp: study.BufferBdp = 1.0,
-    bdp_unit: study.BdpUnit = "mebi",
+    rate_mbps: leo_paper.Rate = 100.0,
+    buffer_bdp: leo_paper.BufferBdp = 1.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
     controller: ControllerChoice = CUBIC,
-    duration_s: study.Duration = 50.0,
+    duration_s: leo_paper.Duration = 50.0,
 ) -> Scenario:
     """After 20 s the base RTT (10-100 ms) becomes 1.5, 2, 3 or 4 times as long, by a handover without interruption.
 
@@ -60,7 +60,7 @@ def delay_jump(
     """
     if at_s >= duration_s:
         raise OrbitccError("at_s", at_s, f"before the end, duration_s = {duration_s:g}")
-    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     return Scenario(
         name="delay-jump",
         duration_s=duration_s,
@@ -73,8 +73,8 @@ def delay_jump(
                 handovers=(Handover(at_s=at_s),),
                 reverse=Direction(),
             ),
-            study.bottleneck("bottleneck", rate_mbps, buffer),
+            leo_paper.bottleneck("bottleneck", rate_mbps, buffer),
         ),
         flows=(Flow(controller=controller),),
-        sim=study.hosts(rate_mbps, max(1.0, factor) * base_rtt_ms, buffer),
+        sim=leo_paper.hosts(rate_mbps, max(1.0, factor) * base_rtt_ms, buffer),
     )

@@ -1,4 +1,4 @@
-"""Low-Earth-orbit links: the experiments of the LEO study (Mazilu et al.)."""
+"""Low-Earth-orbit links: the experiments of the LEO paper (Mazilu et al.)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 PERIOD_S = 15
 MEAN_RATE_MBPS = 75.0
 BUFFER_BYTES = 655_360
-"""The study's buffer: 50 x 2^20 bit/s x 100 ms."""
+"""The paper's buffer: 50 x 2^20 bit/s x 100 ms."""
 BDP_BYTES = 655_360
-"""The study's bandwidth-delay product of a 100 Mbit/s, 50 ms path (it takes 2^20 for a million)."""
+"""The paper's bandwidth-delay product of a 100 Mbit/s, 50 ms path (it takes 2^20 for a million)."""
 
 
 def reconfigurations(
     run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["paper", "repo"] = "paper"
 ) -> list[tuple[int, int, float, int | None]]:
-    """The study's random schedule: (rate Mbit/s, base RTT ms, loss in percent, interruption ms) for each 15-s period.
+    """The paper's random schedule: (rate Mbit/s, base RTT ms, loss in percent, interruption ms) for each 15-s period.
 
-    order: the two branches of the study's code draw differently; "M" draws an interruption in each period, "L" none.
+    order: the two branches of the paper's code draw differently; "M" draws an interruption in each period, "L" none.
     rtt: "paper" draws 10-100 ms as the text, "repo" 5-100 ms as the code.
     """
     draw = random.Random(run)
@@ -48,16 +48,16 @@ def leo_responsiveness(
     rtt: Literal["paper", "repo"] = "paper",
     loss: bool = False,
     buffer_bytes: Annotated[int, number(1514, 1e12, "bytes", whole=True)] = BUFFER_BYTES,
-    shaper: study.Shaper = "exact",
+    shaper: leo_paper.Shaper = "exact",
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
-    """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the study's.
+    """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the paper's.
 
-    As in the study the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
+    As in the paper the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
     bottleneck; acknowledgements return free of both. An interruption takes the bottleneck down: its queue is lost, and
     what arrives meanwhile; the delay changes when it starts, the rate when it ends. Each new period is a handover.
-    rtt: drawn from 10-100 ms (the study's text) or 5-100 (its code, and the run its figure shows).
+    rtt: drawn from 10-100 ms (the paper's text) or 5-100 (its code, and the run its figure shows).
     """
     schedule = reconfigurations(run, math.ceil(duration_s / PERIOD_S), order=order, rtt=rtt)
     rates, delays, losses, outages, handovers = [], [], [], [], []
@@ -91,7 +91,7 @@ def leo_responsiveness(
             Link(
                 name="bottleneck",
                 rate_mbps=tuple(rates),
-                burst_bytes=study.burst_bytes(shaper, MEAN_RATE_MBPS),
+                burst_bytes=leo_paper.burst_bytes(shaper, MEAN_RATE_MBPS),
                 queue=DropTailBytes(limit_bytes=buffer_bytes),
                 outages=tuple(outages),
                 handovers=(),  # they stand at the path

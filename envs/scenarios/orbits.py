@@ -16,12 +16,12 @@ from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)
-"""How long a handover interrupts the path: whole milliseconds, uniform, both included (the LEO study)."""
+"""How long a handover interrupts the path: whole milliseconds, uniform, both included (the LEO paper)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
-"""Of the hosts' own links and those between satellites, and of the first and the last hop (the study's LeoEM)."""
+"""Of the hosts' own links and those between satellites, and of the first and the last hop (the paper's LeoEM)."""
 LEOEM_BURST_BYTES = 15_000
 LEOEM_PACKET_BYTES = 1500
-"""What the study's buffers count in."""
+"""What the paper's buffers count in."""
 
 
 def leo_path(
@@ -112,7 +112,7 @@ def path_trace(
 def leoem_path(
     path: str = "sd-ny-bp",
     run: Annotated[int, number(0, 2**53, whole=True)] = 1,
-    interruption: Literal["study", "original", "none"] = "study",
+    interruption: Literal["paper", "original", "none"] = "paper",
     buffer_packets: Annotated[int | None, number(1, 1e9, "packets", whole=True, optional=True)] = None,
     shaper: Literal["exact", "tbf"] = "exact",
     flows: Annotated[int, number(1, 100, whole=True)] = 1,
@@ -120,10 +120,10 @@ def leoem_path(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
-    """A path of LeoEM as in the LEO study's experiments (Mazilu et al. 2026): one flow, or several that start in turn.
+    """A path of LeoEM as in the LEO paper's experiments (Mazilu et al. 2026): one flow, or several that start in turn.
 
-    interruption: how long a handover at either end takes that hop down: study, 45 to 120 ms; original, LeoEM's 3 (old +
-    new delay). buffer_packets: of 1500 bytes, in front of every link; None: the study's for this path. The logs last
+    interruption: how long a handover at either end takes that hop down: paper, 45 to 120 ms; original, LeoEM's 3 (old +
+    new delay). buffer_packets: of 1500 bytes, in front of every link; None: the paper's for this path. The logs last
     300 s, then they are repeated. shaper: exact servers, or LeoEM's token buckets of 15 kB.
 
     LeoEM has a link for every hop. Here they are collapsed to those where packets wait or are lost: each host's own
@@ -143,7 +143,7 @@ def leoem_path(
         for end, change in (("src", slot.access_fwd_change), ("dst", slot.access_rev_change)):
             if change and interruption != "none":
                 original_ms = chosen.original_ms[slot.start_s % leoem.SECONDS, end]
-                ms = draw.randint(*INTERRUPTION_MS) if interruption == "study" else original_ms
+                ms = draw.randint(*INTERRUPTION_MS) if interruption == "paper" else original_ms
                 down[end].append(Outage(at_s=slot.start_s, duration_ms=ms))
         if slot.mid_change:
             hop_ms = float(trace.delays_ms(slot.start_s)[0]) / hops

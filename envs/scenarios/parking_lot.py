@@ -13,39 +13,39 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 
 
 def parking_lot(
     bottlenecks: Annotated[int, number(1, 100, whole=True)] = 3,
-    rate_mbps: study.Rate = 100.0,
-    base_rtt_ms: study.Rtt = 50.0,
+    rate_mbps: leo_paper.Rate = 100.0,
+    base_rtt_ms: leo_paper.Rtt = 50.0,
     long_rtt_ms: Annotated[float | None, number(0.01, 6e4, "ms", optional=True)] = None,
-    buffer_bdp: study.BufferBdp = 1.0,
-    bdp_unit: study.BdpUnit = "mebi",
-    interruption_every_s: study.Every = 15.0,
-    on_outage: study.OnOutage = "drop",
-    shaper: study.Shaper = "exact",
+    buffer_bdp: leo_paper.BufferBdp = 1.0,
+    bdp_unit: leo_paper.BdpUnit = "mebi",
+    interruption_every_s: leo_paper.Every = 15.0,
+    on_outage: leo_paper.OnOutage = "drop",
+    shaper: leo_paper.Shaper = "exact",
     hotspots_per_min: Annotated[float, number(0, 60, "1/min")] = 0.0,
-    run: study.Run = 1,
+    run: leo_paper.Run = 1,
     controller: ControllerChoice = CUBIC,
-    long_start_s: study.Start = 50.0,
-    duration_s: study.Duration = 200.0,
+    long_start_s: leo_paper.Start = 50.0,
+    duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
     """A long flow over all bottlenecks and a cross flow on each, all of one base RTT (Mazilu et al., section V-B).
 
-    Every 15 s all links are interrupted at once, each for a time of its own (our choice where the study is silent).
-    The study says 3 and 6 bottlenecks; its code had 3 and 6 switches, which are 2 and 5. long_rtt_ms: None: as the
+    Every 15 s all links are interrupted at once, each for a time of its own (our choice where the paper is silent).
+    The paper says 3 and 6 bottlenecks; its code had 3 and 6 switches, which are 2 and 5. long_rtt_ms: None: as the
     others. hotspots_per_min: short crowds on each link besides.
     """
     if long_start_s >= duration_s:
         raise OrbitccError("long_start_s", long_start_s, f"before the end, duration_s = {duration_s:g}")
     long_rtt = base_rtt_ms if long_rtt_ms is None else long_rtt_ms
-    buffer = study.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
-    outages = study.interruptions(run, interruption_every_s, duration_s, links=bottlenecks, on_outage=on_outage)
-    links = [study.bottleneck(f"hop-{i}", rate_mbps, buffer, outages[i], shaper) for i in range(bottlenecks)]
-    # As in the study the whole RTT is on each client's own uplink; acknowledgements return without delay or rate limit.
+    buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
+    outages = leo_paper.interruptions(run, interruption_every_s, duration_s, links=bottlenecks, on_outage=on_outage)
+    links = [leo_paper.bottleneck(f"hop-{i}", rate_mbps, buffer, outages[i], shaper) for i in range(bottlenecks)]
+    # As in the paper the whole RTT is on each client's own uplink; acknowledgements return without delay or rate limit.
     flows = [Flow(name="long", controller=controller, start_s=long_start_s, uplink_delay_ms=long_rtt)]
     flows += [
         Flow(name=f"cross-{i}", controller=controller, path=(i,), uplink_delay_ms=base_rtt_ms)
@@ -64,5 +64,5 @@ def parking_lot(
         seed=run,
         links=tuple(links),
         flows=tuple(flows),
-        sim=study.hosts(rate_mbps, max(base_rtt_ms, long_rtt), buffer),
+        sim=leo_paper.hosts(rate_mbps, max(base_rtt_ms, long_rtt), buffer),
     )

@@ -30,7 +30,7 @@ TRAIN_ASTRAEA = PathDistribution(
     own_rtt_probability=0.5,
 )
 
-# The same with the random loss that the LEO study tries (0-1 %), and with what Astraea has never seen: RTTs that move.
+# The same with the random loss that the LEO paper tries (0-1 %), and with what Astraea has never seen: RTTs that move.
 TRAIN_ASTRAEA_LOSS = TRAIN_ASTRAEA.changed(
     name="train-astraea-loss",
     description="the same links, half of them with random loss of up to 1 %",
@@ -48,7 +48,7 @@ TRAIN_ASTRAEA_RTT = TRAIN_ASTRAEA.changed(
     ),
 )
 
-# One bottleneck that is reconfigured every 15 s as in Mazilu et al. (LEO study, sections V-A and V-C), in wider ranges.
+# One bottleneck that is reconfigured every 15 s as in Mazilu et al. (LEO paper, sections V-A and V-C), in wider ranges.
 TRAIN_LEO = PathDistribution(
     name="train-leo",
     description="LEO links: every 15 s a new rate, RTT and loss, and an interruption of up to 150 ms",
@@ -110,7 +110,7 @@ _MIXED_LEO = PathDistribution(
 )
 
 # Paths over Starlink's first shell under an access network as measured, in the ranges of published traces and wider.
-# The places are others than those of the LEO study's paths, on which policies are evaluated.
+# The places are others than those of the LEO paper's paths, on which policies are evaluated.
 _ROUTES = (
     PathSpec(source="Chicago", target="Dallas", mode="bp1", policy="shortest"),
     PathSpec(source="Denver", target="Montreal", mode="bp1", policy="random"),

@@ -1,16 +1,16 @@
-"""What RFC 9743 asks of a congestion controller, put to the test: worlds, criteria with their thresholds, a card."""
+"""What RFC 9743 asks of a congestion controller as tests: worlds, criteria with thresholds, the assessment."""
 
-from orbitcc.eval.assessment.criteria import Criterion, Figure, Verdict, criteria
-from orbitcc.eval.assessment.judgement import REFERENCES, Card, Judgement, Reading, assess, contenders_of
+from orbitcc.eval.assessment.criteria import Criterion, Figure, Grade, criteria
+from orbitcc.eval.assessment.judgement import REFERENCES, Assessment, Judgement, Reading, assess, contenders_of
 
 __all__ = [
     "REFERENCES",
-    "Card",
+    "Assessment",
     "Criterion",
     "Figure",
+    "Grade",
     "Judgement",
     "Reading",
-    "Verdict",
     "assess",
     "contenders_of",
     "criteria",

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from orbitcc.eval.assessment.worlds import WORLDS
 from orbitcc.eval.suites.base import Point
 
-Verdict = Literal["pass", "concern", "fail", "not applicable"]
-WORST: Mapping[Verdict, int] = {"not applicable": 0, "pass": 1, "concern": 2, "fail": 3}
+Grade = Literal["pass", "concern", "fail", "not applicable"]
+WORST: Mapping[Grade, int] = {"not applicable": 0, "pass": 1, "concern": 2, "fail": 3}
 
 
 class Figure(BaseModel):
@@ -45,7 +45,7 @@ class Figure(BaseModel):
         """Is the figure taken at this point?"""
         return all(point.get(factor) in values for factor, values in self.where.items())
 
-    def judge(self, value: float, reference: float) -> Verdict:
+    def judge(self, value: float, reference: float) -> Grade:
         """Of a value and Cubic's in the same world."""
         if math.isnan(value):
             return "not applicable"
@@ -84,7 +84,7 @@ class Figure(BaseModel):
 
 
 class Criterion(BaseModel):
-    """A row of the card: a section of the RFC, the worlds it is put to the test in, the figures that decide."""
+    """A row of the assessment: a section of the RFC, the worlds it is put to the test in, the figures that decide."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""All worlds of an assessment as one suite, so that one campaign runs them: on all cores, resumable, over Ray."""
+"""All worlds of an assessment as one suite, so that one results runs them: on all cores, resumable, over Ray."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
 
 
-class Assessment(Suite):
+class AssessmentSuite(Suite):
     """RFC 9743 by machine. A point names its family of worlds (`worlds`) and that family's factors.
 
     only: families to run; None: all of them.

@@ -1,1 +1,1 @@
-"""Pictures: of campaigns, runs, paths and scenarios, each drawn from what it is given."""
+"""Pictures: of results, runs, paths and scenarios, each drawn from what it is given."""

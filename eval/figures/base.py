@@ -1,4 +1,4 @@
-"""Pictures of a campaign: its distribution, the sending rate over the bandwidth there was; and what all pictures share.
+"""Figures of results (distributions, sending rates over the available rate) and the helpers that all figures share.
 
 Each `draw_*` returns a matplotlib figure in the given theme. No pyplot: nothing global, nothing to close.
 """

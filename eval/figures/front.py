@@ -6,24 +6,24 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.grid import ellipse
 from orbitcc.eval.figures.style import Theme
+from orbitcc.eval.results import Results
 from orbitcc.eval.suites.base import Metric
 
 
-def draw_front(campaign: Campaign, goodput: Metric, delay: Metric, on_it: list[str], theme: Theme) -> Figure:
+def draw_front(results: Results, goodput: Metric, delay: Metric, on_it: list[str], theme: Theme) -> Figure:
     """Delay to the left is less, goodput upwards is more; who is on the front is ringed, a dashed line joins them."""
-    lines = style.lines_of(campaign)
+    lines = style.lines_of(results)
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(8, 4.8))
         ax = figure.subplots()
         figure.subplots_adjust(left=0.085, right=0.97, top=0.86, bottom=0.115)
         medians = {}
-        for label in campaign.labels:
+        for label in results.labels:
             colour = theme.tone(lines[label].colour)
-            x, y = (np.array(campaign.values(metric.key)[label]) for metric in (delay, goodput))
+            x, y = (np.array(results.values(metric.key)[label]) for metric in (delay, goodput))
             known = ~(np.isnan(x) | np.isnan(y))
             x, y = x[known], y[known]
             if not x.size:

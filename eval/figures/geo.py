@@ -14,8 +14,8 @@ from orbitcc.eval.figures.style import lines_of
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
-    from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.figures.style import Line, Theme
+    from orbitcc.eval.results import Results
 
 TITLES = {
     "steady_mbps": "Throughput, Mbit/s",
@@ -31,15 +31,15 @@ TITLES = {
 }
 
 
-def draw_boxes(campaign: Campaign, columns: Sequence[str], theme: Theme) -> Figure:
+def draw_boxes(results: Results, columns: Sequence[str], theme: Theme) -> Figure:
     """A panel per column, a box per contender over its runs."""
     with mpl.rc_context(theme.rc()):
-        figure = Figure(figsize=(max(3.6 * len(columns), 6.0), 1.1 + 0.45 * len(campaign.labels)))
+        figure = Figure(figsize=(max(3.6 * len(columns), 6.0), 1.1 + 0.45 * len(results.labels)))
         axes = np.atleast_1d(figure.subplots(1, len(columns), sharey=True))
         for ax, column in zip(axes, columns, strict=True):
-            for i, (label, values) in enumerate(campaign.values(column).items()):
+            for i, (label, values) in enumerate(results.values(column).items()):
                 known = [100 * v if column == "retransmission_rate" else v for v in values if v == v]
-                colour = theme.tone(lines_of(campaign)[label].colour)
+                colour = theme.tone(lines_of(results)[label].colour)
                 box = ax.boxplot(
                     known, positions=[-i], orientation="horizontal", widths=0.55, whis=(2.5, 97.5), patch_artist=True,
                     showfliers=False, showmeans=True,
@@ -50,7 +50,7 @@ def draw_boxes(campaign: Campaign, columns: Sequence[str], theme: Theme) -> Figu
                 )  # fmt: skip
                 del box
             ax.set_title(TITLES[column])
-        axes[0].set_yticks([-i for i in range(len(campaign.labels))], campaign.labels)
+        axes[0].set_yticks([-i for i in range(len(results.labels))], results.labels)
         figure.tight_layout()
     return figure
 
@@ -83,14 +83,14 @@ def draw_stacks(recordings: Mapping[str, Recording], lines: Mapping[str, Line], 
     return figure
 
 
-def draw_rtts(campaign: Campaign, percentiles: Sequence[int], theme: Theme) -> Figure:
+def draw_rtts(results: Results, percentiles: Sequence[int], theme: Theme) -> Figure:
     """Share of a run's steady RTTs at or below a value, a line per contender: percentiles, means over the runs."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(7.5, 4.2))
         ax = figure.subplots()
-        for label in campaign.labels:
-            line = lines_of(campaign)[label]
-            means = [float(np.mean(campaign.values(f"rtt_p{q}_ms")[label])) for q in percentiles]
+        for label in results.labels:
+            line = lines_of(results)[label]
+            means = [float(np.mean(results.values(f"rtt_p{q}_ms")[label])) for q in percentiles]
             ax.plot(means, percentiles, marker="o", color=theme.tone(line.colour), linestyle=line.dashes, label=label)
         ax.set_xlabel("RTT, ms")
         ax.set_ylabel("% of RTTs at or below")
@@ -100,14 +100,14 @@ def draw_rtts(campaign: Campaign, percentiles: Sequence[int], theme: Theme) -> F
     return figure
 
 
-def draw_download_times(campaign: Campaign, sizes_mb: Sequence[int], theme: Theme) -> Figure:
+def draw_download_times(results: Results, sizes_mb: Sequence[int], theme: Theme) -> Figure:
     """Seconds against megabytes, a line per contender with a band over its runs."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(7.5, 4.2))
         ax = figure.subplots()
-        for label in campaign.labels:
-            line = lines_of(campaign)[label]
-            columns = np.array([campaign.values(f"time_{mb}mb_s")[label] for mb in sizes_mb])
+        for label in results.labels:
+            line = lines_of(results)[label]
+            columns = np.array([results.values(f"time_{mb}mb_s")[label] for mb in sizes_mb])
             colour = theme.tone(line.colour)
             ax.plot(sizes_mb, columns.mean(axis=1), marker="o", color=colour, linestyle=line.dashes, label=label)
             low, high = np.percentile(columns, [2.5, 97.5], axis=1)
@@ -116,16 +116,16 @@ def draw_download_times(campaign: Campaign, sizes_mb: Sequence[int], theme: Them
     return figure
 
 
-def draw_settings(campaign: Campaign, factor: str, sizes_mb: Sequence[int], theme: Theme) -> Figure:
+def draw_settings(results: Results, factor: str, sizes_mb: Sequence[int], theme: Theme) -> Figure:
     """Seconds against megabytes for the first contender, a line per value of a factor that has downloads."""
-    label = campaign.labels[0]
+    label = results.labels[0]
     colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(7.5, 4.2))
         ax = figure.subplots()
         shown = 0
-        for setting in levels(campaign, factor):
-            columns = np.array([campaign.values(f"time_{mb}mb_s", **{factor: setting})[label] for mb in sizes_mb])
+        for setting in levels(results, factor):
+            columns = np.array([results.values(f"time_{mb}mb_s", **{factor: setting})[label] for mb in sizes_mb])
             if np.isnan(columns).all():
                 continue
             colour = theme.tone(colours[shown % len(colours)])
@@ -138,17 +138,17 @@ def draw_settings(campaign: Campaign, factor: str, sizes_mb: Sequence[int], them
     return figure
 
 
-def draw_buffers(campaign: Campaign, theme: Theme) -> Figure:
+def draw_buffers(results: Results, theme: Theme) -> Figure:
     """Goodput of the first contender for every setting, a panel per state of autotuning."""
-    label = campaign.labels[0]
+    label = results.labels[0]
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(8.6, 3.6))
         axes = figure.subplots(1, 2, sharey=True)
         for ax, tuned in zip(axes, ("on", "off"), strict=True):
-            rmem, wmem = levels(campaign, "rmem"), levels(campaign, "wmem")
+            rmem, wmem = levels(results, "rmem"), levels(results, "wmem")
             for k, w in enumerate(wmem):
                 values = [
-                    float(np.median(campaign.values("goodput_mbps", rmem=r, wmem=w, autotuning=tuned)[label]))
+                    float(np.median(results.values("goodput_mbps", rmem=r, wmem=w, autotuning=tuned)[label]))
                     for r in rmem
                 ]
                 x = np.arange(len(rmem)) + (k - 0.5) * 0.38

@@ -1,4 +1,4 @@
-"""Pictures of a campaign over a grid of conditions: maps, curves, ellipses, goodput over time."""
+"""Pictures of the results over a grid of conditions: maps, curves, ellipses, goodput over time."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from orbitcc.eval.statistics import pooled
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.model import Points
-    from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.figures.style import Line, Theme
+    from orbitcc.eval.results import Results
     from orbitcc.eval.suites.base import Metric
 
 
-def levels(campaign: Campaign, factor: str) -> list[Any]:
+def levels(results: Results, factor: str) -> list[Any]:
     """The values of a factor, in the order of the grid."""
-    return list(dict.fromkeys(point[factor] for point in campaign.points() if factor in point))
+    return list(dict.fromkeys(point[factor] for point in results.points() if factor in point))
 
 
-def draw_map(campaign: Campaign, metric: Metric, factor: str, theme: Theme) -> Figure:
+def draw_map(results: Results, metric: Metric, factor: str, theme: Theme) -> Figure:
     """Contenders against the values of a factor; the better, the fuller the colour.
 
     Where runs keep the spread over their seconds, the mean over all seconds, else the median over runs.
     """
-    columns, labels = levels(campaign, factor), campaign.labels
+    columns, labels = levels(results, factor), results.labels
     values = np.array(
-        [[_cell(campaign, label, metric, {factor: c}) for c in columns] for label in labels], dtype=np.float64
+        [[_cell(results, label, metric, {factor: c}) for c in columns] for label in labels], dtype=np.float64
     )
     scale = 100.0 if metric.percent else 1.0
     with mpl.rc_context(theme.rc()):
@@ -62,7 +62,7 @@ def draw_map(campaign: Campaign, metric: Metric, factor: str, theme: Theme) -> F
 
 
 def draw_curves(
-    campaign: Campaign,
+    results: Results,
     metric: Metric,
     factor: str,
     xlabel: str,
@@ -76,18 +76,18 @@ def draw_curves(
     Where runs keep the spread over their seconds (`<metric>_sd`, `seconds`), points are pooled over seconds, bars are
     one standard deviation; else they are means over runs with bars from least to most. marks: lines to compare with.
     """
-    rows: list[Any] = levels(campaign, panels) if panels else [None]
-    x = np.array(levels(campaign, factor), dtype=np.float64)
-    nudge = (x.max() - x.min()) / (60 * max(len(campaign.labels), 1)) if x.size > 1 else 0.0
+    rows: list[Any] = levels(results, panels) if panels else [None]
+    x = np.array(levels(results, factor), dtype=np.float64)
+    nudge = (x.max() - x.min()) / (60 * max(len(results.labels), 1)) if x.size > 1 else 0.0
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(max(4.2 * len(rows), 7.0), 4.0))
         axes = np.atleast_1d(figure.subplots(1, len(rows), sharey=True))
         for ax, row in zip(axes, rows, strict=True):
             where = {} if panels is None else {panels: row}
-            for i, label in enumerate(campaign.labels):
-                line = style.lines_of(campaign)[label]
-                points = np.array([_point(campaign, label, metric, {**where, factor: _own(v)}) for v in x])
-                offset = (i - (len(campaign.labels) - 1) / 2) * nudge
+            for i, label in enumerate(results.labels):
+                line = style.lines_of(results)[label]
+                points = np.array([_point(results, label, metric, {**where, factor: _own(v)}) for v in x])
+                offset = (i - (len(results.labels) - 1) / 2) * nudge
                 bars = np.abs(points[:, 1:].T - points[:, 0])
                 ax.errorbar(
                     x + offset, points[:, 0], yerr=bars, label=label, color=theme.tone(line.colour),
@@ -107,7 +107,7 @@ def draw_curves(
         axes[0].set_ylabel(f"{metric.title}{metric.unit if metric.unit.strip() != '×' else ''}")
         height = figure.get_figheight()
         figure.legend(
-            *axes[0].get_legend_handles_labels(), loc="upper left", ncols=min(len(campaign.labels), 7), handlelength=1.8
+            *axes[0].get_legend_handles_labels(), loc="upper left", ncols=min(len(results.labels), 7), handlelength=1.8
         )
         figure.subplots_adjust(
             left=0.07 if len(rows) > 1 else 0.09, right=0.985, top=1 - (0.72 if panels else 0.45) / height,
@@ -116,17 +116,17 @@ def draw_curves(
     return figure
 
 
-def draw_ellipses(campaign: Campaign, x: str, y: str, factor: str, theme: Theme) -> Figure:
+def draw_ellipses(results: Results, x: str, y: str, factor: str, theme: Theme) -> Figure:
     """Means of two metrics over the runs with the ellipse of one standard deviation, a panel per value of a factor."""
-    rows = levels(campaign, factor)
+    rows = levels(results, factor)
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(max(4.0 * len(rows), 6.0), 4.1))
         axes = np.atleast_1d(figure.subplots(1, len(rows), sharex=True, sharey=True))
         for ax, row in zip(axes, rows, strict=True):
-            for label in campaign.labels:
-                colour = theme.tone(style.lines_of(campaign)[label].colour)
-                a, b = (np.array(campaign.values(key, **{factor: row})[label]) for key in (x, y))
-                resent = np.array(campaign.values("retransmitted_mbps", **{factor: row})[label]) / 100.0
+            for label in results.labels:
+                colour = theme.tone(style.lines_of(results)[label].colour)
+                a, b = (np.array(results.values(key, **{factor: row})[label]) for key in (x, y))
+                resent = np.array(results.values("retransmitted_mbps", **{factor: row})[label]) / 100.0
                 ax.plot(a.mean(), b.mean(), "o", color=colour, label=label, markersize=6)
                 ax.plot([a.mean()] * 2, [b.mean(), b.mean() - resent.mean()], color=colour, alpha=0.35, linewidth=3)
                 if a.size > 2:
@@ -134,7 +134,7 @@ def draw_ellipses(campaign: Campaign, x: str, y: str, factor: str, theme: Theme)
             ax.set_title(f"{row:g} {factor}")
             ax.set_xlabel("delay ratio")
         axes[0].set_ylabel("goodput of all / bandwidth")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=min(len(campaign.labels), 7))
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=min(len(results.labels), 7))
         figure.subplots_adjust(left=0.11 if len(rows) == 1 else 0.065, right=0.985, top=0.82, bottom=0.125, wspace=0.07)
     return figure
 
@@ -187,24 +187,24 @@ def _own(value: float) -> float | int:
     return int(value) if float(value).is_integer() else float(value)
 
 
-def _cell(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> float:
+def _cell(results: Results, label: str, metric: Metric, where: Mapping[str, Any]) -> float:
     """The mean over the seconds of all runs where runs keep their spread, else the median over runs."""
-    if _over_seconds(campaign, label, metric, where):
-        return _point(campaign, label, metric, where)[0]
-    known = [v for v in campaign.values(metric.key, **where)[label] if v == v]
+    if _over_seconds(results, label, metric, where):
+        return _point(results, label, metric, where)[0]
+    known = [v for v in results.values(metric.key, **where)[label] if v == v]
     return float(np.median(known)) if known else float("nan")
 
 
-def _over_seconds(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> bool:
+def _over_seconds(results: Results, label: str, metric: Metric, where: Mapping[str, Any]) -> bool:
     """Do runs keep the metric's spread over their seconds?"""
-    return any(sd == sd for sd in campaign.values(f"{metric.key}_sd", **where)[label])
+    return any(sd == sd for sd in results.values(f"{metric.key}_sd", **where)[label])
 
 
-def _point(campaign: Campaign, label: str, metric: Metric, where: Mapping[str, Any]) -> tuple[float, float, float]:
+def _point(results: Results, label: str, metric: Metric, where: Mapping[str, Any]) -> tuple[float, float, float]:
     """Mean, and the ends of its bar."""
-    means = campaign.values(metric.key, **where)[label]
-    if _over_seconds(campaign, label, metric, where):
-        deviations, seconds = (campaign.values(key, **where)[label] for key in (f"{metric.key}_sd", "seconds"))
+    means = results.values(metric.key, **where)[label]
+    if _over_seconds(results, label, metric, where):
+        deviations, seconds = (results.values(key, **where)[label] for key in (f"{metric.key}_sd", "seconds"))
         mean, sd = pooled(means, deviations, seconds)
         return mean, max(mean - sd, 0.0), mean + sd
     known = [m for m in means if m == m]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from orbitcc.eval.campaign import Campaign
+    from orbitcc.eval.results import Results
 
 ThemeName = Literal["light", "dark"]
 
@@ -120,9 +120,9 @@ def lines(contenders: Sequence[tuple[str, str]]) -> dict[str, Line]:
     return chosen
 
 
-def lines_of(campaign: Campaign) -> dict[str, Line]:
-    """How each contender of a campaign is drawn, by label."""
-    return lines([(contender.label, contender.controller) for contender in campaign.contenders])
+def lines_of(results: Results) -> dict[str, Line]:
+    """How each contender of the results is drawn, by label."""
+    return lines([(contender.label, contender.controller) for contender in results.contenders])
 
 
 def flow_colours(controllers: Sequence[str], theme: Theme) -> list[str]:

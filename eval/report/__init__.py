@@ -1,4 +1,4 @@
-"""One self-contained page per campaign: numbers, pictures, and how to make them again."""
+"""One self-contained page per results: numbers, pictures, and how to make them again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.campaign import Campaign
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import front, idle
 from orbitcc.eval.report.page import picture, write_page
+from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from orbitcc.eval.figures.by_suite import Figure
 
 
-def write_report(campaign: Campaign, notes: Sequence[str] = ()) -> Path:
-    """Draw the campaign's figures (in figures/) and write report.html beside them; returns the page's path.
+def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
+    """Draw the results' figures (in figures/) and write report.html beside them; returns the page's path.
 
     notes: plain sentences a reader must know, shown with the command.
     """
     pictures = []
     from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
 
-    for figure in figures_of(campaign):
+    for figure in figures_of(results):
         files: dict[ThemeName, bytes] = {}
         for name, theme in THEMES.items():
             from orbitcc.eval.figures.base import render
 
             files[name] = render(figure.draw(theme))
             suffix = "" if name == "light" else "-dark"
-            atomic_write_bytes(campaign.out_dir / "figures" / f"{figure.slug}{suffix}.png", files[name])
+            atomic_write_bytes(results.out_dir / "figures" / f"{figure.slug}{suffix}.png", files[name])
         pictures.append((figure.slug, _picture(figure, files)))
     return write_page(
-        campaign.out_dir / "report.html",
-        "campaign",
+        results.out_dir / "report.html",
+        "results",
         kicker="OrbitCC evaluation",
-        title=campaign.suite.title,
-        lead=_lead(campaign),
-        about=campaign.suite.description,
-        runs=_runs(campaign.runs),
-        table=_table(campaign),
-        table_note=_table_note(campaign),
-        differences=_differences(campaign),
+        title=results.suite.title,
+        lead=_lead(results),
+        about=results.suite.description,
+        runs=_runs(results.runs),
+        table=_table(results),
+        table_note=_table_note(results),
+        differences=_differences(results),
         front="\n".join(shown for slug, shown in pictures if slug == "front"),
         figures="\n".join(shown for slug, shown in pictures if slug != "front"),
         notes="\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in notes),
-        command=campaign.command,
-        own_facts=_facts(campaign),
+        command=results.command,
+        own_facts=_facts(results),
         definitions="\n".join(
             f"<dt>{html.escape(m.title)}</dt><dd>{html.escape(m.definition)}; {m.better} is better.</dd>"
-            for m in campaign.suite.metrics
+            for m in results.suite.metrics
         ),
-        source=html.escape(campaign.suite.source),
+        source=html.escape(results.suite.source),
     )
 
 
@@ -65,13 +65,13 @@ def _runs(count: int) -> str:
     return f"{count} run{'s' if count != 1 else ''}"
 
 
-def leaders(campaign: Campaign, metric: Metric) -> list[str]:
+def leaders(results: Results, metric: Metric) -> list[str]:
     """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs.
 
     At other things than goodput nobody leads who leaves the link idle.
     """
-    out = set() if campaign.suite.trade is None or metric.key == campaign.suite.trade[0] else idle(campaign)
-    runs = {c.label: campaign.by_case(c, metric.key) for c in campaign.contenders if c.label not in out}
+    out = set() if results.suite.trade is None or metric.key == results.suite.trade[0] else idle(results)
+    runs = {c.label: results.by_case(c, metric.key) for c in results.contenders if c.label not in out}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
     ranked = [label for label, e in medians.items() if e.n >= MIN_PAIRS]
@@ -81,21 +81,21 @@ def leaders(campaign: Campaign, metric: Metric) -> list[str]:
     return [best, *(o for o in others if verdict(paired_difference(runs[o], runs[best]), metric.better) == "tied")]
 
 
-def _lead(campaign: Campaign) -> str:
+def _lead(results: Results) -> str:
     """What came out: who is on the front of goodput against delay, then a sentence per metric."""
-    estimates = campaign.estimates()
+    estimates = results.estimates()
     sentences = []
-    on_it = front(campaign)
+    on_it = front(results)
     if on_it:
         names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in on_it)
         sentences.append(f"On the front of goodput against delay: {names}.")
-    for m in campaign.suite.metrics:
-        first = leaders(campaign, m) if len(estimates) > 1 else []
+    for m in results.suite.metrics:
+        first = leaders(results, m) if len(estimates) > 1 else []
         if len(first) > 1:
             names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
             said = f"{names} are tied at about {m.format(estimates[first[0]][m.key].median)}"
         elif first:
-            alone = campaign.suite.trade is None or not idle(campaign)
+            alone = results.suite.trade is None or not idle(results)
             leads = "is best" if alone else "leads those who use the link"
             value = m.format(estimates[first[0]][m.key].median)
             said = f"<strong>{html.escape(first[0])}</strong> {leads} with {value}"
@@ -103,12 +103,12 @@ def _lead(campaign: Campaign) -> str:
             own = (f"<strong>{html.escape(k)}</strong> {m.format(e[m.key].median)}" for k, e in estimates.items())
             said = ", ".join(own)
         sentences.append(f"{html.escape(m.title)}: {said}.")
-    few = len(estimates) > 1 and campaign.runs < MIN_PAIRS
+    few = len(estimates) > 1 and results.runs < MIN_PAIRS
     return " ".join(sentences) + (f" Fewer than {MIN_PAIRS} runs do not tell contenders apart." if few else "")
 
 
-def _who(campaign: Campaign, contender: Contender, tag: str, content: str) -> str:
-    colour = lines_of(campaign)[contender.label].colour
+def _who(results: Results, contender: Contender, tag: str, content: str) -> str:
+    colour = lines_of(results)[contender.label].colour
     return f'<{tag} class="who" style="--light:{colour};--dark:{DARK.tone(colour)}">{content}</{tag}>'
 
 
@@ -116,16 +116,16 @@ def _name(contender: Contender) -> str:
     return f'<span class="swatch"></span>{html.escape(contender.label)}'
 
 
-def _table(campaign: Campaign) -> str:
-    estimates = campaign.estimates()
-    first = {m.key: leaders(campaign, m) for m in campaign.suite.metrics}
+def _table(results: Results) -> str:
+    estimates = results.estimates()
+    first = {m.key: leaders(results, m) for m in results.suite.metrics}
     head = "".join(
-        f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in campaign.suite.metrics
+        f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in results.suite.metrics
     )
     rows = []
-    for c in campaign.contenders:
-        cells = [_who(campaign, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)]
-        for m in campaign.suite.metrics:
+    for c in results.contenders:
+        cells = [_who(results, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)]
+        for m in results.suite.metrics:
             estimate = estimates[c.label][m.key]
             content = f'<span class="value">{html.escape(m.format(estimate.median))}</span>'
             if len(estimates) > 1 and c.label in first[m.key]:
@@ -133,7 +133,7 @@ def _table(campaign: Campaign) -> str:
             if estimate.has_interval:
                 content += f'<span class="range">{_between(m, estimate)}</span>'
                 content += _track(m, estimate, [e[m.key] for e in estimates.values()])
-            cell = _who(campaign, c, "td", content)
+            cell = _who(results, c, "td", content)
             cells.append(cell.replace("<td ", f'<td data-title="{html.escape(m.title)}" ', 1))
         rows.append(f"<tr>{''.join(cells)}</tr>")
     body = "\n".join(rows)
@@ -155,8 +155,8 @@ def _track(metric: Metric, own: Estimate, everyone: Sequence[Estimate]) -> str:
     )
 
 
-def _table_note(campaign: Campaign) -> str:
-    if campaign.runs == 1:
+def _table_note(results: Results) -> str:
+    if results.runs == 1:
         return "A single run: no interval can be given."
     return (
         "Below each median, its 95 % bootstrap interval over the runs; dot and bar show both on a shared axis. "
@@ -164,15 +164,15 @@ def _table_note(campaign: Campaign) -> str:
     )
 
 
-def _differences(campaign: Campaign) -> str:
+def _differences(results: Results) -> str:
     """Each other contender against the first, run by run under the same conditions."""
-    if len(campaign.contenders) < 2 or campaign.runs < 2:
+    if len(results.contenders) < 2 or results.runs < 2:
         return ""
-    first, rows = campaign.contenders[0], []
-    differences = campaign.differences()
-    for c in campaign.contenders[1:]:
+    first, rows = results.contenders[0], []
+    differences = results.differences()
+    for c in results.contenders[1:]:
         cells = []
-        for m in campaign.suite.metrics:
+        for m in results.suite.metrics:
             d = differences[c.label][m.key]
             word = verdict(d, m.better)
             scale, unit = (100, " points") if m.percent else (1, m.unit)
@@ -181,9 +181,9 @@ def _differences(campaign: Campaign) -> str:
                 f'<td data-title="{html.escape(m.title)}"><span class="value">{middle}{unit}</span> '
                 f'<span class="{word.split()[0]}">{word}</span><span class="range">{low} to {high}</span></td>'
             )
-        who = _who(campaign, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
+        who = _who(results, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
         rows.append(f"<tr>{who}{''.join(cells)}</tr>")
-    head = "".join(f"<th scope=col>{html.escape(m.title)}</th>" for m in campaign.suite.metrics)
+    head = "".join(f"<th scope=col>{html.escape(m.title)}</th>" for m in results.suite.metrics)
     return (
         f"<section>\n<h2>Against {html.escape(first.label)}, run by run</h2>\n"
         f"<table><thead><tr><th scope=col></th>{head}</tr></thead>\n<tbody>\n"
@@ -202,9 +202,9 @@ def _picture(figure: Figure, files: Mapping[ThemeName, bytes]) -> str:
     return f"<section>\n<h2>{title}</h2>\n{shown}\n</section>"
 
 
-def _facts(campaign: Campaign) -> dict[str, str]:
-    seeds = sorted({row["seed"] for row in campaign.rows})
+def _facts(results: Results) -> dict[str, str]:
+    seeds = sorted({row["seed"] for row in results.rows})
     return {
-        "profile": f"{campaign.profile}, {_runs(campaign.runs)} per contender",
+        "profile": f"{results.profile}, {_runs(results.runs)} per contender",
         "seeds": f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
     }

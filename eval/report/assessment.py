@@ -1,4 +1,4 @@
-"""The page of an assessment: the card, and each criterion with its figures, its worst world and a picture of that."""
+"""The page of an assessment: each criterion with its figures and a picture of its worst world."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.assessment.criteria import Figure, Verdict
-from orbitcc.eval.assessment.judgement import STANDARD, Card, Judgement, Reading, worst_world
+from orbitcc.eval.assessment.criteria import Figure, Grade
+from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
 from orbitcc.eval.report.page import picture, write_page
 
-CLASSES: Mapping[Verdict, str] = {
+CLASSES: Mapping[Grade, str] = {
     "pass": "holds",
     "concern": "concern",
     "fail": "fails",
@@ -26,47 +26,49 @@ CLASSES: Mapping[Verdict, str] = {
 Pictures = dict[ThemeName, bytes]
 
 
-def write_assessment(card: Card, commands: Mapping[str, str], workers: int | None = None) -> Path:
+def write_assessment(assessment: Assessment, commands: Mapping[str, str], workers: int | None = None) -> Path:
     """Draw the worst worlds (in figures/) and write report.html; commands: criterion -> what runs its worst world."""
-    pictures = _draw_all(card, workers)
+    pictures = _draw_all(assessment, workers)
     for key, files in pictures.items():
         for name, data in files.items():
             atomic_write_bytes(
-                card.campaign.out_dir / "figures" / f"{key}{'' if name == 'light' else '-dark'}.png", data
+                assessment.results.out_dir / "figures" / f"{key}{'' if name == 'light' else '-dark'}.png", data
             )
     return write_page(
-        card.campaign.out_dir / "report.html",
+        assessment.results.out_dir / "report.html",
         "assessment",
         kicker="OrbitCC assessment",
-        title=f"{card.candidate.label} by RFC 9743",
-        lead=_lead(card),
+        title=f"{assessment.candidate.label} by RFC 9743",
+        lead=_lead(assessment),
         about="What the IETF asks of a congestion controller before it meets the Internet (RFC 9743, BCP 133), world "
         "by world in the simulator, beside Cubic, BBRv3 and LeoCC.",
-        card=_card(card),
-        rows="\n".join(_row(j, pictures.get(j.criterion.key), commands.get(j.criterion.key)) for j in card.judgements),
-        command=card.campaign.command,
-        own_facts={"profile": f"{card.campaign.profile}, {card.campaign.runs} runs of each world"},
+        assessment=_assessment(assessment),
+        rows="\n".join(
+            _row(j, pictures.get(j.criterion.key), commands.get(j.criterion.key)) for j in assessment.judgements
+        ),
+        command=assessment.results.command,
+        own_facts={"profile": f"{assessment.results.profile}, {assessment.results.runs} runs of each world"},
     )
 
 
-def _lead(card: Card) -> str:
-    count = card.count(card.candidate.label)
-    fails = [j.criterion.title for j in card.judgements if j.verdict == "fail"]
-    said = f"Of {sum(count.values())} criteria, <strong>{html.escape(card.candidate.label)}</strong> "
+def _lead(assessment: Assessment) -> str:
+    count = assessment.count(assessment.candidate.label)
+    fails = [j.criterion.title for j in assessment.judgements if j.verdict == "fail"]
+    said = f"Of {sum(count.values())} criteria, <strong>{html.escape(assessment.candidate.label)}</strong> "
     said += f"passes {count['pass']}, {count['concern']} are of concern, {count['fail']} fail; "
     said += f"{count['not applicable']} do not apply."
     return said + (f" It fails at: {html.escape('; '.join(fails))}." if fails else "")
 
 
-def _card(card: Card) -> str:
-    labels = list(card.outcomes)
+def _assessment(assessment: Assessment) -> str:
+    labels = list(assessment.outcomes)
     head = "".join(f"<th scope=col>{html.escape(label)}</th>" for label in labels)
     rows = []
-    for k, judgement in enumerate(card.judgements):
+    for k, judgement in enumerate(assessment.judgements):
         c = judgement.criterion
         cells = "".join(
-            f'<td data-title="{html.escape(label)}"><span class="{CLASSES[card.outcomes[label][k].verdict]}">'
-            f"{card.outcomes[label][k].verdict}</span></td>"
+            f'<td data-title="{html.escape(label)}"><span class="{CLASSES[assessment.outcomes[label][k].verdict]}">'
+            f"{assessment.outcomes[label][k].verdict}</span></td>"
             for label in labels
         )
         rows.append(
@@ -124,14 +126,17 @@ def limits(figure: Figure) -> str:
     return f"pass {either(figure.passes, figure.pass_ratio)}" + (f", concern {concern}" if concern else "")
 
 
-def _draw_all(card: Card, workers: int | None) -> dict[str, Pictures]:
+def _draw_all(assessment: Assessment, workers: int | None) -> dict[str, Pictures]:
     """Criterion -> its picture in both themes."""
-    lines, standard = lines_of(card.campaign), next(c for c in card.campaign.contenders if c.label == STANDARD)
+    lines, standard = (
+        lines_of(assessment.results),
+        next(c for c in assessment.results.contenders if c.label == STANDARD),
+    )
     jobs = []
-    for judgement in card.judgements:
+    for judgement in assessment.judgements:
         worlds: dict[str, Scenario] = {}
-        for contender in (card.candidate, standard):
-            world = worst_world(card, judgement, contender)
+        for contender in (assessment.candidate, standard):
+            world = worst_world(assessment, judgement, contender)
             if world is not None:
                 worlds[contender.label] = world
         if worlds:

@@ -17,7 +17,7 @@ from orbitcc.eval.suites.leo_unpublished import (
     WideResponsivenessLoss,
 )
 from orbitcc.eval.suites.leoem import LeoemFairness, LeoemSingle
-from orbitcc.eval.suites.links import Extremes, GeoSharing, LeoAccess, LeoAccessSince2024, Worlds
+from orbitcc.eval.suites.links import Extremes, FolderSuite, GeoSharing, LeoAccess, LeoAccessSince2024
 from orbitcc.eval.suites.responsiveness import (
     Responsiveness,
     ResponsivenessLoss,
@@ -92,7 +92,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
     if name not in SUITES and Path(name).is_dir():
         if settings:
             raise OrbitccError("--set", ", ".join(settings), "nothing: the scenarios of a folder are what they are")
-        return Worlds(name)
+        return FolderSuite(name)
     if name not in SUITES:
         raise UnknownNameError("suite", name, names(), "orbitcc list suites")
     suite = SUITES[name](settings)
@@ -106,8 +106,8 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
 
 
 def metrics_of(name: str) -> Sequence[Metric]:
-    """What the suite of that name measures, as rows of finished campaigns name it: also of a folder's scenarios."""
-    return Worlds.metrics if name == Worlds.name else get(name).metrics
+    """What the suite of that name measures, as rows of finished results name it: also of a folder's scenarios."""
+    return FolderSuite.metrics if name == FolderSuite.name else get(name).metrics
 
 
 __all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "metrics_of", "names"]

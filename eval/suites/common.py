@@ -1,4 +1,4 @@
-"""What several suites of the LEO study measure alike."""
+"""What several suites of the LEO paper measure alike."""
 
 from __future__ import annotations
 

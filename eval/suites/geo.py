@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 OBJECT_BYTES = 10**9
-"""What the studies downloaded."""
+"""What the papers downloaded."""
 START_UP_BYTES = 50_000_000
 """Claypool et al.'s start-up."""
 MARKS_MB = (1, 5, 10, 20, 30, 50)

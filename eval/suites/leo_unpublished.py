@@ -1,4 +1,4 @@
-"""The LEO study's repository holds experiments that its paper does not: high rates, four flows, wide changes, AQM."""
+"""The LEO paper's repository holds experiments that its paper does not: high rates, four flows, wide changes, AQM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.scenarios import study
+from orbitcc.envs.scenarios import leo_paper
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, ratio_values
@@ -143,7 +143,7 @@ class WideResponsiveness(Responsiveness):
         rates = tuple((t, float(rate)) for t, (rate, _, _) in zip(times, rows, strict=True))
         rtts = [100.0 if self.loss else float(rtt) for _, rtt, _ in rows]
         losses = tuple((t, loss / 100) for t, (_, _, loss) in zip(times, rows, strict=True))
-        buffer = study.buffer_bytes(50.0, 100.0, 1.0, "mebi")
+        buffer = leo_paper.buffer_bytes(50.0, 100.0, 1.0, "mebi")
         most = int(22 * 2 * buffer)
         scenario = Scenario(
             name=self.name,

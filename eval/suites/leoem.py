@@ -1,4 +1,4 @@
-"""E1 and E2 of the LEO study: one flow, and two, on the six paths of LeoEM."""
+"""E1 and E2 of the LEO paper: one flow, and two, on the six paths of LeoEM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")
-"""In the order of the study's Figure 1."""
+"""In the order of the paper's Figure 1."""
 QUICK_PATHS = ("sd-ny-bp", "sd-sha-isl")
 """The path with the most interruptions of its kind, and the calmest."""
 RATE_MBPS = 100.0

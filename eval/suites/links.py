@@ -125,7 +125,7 @@ class Extremes(Suite):
         return link_values(recording)
 
 
-class Worlds(Suite):
+class FolderSuite(Suite):
     """The scenarios of a folder, one point each: flows with the controller `external` are the contender's."""
 
     name = "worlds"

@@ -1,4 +1,4 @@
-"""E3 of the LEO study: one flow on a path whose bandwidth and base RTT jump every 15 seconds."""
+"""E3 of the LEO paper: one flow on a path whose bandwidth and base RTT jump every 15 seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PAYLOAD = 1448 / 1514
 """What headers leave of the bandwidth."""
 SHOWCASE_RUN = 2
-"""The run the study's Figure 3 shows, and the seconds of it."""
+"""The run the paper's Figure 3 shows, and the seconds of it."""
 SHOWCASE_WINDOW_S = (105.0, 225.0)
 REGAIN_150 = Metric(
     key="regain_150_s",
@@ -61,7 +61,7 @@ class Responsiveness(Suite):
     loss: ClassVar[bool] = False
 
     def case(self, point: Point, seed: int) -> Case:
-        """A schedule in the order of the study's repository; the noise is seeded with the run's number."""
+        """A schedule in the order of the paper's repository; the noise is seeded with the run's number."""
         return Case(seed, self.build(run=seed, loss=self.loss), point)
 
     def shows(self, case: Case) -> bool:
@@ -105,9 +105,9 @@ class ResponsivenessShown(Responsiveness):
     """The run of Figure 3."""
 
     name = "responsiveness-shown"
-    title = "The run the study shows"
+    title = "The run the paper shows"
     description = (
-        "Run 2 of `responsiveness` with base RTTs as in the study's code (5–100 ms): the one its figure shows, with a "
+        "Run 2 of `responsiveness` with base RTTs as in the paper's code (5–100 ms): the one its figure shows, with a "
         "rise from 27 to 70 ms at 150 s."
     )
     metrics = (REGAIN_150, *Responsiveness.metrics)
@@ -132,7 +132,7 @@ class ResponsivenessLossShown(ResponsivenessShown):
     """The same with random loss."""
 
     name = "responsiveness-loss-shown"
-    title = "The run the study shows, with loss"
+    title = "The run the paper shows, with loss"
     description = "As `responsiveness-shown`, with a random loss of 0–1 % that is new every 15 s."
     loss = True
 

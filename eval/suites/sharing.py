@@ -1,4 +1,4 @@
-"""E5 to E8 of the LEO study, and friendliness: how flows share bottlenecks."""
+"""E5 to E8 of the LEO paper, and friendliness: how flows share bottlenecks."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class Efficiency(_Sharing):
 
 
 class CubicFriendliness(_Sharing):
-    """A contender beside Cubic (the study's repository)."""
+    """A contender beside Cubic (the paper's repository)."""
 
     name = "cubic-friendliness"
     scenario = "cubic-friendliness"
@@ -199,7 +199,7 @@ class CubicFriendliness(_Sharing):
         "A contender's flow joins a Cubic flow of the same base RTT after 50 s on 100 Mbit/s; buffers of 0.2, 1 and 4 "
         "bandwidth-delay products; seconds 100–200 count."
     )
-    source = "Test `friendly` of the repository behind the LEO study."
+    source = "Test `friendly` of the repository behind the LEO paper."
     metrics = (
         RATIO,
         Metric(
@@ -229,7 +229,7 @@ class CubicFriendliness(_Sharing):
 
 
 class CubicCrowd(_Sharing):
-    """A contender beside 2 to 20 Cubic flows (the study's repository)."""
+    """A contender beside 2 to 20 Cubic flows (the paper's repository)."""
 
     name = "cubic-crowd"
     scenario = "cubic-friendliness"
@@ -238,7 +238,7 @@ class CubicCrowd(_Sharing):
         "A contender's flow and 2 to 20 Cubic flows that join at random within 50 s, on 100 Mbit/s, 30 ms, one "
         "bandwidth-delay product of buffer; seconds 100–200 count."
     )
-    source = "Test `friendly` of the repository behind the LEO study, with 3 to 21 flows."
+    source = "Test `friendly` of the repository behind the LEO paper, with 3 to 21 flows."
     metrics = (
         Metric(
             key="own_over_fair",
@@ -276,7 +276,7 @@ class CubicCrowd(_Sharing):
 
 
 class CrossPath(_Sharing):
-    """Two flows are rerouted onto the bottleneck of two others (the study's repository)."""
+    """Two flows are rerouted onto the bottleneck of two others (the paper's repository)."""
 
     name = "cross-path"
     scenario = "double-dumbbell"
@@ -285,7 +285,7 @@ class CrossPath(_Sharing):
         "Two pairs of flows have a bottleneck of 100 Mbit/s each; then the second pair is rerouted through the first "
         "one's, and later back. The seconds after the change count, as many as a tenth of the RTT in ms."
     )
-    source = "Test `cross_path` of the repository behind the LEO study."
+    source = "Test `cross_path` of the repository behind the LEO paper."
     metrics = (
         Metric(
             key="jain",
@@ -311,7 +311,7 @@ class CrossPath(_Sharing):
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         changed = next(flow.reroutes[0].at_s for flow in scenario.flows if flow.reroutes)
-        # A tenth of the RTT in ms would be 2 s at 20 ms; the study's window is RTT-dependent, at least that long.
+        # A tenth of the RTT in ms would be 2 s at 20 ms; the paper's window is RTT-dependent, at least that long.
         length = max(scenario.base_rtt_ms(0) / 10, 2.0)
         inside = metrics.window(recording.t_s, changed, changed + length + 1e-6)
         goodputs = recording.flows["goodput_mbps"][inside].mean(axis=0)

@@ -1,4 +1,4 @@
-"""One kind of event at a time: interruptions of one length, and a jump of the base RTT (the LEO study's repository)."""
+"""One kind of event at a time: interruptions of one length, and a jump of the base RTT (the LEO paper's repository)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HardHandover(Suite):
         "A flow runs for 100 s at 100 Mbit/s, 50 ms, one bandwidth-delay product of buffer; every 5 s the hop before "
         "the bottleneck is down for 20–200 ms, both ways."
     )
-    source = "Test `handover/hard` of the repository behind the LEO study."
+    source = "Test `handover/hard` of the repository behind the LEO paper."
     metrics = (
         Metric(
             key="goodput_share",
@@ -77,7 +77,7 @@ REGAIN = Metric(
 
 
 class RateStep(Suite):
-    """The rate doubles, the RTT stays: what F20 of the study is about."""
+    """The rate doubles, the RTT stays: what F20 of the paper is about."""
 
     name = "rate-step"
     scenario = "dumbbell"
@@ -85,7 +85,7 @@ class RateStep(Suite):
     description = (
         "A flow runs for 50 s at 50 ms, one bandwidth-delay product of buffer; after 20 s 50 Mbit/s become 100."
     )
-    source = "Made for a remark in section V-A of the LEO study (time until BBRv3 finds new bandwidth)."
+    source = "Made for a remark in section V-A of the LEO paper (time until BBRv3 finds new bandwidth)."
     metrics = (REGAIN,)
     profiles: ClassVar = {"quick": 3, "reduced": 5, "full": 10}
     max_runs = 100
@@ -110,7 +110,7 @@ class DelayJump(Suite):
         "A flow runs for 50 s at 100 Mbit/s; after 20 s its base RTT of 10–100 ms becomes 1.5 to 4 times as long. The "
         "buffer is one bandwidth-delay product of the first RTT."
     )
-    source = "Test `benchmarks/delay_jump` of the repository behind the LEO study."
+    source = "Test `benchmarks/delay_jump` of the repository behind the LEO paper."
     metrics = (
         REGAIN,
         Metric(

@@ -27,7 +27,7 @@ PACKET_BYTES = 1514
 
 
 def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False) -> None:
-    """Measure the simulator: CPU time per delivered packet, environment steps per second."""
+    """Measure the simulator's speed: CPU time per delivered packet, environment steps per second."""
     results: list[Result] = []
     for row in ROWS:
         results.append(row(results))
@@ -131,7 +131,7 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
         for _ in range(2000):  # until each of them has been used
             drawn.sample(rng).compile()
     worlds = _sim.Worlds(
-        [drawn.sample(rng).compile()], slots=drawn.max_agents, interval_ns=INTERVAL_MS * 1_000_000, threads=1
+        [drawn.sample(rng).compile()], max_agents=drawn.max_agents, interval_ns=INTERVAL_MS * 1_000_000, threads=1
     )
 
     def measure() -> float:
@@ -206,7 +206,7 @@ class _Driven:
             self.steps = 100
         self.worlds = _sim.Worlds(
             [driven.with_seed(seed).compile() for seed in range(1, worlds + 1)],
-            slots=1,
+            max_agents=1,
             interval_ns=INTERVAL_MS * 1_000_000,
             threads=1,
         )

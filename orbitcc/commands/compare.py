@@ -1,4 +1,4 @@
-"""`orbitcc compare`: what changed from one campaign to another."""
+"""`orbitcc compare`: what changed from one results to another."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLOURS = {"better": "green", "worse": "red", "tied": "dim", "too few runs": "ye
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Folder of a campaign (or of a study: all its suites).")],
-    run_b: Annotated[Path, typer.Argument(help="Folder of another one.")],
+    run_a: Annotated[Path, typer.Argument(help="Folder with the results of a suite, or of a paper.")],
+    run_b: Annotated[Path, typer.Argument(help="Folder with the results to compare.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Compare two campaigns, run by run under the same conditions: is B better or worse than A, or tied?"""
+    """Compare two folders of results, run by run: is B better than A, worse, or tied?"""
     from orbitcc.eval.comparison import differences
 
     found = differences(run_a, run_b)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbitcc.commands.options import Policies
+
 if TYPE_CHECKING:
     from orbitcc.agents.decisions import Episode
 
@@ -19,31 +21,33 @@ def dataset(
     name: Annotated[str, typer.Option("--id", help="Of the data set, e.g. orbitcc/dumbbell-cubic-v0.")],
     flow: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME[:param=value,...]", help="Who decides: one for all flows, or one for each. Repeat."),
+        typer.Option(
+            metavar="NAME[:param=value,...]", help="The controller of all flows, or one per flow. Repeatable."
+        ),
     ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(help="A policy that decides: a checkpoint's folder or name, or package.module:factory. Repeat."),
-    ] = None,
+    policy: Policies = None,
     preset: Annotated[
-        str | None, typer.Option(help="What is seen, done and paid: a name or a TOML file; default: the policy's.")
+        str | None, typer.Option(help="Observation, action and reward: a name or a TOML file. Default: the policy's.")
     ] = None,
-    reward: Annotated[str | None, typer.Option(help="Another reward than the preset's, by name.")] = None,
-    episodes: Annotated[int, typer.Option(min=1, help="Worlds to play; each of their flows is an episode.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first world; the next has the next one.")] = 1,
+    reward: Annotated[
+        str | None, typer.Option(help="Name of a reward function to use instead of the preset's.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Worlds to simulate; each of their flows is an episode.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the first world; each further world adds one.")] = 1,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the scenario. Repeat.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the scenario. Repeatable."),
     ] = None,
     root: Annotated[
-        Path | None, typer.Option(help="Folder of data sets; default: Minari's own (MINARI_DATASETS_PATH).")
+        Path | None, typer.Option(help="Folder of data sets. Default: Minari's (MINARI_DATASETS_PATH).")
     ] = None,
 ) -> None:
-    """Write flows' decisions as a Minari data set, one flow per episode (the extra `data`)."""
+    """Write the decisions of flows as a Minari data set, one flow per episode (extra `data`)."""
     from dataclasses import replace
 
     from orbitcc.agents import minari
     from orbitcc.agents.decisions import Actor, collect
-    from orbitcc.commands.run import Progress, settings
+    from orbitcc.commands.run import RunProgress, settings
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow, parse_value
     from orbitcc.envs.description.scenario import ControllerSpec
@@ -59,26 +63,26 @@ def dataset(
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
     loaded = scenarios.load(scenario, parameters)
     controllers = [Flow.parse(text).controller for text in flow or []]
-    controllers += [ControllerSpec(name="agent", params={"path": path}) for path in agent or []]
+    controllers += [ControllerSpec(name="policy", params={"path": path}) for path in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)
-    pieces = presets.preset(preset) if preset else next(filter(None, own), presets.preset("astraea"))
+    chosen = presets.preset(preset) if preset else next(filter(None, own), presets.preset("astraea"))
     if reward:
-        pieces = replace(pieces, reward=reward)
+        chosen = replace(chosen, reward=reward)
     environment: dict[str, Any] = {"scenario": scenario, **parameters}
     if scenario.endswith(".toml"):
         environment["scenario"] = str(Path(scenario).absolute())
 
-    with Progress(name) as progress:
+    with RunProgress(name) as progress:
 
         def told() -> Iterator[Episode]:
-            for episode in collect(loaded, controllers, pieces=pieces, episodes=episodes, seed=seed):
+            for episode in collect(loaded, controllers, preset=chosen, episodes=episodes, seed=seed):
                 progress((episode.seed - seed + 1) / episodes)
                 yield episode
 
         place, flows, decisions = minari.write(
             name,
             told(),
-            pieces,
+            chosen,
             environment,
             root=root,
             algorithm=", ".join(map(str, controllers)) or "as the scenario says",

@@ -32,10 +32,8 @@ def demo(
         print("No trained checkpoint is installed: the demo shows the classical controllers only.", file=sys.stderr)
     line_up = contenders.line_up(CONTROLLERS, agents)
     folder = out or new_folder("demo")
-    campaign = run_suite(
-        suite, line_up, out_dir=folder, profile=PROFILE, resume=True, command=provenance.command_line()
-    )
-    finish(campaign, line_up, as_json=as_json)
+    results = run_suite(suite, line_up, out_dir=folder, profile=PROFILE, resume=True, command=provenance.command_line())
+    finish(results, line_up, as_json=as_json)
     if not as_json:
         shown = len(line_up) if agents else 1
         print(f"a run:  {folder / 'figures' / f'run-{shown}.png'}")

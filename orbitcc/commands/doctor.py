@@ -1,4 +1,4 @@
-"""`orbitcc doctor`: what emulation needs of this machine."""
+"""`orbitcc doctor`: the requirements of emulation on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """What emulation on a real kernel needs, what is there, what is missing, and the remedy."""
+    """Check what this machine has and lacks for emulation on a real kernel."""
     from rich.console import Console
     from rich.markup import escape
 

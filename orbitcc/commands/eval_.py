@@ -1,4 +1,4 @@
-"""`orbitcc eval`: put controllers and checkpoints through a suite."""
+"""`orbitcc eval`: evaluate controllers and policies with a suite."""
 
 from __future__ import annotations
 
@@ -10,39 +10,51 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbitcc.commands.options import (
+    AsJson,
+    Backend,
+    Changes,
+    Controllers,
+    Out,
+    Policies,
+    Profile,
+    Ray,
+    Resume,
+    Workers,
+    again,
+    complete_suite,
+)
+
 if TYPE_CHECKING:
-    from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.contenders import Contender
+    from orbitcc.eval.results import Results
 
 DEFAULT_CONTROLLERS = ("cubic", "reno")
 
 
 def evaluate(
-    suite: Annotated[str, typer.Argument(help="Which suite; `orbitcc list suites` shows them.")],
-    controller: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME[:param=value,...], e.g. cubic:hystart=off. Repeat. Without any: cubic and reno."),
-    ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(help="A policy: a checkpoint's folder or shipped name, or package.module:factory. Repeat."),
-    ] = None,
-    profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "quick",
+    suite: Annotated[
+        str,
+        typer.Argument(
+            help="A name from `orbitcc list suites`, or a folder of scenario files.", autocompletion=complete_suite
+        ),
+    ],
+    controller: Controllers = None,
+    policy: Policies = None,
+    profile: Profile = "quick",
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
-    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread the runs over.")] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="KEY=VALUE: another value of a parameter of the suite's scenario, e.g. rtt=paper."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the evaluation in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    backend: Annotated[
-        str, typer.Option(help="simulator, or emulator: this machine's own TCP, one run after another in real time.")
-    ] = "simulator",
+    workers: Workers = None,
+    ray: Ray = None,
+    changes: Changes = None,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
+    backend: Backend = "simulator",
 ) -> None:
-    """Evaluate controllers and policies under one experiment: table, CSV, pictures, report."""
+    """Evaluate controllers and policies with a suite of experiments: table, CSV, pictures, report.
+
+    Without --controller and --policy: cubic and reno.
+    """
     from orbitcc.commands.run import settings
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import StateError
@@ -51,11 +63,11 @@ def evaluate(
 
     chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
-        raise StateError("--resume", "which folder is to be continued? Name it with --out")
-    line_up = contenders.line_up(controller or ([] if agent else DEFAULT_CONTROLLERS), agent or [])
+        raise StateError("--resume", "name the folder to continue with --out")
+    line_up = contenders.line_up(controller or ([] if policy else DEFAULT_CONTROLLERS), policy or [])
     folder = out or new_folder(suite)
     try:
-        campaign = run_suite(
+        results = run_suite(
             chosen,
             line_up,
             out_dir=folder,
@@ -68,11 +80,10 @@ def evaluate(
             backend=backend,
         )
     except KeyboardInterrupt:
-        again = provenance.command_line() if out else f"{provenance.command_line()} --out {folder}"
-        again += "" if resume else " --resume"
-        print(f"interrupted; finished runs are kept. Continue with: {again}", file=sys.stderr)
+        command = again(provenance.command_line(), out, folder, resume)
+        print(f"interrupted; finished runs are kept. Continue with: {command}", file=sys.stderr)
         raise typer.Exit(130) from None
-    finish(campaign, line_up, as_json=as_json)
+    finish(results, line_up, as_json=as_json)
 
 
 def new_folder(suite: str) -> Path:
@@ -80,31 +91,31 @@ def new_folder(suite: str) -> Path:
     return Path("results") / f"{suite}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def finish(campaign: Campaign, line_up: list[Contender], *, as_json: bool) -> None:
-    """Report and table of a finished campaign; what both `eval` and `demo` end with."""
+def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None:
+    """Report and table of a finished results; what both `eval` and `demo` end with."""
     from orbitcc.eval.extrapolation import warnings
     from orbitcc.eval.report import write_report
 
-    notes = warnings(campaign)
+    notes = warnings(results)
     for note in notes:
         print(f"warning: {note}", file=sys.stderr)
-    report = write_report(campaign, notes)
+    report = write_report(results, notes)
     if as_json:
-        print(json.dumps(as_dict(campaign, report), indent=2))
+        print(json.dumps(as_dict(results, report), indent=2))
         return
-    print_table(campaign)
+    print_table(results)
     print(f"report: {report}")
-    print(f"table:  {campaign.out_dir / 'runs.csv'}")
+    print(f"table:  {results.out_dir / 'runs.csv'}")
 
 
-def as_dict(campaign: Campaign, report: Path) -> dict[str, Any]:
+def as_dict(results: Results, report: Path) -> dict[str, Any]:
     """The table for `--json`; a bound that a single run does not allow is null."""
-    estimates = campaign.estimates()
+    estimates = results.estimates()
     return {
-        "suite": campaign.suite.name,
-        "profile": campaign.profile,
-        "runs": campaign.runs,
-        "version": campaign.version,
+        "suite": results.suite.name,
+        "profile": results.profile,
+        "runs": results.runs,
+        "version": results.version,
         "contenders": [
             {
                 "contender": contender.label,
@@ -115,24 +126,24 @@ def as_dict(campaign: Campaign, report: Path) -> dict[str, Any]:
                     for key, e in estimates[contender.label].items()
                 },
             }
-            for contender in campaign.contenders
+            for contender in results.contenders
         ],
-        "csv": str(campaign.out_dir / "runs.csv"),
+        "csv": str(results.out_dir / "runs.csv"),
         "report": str(report),
     }
 
 
-def print_table(campaign: Campaign) -> None:
+def print_table(results: Results) -> None:
     """Medians and 95 % intervals, one line per contender."""
     from rich.console import Console
     from rich.table import Table
 
     from orbitcc.eval.figures.style import DARK, lines_of
 
-    runs = f"{campaign.runs} run{'s' if campaign.runs != 1 else ''}"
+    runs = f"{results.runs} run{'s' if results.runs != 1 else ''}"
     table = Table(
-        title=f"{campaign.suite.title}, {runs} each",
-        caption="median, and below it its 95 % bootstrap interval" if campaign.runs > 1 else None,
+        title=f"{results.suite.title}, {runs} each",
+        caption="median, and below it its 95 % bootstrap interval" if results.runs > 1 else None,
         caption_justify="left",
         title_justify="left",
         title_style="bold",
@@ -140,13 +151,13 @@ def print_table(campaign: Campaign) -> None:
         border_style="dim",
     )
     table.add_column("contender", no_wrap=True)
-    for metric in campaign.suite.metrics:
+    for metric in results.suite.metrics:
         arrow = "↑" if metric.better == "higher" else "↓"
         table.add_column(f"{metric.title} {arrow}", justify="right")
-    estimates, lines = campaign.estimates(), lines_of(campaign)
-    for label in campaign.labels:
+    estimates, lines = results.estimates(), lines_of(results)
+    for label in results.labels:
         cells = []
-        for metric in campaign.suite.metrics:
+        for metric in results.suite.metrics:
             e = estimates[label][metric.key]
             interval = f"\n[dim]{metric.format(e.low)} – {metric.format(e.high)}[/dim]" if e.has_interval else ""
             cells.append(f"[bold]{metric.format(e.median)}[/bold]{interval}")

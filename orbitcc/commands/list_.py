@@ -1,4 +1,4 @@
-"""`orbitcc list`: what there is, by name."""
+"""`orbitcc list`: names of scenarios, policies and so on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "checkpoints", "places")
+from orbitcc.commands.options import AsJson
+
+KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places")
 
 
 def list_names(
-    what: Annotated[str | None, typer.Argument(metavar=f"[{'|'.join(KINDS)}]", help="One kind; default: all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar=f"[{'|'.join(KINDS)}]", help="One kind. Default: all.", autocompletion=lambda: KINDS),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what can be named: scenarios, environments, presets, controllers, suites, recipes, checkpoints, places."""
+    """List scenarios, environments, presets, controllers, suites, recipes, policies and places."""
     from orbitcc.envs.errors import UnknownNameError
 
     if what is not None and what not in KINDS:

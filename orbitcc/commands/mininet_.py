@@ -7,21 +7,18 @@ from typing import Annotated
 
 import typer
 
+from orbitcc.commands.options import Changes, ScenarioName
+
 
 def mininet(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc list scenarios`) or a TOML file.")
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter or a field, e.g. links.0.rate_mbps=50. Repeat."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of losses and jitter; default: the scenario's own.")] = None,
+    scenario: ScenarioName,
+    changes: Changes = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of losses and jitter. Default: the scenario's.")] = None,
     script: Annotated[
-        Path | None, typer.Option(help="Mininet commands to run instead of its command line, one per line.")
+        Path | None, typer.Option(help="Run the Mininet commands of this file, one per line, instead of the prompt.")
     ] = None,
 ) -> None:
-    """Open Mininet's command line on a scenario's network: hosts s0, d0, ... of its flows, its links emulated."""
+    """Open the Mininet prompt on a scenario's network: hosts s0 and d0 of flow 0 and so on, links emulated."""
     from orbitcc.commands.run import prepare
     from orbitcc.emulator import needs
     from orbitcc.envs.errors import FileError, OrbitccError

@@ -50,7 +50,7 @@ def path(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Compute the path between two places over a constellation, or take a known one, and print what it does."""
+    """Compute a path between two places over a satellite constellation and print its delay over time."""
     from orbitcc.envs.description.model import MAX_TIME_S
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.envs.files import check_place

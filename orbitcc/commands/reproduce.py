@@ -10,69 +10,74 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orbitcc.commands.options import AsJson, Out, Policies, Profile, Ray, Resume, Workers, again
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orbitcc.eval.findings import Finding, Outcome
+    from orbitcc.eval.claims import Claim, ClaimResult
 
 COLOURS = {"holds": "green", "fails": "red", "undecidable": "yellow"}
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="leo or geo.")],
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(help="A policy beside the classics: folder, shipped name or package.module:factory. Repeat."),
-    ] = None,
-    profile: Annotated[str, typer.Option(help="How many runs: quick, reduced or full.")] = "reduced",
-    workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
-    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to spread the runs over.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the campaign in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    paper: Annotated[
+        str,
+        typer.Argument(
+            help="leo (Mazilu et al. 2026) or geo (Claypool et al. 2020-2021).", autocompletion=lambda: ["leo", "geo"]
+        ),
+    ],
+    policy: Policies = None,
+    profile: Profile = "reduced",
+    workers: Workers = None,
+    ray: Ray = None,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run all experiments of the LEO study or the GEO papers, and check their claims."""
+    """Run all experiments of a paper and check its claims."""
     from orbitcc.envs.errors import StateError
-    from orbitcc.eval import provenance, studies
+    from orbitcc.eval import papers, provenance
     from orbitcc.eval.report import write_report
-    from orbitcc.eval.report.study import write_study_report
+    from orbitcc.eval.report.paper import write_paper_report
 
-    chosen = studies.get(study)
+    chosen = papers.get(paper)
     if resume and out is None:
-        raise StateError("--resume", "which folder is to be continued? Name it with --out")
-    folder = out or Path("results") / f"{study}__{time.strftime('%Y%m%d-%H%M%S')}"
+        raise StateError("--resume", "name the folder to continue with --out")
+    folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"
     began, command = time.monotonic(), provenance.command_line()
     try:
-        campaigns = studies.run_study(
+        all_results = papers.run_paper(
             chosen,
-            agent or [],
+            policy or [],
             out_dir=folder,
             profile=profile,
             workers=workers,
             ray=ray,
             resume=resume,
             command=command,
-            done=lambda campaign: write_report(campaign),
+            done=lambda results: write_report(results),
         )
     except KeyboardInterrupt:
-        again = command if out else f"{command} --out {folder}"
-        again += "" if resume else " --resume"
-        print(f"interrupted; finished runs are kept. Continue with: {again}", file=sys.stderr)
+        print(
+            f"interrupted; finished runs are kept. Continue with: {again(command, out, folder, resume)}",
+            file=sys.stderr,
+        )
         raise typer.Exit(130) from None
-    judged = studies.judge(chosen, campaigns)
-    table = studies.write_findings(judged, folder)
-    report = write_study_report(chosen, campaigns, judged, folder, command)
+    judged = papers.judge(chosen, all_results)
+    table = papers.write_claims(judged, folder)
+    report = write_paper_report(chosen, all_results, judged, folder, command)
     if as_json:
-        print(json.dumps(studies.as_rows(judged), indent=2))
+        print(json.dumps(papers.as_rows(judged), indent=2))
         return
-    print_findings(judged)
-    runs = sum(len(campaign.rows) for campaign in campaigns.values())
+    print_claims(judged)
+    runs = sum(len(results.rows) for results in all_results.values())
     print(f"{runs} runs, {time.monotonic() - began:.0f} s")
     print(f"report:   {report}")
-    print(f"findings: {table}")
+    print(f"claims: {table}")
 
 
-def print_findings(judged: Sequence[tuple[Finding, Outcome]]) -> None:
+def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     """Claim, expected, measured, verdict."""
     from rich import box
     from rich.console import Console
@@ -82,12 +87,12 @@ def print_findings(judged: Sequence[tuple[Finding, Outcome]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for title in ("", "claim", "expected", "measured", "verdict"):
         table.add_column(title, overflow="fold")
-    for finding, outcome in judged:
+    for claim, outcome in judged:
         why = f" [dim]({escape(outcome.reason)})[/dim]" if outcome.reason else ""
         table.add_row(
-            finding.key,
-            escape(finding.claim),
-            escape(finding.expected),
+            claim.key,
+            escape(claim.statement),
+            escape(claim.expected),
             escape(outcome.measured),
             f"[{COLOURS[outcome.verdict]}]{outcome.verdict}[/]{why}",
         )

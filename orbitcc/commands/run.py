@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, complete_controller
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -35,35 +37,27 @@ PLAIN_PROGRESS_EVERY_S = 5.0
 
 
 def run(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc list scenarios`) or a TOML file.")
-    ],
+    scenario: ScenarioName,
     flow: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME[:param=value,...][@start]", help="Takes the place of the scenario's flows, in order. Repeat."
+            metavar="NAME[:param=value,...][@start]",
+            help="A flow of this controller. Flows given here replace those of the scenario, in order. Repeatable.",
+            autocompletion=complete_controller,
         ),
     ] = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(help="A flow of a policy: a checkpoint's folder or name, or package.module:factory. Repeat."),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter or a field, e.g. links.0.rate_mbps=50. Repeat."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of noise and losses; default: the scenario's own.")] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between the points of the series.")] = 1.0,
-    series: Annotated[Path | None, typer.Option(help="Write the series to this .csv or .npz file.")] = None,
+    policy: Policies = None,
+    changes: Changes = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of noise and losses. Default: the scenario's.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two points of the time series.")] = 1.0,
+    series: Annotated[Path | None, typer.Option(help="Write the time series to this .csv or .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
     pcap: Annotated[
         Path | None, typer.Option(help="Write the senders' packets to this .pcap file (Wireshark).")
     ] = None,
     qlog: Annotated[Path | None, typer.Option(help="Write the flows' events to this .qlog file (qvis).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    backend: Annotated[
-        str, typer.Option(help="simulator, or emulator: this machine's own TCP, in real time (`orbitcc doctor`).")
-    ] = "simulator",
+    as_json: AsJson = False,
+    backend: Backend = "simulator",
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
     from orbitcc.envs import backends
@@ -86,8 +80,8 @@ def run(
         from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
-    chosen = prepare(scenario, flow or [], agent or [], changes or [], seed)
-    with Progress(chosen.name) as progress:
+    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed)
+    with RunProgress(chosen.name) as progress:
         recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
     if series is not None:
         (recording.save_csv if series.suffix == ".csv" else recording.save)(series)
@@ -99,7 +93,7 @@ def run(
         print_tables(recording)
 
 
-def prepare(source: str, flows: list[str], agents: list[str], changes: list[str], seed: int | None) -> Scenario:
+def prepare(source: str, flows: list[str], policies: list[str], changes: list[str], seed: int | None) -> Scenario:
     """The scenario as asked for on the command line.
 
     A distribution is sampled with the seed (1 without one); flows given replace its learning flows one for one, and a
@@ -113,7 +107,7 @@ def prepare(source: str, flows: list[str], agents: list[str], changes: list[str]
     from orbitcc.envs.errors import OrbitccError
 
     given = [Flow.parse(text) for text in flows]
-    given += [Flow(controller=ControllerSpec(name="agent", params={"path": path})) for path in agents]
+    given += [Flow(controller=ControllerSpec(name="policy", params={"path": path})) for path in policies]
     loaded = scenarios.load(source, settings(changes))
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
@@ -251,7 +245,7 @@ def _shown(value: float, decimals: int, unit: str = "") -> str:
     return f"{value:.{decimals}f}{unit}" if math.isfinite(value) else "–"
 
 
-class Progress:
+class RunProgress:
     """On stderr: a bar on a terminal once a run takes longer than a second, elsewhere a line every few seconds."""
 
     def __init__(self, title: str) -> None:
@@ -259,7 +253,7 @@ class Progress:
         self._began = self._last = time.monotonic()
         self._bar: Any = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RunProgress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""`orbitcc scenario`: the library of scenarios: what there is, what is in one, as a file, as a picture."""
+"""`orbitcc scenario`: show a scenario, export it to a file, draw it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.list_ import list_names
+from orbitcc.commands.options import Changes
+from orbitcc.commands.options import ScenarioName as Name
 
 if TYPE_CHECKING:
     from orbitcc.envs.description.scenario import Scenario
 
 app = typer.Typer(
-    help="The library of scenarios: list, show, export to a file, plot.", no_args_is_help=True, rich_markup_mode=None
+    help="Show a scenario, export it to a TOML file, or draw it.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Name = Annotated[
-    str, typer.Argument(metavar="SCENARIO_OR_FILE", help="A name (`orbitcc scenario list`) or a TOML file.")
+Seed = Annotated[
+    int | None, typer.Option(help="Seed: the world drawn from a distribution, or the noise of a scenario.")
 ]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="KEY=VALUE: a parameter of a named scenario, or a field, e.g. links.0.rate_mbps=50."),
-]
-Seed = Annotated[int | None, typer.Option(help="Which world of a distribution; else the seed of the noise.")]
-
-
-@app.command("list")
-def list_scenarios(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
-    """Show the scenarios and distributions that can be named, with their parameters."""
-    list_names("scenarios", as_json)
 
 
 @app.command()
 def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
-    """Print what a scenario is made of; of a named one also its parameters, with what is allowed."""
+    """Print the links and flows of a scenario, and the parameters of a named one."""
     from rich.console import Console
 
     from orbitcc.envs.scenarios import SCENARIOS
@@ -59,7 +49,7 @@ def export(
     changes: Changes = None,
     seed: Seed = None,
 ) -> None:
-    """Write a scenario, as it will be run, to a file that `orbitcc run` takes; every field is spelt out."""
+    """Write a scenario with every field to a TOML file for `orbitcc run`."""
     print(f"scenario: {load(scenario, changes, seed).save(out)}")
 
 
@@ -70,7 +60,7 @@ def plot(
     changes: Changes = None,
     seed: Seed = None,
 ) -> None:
-    """Draw what a scenario does over time: rate, base RTT, loss, interruptions, and who sends when."""
+    """Draw a scenario over time: rate, base RTT, loss, interruptions and flows."""
     from orbitcc.envs.files import atomic_write_bytes, check_place
     from orbitcc.eval.figures import base as figures
     from orbitcc.eval.figures.scenario import draw_scenario
@@ -99,14 +89,14 @@ def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
 
 
 class _Nothing:
-    """No parameter takes this: its refusal says what is allowed."""
+    """A value that no parameter accepts, so that the error lists the allowed values."""
 
     def __repr__(self) -> str:
         return "nothing"
 
 
 def allowed(name: str, parameter: str) -> str:
-    """What a parameter of a named scenario takes, in words."""
+    """The allowed values of a parameter of a named scenario, in words."""
     from orbitcc.envs import scenarios
     from orbitcc.envs.errors import OrbitccError
 

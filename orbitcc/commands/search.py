@@ -11,23 +11,45 @@ from typing import Annotated
 
 import typer
 
+from orbitcc.commands.options import (
+    POLICY_FORMS,
+    AsJson,
+    Out,
+    Resume,
+    Workers,
+    again,
+    complete_controller,
+    complete_scenario,
+)
+
 
 def search(
-    target: Annotated[str, typer.Argument(help="NAME[:param=value,...], a policy's name, folder or module:factory.")],
-    against: Annotated[str, typer.Option(help="The reference in the same world; the same forms.")] = "cubic",
+    target: Annotated[
+        str,
+        typer.Argument(
+            help=f"A classical controller, NAME[:param=value,...], or a policy: {POLICY_FORMS}.",
+            autocompletion=complete_controller,
+        ),
+    ],
+    against: Annotated[
+        str,
+        typer.Option(help="The reference in the same world, in the same forms.", autocompletion=complete_controller),
+    ] = "cubic",
     objective: Annotated[
-        str, typer.Option(help="In what it is to be worse: utilisation, delay, fairness, starvation or loss.")
+        str, typer.Option(help="The figure to compare: utilisation, delay, fairness, starvation or loss.")
     ] = "utilisation",
-    scenario: Annotated[str, typer.Option(help="A distribution whose ranges are searched.")] = "train-leo",
+    scenario: Annotated[
+        str, typer.Option(help="The distribution whose ranges are searched.", autocompletion=complete_scenario)
+    ] = "train-leo",
     trials: Annotated[int, typer.Option(help="Worlds to try.")] = 400,
-    seed: Annotated[int, typer.Option(help="Of the search.")] = 1,
-    workers: Annotated[int | None, typer.Option(help="Processes; default: all cores.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; default: a new one in results/.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the search in --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 1,
+    workers: Workers = None,
+    out: Out = None,
+    resume: Resume = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Search for realistic worlds in which a controller does worse than another; the worst as files and pictures."""
-    from orbitcc.agents import outside
+    """Search for realistic worlds in which a controller does much worse than another; save them as files."""
+    from orbitcc.agents import python_policy
     from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
     from orbitcc.eval import contenders, provenance
     from orbitcc.eval import search as room
@@ -42,11 +64,11 @@ def search(
     if workers is not None and workers < 1:
         raise OrbitccError("--workers", workers, "1 or more")
     if resume and out is None:
-        raise StateError("--resume", "which folder is to be continued? Name it with --out")
+        raise StateError("--resume", "name the folder to continue with --out")
 
     def contender(text: str) -> contenders.Contender:
-        is_policy = outside.is_outside(text) or Path(text).is_dir()
-        return contenders.from_agent(text) if is_policy else contenders.from_controller(text)
+        is_policy = python_policy.is_python_policy(text) or Path(text).is_dir()
+        return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
     chosen = room.Search(
@@ -56,9 +78,10 @@ def search(
     try:
         found = room.run_search(chosen, workers=workers, resume=resume)
     except KeyboardInterrupt:
-        again = command if out else f"{command} --out {folder}"
-        again += "" if resume else " --resume"
-        print(f"interrupted; finished trials are kept. Continue with: {again}", file=sys.stderr)
+        print(
+            f"interrupted; finished trials are kept. Continue with: {again(command, out, folder, resume)}",
+            file=sys.stderr,
+        )
         raise typer.Exit(130) from None
     commands = room.save(chosen, found)
     report = write_search(chosen, found, commands, command)

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from orbitcc.commands.options import AsJson, RecipeName
+
 
 class SeveralSeeds(TyperCommand):
     """Takes `--seed 1 2 3` for `--seed 1 --seed 2 --seed 3`, as users of argparse write it."""
@@ -21,47 +23,51 @@ class SeveralSeeds(TyperCommand):
 
 
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe by name (see `orbitcc list recipes`) or a TOML file.")],
+    recipe: RecipeName,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. ppo.lr=1e-4.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. ppo.lr=1e-4. Repeatable."),
     ] = None,
     seed: Annotated[
-        list[int], typer.Option(min=0, metavar="N [N ...]", help="Of networks, worlds and exploration; one or several.")
+        list[int],
+        typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
     ] = [1],  # noqa: B006
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds that train side by side.")] = 1,
-    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run and its policy. Default: scenario, recipe, seed and time.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds to train in parallel.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed; finished ones stay.")
+        bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed, or the one of --name.")
     ] = False,
     logbook: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="Another place for the curves (docs/tuning.md). Repeat."),
+        typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="Also log to this tracker (docs/tuning.md). Repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Train a policy, or one for each of several seeds; Ctrl-C saves and stops, --resume continues.
+    """Train a policy, or one per seed. Ctrl-C saves and stops; --resume continues.
 
-    Exits with 3 when a policy is past help (docs/training.md), with 130 when interrupted.
+    Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
-    from orbitcc.envs.errors import OrbitccError, StateError
+    from orbitcc.envs.errors import OrbitccError
     from orbitcc.training import recipe as recipes
     from orbitcc.training.logbook import factory
 
-    if resume and changes:
-        raise StateError("--set", "a resumed run goes on with the values it began with; leave --set or --resume away")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
     plan = recipes.load(recipe, changes or ())
     recipes.check_names(plan)
-    for name in logbook or ():
-        factory(name)
+    for tracker in logbook or ():
+        factory(tracker)
     commands = {number: _command(recipe, changes or [], number) for number in seed}
+    names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
     if resume:
-        work = [_resumed(plan.name, number, out, alone=len(seed) == 1) for number in seed]
+        work = [_resumed(plan, bool(changes), number, out, names[number], alone=len(seed) == 1) for number in seed]
         check_learner(work[0][0])
     else:
         check_learner(plan)
-        work = [_fresh(plan, number, out, commands[number]) for number in seed]
+        work = [_fresh(plan, number, out, commands[number], names[number]) for number in seed]
 
     from dataclasses import replace
 
@@ -73,26 +79,30 @@ def train(
         raise typer.Exit(code)
 
 
-def _fresh(plan: Any, seed: int, out: Path, command: str) -> tuple[Any, ...]:
-    """What a :class:`orbitcc.training.seeds.Job` is made of, with a run folder made for it."""
+def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> tuple[Any, ...]:
+    """The fields of a :class:`orbitcc.training.seeds.Job` with a new run folder."""
     from orbitcc.training.loop import new_run
 
-    return plan, seed, new_run(plan, seed, out, command), False, command
+    return plan, seed, new_run(plan, seed, out, command, name), False, command
 
 
-def _resumed(name: str, seed: int, out: Path, alone: bool) -> tuple[Any, ...]:
-    """The same from the newest run folder; one of several seeds may have a folder without having begun."""
+def _resumed(plan: Any, changed: bool, seed: int, out: Path, name: str | None, alone: bool) -> tuple[Any, ...]:
+    """The same with an existing run folder; one of several seeds may have a folder without having begun."""
     from orbitcc.agents.runs import RunFolder
+    from orbitcc.envs.errors import StateError
     from orbitcc.training.recipe import Recipe
 
-    run = RunFolder.latest(out, name, seed, saved=alone)
+    run = RunFolder.latest(out, plan.name, seed, saved=alone, name=name)
     stored = run.config()
-    return Recipe.stored(stored["recipe"]), seed, run, run.state.is_dir(), stored["command"]
+    begun = Recipe.build(stored["recipe"])
+    if changed and begun != plan:
+        raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
+    return begun, seed, run, run.state.is_dir(), stored["command"]
 
 
 def _one(job: Any, as_json: bool) -> int:
     from orbitcc.training import loop
-    from orbitcc.training.scorecard import print_figures
+    from orbitcc.training.heldout_metrics import print_figures
 
     outcome = loop.train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command, logbooks=job.logbooks)
     if as_json:

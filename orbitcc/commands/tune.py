@@ -6,30 +6,35 @@ from typing import Annotated
 
 import typer
 
+from orbitcc.commands.options import AsJson, RecipeName
+
 
 def tune(
-    recipe: Annotated[str, typer.Argument(help="A recipe by name (see `orbitcc list recipes`) or a TOML file.")],
+    recipe: RecipeName,
     search: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=RANGE",
-            help="What to search: ppo.lr=log(1e-4,1e-2), ppo.epochs=int(2,8), ppo.clip=(0.1,0.3), "
-            "network.activation=tanh|relu. Repeat. Default: the learner's rates, discounts and exploration.",
+            help="A range to search: ppo.lr=log(1e-4,1e-2), ppo.epochs=int(2,8), ppo.clip=(0.1,0.3), "
+            "network.activation=tanh|relu. Repeatable. Default: learning rates, discounts and exploration.",
         ),
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value for all trials.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value for all trials. Repeatable.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Settings to try, earlier ones of this search included.")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try, including earlier trials of this search.")] = 20,
     seed: Annotated[
-        list[int], typer.Option(min=0, metavar="N [N ...]", help="Training seeds of every trial; their mean counts.")
+        list[int],
+        typer.Option(
+            min=0, metavar="N [N ...]", help="Training seeds of every trial; the trial's score is their mean."
+        ),
     ] = [1],  # noqa: B006
     out: Annotated[
-        Path | None, typer.Option(help="Folder; default: runs/tune-RECIPE. A search in it is gone on with.")
+        Path | None, typer.Option(help="Folder. Default: runs/tune-RECIPE. A search in it is continued.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Search a recipe's hyper-parameters with Optuna (the extra `search`); the same command goes on with a search."""
+    """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
     from orbitcc.commands.train import check_learner
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.training import recipe as recipes
@@ -49,7 +54,7 @@ def tune(
         trials=trials,
         seeds=seed,
         folder=folder,
-        told=lambda text: typer.echo(text, err=True),
+        report=lambda text: typer.echo(text, err=True),
     )
     if as_json:
         typer.echo(
@@ -69,11 +74,7 @@ def tune(
         typer.echo(f"score {found.best_score:.4f}, best of {found.complete} ({found.pruned} more ended early)")
         typer.echo(f"orbitcc train {folder / tuning.BEST_RECIPE}")
     else:
-        typer.echo(f"no trial has come to its end: {folder}")
+        typer.echo(f"no trial has finished: {folder}")
     if found.interrupted:
-        typer.echo("interrupted; the same command goes on")
+        typer.echo("interrupted; the same command continues")
         raise typer.Exit(130)
-
-
-def _tell(text: str) -> None:
-    typer.echo(text, err=True)

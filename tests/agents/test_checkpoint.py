@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Action, Card, Envelope, Layer, Observation, Training
+from orbitcc.agents.model_card import Action, Layer, ModelCard, Observation, Training, TrainingRange
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import definition_hash, preset
@@ -17,7 +17,7 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 
-def card(**changes) -> Card:
+def card(**changes) -> ModelCard:
     values = {
         "name": "test",
         "description": "a test",
@@ -25,7 +25,7 @@ def card(**changes) -> Card:
         "action": Action(preset="astraea", dim=1, hash=definition_hash("action", "astraea")),
         "interval_ms": 30.0,
         "layers": (Layer(units=8, activation="tanh"), Layer(units=1, activation="linear")),
-        "envelope": Envelope(scenario="dumbbell"),
+        "training_range": TrainingRange(scenario="dumbbell"),
         "training": Training(
             recipe="none",
             command="none",
@@ -37,7 +37,7 @@ def card(**changes) -> Card:
             versions={},
         ),
     }
-    return Card(**{**values, **changes})
+    return ModelCard(**{**values, **changes})
 
 
 def tensors(seed: int = 0) -> dict[str, np.ndarray]:
@@ -159,7 +159,7 @@ def test_a_missing_folder_or_half_a_checkpoint_is_refused(saved, tmp_path) -> No
 def test_a_file_is_named_wherever_the_error_surfaces(saved) -> None:
     (saved / "policy.safetensors").write_bytes(b"")
     with pytest.raises(OrbitccError, match=r"policy\.safetensors: is truncated"):
-        simulate(get("dumbbell").with_flows([Flow(controller=f"agent:path={saved}")]))
+        simulate(get("dumbbell").with_flows([Flow(controller=f"policy:path={saved}")]))
 
 
 def test_no_name_is_not_the_folder_one_stands_in(saved, monkeypatch) -> None:
@@ -202,8 +202,8 @@ def test_cards_are_plain_json(saved) -> None:
 
 @pytest.mark.parametrize("name", ["orca", "aurora"])
 def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp_path) -> None:
-    pieces = preset(name)
-    (dim,) = pieces.observation_space().shape
+    functions = preset(name)
+    (dim,) = functions.observation_space().shape
     weights = {
         "layers.0.weight": np.zeros((8, dim), np.float32),
         "layers.0.bias": np.ones(8, np.float32),
@@ -215,12 +215,12 @@ def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp
         card(
             observation=Observation(preset=name, dim=dim, hash=definition_hash("observation", name)),
             action=Action(preset=name, dim=1, hash=definition_hash("action", name)),
-            interval_ms=pieces.interval_ms,
-            interval_rtts=pieces.interval_rtts,
+            interval_ms=functions.interval_ms,
+            interval_rtts=functions.interval_rtts,
         ),
         weights,
     )
     assert checkpoint.read_card(folder).interval_rtts == (0.5 if name == "aurora" else 0)
-    flows = [Flow.parse(f"agent:path={folder}"), Flow.parse("cubic@2s")]
+    flows = [Flow.parse(f"policy:path={folder}"), Flow.parse("cubic@2s")]
     run = simulate(get("dumbbell", duration_s=10).with_flows(flows))
     assert run.flow_totals[0]["goodput_mbps"] > 5

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from orbitcc import _sim
 from orbitcc.agents.decisions import Actor, collect, expressed
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
@@ -25,7 +24,7 @@ def controller(text):
 
 def test_a_watched_controller_sends_the_same_packets_as_in_a_plain_run():
     scenario = scenarios.get("dumbbell", **DUMBBELL).with_flows([Flow.parse("cubic"), Flow.parse("bbr3@1s")])
-    episodes = list(collect(scenario, pieces=preset("astraea"), seed=5))
+    episodes = list(collect(scenario, preset=preset("astraea"), seed=5))
     assert [(e.flow, e.controller) for e in episodes] == [("cubic-0", "cubic"), ("bbr3-1", "bbr3")]
     recording = simulate(scenario, seed=5, record_interval_s=0.03)
     for flow, episode in enumerate(episodes):
@@ -70,7 +69,7 @@ def test_windows_that_double_are_one_where_nothing_can_be_turned_round():
 
 def test_policies_in_other_terms_are_refused():
     with pytest.raises(OrbitccError, match="preset: 'aurora' is not allowed; allowed: the observation of perigee"):
-        list(collect("dumbbell", [ControllerSpec(name="perigee")], pieces=preset("aurora")))
+        list(collect("dumbbell", [ControllerSpec(name="perigee")], preset=preset("aurora")))
     with pytest.raises(OrbitccError, match="a controller for the learning flows"):
         list(collect("train-leo"))
     assert Actor.of(controller("reno")).act is None
@@ -93,7 +92,7 @@ def made(name, *args):
 
 
 def test_a_policys_decisions_replay_bit_for_bit(root):
-    dataset = made("orbitcc/dumbbell-perigee-v0", "--agent", "perigee", "--episodes", "2", "--seed", "7")
+    dataset = made("orbitcc/dumbbell-perigee-v0", "--policy", "perigee", "--episodes", "2", "--seed", "7")
     assert (dataset.total_episodes, dataset.total_steps > 100) == (2, True)
     env = dataset.recover_environment()
     for episode in dataset.iterate_episodes():
@@ -113,7 +112,7 @@ def test_classical_flows_are_episodes_that_an_environment_takes(root):
     told = [metadata["controller"] for metadata in dataset.storage.get_episode_metadata([0, 1])]
     assert told == ["cubic", "vegas"]
     names = json.loads(dataset.storage.metadata["statistics"])
-    assert tuple(names) == _sim.STATS_FIELDS
+    assert tuple(names) == tuple(STATS)
     env = dataset.recover_environment()
     env.reset(seed=1)
     for episode in dataset.iterate_episodes():

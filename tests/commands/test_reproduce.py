@@ -10,7 +10,7 @@ from tests.commands.shell import called
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("reproduce", "leos"), "study: unknown name 'leos'; did you mean 'leo'?"),
+        (("reproduce", "leos"), "paper: unknown name 'leos'; did you mean 'leo'?"),
         (("reproduce", "geo", "--profile", "huge"), "profile: unknown name 'huge'"),
         (("reproduce", "geo", "--resume"), "--resume: which folder"),
         (("compare", "/nowhere", "/nowhere"), "run: '/nowhere' is not allowed"),
@@ -47,16 +47,16 @@ def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
     out = str(tmp_path / "geo")
     done = called("reproduce", "geo", "--profile", "quick", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
-    findings = {row["finding"]: row for row in json.loads(done.stdout)}
+    claims = {row["key"]: row for row in json.loads(done.stdout)}
     # What does not depend on the number of runs.
     for key in ("H01", "H02", "H03", "H08", "H09", "B01", "B02", "B03", "B05", "B06", "G16", "G19"):
-        assert findings[key]["verdict"] == "holds", findings[key]
-    undecidable = {key for key, row in findings.items() if row["verdict"] == "undecidable"}
+        assert claims[key]["verdict"] == "holds", claims[key]
+    undecidable = {key for key, row in claims.items() if row["verdict"] == "undecidable"}
     # Too few runs for what is significant; and what is said of a closed program.
     assert {key for key in undecidable if not key.endswith("a")} == {"G04", "G12"}
     assert "G01a" in undecidable
     assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
     again = called("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
-    assert json.loads(again.stdout) == list(findings.values())
+    assert json.loads(again.stdout) == list(claims.values())
     same = json.loads(called("compare", out, out, "--json").stdout)
     assert {row["difference"] for row in same} == {0.0}

@@ -103,10 +103,10 @@ def test_a_window_that_is_raised_while_nothing_comes_back_holds_at_once():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["perigee", "astraea", "examples.outside_policy:make"])
+@pytest.mark.parametrize("policy", ["perigee", "astraea", "examples.python_policy:make"])
 def test_policies_run_as_in_plain_runs(policy):
     given = scenarios.get("dumbbell", rate_mbps=20.0, base_rtt_ms=20.0, duration_s=3.0)
-    real = emulate(given.with_controller(f"agent:path={policy}"))
+    real = emulate(given.with_controller(f"policy:path={policy}"))
     assert real.flow_totals[0]["received_bytes"] > 100_000
     assert np.isfinite(real.flow_totals[0]["lost_packets"])
     assert real.emulation["overruns"] >= 0

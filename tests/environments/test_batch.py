@@ -19,7 +19,7 @@ def specs(count: int, duration_s: float = 60.0) -> list[str]:
 
 
 def test_results_are_written_into_the_callers_arrays() -> None:
-    worlds = _sim.Worlds(specs(3), slots=1, interval_ns=30_000_000, threads=2)
+    worlds = _sim.Worlds(specs(3), max_agents=1, interval_ns=30_000_000, threads=2)
     frame = np.full((5, 1, worlds.observation_dim), -7.0, np.float32)  # the batch gets three of its rows
     reward, status = np.full((3, 1), -7.0, np.float32), np.zeros((3, 1), np.uint8)
     for _ in range(10):
@@ -40,7 +40,7 @@ def test_results_are_written_into_the_callers_arrays() -> None:
     ids=["type", "shape", "layout"],
 )
 def test_arrays_that_do_not_fit_are_refused(wrong: np.ndarray) -> None:
-    worlds = _sim.Worlds(specs(3), slots=1, interval_ns=30_000_000, threads=1)
+    worlds = _sim.Worlds(specs(3), max_agents=1, interval_ns=30_000_000, threads=1)
     actions = np.zeros((3, 1, worlds.action_dim), np.float32)
     obs, status = np.zeros((3, 1, worlds.observation_dim), np.float32), np.zeros((3, 1), np.uint8)
     before = worlds.now_ns().tolist()
@@ -51,7 +51,7 @@ def test_arrays_that_do_not_fit_are_refused(wrong: np.ndarray) -> None:
 
 def test_python_goes_on_while_worlds_step() -> None:
     """One native call of half a second; if it held the interpreter this thread would wait for all of it."""
-    batch = Batch(specs(48), slots=1, preset=preset(interval_ms=10_000), threads=1)
+    batch = Batch(specs(48), max_agents=1, preset=preset(interval_ms=10_000), threads=1)
     for index in range(48):
         batch._worlds.set_cwnd(index, 0, 500, 100e6)
     batch.observe()

@@ -26,7 +26,7 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
     rng = np.random.default_rng(0)
     renewals = 0
     for _ in range(250):
-        actions = rng.uniform(-1, 1, (N, batched.slots, 1)).astype(np.float32)
+        actions = rng.uniform(-1, 1, (N, batched.max_agents, 1)).astype(np.float32)
         assert np.array_equal(batched.state(), np.stack([world.state() for world in worlds]))
         acting = [[f"flow_{s}" for s in np.flatnonzero(infos["active"][i])] for i in range(N)]
         assert [world.agents for world in worlds] == acting
@@ -35,10 +35,10 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
             theirs, paid, done, cut, _ = world.step({a: actions[i, int(a[5:])] for a in world.agents})
             assert np.array_equal(infos["state"][i], world.state())  # of the world that ends, too
             for agent, row in theirs.items():
-                slot = int(agent[5:])
-                assert np.array_equal(obs[i, slot], row)
-                assert rewards[i, slot] == np.float32(paid[agent])
-                assert (bool(terminated[i, slot]), bool(truncated[i, slot])) == (done[agent], cut[agent])
+                agent = int(agent[5:])
+                assert np.array_equal(obs[i, agent], row)
+                assert rewards[i, agent] == np.float32(paid[agent])
+                assert (bool(terminated[i, agent]), bool(truncated[i, agent])) == (done[agent], cut[agent])
             assert bool(infos["renewed"][i]) == (not world.agents)
             if not world.agents:
                 renewals += 1
@@ -61,7 +61,7 @@ def test_every_world_may_be_given_its_own_scenario() -> None:
 def test_bad_use_names_the_field() -> None:
     env = BatchedParallelEnv(2, short())
     with pytest.raises(OrbitccError, match="reset"):
-        env.step(np.zeros((2, env.slots, 1), np.float32))
+        env.step(np.zeros((2, env.max_agents, 1), np.float32))
     env.reset(seed=1)
     with pytest.raises(OrbitccError, match="shape"):
         env.step(np.zeros((2, 1), np.float32))
@@ -72,7 +72,7 @@ def test_bad_use_names_the_field() -> None:
 def test_staggered_worlds_do_not_end_together() -> None:
     env = BatchedParallelEnv(6, distribution("train-astraea").changed(duration_s=8.0), stagger=True)
     env.reset(seed=1)
-    idle = np.zeros((6, env.slots, 1), np.float32)
+    idle = np.zeros((6, env.max_agents, 1), np.float32)
     ends = [set() for _ in range(6)]
     for step in range(560):
         for world in np.flatnonzero(env.step(idle)[4]["renewed"]):
@@ -120,11 +120,11 @@ def test_worlds_live_through_their_past_again_bit_for_bit() -> None:
     rng = np.random.default_rng(2)
     env = made()
     env.reset(seed=5)
-    acts = rng.uniform(-1, 1, (220, 3, env.slots, 1)).astype(np.float32)
+    acts = rng.uniform(-1, 1, (220, 3, env.max_agents, 1)).astype(np.float32)
     for row in acts[:130]:
         env.step(row)
     other = made()
-    other.relive(env.journal())
+    other.replay(env.journal())
     assert np.array_equal(env.obs, other.obs)
     for row in acts[130:]:  # over the ends of episodes
         for one, two in zip(env.step(row)[:4], other.step(row)[:4], strict=True):
@@ -132,6 +132,6 @@ def test_worlds_live_through_their_past_again_bit_for_bit() -> None:
     with pytest.raises(OrbitccError, match="journal"):
         BatchedParallelEnv(3, short()).journal()
     with pytest.raises(OrbitccError, match="worlds"):
-        BatchedParallelEnv(2, short(), journal=True).relive(env.journal())
+        BatchedParallelEnv(2, short(), journal=True).replay(env.journal())
     with pytest.raises(OrbitccError, match="journal"):
         env.restore(0, env.save(0))

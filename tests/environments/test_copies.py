@@ -6,12 +6,12 @@ import pickle
 import numpy as np
 import pytest
 
-from orbitcc import _sim
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import ParallelCongestionEnv
+from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
@@ -86,7 +86,7 @@ def test_the_parallel_environment_goes_back_to_a_saved_moment() -> None:
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_a_clone_of_slots_continues_identically_over_new_connections_and_worlds(mode: str) -> None:
+def test_a_clone_of_flows_continues_identically_over_new_connections_and_worlds(mode: str) -> None:
     env = FlowVectorEnv(7, world(), autoreset_mode=mode, threads=2)
     env.reset(seed=3)
     acts = np.random.default_rng(1).uniform(-1, 1, (500, 7, 1)).astype(np.float32)
@@ -102,7 +102,7 @@ def test_a_clone_of_slots_continues_identically_over_new_connections_and_worlds(
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
-def test_a_world_of_slots_goes_back_to_any_saved_moment(mode: str) -> None:
+def test_a_world_of_flows_goes_back_to_any_saved_moment(mode: str) -> None:
     flows = [Flow(controller="external"), Flow(controller="external", stop_s=2.4)]
     env = FlowVectorEnv(4, get("dumbbell", duration_s=6).with_flows(flows), autoreset_mode=mode)
     env.reset(seed=2)
@@ -123,17 +123,17 @@ def test_a_world_of_slots_goes_back_to_any_saved_moment(mode: str) -> None:
             assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_a_saved_world_fits_only_as_many_slots() -> None:
+def test_a_saved_world_fits_only_as_many_flows() -> None:
     env = FlowVectorEnv(3, get("dumbbell").with_flows([Flow(controller="external")] * 2))
     env.reset(seed=1)
-    with pytest.raises(OrbitccError, match="2 slots"):
+    with pytest.raises(OrbitccError, match="2 flows"):
         env.restore(1, env.save(0))
 
 
 def batched_steps(env, steps) -> list:
     found = []
     for k in steps:
-        act = np.random.default_rng(k).uniform(-1, 1, (env.num_worlds, env.slots, 1)).astype(np.float32)
+        act = np.random.default_rng(k).uniform(-1, 1, (env.num_worlds, env.max_agents, 1)).astype(np.float32)
         obs, rewards, terminated, truncated, infos = env.step(act)
         found.append([obs, rewards, terminated, truncated, infos["active"], infos["renewed"], env.obs.copy()])
     return found
@@ -163,7 +163,7 @@ def test_a_world_of_a_batch_goes_back_to_a_saved_moment() -> None:
     first = pick(batched_steps(env, range(40, 90)))
     assert np.array_equal(env.restore(1, saved)[1], before[1])
     assert np.array_equal(env.statistics()[1], statistics[1])
-    assert statistics.shape == (2, env.slots, len(_sim.STATS_FIELDS))
+    assert statistics.shape == (2, env.max_agents, len(STATS))
     assert same(first, pick(batched_steps(env, range(40, 90))))
 
 
@@ -171,7 +171,7 @@ MADE = {
     "single": lambda: CongestionEnv(world(), preset="astraea-leo", interval_ms=20),
     "vector": lambda: VectorCongestionEnv(3, world(), preset="orca", threads=2),
     "parallel": lambda: ParallelCongestionEnv(world(), max_agents=2),
-    "slots": lambda: FlowVectorEnv(6, world(), autoreset_mode="SameStep"),
+    "max_agents": lambda: FlowVectorEnv(6, world(), autoreset_mode="SameStep"),
     "batched": lambda: BatchedParallelEnv(2, world(), preset="astraea-20ms"),
 }
 

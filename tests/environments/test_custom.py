@@ -1,4 +1,4 @@
-"""Python pieces: called once per interval of a flow, told whose rows they see, with a memory of each connection."""
+"""Python functions: called once per interval of a flow, told whose rows they see, with a memory of each connection."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,10 @@ from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS, Who
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
@@ -26,15 +26,15 @@ def counting(stats: np.ndarray, who: Who) -> np.ndarray:
     return who.memory
 
 
-def preset(**pieces) -> presets.Preset:
-    return presets.Preset("mine", observation=presets.Observation(counting, LOW, HIGH, memory=2), **pieces)
+def preset(**functions) -> presets.Preset:
+    return presets.Preset("mine", observation=presets.Observation(counting, LOW, HIGH, memory=2), **functions)
 
 
 def two(duration_s: float = 3.0, second: str = "external@1s"):
     return get("dumbbell", duration_s=duration_s).with_flows([Flow(controller="external"), Flow.parse(second)])
 
 
-def test_memory_begins_anew_with_every_connection_of_a_slot() -> None:
+def test_memory_begins_anew_with_every_connection_of_a_flow() -> None:
     """Worlds are drawn anew at different moments, flows are replaced: each interval counts once, from 1."""
     world = distribution("train-leo").changed(duration_s=6.0)
     for mode in ("SameStep", "NextStep"):
@@ -69,10 +69,10 @@ def test_flows_have_numbers_of_their_own_and_are_fresh_once() -> None:
     env.reset(seed=1)
     for _ in range(250):  # two ends of all worlds
         env.step(np.zeros((3, 2, 1), np.float32))
-    rows = [row for who in seen for row in zip(who.world, who.slot, who.flow, who.fresh, strict=True)]
+    rows = [row for who in seen for row in zip(who.world, who.agent, who.flow, who.fresh, strict=True)]
     owners: dict[int, set] = {}
-    for world, slot, flow, _ in rows:
-        owners.setdefault(flow, set()).add((world, slot))
+    for world, agent, flow, _ in rows:
+        owners.setdefault(flow, set()).add((world, agent))
     assert all(len(places) == 1 for places in owners.values())
     assert sum(fresh for *_, fresh in rows) == len(owners) == 3 * 2 * 3
     assert {(w, s) for w, s, *_ in rows} == {(w, s) for w in range(3) for s in range(2)}
@@ -94,7 +94,7 @@ def test_every_interval_is_seen_once_whoever_else_begins_anew(start: str) -> Non
 
 
 def test_flows_that_wait_for_others_remember_what_they_saw_meanwhile() -> None:
-    """A world of slots begins when all its flows are there: the first one has seen a second by then."""
+    """A world of flows begins when all its flows are there: the first one has seen a second by then."""
     env = FlowVectorEnv(2, two(second="external@1s").override("sim.start_jitter_ms", 200.0), preset=preset())
     obs, _ = env.reset(seed=1)
     ages = env.statistics()[:, STATS["time_s"]] - [flow["start_s"] for flow in env._running.totals(0)[0][:2]]
@@ -135,7 +135,7 @@ def test_a_journal_brings_back_what_was_remembered() -> None:
     expected = [env.step(a)[0] for a in acts[130:]]
     other = BatchedParallelEnv(2, two(), preset=preset(), journal=True, stagger=True)
     other.reset(seed=9)
-    other.relive(journal)
+    other.replay(journal)
     assert all((other.step(a)[0] == obs).all() for a, obs in zip(acts[130:], expected, strict=True))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.scenarios import distribution, get
 

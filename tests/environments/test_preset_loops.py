@@ -19,16 +19,16 @@ KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retra
 
 def policy(name: str) -> _sim.Policy:
     """A random linear policy for a preset."""
-    pieces = preset(name)
-    (dim,) = pieces.observation_space().shape
+    functions = preset(name)
+    (dim,) = functions.observation_space().shape
     weight = 0.3 * np.random.default_rng(5).standard_normal((1, dim)).astype(np.float32)
     layer = {"weight": weight, "bias": np.array([0.2], np.float32), "norm": None, "activation": "linear"}
     return _sim.Policy(
         [layer],
-        observation=pieces.native("observation").json(),
-        action=pieces.native("action").json(),
-        interval_ns=pieces.interval_ns,
-        interval_rtts=pieces.interval_rtts,
+        observation=functions.native("observation").json(),
+        action=functions.native("action").json(),
+        interval_ns=functions.interval_ns,
+        interval_rtts=functions.interval_rtts,
         squash="tanh",
     )
 
@@ -159,7 +159,7 @@ def test_leo_observation_forgets_the_short_path_and_hears_of_handovers() -> None
     assert reported.max() > 0.5
 
 
-def test_presets_come_from_files_by_the_names_of_their_pieces(tmp_path) -> None:
+def test_presets_come_from_files_by_the_names_of_their_functions(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('observation = "astraea-leo"\naction = "orca"\nreward = "orca"\ninterval_ms = 20\n')
     mine = preset(str(path))
@@ -173,7 +173,7 @@ def test_presets_come_from_files_by_the_names_of_their_pieces(tmp_path) -> None:
     ("text", "match"),
     [
         ('observation = "astrea"', "did you mean 'astraea'"),
-        ("observation = 3", "the name of a piece"),
+        ("observation = 3", "the name of a function"),
         ('reword = "orca"', "did you mean 'reward'"),
         ("interval_rtts = -1", "interval_rtts"),
     ],

@@ -9,9 +9,9 @@ from orbitcc import _sim
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
@@ -26,28 +26,28 @@ def test_astraea_has_ten_features_of_five_intervals_with_finite_bounds() -> None
 
 
 def test_every_native_observation_documents_every_index() -> None:
-    for name in _sim.PIECES["observation"]:
+    for name in _sim.FUNCTIONS["observation"]:
         spec = presets.Native(name).definition("observation")
         rows = presets.describe(name).splitlines()[2:]
         assert len(rows) * spec["history"] == spec["dim"] == len(spec["labels"])
         assert len(rows) == spec["features"]
 
 
-def test_every_piece_and_its_bounds_are_in_the_documentation() -> None:
+def test_every_function_and_its_bounds_are_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text()
-    for name in _sim.PIECES["observation"]:
+    for name in _sim.FUNCTIONS["observation"]:
         assert f"### {name}\n" in text
         assert presets.describe(name) in text
-    for name in _sim.PIECES["action"]:
+    for name in _sim.FUNCTIONS["action"]:
         action = presets.Native(name).definition("action")
         assert f"| `{name}` | {action['meaning']} |" in text
-    for name in _sim.PIECES["reward"]:
+    for name in _sim.FUNCTIONS["reward"]:
         assert f"| `{name}` |" in text
     for name in presets.PRESETS:
         assert f"| `{name}` |" in text
 
 
-def test_pieces_of_a_preset_can_be_replaced() -> None:
+def test_functions_of_a_preset_can_be_replaced() -> None:
     changed = presets.preset("astraea", interval_ms=20)
     assert changed.interval_ns == 20_000_000
     assert changed.observation == presets.Native("astraea")
@@ -65,7 +65,7 @@ def test_the_hash_covers_parameters_and_is_the_same_for_the_same_definition() ->
 
 
 @pytest.mark.parametrize(
-    ("piece", "message"),
+    ("function", "message"),
     [
         (
             {"observation": {"name": "astraea", "history": 0}},
@@ -78,12 +78,12 @@ def test_the_hash_covers_parameters_and_is_the_same_for_the_same_definition() ->
         ({"reward": "gold"}, "gold"),
     ],
 )
-def test_pieces_refuse_what_they_do_not_know_by_name(piece, message) -> None:
+def test_functions_refuse_what_they_do_not_know_by_name(function, message) -> None:
     with pytest.raises(OrbitccError, match=message):
-        presets.preset("astraea", **piece)
+        presets.preset("astraea", **function)
 
 
-def test_parameters_of_pieces_come_from_toml(tmp_path) -> None:
+def test_parameters_of_functions_come_from_toml(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('base = "astraea-leo"\n[reward]\nname = "astraea"\nfairness = 0.3\nfloor = -0.5\n')
     made = presets.preset(str(path))
@@ -112,7 +112,7 @@ def test_bad_intervals_are_refused(interval) -> None:
         presets.preset("astraea", interval_ms=interval)
 
 
-def test_custom_pieces_are_the_same_in_every_environment() -> None:
+def test_custom_functions_are_the_same_in_every_environment() -> None:
     cwnd = presets.STATS["cwnd_packets"]
     mine = presets.Preset(
         "mine",

@@ -7,9 +7,9 @@ import pytest
 import orbitcc  # noqa: F401
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
@@ -100,20 +100,20 @@ def test_a_vector_environment_has_the_frames_of_single_ones(mode: str) -> None:
             assert all(np.array_equal(frame, one.render()) for frame, one in zip(frames, alone, strict=True))
 
 
-def test_slots_show_their_world_and_batches_every_world() -> None:
+def test_flows_show_their_world_and_batches_every_world() -> None:
     flows = [Flow(controller="external"), Flow(controller="external", stop_s=3), Flow(controller="cubic")]
     staggered = get("dumbbell", duration_s=20).with_flows(flows)
-    slots = FlowVectorEnv(4, staggered, render_mode="rgb_array")
-    slots.reset(seed=1)
+    max_agents = FlowVectorEnv(4, staggered, render_mode="rgb_array")
+    max_agents.reset(seed=1)
     for _ in range(200):
-        slots.step(np.full((4, 1), 0.1, np.float32))
-    frames = slots.render()
-    assert slots.worlds.tolist() == [0, 0, 1, 1]
+        max_agents.step(np.full((4, 1), 0.1, np.float32))
+    frames = max_agents.render()
+    assert max_agents.worlds.tolist() == [0, 0, 1, 1]
     assert np.array_equal(frames[0], frames[1])
     assert np.array_equal(frames[2], frames[3])
     assert not np.array_equal(frames[0], frames[2])
-    assert slots._core.pictures is not None
-    names = slots._core.pictures._of[0]._names
+    assert max_agents._core.pictures is not None
+    names = max_agents._core.pictures._of[0]._names
     assert names == ["external-0", "external-1", "cubic-2"], "a successor has its place's line"
 
     batch = BatchedParallelEnv(2, staggered, render_mode="rgb_array")

@@ -145,13 +145,13 @@ def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
     assert sum(len(episode) for episode in samples) >= 600
 
 
-def test_observations_of_slots_end_with_the_global_state_until_the_very_end() -> None:
-    from orbitcc.envs.environments.rllib import slots
-    from orbitcc.envs.environments.slots import FlowVectorEnv
+def test_observations_of_flows_end_with_the_global_state_until_the_very_end() -> None:
+    from orbitcc.envs.environments.flow_vector import FlowVectorEnv
+    from orbitcc.envs.environments.rllib import max_agents
 
     arguments = {"num_envs": 3, "scenario": world(agent(), agent(start_s=1, stop_s=3)), "stagger": True}
     plain = FlowVectorEnv(**arguments)
-    stateful = slots({**arguments, "global_state": True})
+    stateful = max_agents({**arguments, "global_state": True})
     assert stateful.single_observation_space.shape == (62,)
     assert stateful.observation_space.shape == (3, 62)
     assert np.isinf(stateful.single_observation_space.high[50:]).all()
@@ -160,7 +160,7 @@ def test_observations_of_slots_end_with_the_global_state_until_the_very_end() ->
     rng, ends = np.random.default_rng(0), 0
     for _ in range(300):
         assert np.array_equal(both[:, :50], obs)
-        assert np.array_equal(both[:, 50:], plain.state())  # where a slot ends, that of the world it ended in
+        assert np.array_equal(both[:, 50:], plain.state())  # where a flow ends, that of the world it ended in
         assert both.dtype == np.float32
         actions = rng.uniform(-1, 1, (3, 1)).astype(np.float32)
         obs, rewards, _, truncated, _ = plain.step(actions)
@@ -170,9 +170,9 @@ def test_observations_of_slots_end_with_the_global_state_until_the_very_end() ->
     assert ends >= 6
 
 
-def test_a_slot_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the_next() -> None:
+def test_a_flow_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the_next() -> None:
+    from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv
-    from orbitcc.envs.environments.slots import FlowVectorEnv
 
     scenario = world(agent(), agent(start_s=3, stop_s=5), duration_s=10)
     stateful, same_step = StatefulFlowVectorEnv(2, scenario), FlowVectorEnv(2, scenario, autoreset_mode="SameStep")
@@ -192,12 +192,12 @@ def test_a_slot_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the
     assert not np.array_equal(both[:, 50:], same_step.state())
 
 
-def test_a_single_slot_or_another_autoreset_is_refused() -> None:
-    from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, slots
+def test_a_single_flow_or_another_autoreset_is_refused() -> None:
+    from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, max_agents
     from orbitcc.envs.errors import OrbitccError
 
     with pytest.raises(OrbitccError, match="vector_entry_point"):
-        slots({"scenario": "train-leo"})
+        max_agents({"scenario": "train-leo"})
     with pytest.raises(OrbitccError, match="autoreset_mode"):
         StatefulFlowVectorEnv(4, "train-leo", autoreset_mode="SameStep")
 
@@ -207,16 +207,16 @@ def test_rllib_finds_both_environments_by_name(runner_for) -> None:
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-    from orbitcc.envs.environments.rllib import SLOTS, WORLDS, register_envs
+    from orbitcc.envs.environments.rllib import FLOWS, WORLDS, register_envs
 
     register_envs()
     config = {"scenario": world(agent(), agent(start_s=1))}
-    slots = (
+    max_agents = (
         PPOConfig()
-        .environment(SLOTS, env_config=config)
+        .environment(FLOWS, env_config=config)
         .env_runners(num_env_runners=0, num_envs_per_env_runner=4, gym_env_vectorize_mode="vector_entry_point")
     )
-    assert sum(map(len, SingleAgentEnvRunner(config=slots).sample(num_timesteps=40))) == 40
+    assert sum(map(len, SingleAgentEnvRunner(config=max_agents).sample(num_timesteps=40))) == 40
     worlds = (
         PPOConfig()
         .environment(WORLDS, env_config=config)

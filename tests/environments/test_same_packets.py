@@ -8,9 +8,9 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.environments.slots import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.scenarios import get
 
@@ -20,7 +20,7 @@ KEYS = ("sent_packets", "received_bytes", "lost_packets", "retransmitted_packets
 
 def scenario(agents: int):
     flows = [Flow(controller="external")] * agents + [Flow(controller="cubic", start_s=1)]
-    # flows start together: a slot per flow begins when everybody is there
+    # flows start together: one sub-environment per flow begins when everybody is there
     return get("dumbbell", duration_s=8, rate_mbps=20).with_flows(flows).override("sim.start_jitter_ms", 0.0)
 
 
@@ -59,7 +59,7 @@ def test_one_agent_natively_alone_and_in_a_batch() -> None:
     assert totals(vector._core.batch.totals(1)[0]) == expected
 
 
-def test_several_agents_natively_in_parallel_in_a_batch_and_in_slots() -> None:
+def test_several_agents_natively_in_parallel_in_a_batch_and_in_flows() -> None:
     act, expected = LOADED.policy.act, native(3)
     parallel = parallel_env(scenario(3), preset=PRESET)
     seen, _ = parallel.reset(seed=SEED)
@@ -72,7 +72,7 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_slots() -> None:
     obs, infos = batched.reset(seed=SEED)
     last = None
     while not infos.get("renewed", np.zeros(2, bool))[0]:
-        actions = np.zeros((2, batched.slots, 1), np.float32)
+        actions = np.zeros((2, batched.max_agents, 1), np.float32)
         actions[infos["active"]] = act(obs[infos["active"]])
         last = batched._core.save(0)
         obs, _, _, _, infos = batched.step(actions)
@@ -82,9 +82,9 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_slots() -> None:
     batched._core.batch.step(final)
     assert totals(batched._core.batch.totals(0)[0]) == expected
 
-    slots = FlowVectorEnv(3, scenario(3), preset=PRESET)
-    rows, _ = slots.reset(seed=SEED)
+    max_agents = FlowVectorEnv(3, scenario(3), preset=PRESET)
+    rows, _ = max_agents.reset(seed=SEED)
     over = np.zeros(3, bool)
     while not over.any():
-        rows, _, _, over, _ = slots.step(act(rows))
-    assert totals(slots._running.totals(0)[0]) == expected
+        rows, _, _, over, _ = max_agents.step(act(rows))
+    assert totals(max_agents._running.totals(0)[0]) == expected

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.slots import FlowVectorEnv
+from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
@@ -62,7 +62,7 @@ def test_a_finished_object_is_no_time_limit() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "SAC"])
-def test_sb3_learns_on_slots(algorithm: str) -> None:
+def test_sb3_learns_on_flows(algorithm: str) -> None:
     env = shim(FlowVectorEnv(4, scenario(None, 3.0), autoreset_mode="SameStep"))
     settings = {"n_steps": 64, "batch_size": 64} if algorithm == "PPO" else {"learning_starts": 100, "batch_size": 32}
     model = getattr(sb3, algorithm)("MlpPolicy", env, seed=1, device="cpu", **settings)

@@ -147,7 +147,7 @@ def test_unknown_keyword_is_refused() -> None:
         gym.make("orbitcc/Dumbbell-v0", colour="red")
 
 
-def test_custom_pieces_replace_the_native_ones() -> None:
+def test_custom_functions_replace_the_native_ones() -> None:
     column = presets.STATS
     seen: list[int] = []
 
@@ -169,7 +169,7 @@ def test_custom_pieces_replace_the_native_ones() -> None:
     assert set(seen) == {1}
 
 
-def test_a_custom_piece_of_the_wrong_shape_is_refused() -> None:
+def test_a_custom_functions_of_the_wrong_shape_is_refused() -> None:
     env = CongestionEnv(dumbbell(), reward=presets.Reward(lambda stats, who: stats))
     with pytest.raises(OrbitccError, match="custom reward"):
         env.reset(seed=1)

@@ -31,7 +31,7 @@ VIEWS = {
     "parallel": lambda given, **more: orbitcc.ParallelCongestionEnv(given, **more),
     "padded": lambda given, **more: orbitcc.ParallelCongestionEnv(given, pad_absent=True, **more),
     "batched": lambda given, **more: orbitcc.BatchedParallelEnv(2, given, **more),
-    "slots": lambda given, **more: orbitcc.FlowVectorEnv(3, given, **more),
+    "max_agents": lambda given, **more: orbitcc.FlowVectorEnv(3, given, **more),
 }
 
 
@@ -48,7 +48,7 @@ def act(env, rng: np.random.Generator) -> list:
         if found[2] or found[3]:
             return [*found[:4], env.reset()[0]]
         return list(found[:4])
-    shape = (2, env.slots, 1) if isinstance(env, orbitcc.BatchedParallelEnv) else env.action_space.shape
+    shape = (2, env.max_agents, 1) if isinstance(env, orbitcc.BatchedParallelEnv) else env.action_space.shape
     return list(env.step(draw(*shape))[:4])
 
 
@@ -105,7 +105,7 @@ def test_seeds_may_be_any_kind_of_whole_number(view: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_unknown_options_are_refused(view: str) -> None:
     env = VIEWS[view](agents())
-    known = r"\(allowed: none\)" if view == "slots" else r"did you mean 'scenario'\?"
+    known = r"\(allowed: none\)" if view == "max_agents" else r"did you mean 'scenario'\?"
     with pytest.raises(OrbitccError, match=rf"options\.scenari: unknown name 'scenari'.*{known}"):
         env.reset(seed=1, options={"scenari": agents()})
     with pytest.raises(OrbitccError, match="options: 3 is not allowed; allowed: a dict"):
@@ -119,7 +119,7 @@ def with_action(env, value) -> list:
     if isinstance(env, orbitcc.CongestionEnv):
         return list(env.step([value])[:4])
     if isinstance(env, orbitcc.BatchedParallelEnv):
-        return list(env.step([[[value]] * env.slots] * 2)[:4])
+        return list(env.step([[[value]] * env.max_agents] * 2)[:4])
     return list(env.step([[value]] * env.num_envs)[:4])
 
 
@@ -188,16 +188,16 @@ def test_infos_tell_what_the_last_interval_was_like() -> None:
     assert info["step_utilisation"] == pytest.approx(row["goodput_bps"] / row["capacity_bps"])
     assert 0.05 < np.mean(utilisation) <= 1.0
     vector, parallel = orbitcc.VectorCongestionEnv(1, agents()), orbitcc.parallel_env(agents())
-    slots = orbitcc.FlowVectorEnv(1, agents())
-    for many in (vector, parallel, slots):
+    max_agents = orbitcc.FlowVectorEnv(1, agents())
+    for many in (vector, parallel, max_agents):
         many.reset(seed=1)
     for _ in range(20):
         of_vector = vector.step(np.zeros((1, 1), np.float32))[4]
-        of_slots = slots.step(np.zeros((1, 1), np.float32))[4]
+        of_flows = max_agents.step(np.zeros((1, 1), np.float32))[4]
         of_parallel = parallel.step({"flow_0": np.zeros(1, np.float32)})[4]
     for name in STEP_INFO:
         assert of_vector[name][0] == of_parallel["flow_0"][name]
-        assert of_slots[name].shape == (1,)
+        assert of_flows[name].shape == (1,)
 
 
 def test_single_agent_views_refuse_several_agents_and_name_those_for_them() -> None:
@@ -206,7 +206,7 @@ def test_single_agent_views_refuse_several_agents_and_name_those_for_them() -> N
             VIEWS[view](agents(), max_agents=2)
 
 
-def test_slots_refuse_intervals_in_rtts_with_advice_that_can_be_followed() -> None:
+def test_flows_refuse_intervals_in_rtts_with_advice_that_can_be_followed() -> None:
     with pytest.raises(OrbitccError, match="interval_ms=30"):
         orbitcc.FlowVectorEnv(2, agents(), preset="aurora")
     env = orbitcc.FlowVectorEnv(2, agents(), preset="aurora", interval_ms=30)
@@ -221,7 +221,7 @@ def test_slots_refuse_intervals_in_rtts_with_advice_that_can_be_followed() -> No
         lambda: orbitcc.BatchedParallelEnv(2, agents(), backend="emulator"),
         lambda: orbitcc.FlowVectorEnv(1, agents(), backend="emulator"),
     ],
-    ids=["vector", "batched", "slots"],
+    ids=["vector", "batched", "max_agents"],
 )
 def test_there_is_one_kernel_for_one_world(made) -> None:
     with pytest.raises(OrbitccError, match="^backend: 'emulator'.* one world"):
@@ -310,7 +310,7 @@ def test_torchrls_wrapper_meets_late_joiners_where_the_population_is_padded() ->
     assert ((totals > 0).sum(0) == len(ends)).all()  # of every flow once in an episode
 
 
-def test_truncated_quantile_critics_of_sb3_contrib_learn_on_slots() -> None:
+def test_truncated_quantile_critics_of_sb3_contrib_learn_on_flows() -> None:
     contrib = pytest.importorskip("sb3_contrib")
     from orbitcc.envs.environments.sb3 import SB3VecEnv
 

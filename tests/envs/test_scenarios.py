@@ -1,4 +1,4 @@
-"""The library of scenarios, against the numbers of the studies they come from."""
+"""The library of scenarios, against the numbers of the papers they come from."""
 
 import statistics
 
@@ -11,14 +11,14 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.files import toml_text
 from orbitcc.envs.scenarios.leo import reconfigurations
 
-RUN_2 = [  # run 2 in the order of the study's repository: Mbit/s, ms, % loss, ms of interruption
+RUN_2 = [  # run 2 in the order of the paper's repository: Mbit/s, ms, % loss, ms of interruption
     (53, 16, 0.08, 66), (97, 90, 0.85, 77), (88, 32, 0.61, 119), (93, 25, 1.0, 95), (96, 70, 0.95, 114),
     (78, 69, 0.27, 49), (51, 51, 0.46, 85), (74, 59, 0.89, 112), (60, 76, 0.18, 74), (51, 27, 0.33, 62),
     (82, 70, 0.36, 110), (93, 76, 0.18, 102), (100, 58, 0.73, 91),
 ]  # fmt: skip
 
 
-def test_the_leo_study_draws_its_published_schedule():
+def test_the_leo_paper_draws_its_published_schedule():
     assert reconfigurations(2, 20, rtt="repo")[:13] == RUN_2
     assert reconfigurations(2, 20, order="L", rtt="repo")[:4] == [
         (53, 16, 0.08, None),
@@ -29,7 +29,7 @@ def test_the_leo_study_draws_its_published_schedule():
 
 
 @pytest.mark.parametrize(("order", "mean", "low", "high"), [("M", 74.47, 66.2, 81.6), ("L", 75.17, 68.0, 80.4)])
-def test_the_leo_study_has_its_published_optimal_bandwidth(order, mean, low, high):
+def test_the_leo_paper_has_its_published_optimal_bandwidth(order, mean, low, high):
     means = [
         statistics.mean(rate for rate, *_ in reconfigurations(run, 20, order=order, rtt="repo")) for run in range(1, 51)
     ]

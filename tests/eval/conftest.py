@@ -1,4 +1,4 @@
-"""A small finished campaign that the tests look at."""
+"""A small finished results that the tests look at."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.campaign import Campaign
+from orbitcc.eval.results import Results
 from orbitcc.eval.runner import run_suite
 
 
 @pytest.fixture(scope="session")
-def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three runs of the responsiveness suite for cubic and reno."""
     return run_suite(
         suites.get("responsiveness"),
         contenders.line_up(["cubic", "reno"], []),
-        out_dir=tmp_path_factory.mktemp("campaign"),
+        out_dir=tmp_path_factory.mktemp("results"),
         runs=3,
         workers=1,
         quiet=True,
@@ -28,11 +28,11 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that always answers 0, `trained` on 10-20 Mbit/s and 1-500 ms."""
     from orbitcc import _sim
-    from orbitcc.agents import Card, save
+    from orbitcc.agents import ModelCard, save
     from orbitcc.envs.environments.presets import definition_hash
 
-    dim = int(_sim.piece("observation", '"astraea"')["dim"])
-    card = Card.model_validate(
+    dim = int(_sim.function("observation", '"astraea"')["dim"])
+    card = ModelCard.model_validate(
         {
             "name": "idle-policy",
             "description": "never changes its window",
@@ -40,7 +40,7 @@ def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "action": {"preset": "astraea", "dim": 1, "hash": definition_hash("action", "astraea")},
             "interval_ms": 30.0,
             "layers": [{"units": 1, "activation": "linear"}],
-            "envelope": {"scenario": "none", "rate_mbps": (10, 20), "base_rtt_ms": (1, 500)},
+            "training_range": {"scenario": "none", "rate_mbps": (10, 20), "base_rtt_ms": (1, 500)},
             "training": {
                 "recipe": "none",
                 "command": "none",

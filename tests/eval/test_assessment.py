@@ -10,10 +10,10 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.assessment import assess, contenders_of, criteria
 from orbitcc.eval.assessment.criteria import Criterion, Figure
 from orbitcc.eval.assessment.judgement import as_dict, write_worlds
-from orbitcc.eval.assessment.suite import Assessment
+from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.assessment.worlds import WORLDS
 from orbitcc.eval.assessment.worlds.sharing import starved_s
-from orbitcc.eval.contenders import from_agent, from_controller
+from orbitcc.eval.contenders import from_controller, from_policy
 from orbitcc.eval.runner import Task, execute
 
 
@@ -26,9 +26,9 @@ class Constant:
 
 def measured(controller, worlds, **point):
     """The figures of one run."""
-    suite = Assessment([worlds])
+    suite = AssessmentSuite([worlds])
     found = [p for p in suite.grid("full") if all(p[k] == v for k, v in point.items())]
-    contender = from_agent(controller) if ":" in controller else from_controller(controller)
+    contender = from_policy(controller) if ":" in controller else from_controller(controller)
     return execute(Task(suite, suite.case(found[0], 1), contender, "", None))["metrics"]
 
 
@@ -125,23 +125,23 @@ def test_without_acknowledgements_the_transport_backs_off_even_for_such_a_policy
 def test_the_card_is_the_same_whatever_the_workers_and_resumes(tmp_path):
     line_up = contenders_of(["cubic"], [])
     only = ["circuit-breaker", "bully", "multipath"]
-    cards = [assess(line_up, out_dir=tmp_path / str(n), only=only, workers=n, quiet=True) for n in (1, 2)]
-    assert as_dict(cards[0]) == as_dict(cards[1])
+    assessments = [assess(line_up, out_dir=tmp_path / str(n), only=only, workers=n, quiet=True) for n in (1, 2)]
+    assert as_dict(assessments[0]) == as_dict(assessments[1])
     rows = (tmp_path / "1" / "runs.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "1" / "runs.jsonl").write_bytes(b"".join(rows[:5]) + rows[5][:20])
     again = assess(line_up, out_dir=tmp_path / "1", only=only, workers=1, quiet=True, resume=True)
-    assert as_dict(again) == as_dict(cards[0])
+    assert as_dict(again) == as_dict(assessments[0])
     assert [j.verdict for j in again.judgements] == ["pass", "pass", "not applicable"]
 
 
 def test_the_worst_world_runs_by_its_file_as_it_did(tmp_path):
-    card = assess(contenders_of(["bbr"], []), out_dir=tmp_path, only=["circuit-breaker"], workers=1, quiet=True)
-    (command,) = write_worlds(card).values()
+    assessment = assess(contenders_of(["bbr"], []), out_dir=tmp_path, only=["circuit-breaker"], workers=1, quiet=True)
+    (command,) = write_worlds(assessment).values()
     world = Scenario.load(command.split()[-1])
     assert [flow.controller.name for flow in world.flows] == ["bbr"]
-    case = card.judgements[0].worst
-    again = execute(Task(card.campaign.suite, case, card.candidate, "", None))["metrics"]
-    own = next(r for r in card.campaign.rows if r["contender"] == "bbr" and r["seed"] == case.seed)
+    case = assessment.judgements[0].worst
+    again = execute(Task(assessment.results.suite, case, assessment.candidate, "", None))["metrics"]
+    own = next(r for r in assessment.results.rows if r["contender"] == "bbr" and r["seed"] == case.seed)
     assert again == own["metrics"]
     assert world.seed == case.seed
 
@@ -160,7 +160,7 @@ def test_the_command_writes_card_worlds_pictures_and_page(tmp_path, capsys):
 
     command("reno", agent=None, only=["bully", "multipath"], workers=1, out=tmp_path / "out", as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert told == json.loads((tmp_path / "out" / "card.json").read_text())
+    assert told == json.loads((tmp_path / "out" / "assessment.json").read_text())
     assert [row["key"] for row in told["criteria"]] == ["bully", "multipath"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "worlds/bully.toml" in page
@@ -171,8 +171,8 @@ def test_the_command_writes_card_worlds_pictures_and_page(tmp_path, capsys):
 @pytest.mark.slow
 def test_what_is_known_of_controllers_stands_on_their_cards(tmp_path):
     line_up = contenders_of(["bbr", "reno", "vegas", "hybla"], [])
-    card = assess(line_up, out_dir=tmp_path, quiet=True)
-    found = {label: {j.criterion.key: j.verdict for j in own} for label, own in card.outcomes.items()}
+    assessment = assess(line_up, out_dir=tmp_path, quiet=True)
+    found = {label: {j.criterion.key: j.verdict for j in own} for label, own in assessment.outcomes.items()}
     assert found["bbr"]["self-inflicted-loss"] == "fail"
     assert found["cubic"]["bufferbloat"] == found["reno"]["bufferbloat"] == "fail"
     assert found["vegas"]["starvation"] == "fail"

@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from orbitcc.eval import studies
-from orbitcc.eval.findings import leo
+from orbitcc.eval import papers
+from orbitcc.eval.claims import leo
 from orbitcc.eval.report import write_report
-from orbitcc.eval.report.study import write_study_report
+from orbitcc.eval.report.paper import write_paper_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -38,19 +38,19 @@ def opened(page, tmp_path):
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-def test_a_suites_report_opens_without_errors(campaign, tmp_path):
-    dom, console = opened(write_report(campaign), tmp_path)
+def test_a_suites_report_opens_without_errors(results, tmp_path):
+    dom, console = opened(write_report(results), tmp_path)
     assert console == []
     assert "<h1>Responsiveness on a LEO path</h1>" in dom
 
 
-def test_a_studys_tables_sort(tmp_path):
-    study = studies.Study(
-        "small", "A small study", "nobody", {"rate-step": ("bbr3", "reno", "cubic")},
-        [f for f in leo.FINDINGS if f.key == "F20"], [studies.Score("Regain", "rate-step", "regain_s")],
+def test_a_papers_tables_sort(tmp_path):
+    paper = papers.Paper(
+        "small", "A small paper", "nobody", {"rate-step": ("bbr3", "reno", "cubic")},
+        [f for f in leo.CLAIMS if f.key == "F20"], [papers.Score("Regain", "rate-step", "regain_s")],
     )  # fmt: skip
-    campaigns = studies.run_study(study, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
-    page = write_study_report(study, campaigns, studies.judge(study, campaigns), tmp_path, "orbitcc reproduce small")
+    all_results = papers.run_paper(paper, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
+    page = write_paper_report(paper, all_results, papers.judge(paper, all_results), tmp_path, "orbitcc reproduce small")
     clicked = tmp_path / "clicked.html"
     clicked.write_text(page.read_text().replace("</body>", SORT + "</body>"))
     dom, console = opened(clicked, tmp_path)

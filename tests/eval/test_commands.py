@@ -39,13 +39,13 @@ def orbitcc(monkeypatch, capsys, tmp_path):
         (["eval", "responsiveness", "--controller", "cubic:hystart=sometimes"], ["hystart", "off"]),
         (["eval", "responsiveness", "--controller", "cubic@20s"], ["--controller"]),
         (["eval", "responsiveness", "--controller", "reno", "--controller", "reno"], ["once"]),
-        (["eval", "responsiveness", "--agent", "no/such/folder"], ["no/such/folder"]),
+        (["eval", "responsiveness", "--policy", "no/such/folder"], ["no/such/folder"]),
         (["eval", "responsiveness", "--profile", "fast"], ["profile", "quick, reduced, full"]),
         (["eval", "responsiveness", "--runs", "51"], ["runs", "1 to 50"]),
         (["eval", "responsiveness", "--workers", "0"], ["workers"]),
         (["eval", "responsiveness", "--resume"], ["--out"]),
         (["eval", "responsiveness", "--runs", "many"], ["--runs: 'many'", "a whole number"]),
-        (["eval", "responsiveness", "--controller", "agent"], ["--controller", "--agent FOLDER"]),
+        (["eval", "responsiveness", "--controller", "policy"], ["--controller", "--policy FOLDER"]),
         (["eval", "responsiveness", "--controller", "udp"], ["udp.traffic.kind"]),
     ],
 )
@@ -71,17 +71,17 @@ def test_eval_prints_medians_and_where_the_report_is(orbitcc, tmp_path):
     assert code == 0
     assert "reno" in out
     (folder,) = (tmp_path / "results").iterdir()
-    assert {p.name for p in folder.iterdir()} >= {"report.html", "runs.csv", "runs.jsonl", "campaign.json"}
+    assert {p.name for p in folder.iterdir()} >= {"report.html", "runs.csv", "runs.jsonl", "results.json"}
     assert f"results/{folder.name}/report.html" in out.replace("\n", "")
 
 
 def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
     code, out, err = orbitcc(
-        *("eval", "responsiveness", "--controller", "cubic:hystart=off", "--agent", str(checkpoint_folder)),
+        *("eval", "responsiveness", "--controller", "cubic:hystart=off", "--policy", str(checkpoint_folder)),
         *("--runs", "2", "--workers", "2", "--out", "here", "--json"),
     )
     assert code == 0
-    assert "outside its training envelope" in err
+    assert "outside its training range" in err
     table = json.loads(out)
     cubic, idle = table["contenders"]
     assert (cubic["contender"], cubic["params"]) == ("cubic:hystart=off", {"hystart": "off"})
@@ -139,7 +139,7 @@ def test_bench_measures_every_row(orbitcc):
         assert row["met"] == reached
 
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "outside_policy.py"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "python_policy.py"
 
 
 def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
@@ -152,30 +152,30 @@ def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
             [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=tmp_path, check=False
         )
 
-    ran = orbitcc("run", "dumbbell", "--set", "duration_s=20", "--agent", "outside_policy:make", "--json")
+    ran = orbitcc("run", "dumbbell", "--set", "duration_s=20", "--policy", "python_policy:make", "--json")
     assert ran.returncode == 0, ran.stderr
     (flow,) = json.loads(ran.stdout)["flows"]
     assert flow["goodput_mbps"] > 80
     evaluate = (
-        *("eval", "responsiveness", "--agent", "outside_policy:make", "--controller", "reno"),
+        *("eval", "responsiveness", "--policy", "python_policy:make", "--controller", "reno"),
         *("--profile", "quick", "--runs", "1", "--out", "out", "--json", "--workers"),
     )
     first, again = orbitcc(*evaluate, "2"), orbitcc(*evaluate, "1", "--resume")
     assert first.returncode == 0, first.stderr
     _, delay = json.loads(first.stdout)["contenders"]
-    assert (delay["contender"], delay["controller"]) == ("outside_policy:make", "agent")
-    assert delay["params"] == {"path": "outside_policy:make"}
+    assert (delay["contender"], delay["controller"]) == ("python_policy:make", "policy")
+    assert delay["params"] == {"path": "python_policy:make"}
     assert 0.3 < delay["goodput_over_optimal"]["median"] < 1
     assert delay["delay_inflation"]["median"] < 2
     assert (again.returncode, len(runs(tmp_path / "out"))) == (0, 2)
     alone = orbitcc(*evaluate[:-4], "--out", "alone", "--json", "--workers", "1")
     assert metrics(tmp_path / "alone") == metrics(tmp_path / "out"), alone.stderr
 
-    source = (tmp_path / "outside_policy.py").read_text()
-    (tmp_path / "outside_policy.py").write_text(source + "\n# changed\n")
+    source = (tmp_path / "python_policy.py").read_text()
+    (tmp_path / "python_policy.py").write_text(source + "\n# changed\n")
     assert orbitcc(*evaluate, "2", "--resume").returncode == 0
     assert len(runs(tmp_path / "out")) == 3
-    (tmp_path / "outside_policy.py").write_text(source.replace("np.tanh(", "np.tann("))
+    (tmp_path / "python_policy.py").write_text(source.replace("np.tanh(", "np.tann("))
     broken = orbitcc(*evaluate[:-4], "--out", "broken", "--workers", "2")
     assert broken.returncode == 2
     (line,) = broken.stderr.strip().splitlines()[-1:]
@@ -183,7 +183,7 @@ def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
     assert "has no attribute 'tann'" in line
     compared = orbitcc("compare", "alone", "out", "--json")
     table = json.loads(compared.stdout)
-    assert {d["contender"].partition("#")[0] for d in table} == {"outside_policy:make", "reno"}
+    assert {d["contender"].partition("#")[0] for d in table} == {"python_policy:make", "reno"}
     assert all(d["runs"] == 1 and d["difference"] == 0 for d in table)
 
 

@@ -34,24 +34,27 @@ def test_a_gilbert_elliott_loss_counts_with_its_long_run_rate():
     assert conditions([scenario])["loss"][1] == pytest.approx(0.25 + 0.75e-4)
 
 
-def test_a_policy_outside_its_envelope_is_named_with_both_ranges(tmp_path, checkpoint_folder):
+def test_a_policy_outside_its_training_range_is_named_with_both_ranges(tmp_path, checkpoint_folder):
     from orbitcc.eval import contenders, suites
-    from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.extrapolation import warnings
+    from orbitcc.eval.results import Results
 
     line_up = contenders.line_up(["cubic"], [str(checkpoint_folder)])
-    campaign = Campaign(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0")
-    (warning,) = warnings(campaign)
+    results = Results(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0")
+    (warning,) = warnings(results)
     assert "idle-policy" in warning
     assert "trained: 10–20 Mbit/s" in warning  # its card says so; the runs have 50-100
     assert "base RTT" not in warning  # 1-500 ms covers them
 
 
-def test_the_envelope_of_training_says_what_a_world_may_hold_at_any_time():
-    from orbitcc.agents.envelope import envelope
+def test_the_training_range_of_training_says_what_a_world_may_hold_at_any_time():
+    from orbitcc.agents.training_range import training_range
 
-    leo = envelope(scenarios.distribution("train-leo"))
+    leo = training_range(scenarios.distribution("train-leo"))
     assert leo.rate_mbps == (5, 200)  # 10 to 200, halved at most by a reconfiguration
     assert leo.flows == (1, 5)
-    assert envelope(scenarios.distribution("train-astraea")).flows == (1, 5)  # 2 to 5, and the first is alone at first
-    assert envelope(scenarios.get("dumbbell")).rate_mbps is None
+    assert training_range(scenarios.distribution("train-astraea")).flows == (
+        1,
+        5,
+    )  # 2 to 5, and the first is alone at first
+    assert training_range(scenarios.get("dumbbell")).rate_mbps is None

@@ -13,7 +13,7 @@ def test_windows_are_strict_at_both_ends():
     assert metrics.window(t, 1, 5).tolist() == [False, True, True, True, False]
 
 
-def test_a_sample_on_the_edge_up_to_rounding_is_outside():
+def test_a_sample_on_the_edge_up_to_rounding_is_python_policy():
     t = np.cumsum(np.full(30, 0.1))  # the tenth is 0.9999999999999999
     assert metrics.window(t, 0, 1.0).sum() == 9
 

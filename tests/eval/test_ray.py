@@ -1,4 +1,4 @@
-"""A campaign over Ray: the same table as without."""
+"""The results over Ray: the same table as without."""
 
 import pytest
 

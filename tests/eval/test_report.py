@@ -40,8 +40,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(campaign):
-    path = write_report(campaign, ["a note <with> signs"])
+def page(results):
+    path = write_report(results, ["a note <with> signs"])
     parsed = Page()
     parsed.raw = path.read_text(encoding="utf-8")
     parsed.feed(parsed.raw)
@@ -85,18 +85,18 @@ def test_pictures_have_alternative_texts(page):
     assert all(a.get("alt") for tag, a in page.tags if tag == "img")
 
 
-def test_numbers_in_the_table_are_the_campaigns(page, campaign):
-    estimates = campaign.estimates()
+def test_numbers_in_the_table_are_the_all_results(page, results):
+    estimates = results.estimates()
     for label, own in estimates.items():
         assert label in page.text
-        for metric in campaign.suite.metrics:
+        for metric in results.suite.metrics:
             assert metric.format(own[metric.key].median) in page.text
             assert f"{metric.format(own[metric.key].low)} – {metric.format(own[metric.key].high)}" in page.text
 
 
-def test_the_page_says_how_it_was_made(page, campaign):
+def test_the_page_says_how_it_was_made(page, results):
     assert "orbitcc eval responsiveness --runs 3" in page.text
-    assert campaign.version in page.text
+    assert results.version in page.text
 
 
 def test_notes_are_shown_as_text(page):
@@ -108,13 +108,13 @@ def test_it_reads_on_a_phone_and_in_the_dark(page):
     assert "prefers-color-scheme: dark" in page.raw
 
 
-def test_few_runs_crown_nobody(page, campaign):
+def test_few_runs_crown_nobody(page, results):
     assert "Fewer than 6 runs" in page.text
     assert "too few runs" in page.text
-    assert all(leaders(campaign, metric) == [] for metric in campaign.suite.metrics)
+    assert all(leaders(results, metric) == [] for metric in results.suite.metrics)
 
 
-def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(campaign):
+def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(results):
     def row(contender, seed, goodput):
         return {
             "scenario": "s",
@@ -130,13 +130,13 @@ def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(campai
         path = 0.5 + 0.05 * seed  # some schedules are harder, for all alike
         rows += [row("cubic", seed, path), row("reno", seed, path - 0.02)]
         rows.append(row("cubic:hystart=off", seed, path + 0.001 * (-1) ** seed))
-    made = dataclasses.replace(campaign, contenders=line_up, runs=8, rows=rows)
-    first = leaders(made, campaign.suite.metrics[0])
+    made = dataclasses.replace(results, contenders=line_up, runs=8, rows=rows)
+    first = leaders(made, results.suite.metrics[0])
     assert set(first) == {"cubic", "cubic:hystart=off"}
 
 
-def made_of(campaign, medians):
-    """A campaign of eight runs with these goodputs, inflations and losses by label."""
+def made_of(results, medians):
+    """The results of eight runs with these goodputs, inflations and losses by label."""
     rows = [
         {
             "scenario": "s",
@@ -148,11 +148,11 @@ def made_of(campaign, medians):
         for label, (g, d, r) in medians.items()
         for seed in range(8)
     ]
-    return dataclasses.replace(campaign, contenders=contenders.line_up(list(medians), []), runs=8, rows=rows)
+    return dataclasses.replace(results, contenders=contenders.line_up(list(medians), []), runs=8, rows=rows)
 
 
-def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(campaign):
-    made = made_of(campaign, {"vegas": (0.3, 1.0, 0.0), "cubic": (0.9, 1.5, 0.01), "reno": (0.85, 1.6, 0.02)})
+def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(results):
+    made = made_of(results, {"vegas": (0.3, 1.0, 0.0), "cubic": (0.9, 1.5, 0.01), "reno": (0.85, 1.6, 0.02)})
     _, delay, loss = made.suite.metrics
     assert leaders(made, delay) == ["cubic"]
     assert leaders(made, loss) == ["cubic"]
@@ -160,8 +160,8 @@ def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(cam
     assert idle(made) == {"vegas"}
 
 
-def test_nobody_is_on_the_front_who_is_beaten_or_of_whom_too_little_is_known(campaign):
-    made = made_of(campaign, {"bbr3": (0.9, 1.1, 0.0), "cubic": (0.8, 1.5, 0.0), "reno": (0.9, 1.6, 0.0)})
+def test_nobody_is_on_the_front_who_is_beaten_or_of_whom_too_little_is_known(results):
+    made = made_of(results, {"bbr3": (0.9, 1.1, 0.0), "cubic": (0.8, 1.5, 0.0), "reno": (0.9, 1.6, 0.0)})
     assert front(made) == ["bbr3"]
     assert front(dataclasses.replace(made, rows=made.rows[::2])) == []
 

@@ -1,4 +1,4 @@
-"""Campaigns: nothing is lost, nothing runs twice, the number of workers does not matter."""
+"""Results: nothing is lost, nothing runs twice, the number of workers does not matter."""
 
 import json
 import os
@@ -12,48 +12,48 @@ import pytest
 
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import contenders, progress, suites
-from orbitcc.eval.campaign import Campaign, key_of
+from orbitcc.eval.results import Results, key_of
 from orbitcc.eval.runner import run_suite
 
 MAIN = "import sys; from orbitcc.cli import main; sys.exit(main())"
 
 
-def run(out: Path, *, controllers: tuple[str, ...] = ("cubic", "reno"), runs: int = 3, **options) -> Campaign:
+def run(out: Path, *, controllers: tuple[str, ...] = ("cubic", "reno"), runs: int = 3, **options) -> Results:
     line_up = contenders.line_up(controllers, [])
     return run_suite(suites.get("responsiveness"), line_up, out_dir=out, runs=runs, quiet=True, **options)
 
 
-def lines_of(campaign: Campaign) -> list[dict]:
-    return [json.loads(line) for line in campaign.jsonl.read_text().splitlines()]
+def lines_of(results: Results) -> list[dict]:
+    return [json.loads(line) for line in results.jsonl.read_text().splitlines()]
 
 
-def test_every_contender_has_every_run(campaign):
-    assert len(campaign.rows) == 6
-    for values in campaign.values("goodput_over_optimal").values():
+def test_every_contender_has_every_run(results):
+    assert len(results.rows) == 6
+    for values in results.values("goodput_over_optimal").values():
         assert len(values) == 3
         assert all(0.2 < v < 0.96 for v in values)
 
 
-def test_the_table_is_the_same_for_any_number_of_workers(campaign, tmp_path):
+def test_the_table_is_the_same_for_any_number_of_workers(results, tmp_path):
     parallel = run(tmp_path, workers=3)
-    assert (tmp_path / "runs.csv").read_bytes() == (campaign.out_dir / "runs.csv").read_bytes()
-    assert sorted(map(key_of, lines_of(parallel))) == sorted(map(key_of, lines_of(campaign)))
+    assert (tmp_path / "runs.csv").read_bytes() == (results.out_dir / "runs.csv").read_bytes()
+    assert sorted(map(key_of, lines_of(parallel))) == sorted(map(key_of, lines_of(results)))
 
 
-def test_the_same_command_gives_the_same_series(campaign, tmp_path):
+def test_the_same_command_gives_the_same_series(results, tmp_path):
     again = run(tmp_path, workers=1)
-    for label, recording in campaign.recordings().items():
+    for label, recording in results.recordings().items():
         other = again.recordings()[label]
         assert (recording.flows["goodput_mbps"] == other.flows["goodput_mbps"]).all()
 
 
-def test_contenders_meet_the_same_scenarios(campaign):
-    met = {c.label: [r["scenario"] for r in campaign.rows if r["contender"] == c.key] for c in campaign.contenders}
+def test_contenders_meet_the_same_scenarios(results):
+    met = {c.label: [r["scenario"] for r in results.rows if r["contender"] == c.key] for c in results.contenders}
     assert met["cubic"] == met["reno"]
     assert len(set(met["cubic"])) == 3
 
 
-def test_a_larger_campaign_adds_to_a_smaller_one(tmp_path):
+def test_a_larger_results_adds_to_a_smaller_one(tmp_path):
     small = run(tmp_path, controllers=("cubic",), runs=1, workers=1)
     first = small.jsonl.read_bytes()
     larger = run(tmp_path, controllers=("cubic", "reno"), runs=2, workers=1, resume=True)
@@ -61,7 +61,7 @@ def test_a_larger_campaign_adds_to_a_smaller_one(tmp_path):
     assert len(lines_of(larger)) == 4
 
 
-def test_a_finished_campaign_runs_nothing_again(tmp_path):
+def test_a_finished_results_runs_nothing_again(tmp_path):
     done = run(tmp_path, controllers=("reno",), runs=2, workers=1)
     before, table = done.jsonl.read_bytes(), (tmp_path / "runs.csv").read_bytes()
     run(tmp_path, controllers=("reno",), runs=2, workers=1, resume=True)
@@ -87,7 +87,7 @@ def test_runs_of_another_version_are_not_mixed_in(tmp_path):
     assert len(lines_of(again)) == 2
 
 
-CAMPAIGN = """
+RESULTS = """
 import sys
 from orbitcc.eval import contenders, progress, suites
 from orbitcc.eval.runner import run_suite
@@ -96,9 +96,9 @@ run_suite(suites.get("responsiveness"), line_up, out_dir=sys.argv[1], runs=10, w
 """
 
 
-def test_a_killed_campaign_continues_to_the_same_table(tmp_path):
+def test_a_killed_results_continues_to_the_same_table(tmp_path):
     out = tmp_path / "killed"
-    process = subprocess.Popen([sys.executable, "-c", CAMPAIGN, str(out)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", RESULTS, str(out)], stderr=subprocess.DEVNULL)
     _wait_for_runs(process, out / "runs.jsonl", 2)
     workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(process.pid, signal.SIGKILL)
@@ -139,18 +139,18 @@ def test_ctrl_c_leaves_a_folder_to_resume(background, tmp_path):
     assert 2 <= len((tmp_path / "runs.jsonl").read_text().splitlines()) < 50
 
 
-def test_a_folder_with_runs_is_not_overwritten(campaign):
+def test_a_folder_with_runs_is_not_overwritten(results):
     with pytest.raises(OrbitccError, match="--resume"):
-        run(campaign.out_dir, workers=1)
+        run(results.out_dir, workers=1)
 
 
-def test_two_processes_do_not_write_to_one_folder(campaign):
+def test_two_processes_do_not_write_to_one_folder(results):
     import fcntl
 
-    with campaign.jsonl.open("ab") as file:
+    with results.jsonl.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(OrbitccError, match="no other evaluation"):
-            run(campaign.out_dir, resume=True)
+            run(results.out_dir, resume=True)
 
 
 def test_a_foreign_runs_file_is_refused_with_its_line(tmp_path):
@@ -175,7 +175,7 @@ def _wait_for_runs(process: subprocess.Popen, path: Path, count: int) -> None:
     deadline = time.monotonic() + 120
     while not path.exists() or path.read_bytes().count(b"\n") < count:
         assert time.monotonic() < deadline, "no run finished in time"
-        assert process.poll() is None, "the campaign ended before it could be stopped"
+        assert process.poll() is None, "the results ended before it could be stopped"
         time.sleep(0.005)
 
 

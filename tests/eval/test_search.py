@@ -109,8 +109,8 @@ def test_a_folder_is_a_distribution_and_a_suite(tmp_path):
     assert {world.links[0].loss for world in drawn} == {0.0, 0.01}
     assert len({world.seed for world in drawn}) == 8
     suite = suites.get(str(tmp_path / "worlds"))
-    campaign = run_suite(suite, [from_controller("reno")], out_dir=tmp_path / "out", workers=1, quiet=True)
-    assert [row["point"]["world"] for row in campaign.rows] == ["0", "1"]
+    results = run_suite(suite, [from_controller("reno")], out_dir=tmp_path / "out", workers=1, quiet=True)
+    assert [row["point"]["world"] for row in results.rows] == ["0", "1"]
     with pytest.raises(OrbitccError, match="toml"):
         scenarios.load(str(tmp_path / "out"))
 

@@ -28,8 +28,8 @@ def test_profiles_are_the_same_runs_cut_short():
     assert len({case.digest for case in reduced}) == 10
 
 
-def test_run_2_is_the_one_the_study_shows():
-    # the study's repository, random.seed(2): 53, 97, 88 Mbit/s and 16, 90, 32 ms come first
+def test_run_2_is_the_one_the_paper_shows():
+    # the paper's repository, random.seed(2): 53, 97, 88 Mbit/s and 16, 90, 32 ms come first
     (case,), (lossy,) = (suites.get(f"responsiveness{loss}-shown").cases("full", 1) for loss in ("", "-loss"))
     assert (case.scenario.links[0].loss, lossy.scenario.links[0].loss[0]) == (0.0, (0.0, 0.0008))
     assert [case.scenario.capacity_mbps(t) for t in (7, 22, 37)] == [53, 97, 88]
@@ -82,8 +82,8 @@ def test_an_unknown_agent_is_refused():
 @pytest.mark.parametrize("name", suites.names())
 def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     """The first case of the quick profile, for one contender: what a suite says it measures is there, and finite."""
-    from orbitcc.eval.campaign import Campaign
     from orbitcc.eval.figures.by_suite import figures_of
+    from orbitcc.eval.results import Results
     from orbitcc.eval.runner import Task, execute
 
     suite = suites.get(name)
@@ -93,9 +93,9 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     assert row["point"] == dict(case.point)
     known = {key for key, value in row["metrics"].items() if value is not None}
     assert {metric.key for metric in suite.metrics} <= known
-    campaign = Campaign(suite, line_up, "quick", 1, tmp_path, "test")
-    campaign.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
-    for figure in figures_of(campaign):
+    results = Results(suite, line_up, "quick", 1, tmp_path, "test")
+    results.rows = [{**row, "point": dict(point), "scenario": str(point)} for point in suite.points("quick")]
+    for figure in figures_of(results):
         if figure.slug not in ("ecdf",):
             from orbitcc.eval.figures.style import THEMES
 

@@ -101,7 +101,7 @@ def test_wrong_settings_of_a_leo_path_are_named():
 
 
 @pytest.mark.parametrize("name", leoem.names())
-def test_leoem_plays_the_logs_delays_with_the_studys_rates_and_buffers(name):
+def test_leoem_plays_the_logs_delays_with_the_papers_rates_and_buffers(name):
     path = leoem.get(name)
     scenario = scenarios.get("leoem", path=name)
     assert scenario.link_names == ("uplink-0", "first-hop", "path", "last-hop")

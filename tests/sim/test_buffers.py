@@ -1,6 +1,6 @@
 """The socket buffers of a GEO path's hosts (Linux 4.15): which of them limits a transfer, and to what.
 
-The grid is that of Claypool et al.'s HyStart study. Bands reach from its published rates to what one window per round
+The grid is that of Claypool et al.'s HyStart paper. Bands reach from its published rates to what one window per round
 trip allows. The path has no noise, and its queue holds 36 MB, so that nothing is lost.
 """
 

@@ -6,7 +6,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.training import compare
 from orbitcc.training.heldout import HeldOut, constant, uniform
-from orbitcc.training.scorecard import FIGURES, Weights, print_figures
+from orbitcc.training.heldout_metrics import FIGURES, Weights, print_figures
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_cubic_fills_the_links(heldout: HeldOut) -> None:
 def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     name = "astraea"
     shipped = checkpoint.load(name)
-    worlds = HeldOut(shipped.card.envelope.scenario, shipped.preset, worlds=3, seed=2_000_000)
+    worlds = HeldOut(shipped.card.training_range.scenario, shipped.preset, worlds=3, seed=2_000_000)
     ours = worlds.reward(shipped.policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1)] + [uniform(1)]
     assert ours > max(worlds.reward(other) for other in others)

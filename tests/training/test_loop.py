@@ -11,14 +11,14 @@ import pytest
 pytest.importorskip("torch")
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Layer
+from orbitcc.agents.model_card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import StateError
 from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
-from orbitcc.training.scorecard import Weights
+from orbitcc.training.heldout_metrics import Weights
 
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=8}'
 """A link that is soon full, and an evaluation on it soon over."""
@@ -69,7 +69,7 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     assert [float(row[2]) for row in rows if row[1] == "heldout/action_spread"] == [pytest.approx(0, abs=1e-3)] * 3
 
 
-def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Outcome:
+def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.TrainingResult:
     monkeypatch.setattr(loop, "_learner", learner)
     small = [WORLD, "agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
     plan = recipe.load("sb3-ppo-leo", small)
@@ -79,7 +79,7 @@ def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Out
     return loop.train(plan, 1, run, resume=False, command="test")
 
 
-def rows(outcome: loop.Outcome, tag: str) -> dict[int, float]:
+def rows(outcome: loop.TrainingResult, tag: str) -> dict[int, float]:
     lines = [line.split(",") for line in (outcome.run.path / "metrics.csv").read_text().splitlines()]
     return {int(step): float(value) for step, name, value in lines[1:] if name == tag}
 
@@ -274,7 +274,7 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("ppo-leo", ("ppo.slots=4", "ppo.batch=64", "ppo.minibatch=32")),
+        ("ppo-leo", ("ppo.flows=4", "ppo.batch=64", "ppo.minibatch=32")),
         (
             "astraea",
             ("td3.worlds=2", "td3.iteration=200", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000"),

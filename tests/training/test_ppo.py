@@ -11,7 +11,7 @@ import torch
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
-from orbitcc.agents.card import Layer
+from orbitcc.agents.model_card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import STATS
@@ -26,7 +26,7 @@ SMALL = (
     "evaluation.every=500",
     "evaluation.worlds=1",
     "network.hidden=[16,16]",
-    "ppo.slots=8",
+    "ppo.flows=8",
     "ppo.batch=512",
     "ppo.minibatch=128",
     "ppo.epochs=2",
@@ -86,11 +86,11 @@ def test_advantages_add_up_the_discounted_rewards_when_lambda_is_one() -> None:
     rewards, values = rng.normal(size=(20, 3)).astype(np.float32), rng.normal(size=(21, 3)).astype(np.float32)
     ended, final = rng.random((20, 3)) < 0.2, rng.normal(size=(20, 3)).astype(np.float32)
     found = gae(rewards, values, ended, final, gamma=0.9, lambda_=1.0)
-    for slot in range(3):
-        expected = float(values[-1, slot])
+    for agent in range(3):
+        expected = float(values[-1, agent])
         for t in reversed(range(20)):
-            expected = rewards[t, slot] + 0.9 * (final[t, slot] if ended[t, slot] else expected)
-            assert found[t, slot] == pytest.approx(expected - values[t, slot], abs=1e-5)
+            expected = rewards[t, agent] + 0.9 * (final[t, agent] if ended[t, agent] else expected)
+            assert found[t, agent] == pytest.approx(expected - values[t, agent], abs=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "leaky_relu"])
@@ -186,9 +186,9 @@ def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
     trained.iterate()
     roll = trained._rollout
     kept = np.zeros_like(roll.ended)
-    for t, slots, inputs in roll.finals:
-        kept[t, slots] = True
-        assert inputs.shape == (slots.size, 50 + privileged.DIM)
+    for t, max_agents, inputs in roll.finals:
+        kept[t, max_agents] = True
+        assert inputs.shape == (max_agents.size, 50 + privileged.DIM)
         assert (inputs[:, :50] != 0).any(axis=1).all(), "not the zeros of the connection that follows"
         assert (inputs[:, 50 + privileged.GLOBAL_STATE] != 0).all(), "the link still has a capacity"
     assert kept.any()
@@ -196,7 +196,7 @@ def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
 
 
 def test_the_values_of_all_rows_are_the_critics() -> None:
-    trained = learner("ppo.slots=60", "ppo.batch=6000")
+    trained = learner("ppo.flows=60", "ppo.batch=6000")
     trained.iterate()
     values = trained._values(trained._rollout.inputs)
     one_by_one = [float(trained.critic.forward(torch.from_numpy(row[:1]))) for row in trained._rollout.inputs]
@@ -221,7 +221,7 @@ def test_only_the_critic_is_privileged() -> None:
 
 def test_privileged_inputs_by_hand() -> None:
     """A link of 100 Mbit/s and 20 ms, a BDP of 250 kB."""
-    row = np.zeros(len(_sim.STATS_FIELDS))
+    row = np.zeros(len(STATS))
     truths = {
         "capacity_bps": 100e6,
         "base_rtt_s": 0.02,
@@ -338,7 +338,7 @@ def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
     scenario = tmp_path / "tiny.toml"
     world = get("dumbbell", rate_mbps=10, base_rtt_ms=30, duration_s=10).with_flows([Flow(controller="external")])
     scenario.write_text(world.to_toml())
-    changes = ["ppo.slots=32", "ppo.batch=4096", "ppo.minibatch=512", "ppo.lr=1e-3", f"scenario={scenario}"]
+    changes = ["ppo.flows=32", "ppo.batch=4096", "ppo.minibatch=512", "ppo.lr=1e-3", f"scenario={scenario}"]
     trained = learner(*changes, "ppo.epochs=4")
     rewards = [trained.iterate()["train/reward"] for _ in range(12)]
     assert np.mean(rewards[-2:]) > np.mean(rewards[:2]) + 0.02

@@ -29,7 +29,7 @@ def test_values_can_be_set() -> None:
         ("ppo.lr", "KEY=VALUE"),
         ("name.x=1", "single value"),
         ("algorithm=dqn", "algorithm"),
-        ("ppo.slots=4", r"ppo\.slots"),  # it samples whole worlds
+        ("ppo.flows=4", r"ppo\.slots"),  # it samples whole worlds
         ("ppo.batch=4", "did you mean"),
         ("sac.lr=1e-3", "sac"),
         ("network.norm=layer", r"network\.norm"),  # Astraea's
@@ -69,18 +69,6 @@ def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("name", recipe.names())
-def test_recipes_of_older_run_folders_are_read_without_what_never_applied(name: str) -> None:
+def test_a_run_folder_keeps_the_whole_recipe(name: str) -> None:
     plan = recipe.load(name)
-    sections = {"ppo": {"lr": 0.1, "old": 1}, "sac": {"lr": 0.1}, "td3": {"tau": 0.5}}
-    written = plan.model_dump()
-    assert recipe.Recipe.stored(written) == plan
-    assert recipe.Recipe.stored({**sections, **written}) == plan
-    older = {**written, "network": {**written["network"], "unheard_of": 1}}
-    assert recipe.Recipe.stored(older) == plan
-
-
-def test_an_older_run_on_whole_worlds_names_the_algorithm_it_is_now() -> None:
-    table = {"name": "mine", "scenario": "dumbbell", "agent_steps": 10, "algorithm": "rllib-ppo"}
-    assert recipe.Recipe.stored({**table, "ppo": {"worlds": 0}}).algorithm == "rllib-ppo"
-    with pytest.raises(OrbitccError, match="rllib-ppo-worlds"):
-        recipe.Recipe.stored({**table, "ppo": {"worlds": 16}})
+    assert recipe.Recipe.build(plan.model_dump()) == plan

@@ -93,7 +93,7 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
     assert steps == sorted(steps)
     for name in ("best", "last"):
         loaded = checkpoint.load(run / name)
-        assert loaded.card.envelope.scenario == "train-leo"
+        assert loaded.card.training_range.scenario == "train-leo"
         assert loaded.policy.act(np.zeros((2, 50), np.float32)).shape == (2, 1)
 
 
@@ -123,14 +123,14 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
 
 
 @pytest.mark.slow
-def test_sac_samples_slots_natively_and_its_exported_policy_acts_as_it_does() -> None:
+def test_sac_samples_flows_natively_and_its_exported_policy_acts_as_it_does() -> None:
     import torch
 
     from orbitcc import _sim
-    from orbitcc.envs.environments.slots import FlowVectorEnv
+    from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.slots=6"])
+    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.flows=6"])
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     runner = SingleAgentEnvRunner(config=rllib.config(plan, seed=1))
@@ -185,8 +185,8 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "sides"), [("rllib-sac-worlds", "worlds=2"), ("rllib-sac-leo", "slots=6")])
-def test_sac_learns_from_agents_that_come_and_go_and_goes_on_where_it_stopped(name, sides, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "sides"), [("rllib-sac-worlds", "worlds=2"), ("rllib-sac-leo", "flows=6")])
+def test_sac_learns_from_policys_that_come_and_go_and_goes_on_where_it_stopped(name, sides, tmp_path: Path) -> None:
     from orbitcc.agents.runs import RunFolder
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut

@@ -1,4 +1,4 @@
-"""PPO on slots through RLlib, end to end: sampling here or elsewhere, resuming, and as the documentation shows it."""
+"""RLlib's PPO with one sub-environment per flow: sampling here and in runners, resuming, the documented example."""
 
 import math
 import re
@@ -23,10 +23,10 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "training.md"
 
 
 def small(folder: Path, *more: str) -> list[str]:
-    """Changes of the recipe: worlds of 200 steps, whose second slot changes hands."""
+    """Changes of the recipe: worlds of 200 steps, whose second flow changes hands."""
     flows = [Flow(controller="external"), Flow(controller="external", start_s=1, stop_s=3)]
     scenario = get("dumbbell", duration_s=6).with_flows(flows).save(folder / "leavers.toml")
-    settings = ("ppo.slots=8", "ppo.batch=1024", "ppo.minibatch=256", "ppo.epochs=2", "evaluation.worlds=1")
+    settings = ("ppo.flows=8", "ppo.batch=1024", "ppo.minibatch=256", "ppo.epochs=2", "evaluation.worlds=1")
     return [f"scenario={scenario}", *settings, *more]
 
 

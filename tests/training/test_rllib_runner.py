@@ -21,13 +21,13 @@ from orbitcc.training.rllib.runner import ArrayEnvRunner
 
 
 def leavers(folder: Path) -> str:
-    """A scenario file of 200 steps whose second slot changes hands."""
+    """A scenario file of 200 steps whose second flow changes hands."""
     flows = [Flow(controller="external"), Flow(controller="external", start_s=1, stop_s=3)]
     return str(get("dumbbell", duration_s=6).with_flows(flows).save(folder / "leavers.toml"))
 
 
 def config_of(folder: Path, *changes: str):
-    settings = [f"scenario={leavers(folder)}", "ppo.slots=6", "ppo.batch=1200", "ppo.minibatch=256", *changes]
+    settings = [f"scenario={leavers(folder)}", "ppo.flows=6", "ppo.batch=1200", "ppo.minibatch=256", *changes]
     return rllib.config(recipe.load("rllib-ppo-leo", settings), seed=1)
 
 
@@ -64,13 +64,13 @@ def test_it_samples_what_rllib_samples_from_fragment_to_fragment(tmp_path: Path)
         assert metrics[ArrayEnvRunner][name].peek() == pytest.approx(metrics[SingleAgentEnvRunner][name].peek()), name
 
 
-def test_pieces_of_an_episode_have_one_name(tmp_path: Path) -> None:
+def test_functions_of_an_episode_have_one_name(tmp_path: Path) -> None:
     runner = ArrayEnvRunner(config=config_of(tmp_path))
     first, second = ({e.id_: e for e in runner.sample(num_timesteps=n) if not e.is_done} for n in (60, 60))
     assert len(first) == 6
-    for name, piece in second.items():
-        assert piece.t_started == first[name].t
-        assert np.array_equal(piece.get_observations(0), first[name].get_observations(-1))
+    for name, function in second.items():
+        assert function.t_started == first[name].t
+        assert np.array_equal(function.get_observations(0), first[name].get_observations(-1))
 
 
 def test_the_learner_gets_the_same_batch(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_last_observation_of_an_episode_comes_with_the_last_state_of_its_wor
 
     env.step = watched
     episodes = [episode for episode in runner.sample(num_timesteps=1200) if episode.is_done]
-    lasts = [state[slot] for truncated, state in seen for slot in np.flatnonzero(truncated)]
+    lasts = [state[agent] for truncated, state in seen for agent in np.flatnonzero(truncated)]
     assert len(lasts) == len(episodes) >= 6
     for episode, state in zip(episodes, lasts, strict=True):
         assert np.array_equal(episode.get_observations(-1)[-GLOBAL_STATE:], state)

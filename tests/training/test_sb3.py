@@ -14,8 +14,8 @@ from orbitcc.training import loop, recipe
 
 SMALL = ("scenario=train-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
 OF = {
-    "sb3-ppo-leo": ("ppo.slots=8", "ppo.batch=512", "ppo.minibatch=256", "ppo.epochs=2"),
-    "sb3-sac-leo": ("sac.slots=8", "sac.batch=512", "sac.learning_starts=300", "sac.buffer=2000"),
+    "sb3-ppo-leo": ("ppo.flows=8", "ppo.batch=512", "ppo.minibatch=256", "ppo.epochs=2"),
+    "sb3-sac-leo": ("sac.flows=8", "sac.batch=512", "sac.learning_starts=300", "sac.buffer=2000"),
 }
 
 

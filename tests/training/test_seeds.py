@@ -16,14 +16,14 @@ pytest.importorskip("stable_baselines3")
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
 from orbitcc.training import seeds
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Outcome
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, TrainingResult
 from orbitcc.training.seeds import Result, exit_code, median_seed, over_seeds, print_summary, summary
 
 SMALL = (
     "agent_steps=2000",
     "evaluation.every=1000",
     "evaluation.worlds=1",
-    "ppo.slots=8",
+    "ppo.flows=8",
     "ppo.batch=512",
     "ppo.minibatch=256",
 )
@@ -32,7 +32,7 @@ SETTINGS = [word for change in SMALL for word in ("--set", change)]
 
 def result(seed: int, score: float, code: int = 0) -> Result:
     best = dict.fromkeys(("utilisation", "score"), score)
-    outcome = Outcome(RunFolder(Path(f"run-{seed}")), 1000, code == 0, best, best, score)
+    outcome = TrainingResult(RunFolder(Path(f"run-{seed}")), 1000, code == 0, best, best, score)
     return Result(seed, outcome.run, code, outcome)
 
 

@@ -11,7 +11,7 @@ from orbitcc.training.tune import Range, default_space, tune
 from tests.commands.shell import orbitcc
 
 SMALL = [
-    "agent_steps=256", "ppo.slots=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1", "evaluation.worlds=1",
+    "agent_steps=256", "ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1", "evaluation.worlds=1",
     "evaluation.every=256",  "network.hidden=[4]",
 ]  # fmt: skip
 

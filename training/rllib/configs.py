@@ -21,7 +21,7 @@ from orbitcc.training.recipe import (
 MODULE = "shared"
 """The one network of all agents, where whole worlds are sampled."""
 DEFAULT_MODULE = "default_policy"
-"""RLlib's name of the network where slots are sampled."""
+"""RLlib's name of the network where sub-environments are sampled."""
 
 
 def config(recipe: RllibRecipe, seed: int) -> Any:
@@ -32,7 +32,7 @@ def config(recipe: RllibRecipe, seed: int) -> Any:
 
 
 def ppo_config(recipe: RllibPpoRecipe | RllibPpoWorldsRecipe, seed: int) -> Any:
-    """The RLlib `PPOConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
+    """The RLlib `PPOConfig` of a recipe: one sub-environment per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.ppo import PPOConfig
 
     ppo = recipe.ppo
@@ -79,7 +79,7 @@ def _ppo_on_slots(config: Any, recipe: RllibPpoRecipe) -> Any:
         "activation": network.activation,
         "exploration_std": ppo.exploration_std,
     }
-    config = _slots(config, recipe, global_state=True)
+    config = _agents(config, recipe, global_state=True)
     config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=model))
     return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
 
@@ -116,7 +116,7 @@ def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
 
 
 def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
-    """The RLlib `SACConfig` of a recipe: a slot per flow, or whole worlds as multi-agent environments."""
+    """The RLlib `SACConfig` of a recipe: one sub-environment per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.sac import SACConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -164,14 +164,14 @@ def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
 def _sac_on_slots(config: Any, recipe: RllibSacRecipe) -> Any:
     """Every flow is a single agent, stepped natively."""
     return (
-        _slots(config, recipe)
+        _agents(config, recipe)
         .env_runners(rollout_fragment_length=1)
         .training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": recipe.sac.buffer})
     )
 
 
-def _slots(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_state: bool = False) -> Any:
-    from orbitcc.envs.environments.rllib import SLOTS, register_envs
+def _agents(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_state: bool = False) -> Any:
+    from orbitcc.envs.environments.rllib import FLOWS, register_envs
 
     register_envs()
     settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.sac
@@ -183,9 +183,9 @@ def _slots(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_state
         "global_state": global_state,
         "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
     }
-    return config.environment(SLOTS, env_config=arguments, disable_env_checking=True).env_runners(
+    return config.environment(FLOWS, env_config=arguments, disable_env_checking=True).env_runners(
         num_env_runners=settings.env_runners,
-        num_envs_per_env_runner=settings.slots,
+        num_envs_per_env_runner=settings.flows,
         gym_env_vectorize_mode="vector_entry_point",
     )
 

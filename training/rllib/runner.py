@@ -44,7 +44,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
 
     _needs_initial_reset: bool
     _observations: NDArray[np.float32]
-    _renewing: NDArray[np.bool_]  # slots whose next step is a reset and takes no decision
+    _renewing: NDArray[np.bool_]  # sub-environments whose next step is a reset and takes no decision
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         _refuse_what_is_left_out(config)
@@ -111,7 +111,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         self._began = np.full(self.num_envs, time.perf_counter())
 
     def _act(self, steps: int, explore: bool, random_actions: bool) -> dict[str, NDArray[Any]]:
-        """The module's outputs for all slots: actions as drawn, their logarithmic probability, its inputs."""
+        """The module's outputs for all sub-environments: sampled actions, log probabilities, inputs."""
         if random_actions:
             return {Columns.ACTIONS: self.env.action_space.sample()}
         seen = {Columns.OBS: torch.from_numpy(self._observations).to(self._device)}
@@ -130,40 +130,40 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         return clip_action(actions, self.env.single_action_space) if self.config.clip_actions else actions
 
     def _cut(self, rollout: dict[str, NDArray[Any]], keep_ongoing: bool) -> Iterator[SingleAgentEpisode]:
-        """Episodes that ended, in the order of their ends, then what there is of the others, in the order of slots."""
+        """Finished episodes in the order of their ends, then the unfinished ones in the order of sub-environments."""
         length = len(rollout["ended"])
         begins = rollout["renewing"][0].astype(np.int64)
-        for step, slot in np.argwhere(rollout["ended"]).tolist():
-            yield self._episode(rollout, slot, begins[slot], step + 1)
+        for step, flow in np.argwhere(rollout["ended"]).tolist():
+            yield self._episode(rollout, flow, begins[flow], step + 1)
             self._log_episode_metrics(
-                int(self._lengths[slot]), float(self._returns[slot]), time.perf_counter() - self._began[slot]
+                int(self._lengths[flow]), float(self._returns[flow]), time.perf_counter() - self._began[flow]
             )
-            self._ids[slot], self._began[slot] = uuid.uuid4().hex, time.perf_counter()
-            self._lengths[slot] = self._returns[slot] = 0
-            begins[slot] = step + 2  # after the reset
-        for slot in np.flatnonzero(begins < length).tolist() if keep_ongoing else ():
-            yield self._episode(rollout, slot, begins[slot], length)
+            self._ids[flow], self._began[flow] = uuid.uuid4().hex, time.perf_counter()
+            self._lengths[flow] = self._returns[flow] = 0
+            begins[flow] = step + 2  # after the reset
+        for flow in np.flatnonzero(begins < length).tolist() if keep_ongoing else ():
+            yield self._episode(rollout, flow, begins[flow], length)
 
-    def _episode(self, rollout: dict[str, NDArray[Any]], slot: int, begin: int, end: int) -> SingleAgentEpisode:
-        """What one slot did in the steps from `begin` up to `end`."""
+    def _episode(self, rollout: dict[str, NDArray[Any]], flow: int, begin: int, end: int) -> SingleAgentEpisode:
+        """What one sub-environment did in the steps from `begin` up to `end`."""
 
         def part(column: str, more: int = 0) -> InfiniteLookbackBuffer:
-            return InfiniteLookbackBuffer(rollout[column][begin : end + more, slot].copy())
+            return InfiniteLookbackBuffer(rollout[column][begin : end + more, flow].copy())
 
         episode = SingleAgentEpisode(
-            self._ids[slot],
+            self._ids[flow],
             observations=part(Columns.OBS, 1),
             infos=InfiniteLookbackBuffer([{}] * (end - begin + 1)),
             actions=part(Columns.ACTIONS),
             rewards=part(Columns.REWARDS),
-            terminated=bool(rollout[Columns.TERMINATEDS][end - 1, slot]),
-            truncated=bool(rollout[Columns.TRUNCATEDS][end - 1, slot]),
+            terminated=bool(rollout[Columns.TERMINATEDS][end - 1, flow]),
+            truncated=bool(rollout[Columns.TRUNCATEDS][end - 1, flow]),
             extra_model_outputs={column: part(column) for column in rollout if column not in _OWN},
-            t_started=int(self._lengths[slot]),
+            t_started=int(self._lengths[flow]),
             len_lookback_buffer=0,
         )
-        self._lengths[slot] += end - begin
-        self._returns[slot] += rollout[Columns.REWARDS][begin:end, slot].sum()
+        self._lengths[flow] += end - begin
+        self._returns[flow] += rollout[Columns.REWARDS][begin:end, flow].sum()
         return episode
 
 
@@ -172,7 +172,7 @@ _OWN = {Columns.OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Colu
 
 
 class _Rollout:
-    """Arrays of all slots, step by step."""
+    """Arrays of all sub-environments, step by step."""
 
     def __init__(self, first: NDArray[np.float32]) -> None:
         self._columns: dict[str, list[NDArray[Any]]] = {Columns.OBS: [first]}
@@ -202,7 +202,7 @@ class _Rollout:
             self._columns.setdefault(column, []).append(value)
 
     def stacked(self) -> dict[str, NDArray[Any]]:
-        """Columns of [steps, slots, ...]; there is one observation more."""
+        """Columns of [steps, sub-environments, ...]; there is one observation more."""
         return {column: np.stack(values) for column, values in self._columns.items()}
 
 

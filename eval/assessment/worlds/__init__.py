@@ -1,9 +1,9 @@
 """The worlds of an assessment by name: families that its criteria draw on."""
 
 from orbitcc.eval.assessment.worlds import congestion, hosts, paths, sharing
-from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, Worlds
+from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, WorldFamily
 
-WORLDS: dict[str, Worlds] = {
+WORLDS: dict[str, WorldFamily] = {
     worlds.name: worlds
     for worlds in (
         congestion.Collapse(),
@@ -32,4 +32,4 @@ WORLDS: dict[str, Worlds] = {
 }
 """Name -> family, in the order of the RFC."""
 
-__all__ = ["RECORD_INTERVAL_S", "WORLDS", "Worlds"]
+__all__ = ["RECORD_INTERVAL_S", "WORLDS", "WorldFamily"]

@@ -25,7 +25,7 @@ PAYLOAD_BYTES = 1448
 RECORD_INTERVAL_S = 0.1
 
 
-class Worlds(ABC):
+class WorldFamily(ABC):
     """A family of worlds: conditions that differ by a few factors, and what is measured in each.
 
     name: what points and criteria call it. Measurements know a run by its point; flows keep the order of `world`.

@@ -11,7 +11,7 @@ from orbitcc.envs.description.links import Outage
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.assessment.worlds.base import (
     PAYLOAD_BYTES,
-    Worlds,
+    WorldFamily,
     candidates,
     dumbbell,
     link_figures,
@@ -27,7 +27,7 @@ ONSET_S = 5.0
 """When the trouble begins: by then a flow is past its start."""
 
 
-class Collapse(Worlds):
+class Collapse(WorldFamily):
     """RFC 9743, 5.1.1: nearly everything is lost, nothing comes back, or far too many share far too little."""
 
     name = "collapse"
@@ -63,7 +63,7 @@ class Collapse(Worlds):
         }
 
 
-class PersistentLoss(Worlds):
+class PersistentLoss(WorldFamily):
     """RFC 9743, 7.2: what a transport circuit breaker looks at."""
 
     name = "persistent-loss"
@@ -81,7 +81,7 @@ class PersistentLoss(Worlds):
         return {"rate_kept": after / before if before else 0.0}
 
 
-class Bufferbloat(Worlds):
+class Bufferbloat(WorldFamily):
     """RFC 9743, 5.1.2: buffers of ten bandwidth-delay products."""
 
     name = "bufferbloat"
@@ -105,7 +105,7 @@ class Bufferbloat(Worlds):
         return link_figures(recording, end_s / 2, end_s)
 
 
-class SmallBuffers(Worlds):
+class SmallBuffers(WorldFamily):
     """RFC 9743, 5.1.3: several flows on buffers below one and a half products."""
 
     name = "small-buffers"
@@ -122,7 +122,7 @@ class SmallBuffers(Worlds):
         return link_figures(recording, 10.0, 40.0)
 
 
-class TailDrop(Worlds):
+class TailDrop(WorldFamily):
     """RFC 9743, 6.1: one flow and a tail-drop queue, from a quarter of a product to four."""
 
     name = "tail-drop"
@@ -137,7 +137,7 @@ class TailDrop(Worlds):
         return link_figures(recording, 10.0, 40.0)
 
 
-class ManagedQueues(Worlds):
+class ManagedQueues(WorldFamily):
     """RFC 9743, 7.1: queues that drop before they are full."""
 
     name = "managed-queues"
@@ -155,7 +155,7 @@ class ManagedQueues(Worlds):
         return link_figures(recording, 10.0, 40.0)
 
 
-class SlowLinks(Worlds):
+class SlowLinks(WorldFamily):
     """RFC 9743, 7.4: the rates of constrained nodes, where a window is a few packets."""
 
     name = "slow-links"

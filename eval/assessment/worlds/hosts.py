@@ -12,7 +12,7 @@ from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.eval.assessment.worlds.base import (
     CANDIDATE,
     PACKET_BYTES,
-    Worlds,
+    WorldFamily,
     dumbbell,
     goodputs,
     pick,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 
-class Receivers(Worlds):
+class Receivers(WorldFamily):
     """RFC 9743, 7.6: one of two receivers does not acknowledge as it should."""
 
     name = "receivers"
@@ -54,7 +54,7 @@ class Receivers(Worlds):
         }
 
 
-class Incast(Worlds):
+class Incast(WorldFamily):
     """RFC 9743, 7.11: many senders answer at once, over a fraction of a millisecond."""
 
     name = "incast"

@@ -17,7 +17,7 @@ from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
     PAYLOAD_BYTES,
     RECORD_INTERVAL_S,
-    Worlds,
+    WorldFamily,
     candidates,
     dumbbell,
     goodputs,
@@ -34,7 +34,7 @@ RATE_MBPS, RTT_MS = 20.0, 40.0
 DURATION_S = 60.0
 
 
-class Wireless(Worlds):
+class Wireless(WorldFamily):
     """RFC 9743, 6.4: losses that no queue made, rates that move, jitter, channels sent in frames."""
 
     name = "wireless"
@@ -71,7 +71,7 @@ def _ar1(seed: int) -> list[tuple[float, float]]:
     return points
 
 
-class VaryingDelay(Worlds):
+class VaryingDelay(WorldFamily):
     """RFC 9743, 7.3: the delay of the path itself changes, once or all the time."""
 
     name = "varying-delay"
@@ -107,7 +107,7 @@ class VaryingDelay(Worlds):
         return {"utilisation": figures["utilisation"], "delay_inflation": float(np.nanmean(srtt / base))}
 
 
-class HighDelay(Worlds):
+class HighDelay(WorldFamily):
     """RFC 9743, 7.5: a geostationary hop, and as a stress five seconds."""
 
     name = "high-delay"
@@ -132,7 +132,7 @@ class HighDelay(Worlds):
         }
 
 
-class Reordering(Worlds):
+class Reordering(WorldFamily):
     """RFC 9743, 7.7: packets that overtake each other, and one in a hundred that comes a round trip late."""
 
     name = "reordering"
@@ -159,7 +159,7 @@ class Reordering(Worlds):
         }
 
 
-class PathChange(Worlds):
+class PathChange(WorldFamily):
     """RFC 9743, 7.9: the path becomes another one at once."""
 
     name = "path-change"
@@ -193,7 +193,7 @@ class PathChange(Worlds):
         }
 
 
-class Transients(Worlds):
+class Transients(WorldFamily):
     """RFC 9743, 7.8: short interruptions, and crowds that come and go."""
 
     name = "transients"
@@ -214,7 +214,7 @@ class Transients(Worlds):
         return link_figures(recording, 5.0, DURATION_S)
 
 
-class Signals(Worlds):
+class Signals(WorldFamily):
     """RFC 9743, 6.2: news of the path that never comes, as behind a tunnel, comes late, or is wrong."""
 
     name = "signals"

@@ -16,7 +16,7 @@ from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
     CANDIDATE,
     RECORD_INTERVAL_S,
-    Worlds,
+    WorldFamily,
     candidates,
     dumbbell,
     goodputs,
@@ -34,7 +34,7 @@ STARVED = 0.05
 """Of the fair share: less is starvation (RFC 9743, 5.2, leaves the number open)."""
 
 
-class OwnKind(Worlds):
+class OwnKind(WorldFamily):
     """RFC 9743, 5.1.4: flows of the candidate that join one after the other, or whose RTTs differ."""
 
     name = "own-kind"
@@ -73,7 +73,7 @@ class OwnKind(Worlds):
         }
 
 
-class Mixed(Worlds):
+class Mixed(WorldFamily):
     """RFC 9743, 5.2, and Ware et al., HotNets 2019: flows of a standard controller, joined by the candidate's.
 
     Harm to a figure of the incumbents: what they lose of what they have alone, as share. It is compared with the harm
@@ -181,7 +181,7 @@ def _longest(true: np.ndarray) -> int:
     return longest
 
 
-class ShortFlows(Worlds):
+class ShortFlows(WorldFamily):
     """RFC 9743, 5.1.5 and 5.2.3: new short flows beside long ones; one side is the candidate's, or both are."""
 
     name = "short-flows"
@@ -220,7 +220,7 @@ class ShortFlows(Worlds):
         }
 
 
-class RealTime(Worlds):
+class RealTime(WorldFamily):
     """RFC 9743, 5.2.2: a voice call and a video of constant rate beside the candidate."""
 
     name = "real-time"
@@ -255,7 +255,7 @@ def _known(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-class Bully(Worlds):
+class Bully(WorldFamily):
     """RFC 9743, 7.6: for twenty seconds somebody sends at 1.2 times the rate of the link, whatever happens."""
 
     name = "bully"

@@ -1,8 +1,8 @@
 //! Decisions: policies observe and act, agents' windows are set.
 
 use crate::flow::{Agent, Life};
-use crate::observe::pieces::{Control, Interval};
 use crate::observe::policy::Answer;
+use crate::observe::registry::{Control, Interval};
 use crate::time::Nanos;
 use crate::world::World;
 
@@ -56,11 +56,13 @@ impl World {
         }
     }
 
-    /// Set what an agent asked for its flow `i`, as far as its guard lets it.
+    /// Set what an agent asked for its flow `i`, as far as its safety filter lets it.
     fn ask(&mut self, i: usize, asked: Control) {
         let flow = &mut self.flows[i];
         let (cwnd, pacing) = match &mut flow.agent {
-            Some(Agent { guard: Some(guard), window, .. }) => guard.hold(&flow.sender.conn, &flow.stats, asked, window),
+            Some(Agent { safety_filter: Some(safety_filter), window, .. }) => {
+                safety_filter.hold(&flow.sender.conn, &flow.stats, asked, window)
+            }
             _ => asked,
         };
         self.set_window(i, cwnd, pacing);
@@ -71,7 +73,7 @@ impl World {
         if self.flows[i].life != Life::Active {
             return;
         }
-        if self.is_live() {
+        if self.has_kernel_hosts() {
             return self.set_live_window(i, cwnd, pacing);
         }
         let now = self.now;

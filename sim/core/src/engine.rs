@@ -17,7 +17,7 @@ impl World {
     /// stops the world for good.
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
-        if self.is_live() {
+        if self.has_kernel_hosts() {
             return self.follow_until(end);
         }
         while self.failure.is_none() {

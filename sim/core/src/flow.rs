@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::cc::{self, Subscription};
 use crate::delays::Delays;
 use crate::observe::astraea::History;
-use crate::observe::guard::Guard;
 use crate::observe::handovers::Handovers;
-use crate::observe::pieces::{Action, Interval, Observer, Preset};
 use crate::observe::policy::{Decide, Policy};
+use crate::observe::registry::{Action, Interval, Observer, Preset};
+use crate::observe::safety_filter::SafetyFilter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::ring::Ring;
@@ -114,7 +114,7 @@ pub struct Agent {
     /// The exact window its last action asked for, segments.
     pub window: f64,
     pub observer: Observer,
-    pub guard: Option<Guard>,
+    pub safety_filter: Option<SafetyFilter>,
     pub interval: Interval,
     pub next_decision: Nanos,
 }
@@ -127,7 +127,7 @@ impl Agent {
             action: preset.action.clone(),
             window: 0.0,
             observer: Observer::new(preset.observation.clone()),
-            guard: None,
+            safety_filter: None,
             interval: preset.interval,
             next_decision: Nanos::MAX,
         }
@@ -139,7 +139,7 @@ impl Agent {
             action: policy.action.clone(),
             window: 0.0,
             observer: Observer::new(policy.observation.clone()),
-            guard: policy.guard.clone().map(Guard::new),
+            safety_filter: policy.safety_filter.clone().map(SafetyFilter::new),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             policy: Some(decides),
@@ -174,7 +174,7 @@ pub struct Flow {
     pub handovers: Handovers,
     pub host: HostPipe,
     pub agent: Option<Agent>,
-    /// The flow whose slot in a batch it takes over.
+    /// The flow whose agent index in a batch it takes over.
     pub follows: Option<usize>,
     pub meter: Meter,
     pub history: History,

@@ -6,16 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
-pub mod carry;
 pub mod cc;
 pub mod delays;
 pub mod engine;
 pub mod flow;
+pub mod kernel_hosts;
 pub mod link;
-pub mod live;
 pub mod observe;
 pub mod packet;
 pub mod pool;
+pub mod real_packets;
 pub mod recorder;
 pub mod ring;
 pub mod rng;
@@ -32,4 +32,4 @@ pub mod world;
 pub mod worlds;
 
 mod decisions;
-mod hosts;
+mod host_events;

@@ -7,7 +7,7 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use crate::live::{FlowReading, Hosts, LinkReading, Reading};
+use crate::kernel_hosts::{FlowReading, Hosts, LinkReading, Reading};
 use crate::observe::policy::Failure;
 use crate::time::Nanos;
 

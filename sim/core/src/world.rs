@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::capture::Capture;
-use crate::carry::Carried;
 use crate::cc::Signal;
 use crate::flow::{Agent, Flow, Life};
+use crate::kernel_hosts::KernelHosts;
 use crate::link::Link;
-use crate::live::Live;
 use crate::observe::astraea::Member;
 use crate::observe::handovers::Handovers;
-use crate::observe::pieces::Preset;
 use crate::observe::policy::{Failure, Policy};
+use crate::observe::registry::Preset;
 use crate::pool::{PacketId, Pool};
+use crate::real_packets::Carried;
 use crate::recorder::Recorder;
 use crate::schedule::Schedule;
 use crate::signals;
@@ -92,7 +92,7 @@ pub struct World {
     /// Why a policy could not decide: the world stands still since then.
     pub(crate) failure: Option<Failure>,
     /// Where its hosts are real: they.
-    pub(crate) live: Option<Box<Live>>,
+    pub(crate) kernel_hosts: Option<Box<KernelHosts>>,
     /// Where it carries others' packets: those that have come out.
     pub(crate) carried: Option<Carried>,
     /// Where somebody looks on: what passes the senders' hosts.
@@ -192,7 +192,7 @@ impl World {
             recorder,
             next_decision: Nanos::MAX,
             failure: None,
-            live: None,
+            kernel_hosts: None,
             carried: None,
             capture: None,
             hash: 0,

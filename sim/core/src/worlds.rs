@@ -7,42 +7,42 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
-use crate::live::Connect;
+use crate::kernel_hosts::Connect;
 use crate::observe::astraea::{self, STATE_DIM};
-use crate::observe::pieces::{Interval, Payment, Preset, Reward};
 use crate::observe::policy::{ACTION_DIM, Failure};
-use crate::observe::stats::STATS_FIELDS;
+use crate::observe::registry::{Interval, Payment, Preset, Reward};
+use crate::observe::stats::STATISTICS;
 use crate::spec::{NetworkSpec, SpecError};
 use crate::time::Nanos;
 use crate::world::{Policies, World};
 
-/// No flow in this slot now.
+/// No flow has this agent index now.
 pub const STATUS_IDLE: u8 = 0;
-/// The slot's flow acts on the next step.
+/// The flow with this agent index acts on the next step.
 pub const STATUS_ACTIVE: u8 = 1;
 /// Its object finished during the last interval: this observation is its last.
 pub const STATUS_TERMINATED: u8 = 2;
 /// It left, or the world's time is up: this observation is its last.
 pub const STATUS_TRUNCATED: u8 = 4;
 
-/// The connections of one slot, each starting when the one before leaves.
+/// The flows that have one agent index one after the other; each starts when the one before leaves.
 #[derive(Clone)]
-struct Slot {
+struct AgentFlows {
     flows: Vec<usize>,
     current: usize,
 }
 
-impl Slot {
+impl AgentFlows {
     fn flow(&self) -> usize {
         self.flows[self.current]
     }
 }
 
-/// One world of a batch with its agents' slots.
+/// One world of a batch and its agents.
 #[derive(Clone)]
 pub struct Member {
     pub world: World,
-    slots: Vec<Slot>,
+    agents: Vec<AgentFlows>,
     previous: Nanos,
     payment: Payment,
     /// The reward of all flows, if they share one.
@@ -52,28 +52,28 @@ pub struct Member {
 impl Member {
     fn new(
         spec: &NetworkSpec,
-        slots: usize,
+        max_agents: usize,
         preset: &Preset,
         policies: &Policies,
         connect: Option<&Connect>,
     ) -> Result<Member, SpecError> {
         let mut world = World::with_agents(spec, policies, Nanos::ZERO, preset)?;
-        let mut chains: Vec<Slot> = Vec::new();
+        let mut chains: Vec<AgentFlows> = Vec::new();
         for (i, flow) in world.flows().iter().enumerate().filter(|(_, flow)| flow.is_external()) {
             match chains.iter_mut().find(|chain| flow.follows.is_some() && chain.flows.last().copied() == flow.follows)
             {
                 Some(chain) => chain.flows.push(i),
-                None => chains.push(Slot { flows: vec![i], current: 0 }),
+                None => chains.push(AgentFlows { flows: vec![i], current: 0 }),
             }
         }
-        if chains.len() > slots {
-            return Err(SpecError(format!("flows: {} external flows for {slots} slots", chains.len())));
+        if chains.len() > max_agents {
+            return Err(SpecError(format!("flows: {} external flows for {max_agents} agents", chains.len())));
         }
         if let Some(connect) = connect {
             world.follow(connect(spec, &world)?);
         }
         let payment = preset.reward.payment.clone();
-        let mut member = Member { world, slots: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
+        let mut member = Member { world, agents: chains, previous: Nanos::ZERO, payment, shared: 0.0 };
         member.advance(preset.interval);
         Ok(member)
     }
@@ -82,11 +82,11 @@ impl Member {
         if self.world.is_finished() {
             return;
         }
-        for slot in &mut self.slots {
-            // The end of a flow is told once, then the slot is its successor's.
-            let flow = &self.world.flows()[slot.flow()];
-            if flow.ended.is_some() && slot.current + 1 < slot.flows.len() {
-                slot.current += 1;
+        for agent in &mut self.agents {
+            // The end of a flow is reported once, then its successor takes the agent index.
+            let flow = &self.world.flows()[agent.flow()];
+            if flow.ended.is_some() && agent.current + 1 < agent.flows.len() {
+                agent.current += 1;
             }
         }
         let step = if interval.rtts > 0.0 { interval.after_rtt(self.mean_rtt_s()) } else { interval.fixed };
@@ -105,15 +105,15 @@ impl Member {
 
     /// Of the agents that act next; 0 if none is known.
     fn mean_rtt_s(&self) -> f64 {
-        let flows = self.slots.iter().map(Slot::flow).filter(|flow| self.status(*flow) == STATUS_ACTIVE);
+        let flows = self.agents.iter().map(AgentFlows::flow).filter(|flow| self.status(*flow) == STATUS_ACTIVE);
         let rtts = flows.map(|flow| self.world.flows()[flow].stats.latest_rtt_s()).filter(|rtt| *rtt > 0.0);
         let (sum, count) = rtts.fold((0.0, 0), |(sum, count), rtt| (sum + rtt, count + 1));
         if count > 0 { sum / f64::from(count) } else { 0.0 }
     }
 
     fn apply(&mut self, actions: &[f32]) {
-        for (slot, action) in actions.iter().enumerate().take(self.slots.len()) {
-            let flow = self.slots[slot].flow();
+        for (agent_index, action) in actions.iter().enumerate().take(self.agents.len()) {
+            let flow = self.agents[agent_index].flow();
             if self.status(flow) == STATUS_ACTIVE {
                 self.world.apply_action(flow, action.clamp(-1.0, 1.0));
             }
@@ -138,13 +138,13 @@ impl Member {
         reward.fill(0.0);
         status.fill(STATUS_IDLE);
         let width = obs.len() / status.len();
-        for (slot, flow) in self.slots.iter().map(Slot::flow).enumerate() {
-            status[slot] = self.status(flow);
+        for (agent_index, flow) in self.agents.iter().map(AgentFlows::flow).enumerate() {
+            status[agent_index] = self.status(flow);
             if let Some(agent) = &self.world.flows()[flow].agent
-                && status[slot] != STATUS_IDLE
+                && status[agent_index] != STATUS_IDLE
             {
-                obs[slot * width..(slot + 1) * width].copy_from_slice(agent.observer.observation());
-                reward[slot] = match &self.payment {
+                obs[agent_index * width..(agent_index + 1) * width].copy_from_slice(agent.observer.observation());
+                reward[agent_index] = match &self.payment {
                     Payment::Shared(_) => self.shared,
                     Payment::Own(reward) => reward(&self.world.flows()[flow].stats) as f32,
                 };
@@ -158,7 +158,7 @@ const WAKE: Duration = Duration::from_micros(100);
 
 pub struct Worlds {
     members: Vec<Member>,
-    slots: usize,
+    max_agents: usize,
     preset: Preset,
     policies: Policies,
     /// Where hosts are real: how to get them.
@@ -174,20 +174,20 @@ impl Worlds {
     /// `threads` = 0 takes every core.
     pub fn new(
         specs: &[NetworkSpec],
-        slots: usize,
+        max_agents: usize,
         preset: Preset,
         threads: usize,
         policies: Policies,
         connect: Option<Arc<Connect>>,
     ) -> Result<Worlds, SpecError> {
-        if specs.is_empty() || slots == 0 || preset.interval.fixed == Nanos::ZERO {
-            return Err(SpecError("specs, slots and interval_ns must not be empty or zero".into()));
+        if specs.is_empty() || max_agents == 0 || preset.interval.fixed == Nanos::ZERO {
+            return Err(SpecError("specs, max_agents and interval_ns must not be empty or zero".into()));
         }
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         let threads = if threads == 0 { cores } else { threads }.min(specs.len());
-        let new = |spec| Member::new(spec, slots, &preset, &policies, connect.as_deref());
+        let new = |spec| Member::new(spec, max_agents, &preset, &policies, connect.as_deref());
         let members = specs.iter().map(new).collect::<Result<Vec<_>, _>>()?;
-        Ok(Worlds { members, slots, preset, policies, connect, threads, pool: None, work: Duration::MAX })
+        Ok(Worlds { members, max_agents, preset, policies, connect, threads, pool: None, work: Duration::MAX })
     }
 
     pub fn len(&self) -> usize {
@@ -203,8 +203,8 @@ impl Worlds {
         self.members.is_empty()
     }
 
-    pub fn slots(&self) -> usize {
-        self.slots
+    pub fn max_agents(&self) -> usize {
+        self.max_agents
     }
 
     pub fn member(&self, index: usize) -> &Member {
@@ -221,7 +221,8 @@ impl Worlds {
 
     pub fn reset(&mut self, index: usize, spec: &NetworkSpec) -> Result<(), SpecError> {
         self.members[index].world.part();
-        self.members[index] = Member::new(spec, self.slots, &self.preset, &self.policies, self.connect.as_deref())?;
+        self.members[index] =
+            Member::new(spec, self.max_agents, &self.preset, &self.policies, self.connect.as_deref())?;
         Ok(())
     }
 
@@ -237,24 +238,24 @@ impl Worlds {
         self.preset.observation.dim()
     }
 
-    /// The flow in a slot now, if the world has that many agents.
-    pub fn flow_of(&self, index: usize, slot: usize) -> Option<usize> {
-        self.members[index].slots.get(slot).map(Slot::flow)
+    /// The flow with this agent index now, if the world has that many agents.
+    pub fn flow_of(&self, index: usize, agent_index: usize) -> Option<usize> {
+        self.members[index].agents.get(agent_index).map(AgentFlows::flow)
     }
 
-    /// Write the flow in every slot now, [N, S]; -1 where a world has fewer agents.
+    /// Write the flow of every agent index now, [N, S]; -1 where a world has fewer agents.
     pub fn places(&self, out: &mut [i64]) {
         out.fill(-1);
-        for (member, row) in self.members.iter().zip(out.chunks_mut(self.slots)) {
-            for (place, slot) in row.iter_mut().zip(&member.slots) {
-                *place = slot.flow() as i64;
+        for (member, row) in self.members.iter().zip(out.chunks_mut(self.max_agents)) {
+            for (place, agent) in row.iter_mut().zip(&member.agents) {
+                *place = agent.flow() as i64;
             }
         }
     }
 
     /// Write obs [N, S, D], reward [N, S] and status [N, S].
     pub fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
-        let (s, width) = (self.slots, self.observation_dim());
+        let (s, width) = (self.max_agents, self.observation_dim());
         for (((member, o), r), st) in
             self.members.iter().zip(obs.chunks_mut(s * width)).zip(reward.chunks_mut(s)).zip(status.chunks_mut(s))
         {
@@ -263,7 +264,7 @@ impl Worlds {
     }
 
     /// Apply actions [N, S, A] (none: windows stay as they were set), advance every unfinished world by one interval and
-    /// write the outcome. A NaN for an active slot is refused before anything moves.
+    /// write the outcome. A NaN for an active agent is refused before anything moves.
     pub fn step(
         &mut self,
         actions: Option<&[f32]>,
@@ -271,13 +272,13 @@ impl Worlds {
         reward: &mut [f32],
         status: &mut [u8],
     ) -> Result<(), SpecError> {
-        let (s, width) = (self.slots, self.observation_dim());
+        let (s, width) = (self.max_agents, self.observation_dim());
         let row_of = |world: usize| actions.map(|a| &a[world * s * ACTION_DIM..(world + 1) * s * ACTION_DIM]);
         for (w, member) in self.members.iter().enumerate() {
             let Some(row) = row_of(w) else { break };
-            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
-                if row[slot].is_nan() && member.status(flow) == STATUS_ACTIVE {
-                    return Err(SpecError(format!("actions[{w}, {slot}] = NaN: must be a number")));
+            for (agent_index, flow) in member.agents.iter().map(AgentFlows::flow).enumerate() {
+                if row[agent_index].is_nan() && member.status(flow) == STATUS_ACTIVE {
+                    return Err(SpecError(format!("actions[{w}, {agent_index}] = NaN: must be a number")));
                 }
             }
         }
@@ -344,15 +345,15 @@ impl Worlds {
         Ok(())
     }
 
-    /// Write the raw interval statistics, [N, S, fields]; zeros for idle slots.
+    /// Write the raw interval statistics, [N, S, fields]; zeros for idle agents.
     pub fn stats(&self, out: &mut [f64]) {
         out.fill(0.0);
-        let width = STATS_FIELDS.len();
-        for (member, rows) in self.members.iter().zip(out.chunks_mut(self.slots * width)) {
-            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
+        let width = STATISTICS.len();
+        for (member, rows) in self.members.iter().zip(out.chunks_mut(self.max_agents * width)) {
+            for (agent_index, flow) in member.agents.iter().map(AgentFlows::flow).enumerate() {
                 if member.status(flow) != STATUS_IDLE {
                     let row = member.world.flows()[flow].stats.to_array();
-                    rows[slot * width..(slot + 1) * width].copy_from_slice(&row);
+                    rows[agent_index * width..(agent_index + 1) * width].copy_from_slice(&row);
                 }
             }
         }
@@ -362,16 +363,16 @@ impl Worlds {
     /// goodput over the bottleneck's rate, its queue in bytes; 0 where no flow is.
     pub fn step_figures(&self, out: &mut [f64]) {
         out.fill(0.0);
-        let cells = self.members.len() * self.slots;
+        let cells = self.members.len() * self.max_agents;
         for (world, member) in self.members.iter().enumerate() {
-            for (slot, flow) in member.slots.iter().map(Slot::flow).enumerate() {
+            for (agent_index, flow) in member.agents.iter().map(AgentFlows::flow).enumerate() {
                 if member.status(flow) != STATUS_IDLE {
                     let stats = &member.world.flows()[flow].stats;
                     let rtt_s = if stats.rtt_mean_s > 0.0 { stats.rtt_mean_s } else { stats.srtt_s };
                     let used = stats.goodput_bps / stats.capacity_bps.max(1.0);
                     let figures = [stats.goodput_bps * 1e-6, rtt_s * 1e3, used, stats.queue_bytes];
                     for (figure, value) in figures.into_iter().enumerate() {
-                        out[figure * cells + world * self.slots + slot] = value;
+                        out[figure * cells + world * self.max_agents + agent_index] = value;
                     }
                 }
             }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::networks::{SECOND, network};
-use orbitcc_core::observe::pieces::Preset;
+use orbitcc_core::observe::registry::Preset;
 use orbitcc_core::spec::NetworkSpec;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};

@@ -1,4 +1,4 @@
-//! Vivace over whole paths: the table of reference runs for a fixed path, and what the LEO study reports of the released
+//! Vivace over whole paths: the table of reference runs for a fixed path, and what the LEO paper reports of the released
 //! code. Shares of capacity are of wire rate with 1500-byte packets.
 #![cfg_attr(debug_assertions, allow(unused))]
 

@@ -9,7 +9,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use orbitcc_core::observe::stats::Acks;
 use orbitcc_core::time::Nanos;
 
-use crate::hosts::Agent;
+use crate::tcp_flows::Agent;
 
 pub const BUILT_IN: bool = true;
 

@@ -6,8 +6,6 @@
 #[cfg(target_os = "linux")]
 mod carrier;
 #[cfg(target_os = "linux")]
-mod hosts;
-#[cfg(target_os = "linux")]
 mod lateness;
 #[cfg(target_os = "linux")]
 mod machine;
@@ -21,6 +19,8 @@ mod server;
 mod sockets;
 #[cfg(target_os = "linux")]
 mod sys;
+#[cfg(target_os = "linux")]
+mod tcp_flows;
 
 #[cfg(all(target_os = "linux", feature = "agents"))]
 mod agents;

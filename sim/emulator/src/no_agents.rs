@@ -2,7 +2,7 @@
 
 use orbitcc_core::observe::stats::Acks;
 
-use crate::hosts::Agent;
+use crate::tcp_flows::Agent;
 
 pub const BUILT_IN: bool = false;
 

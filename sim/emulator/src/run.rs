@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Stdin, Stdout};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 
-use orbitcc_core::live::Reading;
+use orbitcc_core::kernel_hosts::Reading;
 use orbitcc_core::spec::{ControllerSpec, FlowSpec, NetworkSpec, NoiseSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::wire::{self, Request};
@@ -13,12 +13,12 @@ use serde::Deserialize;
 
 use crate::agents::Agents;
 use crate::carrier::{Carrier, Classes};
-use crate::hosts::{Agent, Hosts};
 use crate::machine::Machine;
 use crate::namespaces::{self, Namespace};
 use crate::server::Server;
 use crate::sockets::Socket;
 use crate::sys;
+use crate::tcp_flows::{Agent, Hosts};
 
 /// How long flows that begin with the clock may take to connect, beyond their base RTT.
 const PATIENCE: Nanos = Nanos::from_secs(5);

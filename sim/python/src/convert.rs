@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use numpy::{Element, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
-use orbitcc_core::observe::pieces::Control;
 use orbitcc_core::observe::policy::Failure;
+use orbitcc_core::observe::registry::Control;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::world::{Policies, World};
 use pyo3::exceptions::PyValueError;
@@ -15,9 +15,9 @@ pub fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// A piece as JSON text.
+/// A function as JSON text.
 pub fn json(text: &str) -> PyResult<serde_json::Value> {
-    serde_json::from_str(text).map_err(|e| value_error(format!("piece {text}: must be JSON ({e})")))
+    serde_json::from_str(text).map_err(|e| value_error(format!("function {text}: must be JSON ({e})")))
 }
 
 pub fn network(text: &str) -> PyResult<NetworkSpec> {
@@ -30,7 +30,7 @@ pub fn spec_error(error: SpecError) -> PyErr {
 
 /// An error for a world whose hosts are real.
 pub fn only_simulated(world: &World) -> PyResult<()> {
-    match world.is_live() {
+    match world.has_kernel_hosts() {
         true => Err(value_error("an emulated network cannot be copied: there is one reality")),
         false => Ok(()),
     }
@@ -57,14 +57,14 @@ pub fn decided(py: Python<'_>, failure: Option<&Failure>) -> PyResult<()> {
     }
 }
 
-/// `{name: Policy or OutsidePolicy}` -> shared policies.
+/// `{name: Policy or PythonPolicy}` -> shared policies.
 pub fn policies(map: Option<&Bound<'_, PyAny>>) -> PyResult<Policies> {
     let mut table = Policies::new();
     if let Some(map) = map {
         let dict = PyDict::new(map.py());
         dict.call_method1("update", (map,))?;
         for (name, policy) in dict.iter() {
-            let shared = match policy.cast::<crate::outside::OutsidePolicy>() {
+            let shared = match policy.cast::<crate::python_policy::PythonPolicy>() {
                 Ok(outside) => Arc::clone(&outside.get().inner),
                 Err(_) => Arc::clone(&policy.extract::<PyRef<'_, crate::policy::Policy>>()?.inner),
             };

@@ -4,7 +4,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use orbitcc_core::flow::Flow;
-use orbitcc_core::live::{Connect, Hosts, Reading};
+use orbitcc_core::kernel_hosts::{Connect, Hosts, Reading};
 use orbitcc_core::observe::policy::Failure;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::time::Nanos;

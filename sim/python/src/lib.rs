@@ -2,15 +2,15 @@
 
 mod convert;
 mod emulator;
-mod outside;
 mod policy;
+mod python_policy;
 mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
-use orbitcc_core::observe::pieces::{self, ACTIONS, OBSERVATIONS, Payment, REWARDS};
 use orbitcc_core::observe::policy::ACTION_DIM;
-use orbitcc_core::observe::stats::STATS_FIELDS;
+use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, Payment, REWARDS};
+use orbitcc_core::observe::stats::{STATISTICS, Source};
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::worlds::{STATUS_ACTIVE, STATUS_IDLE, STATUS_TERMINATED, STATUS_TRUNCATED};
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyTuple};
 fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    m.add("STATS_FIELDS", PyTuple::new(py, STATS_FIELDS)?)?;
+    m.add("STATISTICS", statistics(py)?)?;
     m.add("FLOW_SERIES", PyTuple::new(py, FLOW_SERIES)?)?;
     m.add("LINK_SERIES", PyTuple::new(py, LINK_SERIES)?)?;
     m.add("STATUS_IDLE", STATUS_IDLE)?;
@@ -28,10 +28,10 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("STATUS_TERMINATED", STATUS_TERMINATED)?;
     m.add("STATUS_TRUNCATED", STATUS_TRUNCATED)?;
     m.add("CONTROLLERS", controllers(py)?)?;
-    m.add("PIECES", names(py)?)?;
-    m.add_function(wrap_pyfunction!(piece, m)?)?;
+    m.add("FUNCTIONS", names(py)?)?;
+    m.add_function(wrap_pyfunction!(function, m)?)?;
     m.add_class::<policy::Policy>()?;
-    m.add_class::<outside::OutsidePolicy>()?;
+    m.add_class::<python_policy::PythonPolicy>()?;
     m.add_class::<simulation::Simulation>()?;
     m.add_class::<worlds::Worlds>()?;
     m.add_class::<worlds::WorldState>()
@@ -51,7 +51,22 @@ fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(table)
 }
 
-/// kind -> the names of its pieces.
+/// The raw statistics in order: (name, unit, low, high, source, meaning).
+fn statistics(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+    PyTuple::new(
+        py,
+        STATISTICS.map(|s| {
+            let source = match s.source {
+                Source::Kernel => "kernel",
+                Source::PerAck => "per-ack",
+                Source::Oracle => "oracle",
+            };
+            (s.name, s.unit, s.low, s.high, source, s.meaning)
+        }),
+    )
+}
+
+/// kind -> the names of its functions.
 fn names(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let table = PyDict::new(py);
     table.set_item("observation", PyTuple::new(py, OBSERVATIONS.iter().map(|entry| entry.name))?)?;
@@ -60,36 +75,36 @@ fn names(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(table)
 }
 
-/// All there is to know of a piece that is asked for as JSON.
+/// All there is to know of a function that is asked for as JSON.
 #[pyfunction]
-fn piece<'py>(py: Python<'py>, kind: &str, request: &str) -> PyResult<Bound<'py, PyDict>> {
+fn function<'py>(py: Python<'py>, kind: &str, request: &str) -> PyResult<Bound<'py, PyDict>> {
     let request = convert::json(request)?;
     let entry = PyDict::new(py);
     let definition = match kind {
         "observation" => {
-            let piece = pieces::observation(&request).map_err(convert::value_error)?;
-            entry.set_item("dim", piece.dim())?;
-            entry.set_item("features", piece.features.len())?;
-            entry.set_item("history", piece.history)?;
+            let function = registry::observation(&request).map_err(convert::value_error)?;
+            entry.set_item("dim", function.dim())?;
+            entry.set_item("features", function.features.len())?;
+            entry.set_item("history", function.history)?;
             // Before the first interval the rows are zero, which every range admits.
-            entry.set_item("low", piece.labels().map(|f| f.low.min(0.0)).collect::<Vec<_>>())?;
-            entry.set_item("high", piece.labels().map(|f| f.high.max(0.0)).collect::<Vec<_>>())?;
-            entry.set_item("labels", piece.labels().map(|f| f.meaning.clone()).collect::<Vec<_>>())?;
-            entry.set_item("units", piece.labels().map(|f| f.unit).collect::<Vec<_>>())?;
-            piece.definition
+            entry.set_item("low", function.labels().map(|f| f.low.min(0.0)).collect::<Vec<_>>())?;
+            entry.set_item("high", function.labels().map(|f| f.high.max(0.0)).collect::<Vec<_>>())?;
+            entry.set_item("labels", function.labels().map(|f| f.meaning.clone()).collect::<Vec<_>>())?;
+            entry.set_item("units", function.labels().map(|f| f.unit).collect::<Vec<_>>())?;
+            function.definition
         }
         "action" => {
-            let piece = pieces::action(&request).map_err(convert::value_error)?;
+            let function = registry::action(&request).map_err(convert::value_error)?;
             entry.set_item("dim", ACTION_DIM)?;
-            entry.set_item("meaning", piece.meaning)?;
-            piece.definition
+            entry.set_item("meaning", function.meaning)?;
+            function.definition
         }
         "reward" => {
-            let piece = pieces::reward(&request).map_err(convert::value_error)?;
-            entry.set_item("low", piece.low)?;
-            entry.set_item("high", piece.high)?;
-            entry.set_item("shared", matches!(piece.payment, Payment::Shared(_)))?;
-            piece.definition
+            let function = registry::reward(&request).map_err(convert::value_error)?;
+            entry.set_item("low", function.low)?;
+            entry.set_item("high", function.high)?;
+            entry.set_item("shared", matches!(function.payment, Payment::Shared(_)))?;
+            function.definition
         }
         _ => {
             return Err(convert::value_error(format!("kind = {kind:?}: must be one of observation, action, reward")));

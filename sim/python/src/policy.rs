@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
-use orbitcc_core::observe::guard::Limits;
-use orbitcc_core::observe::pieces::{self, Interval};
 use orbitcc_core::observe::policy::{
     ACTION_DIM, Activation, Decide, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
+use orbitcc_core::observe::registry::{self, Interval};
+use orbitcc_core::observe::safety_filter::Limits;
 use orbitcc_core::time::Nanos;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
@@ -87,10 +87,10 @@ pub fn interval(interval_ns: u64, rtts: f64) -> PyResult<Interval> {
     Ok(Interval { fixed: Nanos(interval_ns), rtts })
 }
 
-/// Checked limits of a guard, from JSON.
+/// Checked limits of a safety filter, from JSON.
 fn limits(text: &str) -> PyResult<Limits> {
-    let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("guard: {error}")))?;
-    limits.validate().map_err(|error| value_error(format!("guard.{error}")))?;
+    let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("safety filter: {error}")))?;
+    limits.validate().map_err(|error| value_error(format!("safety filter.{error}")))?;
     Ok(limits)
 }
 
@@ -98,7 +98,7 @@ fn limits(text: &str) -> PyResult<Limits> {
 impl Policy {
     #[new]
     #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, mean=None, std=None, clip=10.0,
-        squash="clip", guard=None))]
+        squash="clip", safety_filter=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layers: Vec<Bound<'_, PyAny>>,
@@ -110,7 +110,7 @@ impl Policy {
         std: Option<Bound<'_, PyAny>>,
         clip: f32,
         squash: &str,
-        guard: Option<&str>,
+        safety_filter: Option<&str>,
     ) -> PyResult<Policy> {
         let normaliser = match (mean, std) {
             (Some(mean), Some(std)) => Some((vector(&mean, "mean")?, vector(&std, "std")?)),
@@ -126,10 +126,10 @@ impl Policy {
         let decides = Arc::clone(&network);
         let shared = Shared {
             begin: Box::new(move || Arc::clone(&decides) as Arc<dyn Decide>),
-            observation: Arc::new(pieces::observation(&crate::convert::json(observation)?).map_err(value_error)?),
-            action: Arc::new(pieces::action(&crate::convert::json(action)?).map_err(value_error)?),
+            observation: Arc::new(registry::observation(&crate::convert::json(observation)?).map_err(value_error)?),
+            action: Arc::new(registry::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts)?,
-            guard: guard.map(limits).transpose()?,
+            safety_filter: safety_filter.map(limits).transpose()?,
         };
         network.validate(shared.observation.dim()).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })

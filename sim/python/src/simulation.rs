@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use numpy::{IntoPyArray, PyArrayMethods};
 use orbitcc_core::capture::{pcap, qlog};
-use orbitcc_core::live::Hosts;
+use orbitcc_core::kernel_hosts::Hosts;
 use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::totals::{FlowTotals, LinkTotals};

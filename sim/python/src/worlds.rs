@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use orbitcc_core::observe::astraea::STATE_DIM;
-use orbitcc_core::observe::pieces::{self, Preset};
 use orbitcc_core::observe::policy::ACTION_DIM;
-use orbitcc_core::observe::stats::STATS_FIELDS;
+use orbitcc_core::observe::registry::{self, Preset};
+use orbitcc_core::observe::stats::STATISTICS;
 use orbitcc_core::worlds::{Member, Worlds as Batch};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
@@ -37,13 +37,13 @@ impl Worlds {
 #[pymethods]
 impl Worlds {
     #[new]
-    #[pyo3(signature = (specs, *, slots, interval_ns, interval_rtts=0.0, observation="\"astraea\"",
+    #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, observation="\"astraea\"",
         action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None, emulator=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         specs: Vec<String>,
-        slots: usize,
+        max_agents: usize,
         interval_ns: u64,
         interval_rtts: f64,
         observation: &str,
@@ -54,9 +54,9 @@ impl Worlds {
         emulator: Option<&str>,
     ) -> PyResult<Worlds> {
         let preset = Preset {
-            observation: Arc::new(pieces::observation(&convert::json(observation)?).map_err(value_error)?),
-            action: Arc::new(pieces::action(&convert::json(action)?).map_err(value_error)?),
-            reward: Arc::new(pieces::reward(&convert::json(reward)?).map_err(value_error)?),
+            observation: Arc::new(registry::observation(&convert::json(observation)?).map_err(value_error)?),
+            action: Arc::new(registry::action(&convert::json(action)?).map_err(value_error)?),
+            reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
         };
         let policies = convert::policies(policies.as_ref())?;
@@ -66,7 +66,7 @@ impl Worlds {
                     .iter()
                     .map(|s| orbitcc_core::spec::NetworkSpec::from_json(s))
                     .collect::<Result<Vec<_>, _>>()?;
-                Batch::new(&specs, slots, preset, threads, policies, emulator.map(crate::emulator::connect))
+                Batch::new(&specs, max_agents, preset, threads, policies, emulator.map(crate::emulator::connect))
             })
             .map_err(convert::spec_error)?;
         convert::decided(py, batch.failure())?;
@@ -79,8 +79,8 @@ impl Worlds {
     }
 
     #[getter]
-    fn slots(&self) -> usize {
-        self.batch.slots()
+    fn max_agents(&self) -> usize {
+        self.batch.max_agents()
     }
 
     #[getter]
@@ -107,7 +107,7 @@ impl Worlds {
         mut reward: PyReadwriteArrayDyn<'_, f32>,
         mut status: PyReadwriteArrayDyn<'_, u8>,
     ) -> PyResult<()> {
-        let (n, s, width) = (self.batch.len(), self.batch.slots(), self.batch.observation_dim());
+        let (n, s, width) = (self.batch.len(), self.batch.max_agents(), self.batch.observation_dim());
         self.batch.observe(
             writable(&mut obs, "obs", &[n, s, width])?,
             writable(&mut reward, "reward", &[n, s])?,
@@ -124,7 +124,7 @@ impl Worlds {
         mut reward: PyReadwriteArrayDyn<'_, f32>,
         mut status: PyReadwriteArrayDyn<'_, u8>,
     ) -> PyResult<()> {
-        let (n, s, width) = (self.batch.len(), self.batch.slots(), self.batch.observation_dim());
+        let (n, s, width) = (self.batch.len(), self.batch.max_agents(), self.batch.observation_dim());
         let shape = [n, s, ACTION_DIM];
         let actions = actions.as_ref().map(|given| readonly(given, "actions", &shape)).transpose()?;
         let obs = writable(&mut obs, "obs", &[n, s, width])?;
@@ -136,13 +136,13 @@ impl Worlds {
     }
 
     fn stats(&self, mut out: PyReadwriteArrayDyn<'_, f64>) -> PyResult<()> {
-        let shape = [self.batch.len(), self.batch.slots(), STATS_FIELDS.len()];
+        let shape = [self.batch.len(), self.batch.max_agents(), STATISTICS.len()];
         self.batch.stats(writable(&mut out, "out", &shape)?);
         Ok(())
     }
 
     fn step_figures(&self, mut out: PyReadwriteArrayDyn<'_, f64>) -> PyResult<()> {
-        self.batch.step_figures(writable(&mut out, "out", &[4, self.batch.len(), self.batch.slots()])?);
+        self.batch.step_figures(writable(&mut out, "out", &[4, self.batch.len(), self.batch.max_agents()])?);
         Ok(())
     }
 
@@ -152,25 +152,25 @@ impl Worlds {
     }
 
     fn set_reward(&mut self, reward: &str) -> PyResult<()> {
-        self.batch.set_reward(Arc::new(pieces::reward(&convert::json(reward)?).map_err(value_error)?));
+        self.batch.set_reward(Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?));
         Ok(())
     }
 
-    fn flow_of(&self, index: usize, slot: usize) -> PyResult<Option<usize>> {
-        Ok(self.batch.flow_of(self.index(index)?, slot))
+    fn flow_of(&self, index: usize, agent: usize) -> PyResult<Option<usize>> {
+        Ok(self.batch.flow_of(self.index(index)?, agent))
     }
 
     fn places(&self, mut out: PyReadwriteArrayDyn<'_, i64>) -> PyResult<()> {
-        self.batch.places(writable(&mut out, "out", &[self.batch.len(), self.batch.slots()])?);
+        self.batch.places(writable(&mut out, "out", &[self.batch.len(), self.batch.max_agents()])?);
         Ok(())
     }
 
-    #[pyo3(signature = (index, slot, cwnd_packets, pacing_bps=0.0))]
-    fn set_cwnd(&mut self, index: usize, slot: usize, cwnd_packets: f64, pacing_bps: f64) -> PyResult<()> {
+    #[pyo3(signature = (index, agent, cwnd_packets, pacing_bps=0.0))]
+    fn set_cwnd(&mut self, index: usize, agent: usize, cwnd_packets: f64, pacing_bps: f64) -> PyResult<()> {
         let index = self.index(index)?;
         let (cwnd, pacing) = convert::control(cwnd_packets, pacing_bps)?;
-        let Some(flow) = self.batch.flow_of(index, slot) else {
-            return Err(PyIndexError::new_err(format!("slot = {slot}: world {index} has no such agent")));
+        let Some(flow) = self.batch.flow_of(index, agent) else {
+            return Err(PyIndexError::new_err(format!("agent = {agent}: world {index} has no such agent")));
         };
         self.batch.member_mut(index).world.set_window(flow, cwnd, pacing);
         Ok(())

@@ -1,6 +1,6 @@
 //! A link as a few numbers: read where packets pass, taken in where they are only told of.
 
-use crate::live::LinkReading;
+use crate::kernel_hosts::LinkReading;
 use crate::time::Nanos;
 
 use super::{Link, LinkCounters};

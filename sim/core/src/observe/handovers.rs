@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::observe::memory::nearness;
-use crate::observe::pieces::{Feature, ratio};
+use crate::observe::registry::{Feature, ratio};
 use crate::observe::stats::IntervalStats;
 use crate::signals::PathChange;
 use crate::time::Nanos;

@@ -2,13 +2,13 @@
 
 pub mod astraea;
 mod aurora;
-pub mod guard;
 pub mod handovers;
 mod memory;
 mod orca;
-pub mod pieces;
 pub mod policy;
 mod ratios;
+pub mod registry;
+pub mod safety_filter;
 mod share;
 pub mod stats;
 mod steps;

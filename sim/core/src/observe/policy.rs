@@ -7,8 +7,8 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use super::guard::Limits;
-use super::pieces::{Action, Control, Interval, Observation};
+use super::registry::{Action, Control, Interval, Observation};
+use super::safety_filter::Limits;
 use super::stats::IntervalStats;
 
 /// Numbers in an action.
@@ -78,7 +78,7 @@ pub struct Policy {
     pub action: Arc<Action>,
     pub interval: Interval,
     /// Bounds outside of it.
-    pub guard: Option<Limits>,
+    pub safety_filter: Option<Limits>,
 }
 
 #[derive(Clone)]

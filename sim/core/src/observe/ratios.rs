@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::handovers::{fill_news, news_features};
 use super::memory::{GapDetector, WindowedMax, WindowedMin, nearness, weight};
-use super::pieces::{Feature, Observation, Watch, one_of, ratio, read, within};
+use super::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::pieces::{Payment, Reward, read, within};
+use super::registry::{Payment, Reward, read, within};
 use super::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

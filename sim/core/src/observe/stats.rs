@@ -1,167 +1,106 @@
-//! Interval statistics of a flow: one documented struct that serves observations, rewards and users' own pieces.
+//! Interval statistics of a flow: one documented struct that serves observations, rewards and users' own functions.
 
 use crate::tcp::sender::{Sender, SenderCounters};
 use crate::time::Nanos;
 
-/// Statistics of one flow over one decision interval. All fields are f64, in the units of their names; the last
-/// group is known to the simulator only. `TCP_INFO` of a stock kernel can supply all but the mean, minimum and rise of
-/// the RTT samples, the mean of the delivery-rate samples (it has the latest of each) and the oracle group.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct IntervalStats {
-    pub time_s: f64,
-    pub interval_s: f64,
-    /// 1 while the flow exists.
-    pub active: f64,
-    /// In-order payload at the receiver.
-    pub goodput_bps: f64,
-    /// Mean of the per-ACK delivery-rate samples (0 without one).
-    pub delivery_rate_bps: f64,
-    /// Largest such mean since the flow started.
-    pub max_delivery_rate_bps: f64,
-    /// Payload sent, retransmissions included.
-    pub send_rate_bps: f64,
-    /// Payload acknowledged.
-    pub acked_rate_bps: f64,
-    /// NaN without a sample.
-    pub rtt_mean_s: f64,
-    /// Smallest sample of the interval; NaN without one.
-    pub rtt_min_s: f64,
-    /// How much the RTT rises from the first half of the interval's samples to the second, by least squares.
-    pub rtt_rise_s: f64,
-    pub srtt_s: f64,
-    /// Since the flow started.
-    pub min_rtt_s: f64,
-    pub rtt_samples: f64,
-    /// The longest time without an acknowledgement that ended, or lasts, in the interval.
-    pub ack_gap_s: f64,
-    pub acked_packets: f64,
-    pub lost_packets: f64,
-    pub lost_bytes: f64,
-    pub retransmitted_packets: f64,
-    pub rtos: f64,
-    pub cwnd_packets: f64,
-    pub ssthresh_packets: f64,
-    /// 0 when packets are not paced.
-    pub pacing_rate_bps: f64,
-    pub packets_out: f64,
-    pub retrans_out: f64,
-    pub in_flight_packets: f64,
-    /// 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
-    pub ca_state: f64,
-    pub app_limited: f64,
-    pub rwnd_packets: f64,
-    pub base_rtt_s: f64,
-    /// Of the tightest link of the flow's path.
-    pub capacity_bps: f64,
-    pub queue_bytes: f64,
-    pub buffer_bytes: f64,
-    /// Expected share of packets lost at random along the path.
-    pub link_loss: f64,
-    pub flows_active: f64,
-    /// Capacity over the number of active flows that cross the tightest link.
-    pub fair_share_bps: f64,
-    /// Until the next change of the flow's path, and since the last one; infinite if there is none.
-    pub handover_in_s: f64,
-    pub handover_since_s: f64,
-    /// The same as predictions tell it half a second ahead, with SaTCP's error: what a controller could know.
-    pub reported_handover_in_s: f64,
-    pub reported_handover_since_s: f64,
+/// Who can supply a statistic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// `TCP_INFO` of a stock kernel.
+    Kernel,
+    /// Each ACK: the simulator and an eBPF program see them all, `TCP_INFO` only the latest sample.
+    PerAck,
+    /// The simulator alone: properties of links and other flows.
+    Oracle,
 }
 
-/// Names of the fields of [`IntervalStats`], in order.
-pub const STATS_FIELDS: [&str; 40] = [
-    "time_s",
-    "interval_s",
-    "active",
-    "goodput_bps",
-    "delivery_rate_bps",
-    "max_delivery_rate_bps",
-    "send_rate_bps",
-    "acked_rate_bps",
-    "rtt_mean_s",
-    "rtt_min_s",
-    "rtt_rise_s",
-    "srtt_s",
-    "min_rtt_s",
-    "rtt_samples",
-    "ack_gap_s",
-    "acked_packets",
-    "lost_packets",
-    "lost_bytes",
-    "retransmitted_packets",
-    "rtos",
-    "cwnd_packets",
-    "ssthresh_packets",
-    "pacing_rate_bps",
-    "packets_out",
-    "retrans_out",
-    "in_flight_packets",
-    "ca_state",
-    "app_limited",
-    "rwnd_packets",
-    "base_rtt_s",
-    "capacity_bps",
-    "queue_bytes",
-    "buffer_bytes",
-    "link_loss",
-    "flows_active",
-    "fair_share_bps",
-    "handover_in_s",
-    "handover_since_s",
-    "reported_handover_in_s",
-    "reported_handover_since_s",
-];
+/// One column of the interval statistics.
+#[derive(Clone, Copy, Debug)]
+pub struct Statistic {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// Smallest and largest possible value.
+    pub low: f64,
+    pub high: f64,
+    pub source: Source,
+    pub meaning: &'static str,
+}
+
+/// Declares the statistics: the struct, its description, and its values as an array.
+macro_rules! statistics {
+    ($($name:ident: $unit:literal, $low:expr, $high:expr, $source:ident, $meaning:literal;)*) => {
+        /// Statistics of one flow over one decision interval, in the units of their names ([`STATISTICS`]).
+        #[derive(Clone, Copy, Debug, Default)]
+        #[repr(C)]
+        pub struct IntervalStats {
+            $(#[doc = $meaning] pub $name: f64,)*
+        }
+
+        /// The columns in order.
+        pub const STATISTICS: [Statistic; [$(stringify!($name)),*].len()] = [$(Statistic {
+            name: stringify!($name),
+            unit: $unit,
+            low: $low,
+            high: $high,
+            source: Source::$source,
+            meaning: $meaning,
+        }),*];
+
+        impl IntervalStats {
+            pub fn to_array(&self) -> [f64; STATISTICS.len()] {
+                [$(self.$name),*]
+            }
+        }
+    };
+}
+
+statistics! {
+    time_s: "s", 0.0, 1e6, Kernel, "End of the interval, in time of the world.";
+    interval_s: "s", 0.0, f64::INFINITY, Kernel, "Length of the interval.";
+    active: "1", 0.0, 1.0, Kernel, "1 while the flow exists, else 0.";
+    goodput_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "In-order payload at the receiver over the length of the interval.";
+    delivery_rate_bps: "bit/s", 0.0, f64::INFINITY, PerAck, "Mean of the delivery-rate samples of all ACKs; 0 without a sample.";
+    max_delivery_rate_bps: "bit/s", 0.0, f64::INFINITY, PerAck, "Largest `delivery_rate_bps` since the flow started.";
+    send_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload sent, retransmissions included, over the length of the interval.";
+    acked_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload acknowledged over the length of the interval.";
+    rtt_mean_s: "s", 0.0, f64::INFINITY, PerAck, "Mean of the RTT samples of the interval; NaN without a sample.";
+    rtt_min_s: "s", 0.0, f64::INFINITY, PerAck, "Smallest RTT sample of the interval; NaN without a sample.";
+    rtt_rise_s: "s", f64::NEG_INFINITY, f64::INFINITY, PerAck, "Rise of the RTT from the first half of the samples to the second, by least squares; 0 below two samples.";
+    srtt_s: "s", 0.0, f64::INFINITY, Kernel, "Smoothed RTT (RFC 6298); 0 before the first sample.";
+    min_rtt_s: "s", 0.0, f64::INFINITY, Kernel, "Smallest RTT since the flow started; before the first sample that of the handshake.";
+    rtt_samples: "1", 0.0, f64::INFINITY, PerAck, "Number of RTT samples in the interval.";
+    ack_gap_s: "s", 0.0, f64::INFINITY, PerAck, "Longest time without an ACK that ended in the interval or still lasts.";
+    acked_packets: "packets", 0.0, f64::INFINITY, Kernel, "Payload acknowledged, in segments.";
+    lost_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments marked lost.";
+    lost_bytes: "bytes", 0.0, f64::INFINITY, Kernel, "Payload marked lost.";
+    retransmitted_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments retransmitted.";
+    rtos: "1", 0.0, f64::INFINITY, Kernel, "Retransmission timeouts.";
+    cwnd_packets: "packets", 1.0, 4294967295.0, Kernel, "Congestion window.";
+    ssthresh_packets: "packets", 2.0, 4294967295.0, Kernel, "Slow-start threshold; 2147483647 while there is none.";
+    pacing_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Pacing rate; 0 when packets are not paced.";
+    packets_out: "packets", 0.0, f64::INFINITY, Kernel, "Segments sent and not yet acknowledged cumulatively.";
+    retrans_out: "packets", 0.0, f64::INFINITY, Kernel, "Retransmitted segments in flight.";
+    in_flight_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments in flight: packets out, less SACKed and lost ones, plus retransmissions.";
+    ca_state: "1", 0.0, 4.0, Kernel, "State of TCP: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.";
+    app_limited: "1", 0.0, 1.0, Kernel, "1 when the application, not the window, limits the flow.";
+    rwnd_packets: "packets", 0.0, f64::INFINITY, Kernel, "Receive window, in segments.";
+    base_rtt_s: "s", 0.0, f64::INFINITY, Oracle, "RTT of the path without queues.";
+    capacity_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "Rate of the tightest link of the path.";
+    queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the tightest link.";
+    buffer_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Size of that queue.";
+    link_loss: "1", 0.0, 1.0, Oracle, "Expected share of packets lost at random along the path.";
+    flows_active: "1", 0.0, f64::INFINITY, Oracle, "TCP flows of the world that are active now.";
+    fair_share_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "`capacity_bps` over the number of active TCP flows that cross the tightest link.";
+    handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "Time to the next handover of the path; infinite if there is none.";
+    handover_since_s: "s", 0.0, f64::INFINITY, Oracle, "Time since the last handover of the path; infinite if there was none.";
+    reported_handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "`handover_in_s` as a predictor reports it half a second ahead, with SaTCP's error.";
+    reported_handover_since_s: "s", 0.0, f64::INFINITY, Oracle, "`handover_since_s` as the same predictor reports it.";
+}
 
 impl IntervalStats {
     /// The mean RTT of the interval, or the smoothed RTT when there was no sample; 0 before any.
     pub fn latest_rtt_s(&self) -> f64 {
         if self.rtt_mean_s.is_nan() { self.srtt_s } else { self.rtt_mean_s }
-    }
-
-    pub fn to_array(&self) -> [f64; 40] {
-        [
-            self.time_s,
-            self.interval_s,
-            self.active,
-            self.goodput_bps,
-            self.delivery_rate_bps,
-            self.max_delivery_rate_bps,
-            self.send_rate_bps,
-            self.acked_rate_bps,
-            self.rtt_mean_s,
-            self.rtt_min_s,
-            self.rtt_rise_s,
-            self.srtt_s,
-            self.min_rtt_s,
-            self.rtt_samples,
-            self.ack_gap_s,
-            self.acked_packets,
-            self.lost_packets,
-            self.lost_bytes,
-            self.retransmitted_packets,
-            self.rtos,
-            self.cwnd_packets,
-            self.ssthresh_packets,
-            self.pacing_rate_bps,
-            self.packets_out,
-            self.retrans_out,
-            self.in_flight_packets,
-            self.ca_state,
-            self.app_limited,
-            self.rwnd_packets,
-            self.base_rtt_s,
-            self.capacity_bps,
-            self.queue_bytes,
-            self.buffer_bytes,
-            self.link_loss,
-            self.flows_active,
-            self.fair_share_bps,
-            self.handover_in_s,
-            self.handover_since_s,
-            self.reported_handover_in_s,
-            self.reported_handover_since_s,
-        ]
     }
 }
 

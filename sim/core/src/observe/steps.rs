@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cc::Conn;
 
-use super::pieces::{Action, Control, one_of, read, within};
+use super::registry::{Action, Control, one_of, read, within};
 use super::stats::IntervalStats;
 
 /// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): fine near 0, up to 28 % at the ends (ours).

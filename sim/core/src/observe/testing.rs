@@ -1,4 +1,4 @@
-//! Statistics that tests of the pieces share.
+//! Statistics that tests of the functions share.
 
 use super::stats::IntervalStats;
 

@@ -1,4 +1,4 @@
-//! Finding losses: RACK-TLP (RFC 8985) and the retransmission timeout.
+//! Claim losses: RACK-TLP (RFC 8985) and the retransmission timeout.
 
 use std::collections::VecDeque;
 

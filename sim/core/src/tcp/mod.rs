@@ -13,6 +13,7 @@ pub mod scoreboard;
 pub mod sender;
 
 mod ack;
+mod kernel_reading;
 mod loss;
 mod misbehaving;
 mod pacing;
@@ -20,7 +21,6 @@ mod rate;
 mod routine;
 mod send_buffer;
 mod timers;
-mod told;
 mod transmit;
 mod window_use;
 

@@ -17,7 +17,7 @@ const TOLERANCE_BYTES_PER_S: u64 = 4000 / 8;
 const USE_ROUNDS: u32 = 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PolicerState {
     Unchanged,
     Found,
     Over,
@@ -41,35 +41,42 @@ impl Policer {
     }
 
     /// One ACK: did it find something lost, was the sample limited by the application?
-    pub fn watch(&mut self, conn: &Conn, lost: bool, app_limited: bool, round_start: bool, cruising: bool) -> Verdict {
+    pub fn watch(
+        &mut self,
+        conn: &Conn,
+        lost: bool,
+        app_limited: bool,
+        round_start: bool,
+        cruising: bool,
+    ) -> PolicerState {
         if self.in_use {
             if cruising && round_start {
                 self.rounds += 1;
                 if self.rounds >= USE_ROUNDS {
                     self.forget(conn);
-                    return Verdict::Over;
+                    return PolicerState::Over;
                 }
             }
-            return Verdict::Unchanged;
+            return PolicerState::Unchanged;
         }
         if !self.sampling {
             if !lost {
-                return Verdict::Unchanged;
+                return PolicerState::Unchanged;
             }
             self.begin_interval(conn);
             self.sampling = true;
         }
         if app_limited {
             self.forget(conn);
-            return Verdict::Unchanged;
+            return PolicerState::Unchanged;
         }
         self.rounds += u32::from(round_start);
         if self.rounds < INTERVAL_ROUNDS {
-            return Verdict::Unchanged;
+            return PolicerState::Unchanged;
         }
         if self.rounds > 4 * INTERVAL_ROUNDS {
             self.forget(conn);
-            return Verdict::Unchanged;
+            return PolicerState::Unchanged;
         }
         let packets_lost = conn.lost - self.since_lost;
         let delivered = conn.delivered - self.since_delivered;
@@ -77,12 +84,12 @@ impl Policer {
         // An interval ends with a loss.
         let heavy = delivered > 0 && u64::from(packets_lost) << 8 >= u64::from(LOSS) * u64::from(delivered);
         if !lost || !heavy || span_ms == 0 {
-            return Verdict::Unchanged;
+            return PolicerState::Unchanged;
         }
         self.end_interval(conn, u64::from(delivered) * BW_UNIT / (span_ms * 1_000))
     }
 
-    fn end_interval(&mut self, conn: &Conn, bw: u64) -> Verdict {
+    fn end_interval(&mut self, conn: &Conn, bw: u64) -> PolicerState {
         if self.bw > 0 {
             let difference = bw.abs_diff(self.bw);
             let bytes = bytes_per_second(difference, u64::from(conn.mss), UNIT, 99);
@@ -90,12 +97,12 @@ impl Policer {
                 self.bw = (bw + self.bw) / 2;
                 self.in_use = true;
                 self.rounds = 0;
-                return Verdict::Found;
+                return PolicerState::Found;
             }
         }
         self.bw = bw;
         self.begin_interval(conn);
-        Verdict::Unchanged
+        PolicerState::Unchanged
     }
 
     fn begin_interval(&mut self, conn: &Conn) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::HISTORY;
 use crate::observe::handovers::{fill_news, news_features};
 use crate::observe::memory::{GapDetector, WindowedMax, WindowedMin};
-use crate::observe::pieces::{Feature, Observation, Watch, one_of, ratio, read, within};
+use crate::observe::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use crate::observe::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -232,7 +232,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observe::pieces::Observer;
+    use crate::observe::registry::Observer;
     use crate::observe::testing::flow;
 
     fn clipped(stats: &IntervalStats) -> Vec<f32> {
@@ -296,14 +296,14 @@ mod tests {
 
     #[test]
     fn who_sees_only_the_rate_sees_nothing_of_the_base_rtt() {
-        let piece = |path| observation(json!({"path": path, "rtt": "log-queue-ms", "handovers": "true"})).unwrap().0;
+        let function = |path| observation(json!({"path": path, "rtt": "log-queue-ms", "handovers": "true"})).unwrap().0;
         let seen = |path, min_rtt_s: f64| {
-            let mut observer = Observer::new(Arc::new(piece(path)));
+            let mut observer = Observer::new(Arc::new(function(path)));
             let rtt_s = min_rtt_s + 0.01;
             observer.push(&IntervalStats { min_rtt_s, rtt_mean_s: rtt_s, srtt_s: rtt_s, ..flow(0.9) });
             observer.observation().to_vec()
         };
-        assert_eq!(piece("log-rate").dim(), HISTORY * 10);
+        assert_eq!(function("log-rate").dim(), HISTORY * 10);
         let (short, long) = (seen("log-rate", 0.02), seen("log-rate", 0.2));
         assert!(short.iter().zip(&long).all(|(a, b)| (a - b).abs() < 1e-5), "{short:?} {long:?}");
         let all = &seen("log", 0.02)[(HISTORY - 1) * 12..];

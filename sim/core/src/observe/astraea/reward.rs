@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{HISTORY, STATE_DIM};
-use crate::observe::pieces::{Payment, Reward, one_of, read, within};
+use crate::observe::registry::{Payment, Reward, one_of, read, within};
 use crate::observe::stats::IntervalStats;
 
 /// Recent throughputs of one flow, for the fairness and stability terms: bytes per second.

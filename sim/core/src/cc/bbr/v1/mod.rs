@@ -20,7 +20,7 @@ mod tests;
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, careful_resume};
 use cycle::CYCLE;
 
-use super::policer::{Policer, Verdict};
+use super::policer::{Policer, PolicerState};
 use super::{Aggregation, BW_UNIT, ETHERNET, EXTRA_ACKED_ROUNDS, HEADERS, MaxFilter, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure, sample_rate};
 use crate::spec::Kernel;
@@ -209,9 +209,9 @@ impl Bbr {
 
     fn watch_for_policer(&mut self, conn: &mut Conn, lost: bool, app_limited: bool) {
         match self.policer.watch(conn, lost, app_limited, self.rounds.start, self.mode == Mode::ProbeBw) {
-            Verdict::Unchanged => {}
-            Verdict::Found => self.pacing_gain = UNIT,
-            Verdict::Over => self.enter_probe_bw(conn),
+            PolicerState::Unchanged => {}
+            PolicerState::Found => self.pacing_gain = UNIT,
+            PolicerState::Over => self.enter_probe_bw(conn),
         }
     }
 

@@ -1,0 +1,96 @@
+"""The card of a checkpoint: what a policy needs beside its weights, and what a reader wants to know of it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Range = tuple[float, float]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Layer(_Model):
+    """One dense layer: how many units, what follows it."""
+
+    units: Annotated[int, Field(ge=1)]
+    activation: Literal["tanh", "relu", "leaky_relu", "linear"]
+    norm: Literal["none", "layer"] = "none"
+    norm_eps: float = 1e-5
+
+
+class Observation(_Model):
+    """The native observation a policy reads: its name, the parameters that differ from that name's, and the hash of its
+    definition when the policy was trained."""
+
+    preset: str
+    parameters: dict[str, Any] = {}
+    dim: Annotated[int, Field(ge=1)]
+    hash: str
+
+
+class Action(_Model):
+    """The native action a policy performs, likewise."""
+
+    preset: str
+    parameters: dict[str, Any] = {}
+    dim: Annotated[int, Field(ge=1)]
+    hash: str = ""
+
+
+class TrainingRange(_Model):
+    """The network conditions a policy was trained in, as [low, high]; None = not stated."""
+
+    scenario: str
+    rate_mbps: Range | None = None
+    base_rtt_ms: Range | None = None
+    buffer_bdp: Range | None = None
+    loss: Range | None = None
+    flows: Range | None = None
+    remarks: str = ""
+
+
+class SafetyFilter(_Model):
+    """Bounds outside of the network (docs/policies.md): the window is at most `max_bdp` measured bandwidth-delay
+    products (0: no bound); Cubic takes over when, for `patience_s` and four RTTs, the path has measured outside of the
+    training range: its smallest RTT, largest delivery rate and share of lost packets over ten seconds (0: never)."""
+
+    max_bdp: Annotated[float, Field(ge=0, le=1e3)] = 4.0
+    min_rtt_ms: Range = (0.0, 1e6)
+    max_rate_mbps: Annotated[float, Field(ge=0, le=1e9)] = 1e9
+    max_loss: Annotated[float, Field(ge=0, le=1)] = 1.0
+    patience_s: Annotated[float, Field(ge=0, le=1e4)] = 1.0
+
+
+class Training(_Model):
+    """How a policy came about; `command` makes it again."""
+
+    recipe: str
+    command: str
+    seed: int
+    revision: str
+    agent_steps: int
+    simulated_hours: float
+    wall_minutes: float
+    versions: dict[str, str]
+
+
+class ModelCard(_Model):
+    """`card.json`, schema version 1."""
+
+    schema_version: Literal[1] = 1
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    description: str
+    observation: Observation
+    action: Action
+    interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
+    interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    normaliser: bool = False
+    clip: Annotated[float, Field(gt=0)] = 10.0
+    squash: Literal["tanh", "clip"] = "clip"
+    training_range: TrainingRange
+    safety_filter: SafetyFilter | None = None
+    training: Training
+    scores: dict[str, Any] = {}

@@ -1,0 +1,136 @@
+"""Policies that are no plain networks: `package.module:factory`, wherever the folder of a checkpoint may stand.
+
+`factory()` returns an object with `act(obs f32[n, D]) -> actions [n, A]`, in [-1, 1] unless the preset has an action of
+its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.environments.presets.preset`; else
+astraea), native or in Python. It is called anew for every run, so that nothing leaks from one to the next. The object
+drives all flows of the run that were given to it, one at a time; what is to be remembered of a flow belongs into the
+`memory` of a function.
+"""
+
+import hashlib
+import importlib
+import os
+import re
+import sys
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc import _sim
+from orbitcc.envs.environments.custom import control, observe
+from orbitcc.envs.environments.presets import Action, Observation, Preset, Who, preset
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def is_python_policy(name_or_path: str) -> bool:
+    """Is this `package.module:factory`, rather than the name or folder of a checkpoint?"""
+    return _NAME.fullmatch(name_or_path) is not None
+
+
+@lru_cache(maxsize=16)
+def load(name: str) -> _sim.PythonPolicy:
+    """The policy that `package.module:factory` makes; the working directory is searched first.
+
+    Raises:
+        OrbitccError: the module or the factory is missing or raises, or what it returns has no `act` or no usable
+            preset.
+    """
+    preset = Run(name).preset
+    return _sim.PythonPolicy(
+        lambda: Run(name).decide,
+        observation=preset.native("observation").json(),
+        action=preset.native("action").json(),
+        interval_ns=preset.interval_ns,
+        interval_rtts=preset.interval_rtts,
+    )
+
+
+def digest(name: str) -> str:
+    """12 hex digits of the source of the policy's module.
+
+    Raises:
+        OrbitccError: the module cannot be imported.
+    """
+    file = getattr(_module(name), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:12]
+
+
+class Run:
+    """The policy in one run: a fresh object, and what its functions remember of each flow."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        module = _module(name)
+        factory = getattr(module, name.partition(":")[2], None)
+        if not callable(factory):
+            own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+            raise UnknownNameError("policy", name, [f"{module.__name__}:{key}" for key in own])
+        try:
+            self._policy = factory()
+        except Exception as error:
+            raise _refused(name, "a factory that works without arguments", error) from error
+        if not callable(getattr(self._policy, "act", None)):
+            made = type(self._policy).__name__
+            raise OrbitccError("policy", name, f"a factory of objects with act(obs); it returned {made} without one")
+        try:
+            self.preset: Preset = preset(getattr(self._policy, "preset", "astraea")).for_deployment()
+        except (OrbitccError, AttributeError, TypeError) as error:
+            raise _refused(name, "a policy whose preset is a name, a table or a Preset", error) from error
+        self._shape = (1, *self.preset.action_space().shape)
+        self._memory: dict[int, dict[str, NDArray[np.float64]]] = {}
+
+    def decide(self, flow: int, obs: NDArray[np.float32], stats: NDArray[np.float64]) -> float | tuple[float, float]:
+        """One decision for one flow; see `_sim.PythonPolicy`."""
+        preset, seen, row = self.preset, obs[None], stats[None]
+        fresh = flow not in self._memory
+        if fresh:
+            self._memory[flow] = {kind: np.zeros((1, function.memory)) for kind, function in preset.python().items()}
+
+        def who(kind: str) -> Who:
+            number = np.array([flow])
+            return Who(np.zeros(1, np.int64), number, number, np.array([fresh]), self._memory[flow][kind])
+
+        try:
+            if isinstance(preset.observation, Observation):
+                seen = observe(preset.observation, row, who("observation"))
+            actions = self.act(seen)
+            if isinstance(preset.action, Action):
+                (cwnd,), (pacing,) = control(preset.action, actions, row, who("action"))
+                return float(cwnd), float(pacing)
+        except OrbitccError as error:
+            raise error.under(self._name) from error
+        except Exception as error:
+            raise _refused(self._name, "a policy that can act", error) from error
+        return float(actions[0, 0])
+
+    def act(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Actions f32[1, A] of what a flow sees, f32[1, D]; OrbitccError for anything else."""
+        actions = np.asarray(self._policy.act(seen), np.float32)
+        if actions.shape != self._shape:
+            raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")
+        if np.isnan(actions).any():
+            raise OrbitccError("act", "NaN", "numbers in [-1, 1]")
+        return actions
+
+
+def _module(name: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path:  # a console script does not look where it was called
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name.partition(":")[0])
+    except Exception as error:
+        raise _refused(name, "a module that can be imported, and a factory in it", error) from error
+
+
+def _refused(name: str, allowed: str, error: Exception) -> OrbitccError:
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    where = f", {Path(theirs[-1].filename).name} line {theirs[-1].lineno}" if theirs else ""
+    return OrbitccError("policy", name, f"{allowed} ({type(error).__name__}: {error}{where})")

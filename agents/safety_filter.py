@@ -1,0 +1,54 @@
+"""A safety filter for a checkpoint: bounds outside of its network, read off the training range it was trained in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.model_card import SafetyFilter, TrainingRange
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.numbers import checked_number
+
+RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
+"""What is measured strays beyond the ranges of training by so much: queues are in smallest RTTs, bursts in rates."""
+LOSS_MARGIN = 0.1
+"""Losses of its own, beside those of the links."""
+
+
+def limits(training_range: TrainingRange, max_bdp: float = 4.0, patience_s: float = 1.0) -> SafetyFilter:
+    """What a safety filter allows by these conditions; where they say nothing, it bounds nothing.
+
+    Raises:
+        OrbitccError: a bound below 1.5 BDP (which would stop a connection's start), or a negative patience.
+    """
+    if max_bdp != 0:
+        _check("max_bdp", max_bdp, 1.5, 1e3, "BDP", "0 or ")
+    _check("patience_s", patience_s, 0.0, 1e4, "s")
+    rtt, rate, loss = training_range.base_rtt_ms, training_range.rate_mbps, training_range.loss
+    return SafetyFilter(
+        max_bdp=max_bdp,
+        min_rtt_ms=(rtt[0] / RTT_MARGIN, rtt[1] * RTT_MARGIN) if rtt is not None else SafetyFilter().min_rtt_ms,
+        max_rate_mbps=rate[1] * RATE_MARGIN if rate is not None else SafetyFilter().max_rate_mbps,
+        max_loss=min(1.0, loss[1] + LOSS_MARGIN) if loss is not None else SafetyFilter().max_loss,
+        patience_s=patience_s,
+    )
+
+
+def filtered(name_or_path: str | Path, out: Path, safety_filter: SafetyFilter | None) -> Path:
+    """A copy of a checkpoint in the folder `out`, with this safety filter, or without one.
+
+    Raises:
+        OrbitccError: no such checkpoint, or the folder exists or cannot be written.
+    """
+    found = checkpoint.load(name_or_path)
+    if out.exists():
+        raise OrbitccError("out", str(out), "a folder that does not exist yet")
+    card = found.card.model_copy(update={"safety_filter": safety_filter})
+    return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
+
+
+def _check(field: str, value: float, low: float, high: float, unit: str, otherwise: str = "") -> None:
+    try:
+        checked_number(value, low, high, unit, otherwise=otherwise)
+    except OrbitccError as error:
+        raise error.at(field) from None

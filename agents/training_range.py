@@ -1,0 +1,41 @@
+"""The conditions a policy was trained in, read off the distribution it was trained on."""
+
+from orbitcc.agents.model_card import Range, TrainingRange
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
+
+
+def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
+    """What a world may hold at any time, over all parts of a distribution: rates after changes, flows as they come and
+    go. A single scenario or a foreign distribution is only named."""
+    if isinstance(scenario, Mixture):
+        parts: tuple[PathDistribution, ...] = scenario.parts
+    elif isinstance(scenario, PathDistribution):
+        parts = (scenario,)
+    else:
+        return TrainingRange(scenario=scenario.name)
+    return TrainingRange(
+        scenario=scenario.name,
+        rate_mbps=_union([_rates(part) for part in parts]),
+        base_rtt_ms=_union([part.base_rtt_ms for part in parts]),
+        buffer_bdp=_union([part.buffer_bdp for part in parts]),
+        loss=_union([Span(low=0.0, high=part.loss.p.high if part.loss else 0.0) for part in parts]),
+        flows=(1.0, float(max(part.max_agents for part in parts))),  # a world begins with one, and others leave
+        remarks=scenario.description,
+    )
+
+
+def _rates(part: PathDistribution) -> Span:
+    """The rates of links, as drawn, on other hops, and after a reconfiguration."""
+    low, high = part.rate_mbps.low, part.rate_mbps.high
+    factors = [part.slots.rate_factor] if part.slots is not None else []
+    if part.one_bottleneck_probability < 1:
+        factors.append(part.hop_rate_factor)
+    for factor in factors:
+        low, high = low * min(1.0, factor.low), high * max(1.0, factor.high)
+    return Span(low=low, high=high)
+
+
+def _union(spans: list[Span]) -> Range:
+    return min(span.low for span in spans), max(span.high for span in spans)

@@ -1,0 +1,209 @@
+"""The papers as wholes: which suites with which contenders, and what is claimed of the outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitcc.envs.errors import FileError, UnknownNameError
+from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.claims import Claim, ClaimResult, Evidence
+from orbitcc.eval.claims import geo as geo_claims
+from orbitcc.eval.claims import leo as leo_claims
+from orbitcc.eval.results import RUNS, Results, read_rows
+from orbitcc.eval.runner import run_suite
+from orbitcc.eval.statistics import median_estimate
+from orbitcc.eval.suites import Metric
+
+
+@dataclass(frozen=True)
+class Score:
+    """A column of the table of medians: a metric of a suite, its median over all runs."""
+
+    title: str
+    suite: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Paper:
+    """suites: name -> its controllers, besides the policies of the user. scores: columns of the table of medians."""
+
+    name: str
+    title: str
+    source: str
+    suites: Mapping[str, Sequence[str]]
+    claims: Sequence[Claim]
+    scores: Sequence[Score]
+
+
+LEO_LINE_UP = ("cubic", "satcp", "bbr3", "leocc:trigger=global", "vivace")
+GEO_LINE_UP = ("bbr", "cubic", "hybla:ssthresh_cache=5000", "vivace:preset=geo")
+"""On hosts of Linux 4.15. The cached threshold is calibrated: as if an earlier download had left it."""
+
+LEO_SUITES = (
+    "leoem-single",
+    "leoem-fairness",
+    "responsiveness",
+    "responsiveness-loss",
+    "responsiveness-shown",
+    "responsiveness-loss-shown",
+    "inter-rtt",
+    "intra-rtt",
+    "parking-lot",
+    "efficiency",
+    "delay-jump",
+    "rate-step",
+)
+
+PAPERS: dict[str, Paper] = {
+    paper.name: paper
+    for paper in (
+        Paper(
+            "leo",
+            "Congestion control in LEO satellite networks",
+            "Mazilu, Valentine, Wakeman, Parisis: An Experimental Study of Congestion Control in LEO Satellite "
+            "Networks, IFIP Networking 2026",
+            dict.fromkeys(LEO_SUITES, LEO_LINE_UP),
+            leo_claims.CLAIMS,
+            (
+                Score("Utilisation", "leoem-single", "goodput_share"),
+                Score("Delay", "leoem-single", "delay_inflation"),
+                Score("Responsiveness", "responsiveness", "goodput_over_optimal"),
+                Score("Under loss", "responsiveness-loss", "goodput_over_optimal"),
+                Score("Fairness, one RTT", "intra-rtt", "goodput_ratio"),
+                Score("Fairness, RTTs differ", "inter-rtt", "goodput_ratio"),
+                Score("Several bottlenecks", "parking-lot", "long_ratio"),
+                Score("Queue of many", "efficiency", "delay_ratio"),
+                Score("Retransmissions", "leoem-single", "retransmission_rate"),
+            ),
+        ),
+        Paper(
+            "geo",
+            "Congestion control over a GEO satellite link",
+            "Claypool, Chung, Claypool, CCNC and PAM 2021; Peters, Zhao, Chung, Claypool, Netdev 0x15, 2021",
+            {"geo-download": GEO_LINE_UP, "hystart": ("cubic",), "buffers": ("cubic",)},
+            geo_claims.CLAIMS,
+            (
+                Score("Steady throughput", "geo-download", "steady_mbps"),
+                Score("Steady RTT", "geo-download", "steady_rtt_ms"),
+                Score("Power", "geo-download", "steady_power"),
+                Score("Start-up", "geo-download", "start_up_mbps"),
+                Score("Retransmissions", "geo-download", "retransmission_rate"),
+            ),
+        ),
+    )
+}
+
+REDUCED_AT_MOST = {"delay-jump": "reduced"}
+"""Suites beside a paper's own experiments, of which its claims need only a part."""
+
+WITHOUT_POLICIES = ("hystart", "buffers")
+"""Suites about one controller."""
+
+
+def get(name: str) -> Paper:
+    """The paper of that name. Raises UnknownNameError naming the nearest one."""
+    if name not in PAPERS:
+        raise UnknownNameError("paper", name, PAPERS)
+    return PAPERS[name]
+
+
+def run_paper(
+    paper: Paper,
+    policies: Sequence[str],
+    *,
+    out_dir: str | os.PathLike[str],
+    profile: str,
+    workers: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    command: str = "",
+    done: Callable[[Results], object] = lambda _: None,
+) -> dict[str, Results]:
+    """Run every suite into a folder of its own below out_dir; `done` is told of each that is finished.
+
+    Raises FileError for a folder that holds something else, OrbitccError for wrong arguments.
+    """
+    folder = Path(out_dir)
+    others = [name for name in ("", *suites.names()) if name not in paper.suites and (folder / name / RUNS).exists()]
+    if others:
+        raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
+    all_results, told = {}, []
+    # Pictures of a finished suite are drawn beside the runs of the next one.
+    with ThreadPoolExecutor(1) as teller:
+        for name, line_up in paper.suites.items():
+            entering = contenders.line_up(line_up, [] if name in WITHOUT_POLICIES else policies)
+            all_results[name] = run_suite(
+                suites.get(name),
+                entering,
+                out_dir=folder / name,
+                profile=REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile,
+                workers=workers,
+                ray=ray,
+                resume=resume,
+                command=command,
+            )
+            told.append(teller.submit(done, all_results[name]))
+    for report in told:
+        report.result()
+    return all_results
+
+
+def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Results]:
+    """The results that `run_paper` left in a folder, without policies. Raises FileError where one is missing."""
+    all_results = {}
+    for name, line_up in paper.suites.items():
+        folder = Path(out_dir) / name
+        plan = json.loads(read_text(folder / "results.json"))
+        version = plan["versions"]["orbitcc"]
+        rows = [r for r in read_rows((folder / RUNS).read_bytes(), folder) if r["version"] == version]
+        entered = contenders.line_up(line_up, [])
+        all_results[name] = Results(
+            suites.get(name), entered, plan["profile"], plan["runs"], folder, version, plan["command"], rows
+        )
+    return all_results
+
+
+def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[tuple[Metric, float]]]:
+    """Label -> the metric and its median over all runs, for every score of the paper."""
+    labels = list(dict.fromkeys(c.label for score in paper.scores for c in all_results[score.suite].contenders))
+    table: dict[str, list[tuple[Metric, float]]] = {label: [] for label in labels}
+    for score in paper.scores:
+        results = all_results[score.suite]
+        metric = next(m for m in results.suite.metrics if m.key == score.metric)
+        for label, values in results.values(score.metric).items():
+            table[label].append((metric, median_estimate(values).median))
+    return table
+
+
+def judge(paper: Paper, all_results: Mapping[str, Results]) -> list[tuple[Claim, ClaimResult]]:
+    """Every claim with what was measured."""
+    evidence = Evidence(all_results)
+    return [(claim, claim.judge(evidence)) for claim in paper.claims]
+
+
+def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, str]]:
+    """The table for JSON."""
+    return [
+        {
+            "key": claim.key,
+            "statement": claim.statement,
+            "source": claim.source,
+            "expected": claim.expected,
+            "measured": outcome.measured,
+            "verdict": outcome.verdict,
+            **({"reason": outcome.reason} if outcome.reason else {}),
+        }
+        for claim, outcome in judged
+    ]
+
+
+def write_claims(judged: Sequence[tuple[Claim, ClaimResult]], out_dir: str | os.PathLike[str]) -> Path:
+    """claims.json."""
+    return atomic_write_text(Path(out_dir) / "claims.json", json.dumps(as_rows(judged), indent=2) + "\n")

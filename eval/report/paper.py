@@ -1,0 +1,115 @@
+"""One self-contained page for all experiments of a paper: medians, claims, every picture."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orbitcc.eval.claims import Claim, ClaimResult
+from orbitcc.eval.figures.style import THEMES, ThemeName
+from orbitcc.eval.papers import Paper, medians
+from orbitcc.eval.report import leaders
+from orbitcc.eval.report.page import picture, write_page
+from orbitcc.eval.results import Results
+
+
+def write_paper_report(
+    paper: Paper,
+    all_results: Mapping[str, Results],
+    judged: Sequence[tuple[Claim, ClaimResult]],
+    out_dir: str | os.PathLike[str],
+    command: str,
+) -> Path:
+    """Write report.html into out_dir from the pictures that each suite's own report left in its folder."""
+    return write_page(
+        Path(out_dir) / "report.html",
+        "paper",
+        kicker="OrbitCC reproduction",
+        title=paper.title,
+        lead=_lead(all_results, judged),
+        about=paper.source,
+        sortable=True,
+        medians=_medians(paper, all_results),
+        claims=_claims(judged),
+        suites="\n".join(_suite(results) for results in all_results.values()),
+        command=command,
+        own_facts={},
+    )
+
+
+def _lead(all_results: Mapping[str, Results], judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
+    counts = {verdict: sum(o.verdict == verdict for _, o in judged) for verdict in ("holds", "fails", "undecidable")}
+    runs = sum(len(results.rows) for results in all_results.values())
+    return (
+        f"<strong>{counts['holds']}</strong> of {counts['holds'] + counts['fails']} decidable claims hold in {runs} "
+        f"runs; {counts['undecidable']} cannot be decided here."
+    )
+
+
+def _medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
+    head = "".join(
+        f"<th scope=col>{html.escape(score.title)}<small>{html.escape(score.suite)}</small></th>"
+        for score in paper.scores
+    )
+    table = medians(paper, all_results)
+    first = [
+        leaders(all_results[score.suite], metric)
+        for score, (metric, _) in zip(paper.scores, next(iter(table.values())), strict=True)
+    ]
+    rows = []
+    for label, cells in table.items():
+        columns = "".join(
+            f'<td data-value="{value!r}" data-title="{html.escape(score.title)}"><span class="value">'
+            f"{html.escape(metric.format(value))}</span>{_rank(label, top)}</td>"
+            for score, (metric, value), top in zip(paper.scores, cells, first, strict=True)
+        )
+        rows.append(f"<tr><th scope=row>{html.escape(label)}</th>{columns}</tr>")
+    body = "\n".join(rows)
+    return (
+        f"<div class=card><table class=sortable><thead><tr><th scope=col>contender</th>{head}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _rank(label: str, first: Sequence[str]) -> str:
+    """Who is best, alone or among those whom the runs do not tell apart."""
+    if label not in first:
+        return ""
+    return f"<span class=rank>{'best' if len(first) == 1 else 'tied best'}</span>"
+
+
+def _claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
+    head = "".join(f"<th scope=col>{title}</th>" for title in ("", "claim", "expected", "measured", "verdict"))
+    rows = []
+    for claim, outcome in judged:
+        why = f"<small>{html.escape(outcome.reason)}</small>" if outcome.reason else ""
+        cells = (
+            html.escape(claim.key),
+            f"{html.escape(claim.statement)}<small>{html.escape(claim.source)}</small>",
+            html.escape(claim.expected),
+            html.escape(outcome.measured),
+            f'<span class="{outcome.verdict}">{outcome.verdict}</span>{why}',
+        )
+        rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    body = "\n".join(rows)
+    return f'<table class="sortable claims"><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>'
+
+
+def _suite(results: Results) -> str:
+    pictures = []
+    from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
+
+    for figure in figures_of(results):
+        if figure.folded:
+            continue  # in the suite's own report
+        files: dict[ThemeName, bytes] = {}
+        for name in THEMES:
+            suffix = "" if name == "light" else "-dark"
+            files[name] = (results.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
+        caption = f"<strong>{html.escape(figure.title)}.</strong> {html.escape(figure.caption)}"
+        pictures.append(picture(files, figure.title, caption))
+    text = html.escape(results.suite.description)
+    body = "\n".join(pictures)
+    return f"<section>\n<h2>{html.escape(results.suite.title)}</h2>\n<p>{text}</p>\n{body}\n</section>"

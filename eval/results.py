@@ -1,0 +1,215 @@
+"""the results' folder: what was asked (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
+
+`runs.jsonl` only ever grows, one line per finished run, written in one piece; a line torn by a kill is cut off when the
+results continues. A run is known by suite, scenario, contender and seed, and counts only for the version that made it.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from orbitcc.envs.errors import FileError
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval.contenders import Contender, spec_text
+from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
+
+if TYPE_CHECKING:
+    from orbitcc.envs.backends.simulator import Recording
+    from orbitcc.eval.suites.base import Case, Point, Suite
+
+Row = dict[str, Any]
+"""One finished run: suite, scenario, point, seed, contender, controller, params, version, metrics, elapsed_s."""
+
+Key = tuple[str, str, str, int]
+
+CaseKey = tuple[str, int]
+"""Scenario and seed."""
+
+RUNS = "runs.jsonl"
+
+KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "parameters", "version")
+
+
+@dataclass
+class Results:
+    """One suite run for several contenders: the plan, and the rows that are there."""
+
+    suite: Suite
+    contenders: Sequence[Contender]
+    profile: str
+    runs: int
+    out_dir: Path
+    version: str
+    command: str = ""
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def labels(self) -> list[str]:
+        return [contender.label for contender in self.contenders]
+
+    @property
+    def jsonl(self) -> Path:
+        return self.out_dir / RUNS
+
+    def points(self) -> list[Point]:
+        """The points of the suite's grid."""
+        return list(self.suite.points(self.profile))
+
+    def by_case(self, contender: Contender, metric: str, **factors: Any) -> dict[CaseKey, float]:
+        """(scenario, seed) -> a metric, in the order of seeds and points; only at points with these factors."""
+        return {
+            (row["scenario"], row["seed"]): value_of(row, metric)
+            for row in self.rows
+            if row["contender"] == contender.key and all(row["point"].get(k) == v for k, v in factors.items())
+        }
+
+    def values(self, metric: str, **factors: Any) -> dict[str, list[float]]:
+        """Label -> the metric of every run, in the order of seeds and points; only at points with these factors."""
+        return {c.label: list(self.by_case(c, metric, **factors).values()) for c in self.contenders}
+
+    def estimates(self) -> dict[str, dict[str, Estimate]]:
+        """Label -> metric key -> median and interval over the runs."""
+        return {
+            c.label: {m.key: median_estimate(self.by_case(c, m.key).values()) for m in self.suite.metrics}
+            for c in self.contenders
+        }
+
+    def differences(self) -> dict[str, dict[str, Estimate]]:
+        """Label -> metric key -> median of (contender - first contender), paired by case; not for the first itself."""
+        first = self.contenders[0]
+        return {
+            c.label: {
+                m.key: paired_difference(self.by_case(c, m.key), self.by_case(first, m.key)) for m in self.suite.metrics
+            }
+            for c in self.contenders[1:]
+        }
+
+    def series_path(self, contender: Contender, case: Case) -> Path:
+        """Where the series of a contender in a case lie."""
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "_", contender.label)[:60]
+        unique = hashlib.sha256(f"{contender.key}|{case.digest}|{case.seed}|{self.version}".encode()).hexdigest()[:8]
+        return self.out_dir / "series" / f"{readable}-{unique}.npz"
+
+    def shown(self) -> list[Case]:
+        """The cases whose series are kept."""
+        return [case for case in self.suite.cases(self.profile, self.runs) if self.suite.shows(case)]
+
+    def recordings(self, case: Case | None = None) -> dict[str, Recording]:
+        """Label -> recording of a case (default: the first that is shown), for those that are there."""
+        from orbitcc.envs.backends.simulator import Recording
+
+        case = case or next(iter(self.shown()), None)
+        paths = {} if case is None else {c.label: self.series_path(c, case) for c in self.contenders}
+        return {label: Recording.load(path) for label, path in paths.items() if path.exists()}
+
+    def write_csv(self) -> Path:
+        """The tidy table: one line per run, in the order of contenders and seeds, whatever order they finished in."""
+        order = {contender.key: i for i, contender in enumerate(self.contenders)}
+        rows = sorted(self.rows, key=lambda row: (order[row["contender"]], row["seed"], row["scenario"]))
+        factors = list(dict.fromkeys(name for row in rows for name in row["point"]))
+        columns = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow([*KEY_COLUMNS, *factors, *columns])
+        for row in rows:
+            parameters = spec_text("", row["params"]).lstrip(":")
+            keys = {**row, "parameters": parameters}
+            where = (row["point"].get(factor, "") for factor in factors)
+            table.writerow([*(keys[c] for c in KEY_COLUMNS), *where, *(_number(value_of(row, c)) for c in columns)])
+        return atomic_write_text(self.out_dir / "runs.csv", text.getvalue())
+
+
+def value_of(row: Row, metric: str) -> float:
+    """A metric of a row; NaN where it has none (JSON knows no NaN, rows hold null)."""
+    value = row["metrics"].get(metric)
+    return float("nan") if value is None else float(value)
+
+
+def key_of(row: Row) -> Key:
+    return row["suite"], row["scenario"], row["contender"], row["seed"]
+
+
+def append(file: IO[bytes], row: Row) -> None:
+    """Add one finished run, on the disk before this returns."""
+    file.write(json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def read_rows(data: bytes, path: Path) -> list[Row]:
+    """The rows of a runs.jsonl whose torn end is cut off. Raises FileError naming the line that is no row."""
+    rows = []
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            row = json.loads(line)
+            key_of(row), row["version"], row["metrics"], row["params"], row["controller"], row["point"]
+        except (ValueError, KeyError, TypeError):
+            raise FileError(f"{path.name} line {number}", str(path), "one finished run per line, as JSON") from None
+        rows.append(row)
+    return rows
+
+
+@contextmanager
+def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row]]]:
+    """The results' runs.jsonl, locked and ready to append to, and the rows it holds.
+
+    Raises FileError if the folder cannot be written, belongs to another process, holds runs though `resume` was not
+    asked for, holds another suite's, or a whole paper.
+    """
+    path = results.jsonl
+    if any(results.out_dir.glob(f"*/{RUNS}")):
+        raise FileError("out", str(results.out_dir), "a folder of its own, not one that holds a paper")
+    try:
+        results.out_dir.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise FileError("out", str(results.out_dir), f"a writable folder ({error.strerror or error})") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FileError("out", str(results.out_dir), "a folder no other evaluation is writing to") from None
+        file.seek(0)
+        data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if data and not resume:
+            raise FileError("out", str(results.out_dir), "a folder without runs, or --resume to continue these")
+        if len(whole) < len(data):
+            file.truncate(len(whole))
+        rows = read_rows(whole, path)
+        for row in rows:
+            if row["suite"] != results.suite.name:
+                raise FileError("out", str(results.out_dir), f"a folder of {row['suite']!r}: one suite per folder")
+        yield file, rows
+
+
+def write_plan(results: Results, versions: Mapping[str, str]) -> None:
+    """results.json: what was asked for."""
+    plan = {
+        "suite": results.suite.name,
+        "settings": results.suite.settings,
+        "profile": results.profile,
+        "runs": results.runs,
+        "contenders": [
+            {"label": c.label, "controller": c.controller, "params": dict(c.params), "digest": c.digest}
+            for c in results.contenders
+        ],
+        "command": results.command,
+        "versions": dict(versions),
+    }
+    atomic_write_text(results.out_dir / "results.json", json.dumps(plan, indent=2) + "\n")
+
+
+def _number(value: float) -> str:
+    return "" if value != value else repr(value)

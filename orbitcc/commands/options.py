@@ -1,0 +1,99 @@
+"""Options and arguments that several commands share, with the shell completion of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_scenario(incomplete: str) -> list[str]:
+    from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
+
+    return _starting_with(incomplete, (*SCENARIOS, *DISTRIBUTIONS))
+
+
+def complete_controller(incomplete: str) -> list[str]:
+    import orbitcc  # noqa: F401  (registers the controllers)
+    from orbitcc.envs import controllers
+
+    return _starting_with(incomplete, controllers.names())
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    from orbitcc.agents.folders import shipped
+
+    return _starting_with(incomplete, shipped())
+
+
+def complete_suite(incomplete: str) -> list[str]:
+    from orbitcc.eval import suites
+
+    return _starting_with(incomplete, suites.names())
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    from orbitcc.training.recipe import names
+
+    return _starting_with(incomplete, names())
+
+
+POLICY_FORMS = "a shipped name, a checkpoint's folder, or package.module:factory"
+
+ScenarioName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        help="A name from `orbitcc list scenarios`, or a TOML file.",
+        autocompletion=complete_scenario,
+    ),
+]
+RecipeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A name from `orbitcc list recipes`, or a TOML file.", autocompletion=complete_recipe
+    ),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set a parameter of a named scenario, or any field, e.g. links.0.rate_mbps=50. Repeatable.",
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy", "--agent", metavar="POLICY", help=f"A policy: {POLICY_FORMS}. Repeatable.",
+        autocompletion=complete_policy,
+    ),
+]  # fmt: skip
+Controllers = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[:param=value,...]",
+        help="A classical controller, e.g. cubic:hystart=off. Repeatable.",
+        autocompletion=complete_controller,
+    ),
+]
+Profile = Annotated[str, typer.Option(help="Number of runs: quick, reduced or full.")]
+Workers = Annotated[int | None, typer.Option(help="Processes. Default: one per core.")]
+Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on the Ray cluster at this address.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results. Default: a new folder in results/.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Backend = Annotated[
+    str, typer.Option(help="simulator, or emulator: the TCP of this machine's kernel, in real time (`orbitcc doctor`).")
+]
+
+
+def again(command: str, out: Path | None, folder: Path, resume: bool) -> str:
+    """The command that continues an interrupted run."""
+    return command + ("" if out else f" --out {folder}") + ("" if resume else " --resume")

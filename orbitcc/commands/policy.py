@@ -1,0 +1,72 @@
+"""`orbitcc policy`: trained policies: show a model card, add a safety filter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orbitcc.commands.options import AsJson, complete_policy
+
+app = typer.Typer(
+    help="Show a policy's model card, or add a safety filter.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="POLICY", help="A shipped name, or a checkpoint's folder.", autocompletion=complete_policy),
+]
+
+
+@app.command()
+def show(policy: Name, as_json: AsJson = False) -> None:
+    """Print the model card: what the policy observes and does, its training range, its training, its scores."""
+    from rich.console import Console
+
+    from orbitcc.agents import checkpoint
+
+    card = checkpoint.read_card(checkpoint.resolve(policy))
+    if as_json:
+        print(card.model_dump_json(indent=2))
+        return
+    interval = f"{card.interval_rtts:g} RTT" if card.interval_rtts else f"{card.interval_ms:g} ms"
+    layers = " → ".join(str(layer.units) for layer in card.layers)
+    inside = card.training_range.model_dump(exclude={"scenario", "remarks"}, exclude_none=True)
+    console = Console(highlight=False)
+    console.print(f"[bold]{card.name}[/bold]: {card.description}")
+    console.print(f"network         {card.observation.dim} inputs → {layers}, one decision per {interval}")
+    console.print(f"observation     {card.observation.preset}    action {card.action.preset}")
+    console.print(f"trained on      {card.training_range.scenario} by: {card.training.command}")
+    console.print(f"training range  {', '.join(f'{k} {low:g} to {high:g}' for k, (low, high) in inside.items())}")
+    console.print(f"safety filter   {'none' if card.safety_filter is None else card.safety_filter}")
+
+
+@app.command("filter")
+def add_filter(
+    policy: Name,
+    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
+    max_bdp: Annotated[
+        float, typer.Option(help="Limit the window to this many measured bandwidth-delay products. 0: no limit.")
+    ] = 4.0,
+    patience: Annotated[
+        float,
+        typer.Option(
+            help="Hand over to Cubic after this many seconds (and four RTTs) outside the training range. 0: never."
+        ),
+    ] = 1.0,
+    off: Annotated[bool, typer.Option("--off", help="Remove the safety filter instead.")] = False,
+) -> None:
+    """Write a copy of a checkpoint with a safety filter: a window limit, and Cubic outside the training range."""
+    from orbitcc.agents import checkpoint as checkpoints
+    from orbitcc.agents.safety_filter import filtered, limits
+
+    card = checkpoints.load(policy).card
+    chosen = None if off else limits(card.training_range, max_bdp, patience)
+    print(filtered(policy, out, chosen))
+    if chosen is not None:
+        low, high = chosen.min_rtt_ms
+        print(
+            f"window: at most {chosen.max_bdp:g} BDP; Cubic after {chosen.patience_s:g} s outside {low:g}-{high:g} ms, "
+            f"above {chosen.max_rate_mbps:g} Mbit/s or {100 * chosen.max_loss:.3g} % of losses"
+        )

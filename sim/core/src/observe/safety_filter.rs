@@ -1,0 +1,287 @@
+//! A safety filter around a policy, outside its network: bounds on what it may ask for, and Cubic where it was never trained.
+//!
+//! The window stays below so many measured bandwidth-delay products, and a pacing rate above one segment per RTT. When the
+//! path has measured outside of the training range for some time, the window follows Cubic's function (RFC 9438, from
+//! one decision to the next) until the path has been inside for as long.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cc::Conn;
+
+use super::memory::{GapDetector, WindowedMax, WindowedMin, weight};
+use super::registry::{Control, within};
+use super::stats::IntervalStats;
+
+/// What is allowed, as a checkpoint's card states it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The window is at most so many products of the largest delivery rate of ten seconds and the smallest RTT since the
+    /// path was last interrupted; 0: no bound.
+    pub max_bdp: f64,
+    /// The training range: smallest RTT, largest delivery rate and lost share of ten seconds that are no reason for Cubic.
+    pub min_rtt_ms: (f64, f64),
+    pub max_rate_mbps: f64,
+    pub max_loss: f64,
+    /// Cubic takes over, and hands back, after so long (and four RTTs); 0: never.
+    pub patience_s: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { max_bdp: 4.0, min_rtt_ms: (0.0, 1e6), max_rate_mbps: 1e9, max_loss: 1.0, patience_s: 1.0 }
+    }
+}
+
+const WINDOW_S: f64 = 10.0;
+/// A pause of the acknowledgements that is an interruption of the path.
+const GAP_S: f64 = 0.03;
+/// Segments that are always allowed: a connection's first window (RFC 6928).
+const FIRST_WINDOW: f64 = 10.0;
+/// Payload of a segment, as observations count it.
+const SEGMENT_BYTES: f64 = 1460.0;
+
+impl Limits {
+    pub fn validate(&self) -> Result<(), String> {
+        within("max_bdp", self.max_bdp, 0.0, 1e3)?;
+        within("min_rtt_ms[0]", self.min_rtt_ms.0, 0.0, 1e6)?;
+        within("min_rtt_ms[1]", self.min_rtt_ms.1, self.min_rtt_ms.0, 1e6)?;
+        within("max_rate_mbps", self.max_rate_mbps, 0.0, 1e9)?;
+        within("max_loss", self.max_loss, 0.0, 1.0)?;
+        within("patience_s", self.patience_s, 0.0, 1e4)
+    }
+}
+
+/// The safety filter of one flow.
+#[derive(Clone, Debug)]
+pub struct SafetyFilter {
+    limits: Limits,
+    recent_rtt: WindowedMin,
+    max_rate: WindowedMax,
+    /// Since the last interruption: a queue that stands is no reason for a larger bound, a new path is one.
+    path_rtt: WindowedMin,
+    gaps: GapDetector,
+    loss: f64,
+    /// Since when the path has been on the other side of the training range than who decides.
+    strayed_at_s: Option<f64>,
+    fallback: Option<CubicWindow>,
+    lost_before: bool,
+}
+
+impl SafetyFilter {
+    pub fn new(limits: Limits) -> SafetyFilter {
+        SafetyFilter {
+            limits,
+            recent_rtt: WindowedMin::new(WINDOW_S),
+            max_rate: WindowedMax::new(WINDOW_S),
+            path_rtt: WindowedMin::new(0.0),
+            gaps: GapDetector::new(GAP_S),
+            loss: 0.0,
+            strayed_at_s: None,
+            fallback: None,
+            lost_before: false,
+        }
+    }
+
+    /// Is Cubic in charge?
+    pub fn has_taken_over(&self) -> bool {
+        self.fallback.is_some()
+    }
+
+    /// What becomes of the policy's answer for this interval; `window` is the exact window last asked for.
+    pub fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
+        let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
+        let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
+        if self.gaps.notices(stats) {
+            self.path_rtt.forget();
+        }
+        let min_rtt = self.recent_rtt.update(stats.time_s, stats.rtt_min_s).unwrap_or(stats.min_rtt_s);
+        let path_rtt = self.path_rtt.update(stats.time_s, stats.rtt_min_s).unwrap_or(min_rtt);
+        if min_rtt <= 0.0 {
+            return asked; // nothing has been measured yet
+        }
+        let known = stats.acked_packets + stats.lost_packets;
+        let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
+        self.loss += weight(stats, WINDOW_S, 1.0) * (lost - self.loss);
+        self.lost_before |= stats.lost_packets > 0.0;
+        self.choose(stats, max_rate, min_rtt, conn);
+        let (mut cwnd, mut pacing) = asked;
+        if let Some(cubic) = &mut self.fallback {
+            *window = cubic.step(stats);
+            (cwnd, pacing) = (*window as u32, None);
+        }
+        if self.limits.max_bdp > 0.0 {
+            let most = (self.limits.max_bdp * max_rate / 8.0 * path_rtt / SEGMENT_BYTES).max(FIRST_WINDOW);
+            if f64::from(cwnd) > most {
+                cwnd = most as u32;
+                *window = window.min(most);
+                if let Some(cubic) = &mut self.fallback {
+                    cubic.cwnd = cubic.cwnd.min(most);
+                }
+            }
+        }
+        let least = SEGMENT_BYTES / stats.latest_rtt_s().max(min_rtt);
+        (cwnd.max(1), pacing.map(|rate| rate.max(least as u64)))
+    }
+
+    /// Who decides from now on.
+    fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64, conn: &Conn) {
+        let limits = &self.limits;
+        if limits.patience_s == 0.0 {
+            return;
+        }
+        let (low, high) = limits.min_rtt_ms;
+        let outside = !(low..=high).contains(&(min_rtt * 1e3))
+            || max_rate > limits.max_rate_mbps * 1e6
+            || self.loss > limits.max_loss;
+        if outside == self.fallback.is_some() {
+            self.strayed_at_s = None;
+            return;
+        }
+        let since = *self.strayed_at_s.get_or_insert(stats.time_s);
+        if stats.time_s - since >= limits.patience_s.max(4.0 * min_rtt) {
+            self.strayed_at_s = None;
+            self.fallback = outside.then(|| CubicWindow::new(f64::from(conn.cwnd), !self.lost_before));
+        }
+    }
+}
+
+/// Cubic's window from one decision to the next.
+#[derive(Clone, Debug)]
+struct CubicWindow {
+    cwnd: f64,
+    ssthresh: f64,
+    w_max: f64,
+    /// Reno's window beside it (RFC 9438, section 4.3).
+    w_est: f64,
+    epoch_s: Option<f64>,
+    reduced_at_s: f64,
+}
+
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+const LEAST_WINDOW: f64 = 2.0;
+
+impl CubicWindow {
+    fn new(cwnd: f64, slow_start: bool) -> CubicWindow {
+        let ssthresh = if slow_start { f64::INFINITY } else { cwnd };
+        CubicWindow { cwnd, ssthresh, w_max: cwnd, w_est: cwnd, epoch_s: None, reduced_at_s: f64::NEG_INFINITY }
+    }
+
+    fn step(&mut self, stats: &IntervalStats) -> f64 {
+        let now = stats.time_s;
+        let rtt = stats.latest_rtt_s();
+        if stats.lost_packets > 0.0 && now - self.reduced_at_s > rtt {
+            // A flow that is below its last maximum gives room to others (fast convergence).
+            self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
+            self.ssthresh = (self.cwnd * BETA).max(LEAST_WINDOW);
+            self.cwnd = if stats.rtos > 0.0 { LEAST_WINDOW } else { self.ssthresh };
+            self.reduced_at_s = now;
+            self.epoch_s = None;
+        } else if self.cwnd < self.ssthresh {
+            self.cwnd = (self.cwnd + stats.acked_packets).min(self.ssthresh);
+        } else if stats.acked_packets > 0.0 && self.cwnd > 0.0 {
+            if self.epoch_s.is_none() {
+                self.epoch_s = Some(now);
+                self.w_est = self.cwnd;
+                self.w_max = self.w_max.max(self.cwnd);
+            }
+            let elapsed = now - self.epoch_s.unwrap_or(now);
+            let k = libm::cbrt((self.w_max - self.ssthresh.min(self.w_max)) / C);
+            let x = elapsed + rtt - k;
+            let target = (C * x * x * x + self.w_max).clamp(self.cwnd, 1.5 * self.cwnd);
+            let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
+            self.w_est += alpha * stats.acked_packets / self.cwnd;
+            let rounds = stats.acked_packets / self.cwnd;
+            self.cwnd = (self.cwnd + (target - self.cwnd) * rounds.min(1.0)).max(self.w_est);
+        }
+        self.cwnd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::flow;
+    use super::*;
+    use crate::cc::testing::conn;
+
+    fn at(time_s: f64) -> IntervalStats {
+        IntervalStats { time_s, acked_packets: 200.0, ..flow(0.9) }
+    }
+
+    fn inside() -> Limits {
+        Limits { min_rtt_ms: (10.0, 250.0), max_rate_mbps: 300.0, max_loss: 0.1, ..Limits::default() }
+    }
+
+    #[test]
+    fn the_window_is_bounded_by_what_was_measured() {
+        let mut safety_filter = SafetyFilter::new(inside());
+        let mut window = 1e6;
+        let bdp = 90e6 / 8.0 * 0.051 / 1460.0;
+        let held = safety_filter.hold(&conn(400, 400), &at(1.0), (1_000_000, None), &mut window);
+        assert_eq!(held.0, (4.0 * bdp) as u32);
+        assert!((window - 4.0 * bdp).abs() < 1e-9, "the policy goes on from the bound");
+        let mut unmeasured = SafetyFilter::new(inside());
+        let nothing = IntervalStats::default();
+        assert_eq!(unmeasured.hold(&conn(10, 10), &nothing, (77, None), &mut 77.0).0, 77);
+    }
+
+    #[test]
+    fn a_rate_is_one_segment_per_rtt_at_least() {
+        let mut safety_filter = SafetyFilter::new(inside());
+        let (cwnd, pacing) = safety_filter.hold(&conn(400, 400), &at(1.0), (0, Some(0)), &mut 0.0);
+        assert_eq!((cwnd, pacing), (1, Some((1460.0 / 0.055) as u64)));
+    }
+
+    #[test]
+    fn cubic_takes_over_outside_and_hands_back_inside() {
+        let mut safety_filter = SafetyFilter::new(inside());
+        let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
+        let mut window = 400.0;
+        let mut taken = None;
+        for k in 0..100 {
+            let t = 1.0 + 0.15 * f64::from(k);
+            safety_filter.hold(&conn(400, 400), &far(t), (4, None), &mut window);
+            if safety_filter.has_taken_over() && taken.is_none() {
+                taken = Some(t);
+            }
+        }
+        let taken = taken.unwrap();
+        assert!((3.4 - 1e-9..3.6).contains(&taken), "four RTTs after the first: {taken}");
+        assert!(window > 400.0, "Cubic grows from where the policy stood");
+        let mut t = 16.0;
+        while safety_filter.has_taken_over() {
+            t += 0.15;
+            safety_filter.hold(&conn(400, 400), &at(t), (4, None), &mut window);
+            assert!(t < 40.0);
+        }
+        assert!(t >= 17.0, "not before it has been inside for a second: {t}");
+        assert_eq!(safety_filter.hold(&conn(400, 400), &at(t + 0.1), (4, None), &mut window).0, 4);
+    }
+
+    #[test]
+    fn inside_of_the_training_range_nothing_changes() {
+        let mut safety_filter = SafetyFilter::new(inside());
+        for k in 0..1000 {
+            let held = safety_filter.hold(&conn(400, 400), &at(0.03 * f64::from(k)), (300, None), &mut 300.0);
+            assert_eq!(held, (300, None));
+        }
+    }
+
+    #[test]
+    fn the_fallback_follows_cubic() {
+        let mut cubic = CubicWindow::new(1000.0, true);
+        let lost = IntervalStats { lost_packets: 1.0, ..at(1.0) };
+        assert!((cubic.step(&lost) - 700.0).abs() < 1e-9);
+        // K = cbrt(300 / 0.4) = 9.09 s; at K the window is back at its maximum (RFC 9438, section 4.2).
+        let mut t = 1.0;
+        while t < 1.0 + 9.09 {
+            t += 0.055;
+            cubic.step(&IntervalStats { acked_packets: cubic.cwnd, ..at(t) });
+        }
+        assert!((cubic.cwnd - 1000.0).abs() < 5.0, "{}", cubic.cwnd);
+        let again = IntervalStats { lost_packets: 1.0, rtos: 1.0, ..at(t + 1.0) };
+        assert_eq!(cubic.step(&again), LEAST_WINDOW);
+        assert!((cubic.ssthresh - 0.7 * 1000.0).abs() < 5.0);
+    }
+}

@@ -1,0 +1,68 @@
+//! A world that carries other people's packets: its links, routes and schedules are those of a simulation, its hosts stay
+//! silent. Whoever owns it says what arrives and when, and is told what comes out and when.
+
+use std::collections::VecDeque;
+
+use crate::kernel_hosts::LinkReading;
+use crate::packet::{Kind, Packet};
+use crate::pool::PacketId;
+use crate::spec::{NetworkSpec, NoiseSpec, SpecError};
+use crate::time::Nanos;
+use crate::world::{Policies, World};
+
+/// Packets that came out: when, and which.
+pub(crate) type Carried = VecDeque<(Nanos, PacketId)>;
+
+impl World {
+    /// The links of a network, for others' packets. Noise is left to the real hosts.
+    pub fn carrying(spec: &NetworkSpec) -> Result<World, SpecError> {
+        let spec = NetworkSpec { noise: NoiseSpec { send_jitter: Nanos::ZERO, ..spec.noise }, ..spec.clone() };
+        let mut world = World::new(&spec, &Policies::new(), Nanos::ZERO)?;
+        world.carried = Some(Carried::default());
+        Ok(world)
+    }
+
+    /// When something happens next inside.
+    pub fn next_event(&mut self) -> Nanos {
+        self.schedule.next().0.min(self.next_change())
+    }
+
+    /// A packet of `size` bytes on the wire meets the path of flow `flow` now, that of its acknowledgements if `back`.
+    /// `label` tells flows apart in queues that do. The number stands for the packet until it is dropped, or taken with
+    /// [`World::take_carried`].
+    pub fn inject(&mut self, flow: usize, back: bool, label: u32, size: u32) -> PacketId {
+        let sender = &self.flows[flow];
+        let route = if back { sender.receiver.route } else { sender.sender.route };
+        let size = size.min(u32::from(u16::MAX)) as u16;
+        *self.pool.send() = Packet { flow: label, route, size, kind: Kind::Carried, ..Packet::default() };
+        let id = self.pool.sent_id(0);
+        self.pool.clear_sent();
+        let host = &mut self.flows[flow].host;
+        if back || host.is_transparent() {
+            self.enter_route(id);
+        } else {
+            let at = host.pass(self.now);
+            host.pipe.push_back((at, id));
+            self.rekey_flow(flow);
+        }
+        id
+    }
+
+    /// The next packet that has come out, and when. Its number may be given to another one from the next injection on.
+    pub fn take_carried(&mut self) -> Option<(Nanos, PacketId)> {
+        let (at, id) = self.carried.as_mut()?.pop_front()?;
+        self.pool.release(id);
+        Some((at, id))
+    }
+
+    /// How much room numbers of packets take: they are all below this.
+    pub fn packet_numbers(&self) -> usize {
+        self.pool.capacity()
+    }
+
+    /// What every link's forward direction has done by now.
+    pub fn read_links(&mut self) -> impl Iterator<Item = LinkReading> + '_ {
+        let now = self.now;
+        self.links.iter_mut().step_by(2).map(move |link| link.reading(now))
+    }
+}

@@ -1,0 +1,64 @@
+use std::sync::Arc;
+
+use numpy::PyArray1;
+use orbitcc_core::observe::policy::{Answer, Decide, Failure, Policy};
+use orbitcc_core::observe::registry;
+use orbitcc_core::observe::stats::IntervalStats;
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyTuple};
+
+use crate::convert::{control, json, value_error};
+
+/// A policy that decides in Python.
+#[pyclass(module = "orbitcc._sim", frozen)]
+pub struct PythonPolicy {
+    pub inner: Arc<Policy>,
+}
+
+/// The policy of one world, or the error of creating it, which the first decision returns.
+struct WorldPolicy(PyResult<Py<PyAny>>);
+
+impl WorldPolicy {
+    fn ask(&self, py: Python<'_>, flow: usize, observation: &[f32], stats: &IntervalStats) -> PyResult<Answer> {
+        let function = self.0.as_ref().map_err(|error| error.clone_ref(py))?;
+        let seen = PyArray1::from_slice(py, observation);
+        let answer = function.bind(py).call1((flow, seen, PyArray1::from_slice(py, &stats.to_array())))?;
+        if let Ok(pair) = answer.cast::<PyTuple>() {
+            let (cwnd_packets, pacing_bps) = pair.extract()?;
+            return Ok(Answer::Control(control(cwnd_packets, pacing_bps)?));
+        }
+        let action: f32 = answer.extract()?;
+        if action.is_nan() {
+            return Err(value_error("action = NaN: must be a number in [-1, 1]"));
+        }
+        Ok(Answer::Action(action.clamp(-1.0, 1.0)))
+    }
+}
+
+impl Decide for WorldPolicy {
+    fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure> {
+        Python::attach(|py| self.ask(py, flow, observation, stats)).map_err(|error| Arc::new(error) as Failure)
+    }
+}
+
+#[pymethods]
+impl PythonPolicy {
+    #[new]
+    #[pyo3(signature = (begin, *, observation, action, interval_ns, interval_rtts=0.0))]
+    fn new(
+        begin: Py<PyAny>,
+        observation: &str,
+        action: &str,
+        interval_ns: u64,
+        interval_rtts: f64,
+    ) -> PyResult<PythonPolicy> {
+        let policy = Policy {
+            begin: Box::new(move || Arc::new(WorldPolicy(Python::attach(|py| begin.call0(py))))),
+            observation: Arc::new(registry::observation(&json(observation)?).map_err(value_error)?),
+            action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
+            interval: crate::policy::interval(interval_ns, interval_rtts)?,
+            safety_filter: None,
+        };
+        Ok(PythonPolicy { inner: Arc::new(policy) })
+    }
+}
