@@ -65,7 +65,7 @@ def _note(ax: Axes, text: str, theme: Theme) -> None:
 
 def _geo_link(process: str, duration_s: float, seed: int = 1) -> Link:
     half = LEAST_RTT_MS / 2
-    plain = Link(name="satellite", delay_ms=half, handovers=(), reverse=Direction(delay_ms=half))
+    plain = Link(name="satellite", rate_mbps=None, delay_ms=half, handovers=(), reverse=Direction(delay_ms=half))
     impairments = GeoImpairments(swing_probability=float(process == "swing"), loss_scale=Span(low=0, high=0))
     return impaired(plain, impairments.draw_apart(seed, duration_s))
 

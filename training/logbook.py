@@ -69,9 +69,7 @@ class TensorBoardLogbook(Logbook):
         self._references: dict[str, Any] = {}
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        for tag, value in values.items():
-            self._events.add_scalar(tag, value, step, summary_description=describe(tag))
-        self._events.flush()
+        _add_scalars(self._events, step, values)
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
         from torch.utils.tensorboard.summary import hparams
@@ -90,14 +88,23 @@ class TensorBoardLogbook(Logbook):
     def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
         if name not in self._references:
             self._references[name] = self._writer(str(self._folder / "reference" / name), purge_step=self._purge)
-        for tag, value in values.items():
-            self._references[name].add_scalar(tag, value, step, summary_description=describe(tag))
-        self._references[name].flush()
+        _add_scalars(self._references[name], step, values)
 
     def close(self) -> None:
         for writer in self._references.values():
             writer.close()
         self._events.close()
+
+
+def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:
+    """Scalars with their descriptions, which `SummaryWriter.add_scalar` cannot write."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+
+    for tag, value in values.items():
+        about = SummaryMetadata(summary_description=describe(tag))
+        scalar = Summary.Value(tag=tag, simple_value=value, metadata=about)
+        events.file_writer.add_summary(Summary(value=[scalar]), step)
+    events.flush()
 
 
 class Logbooks(Logbook):

@@ -32,7 +32,7 @@ _AT_ONCE = 2_048
 
 
 class PpoLearner:
-    """Samples `slots` flows for `batch` agent steps, then makes `epochs` passes over them in minibatches.
+    """Samples `flows` flows for `batch` agent steps, then makes `epochs` passes over them in minibatches.
 
     Behind :class:`orbitcc.training.loop.Learner`.
     """

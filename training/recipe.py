@@ -68,7 +68,7 @@ class PpoSettings(Model):
 
 
 class Ppo(PpoSettings):
-    """On `slots` flows side by side; `batch` and `lr_decay`, from `lr` to `lr_final`, in agent steps."""
+    """On `flows` flows in parallel; `batch` and `lr_decay`, from `lr` to `lr_final`, in agent steps."""
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
     batch: Annotated[int, _steps] = 4_096
@@ -105,7 +105,7 @@ class OwnPpo(Ppo):
 
 
 class RllibPpo(Ppo):
-    """RLlib's, whose critic sees the global state of the flow's world; `slots` are those of each env runner."""
+    """RLlib's, whose critic sees the global state of the flow's world; `flows` are those of each env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
@@ -138,7 +138,7 @@ class SacSettings(Model):
 
 
 class Sac(SacSettings):
-    """On `slots` flows side by side; counts in agent steps."""
+    """On `flows` flows in parallel; counts in agent steps."""
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     batch: Annotated[int, _steps] = 4_096
@@ -148,7 +148,7 @@ class Sac(SacSettings):
 
 
 class RllibSac(Sac):
-    """RLlib's; `slots` are those of each env runner."""
+    """RLlib's; `flows` are those of each env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
 

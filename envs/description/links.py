@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from orbitcc.envs.description.model import MAX_TIME_S, Model, Points, number, schedule, tagged
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.description.model import MAX_TIME_S, UNLIMITED, Model, Points, number, schedule, tagged
+from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.numbers import checked_number
 
 MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
@@ -265,7 +266,11 @@ class Direction(Model):
     rate_mbps: Annotated[
         float | Points | None,
         schedule(partial(checked_number, low=MIN_RATE_MBPS, high=MAX_RATE_MBPS, unit="Mbit/s"), optional=True),
-    ] = Field(default=None, description="Mbit/s of wire bytes; None: unlimited, no queue builds up")
+    ] = Field(
+        default=None,
+        description='Mbit/s of wire bytes; "unlimited": no queue builds up. A link must give it; a `reverse` direction '
+        "is unlimited by default",
+    )
     burst_bytes: Annotated[int, number(0, MAX_BURST_BYTES, "bytes", whole=True)] = Field(
         default=0,
         description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
@@ -298,6 +303,10 @@ class Direction(Model):
     )
     gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
 
+    @field_serializer("rate_mbps")
+    def _unlimited_in_words(self, rate: Any) -> Any:
+        return UNLIMITED if rate is None else rate
+
     @model_validator(mode="after")
     def _buckets_need_a_rate(self) -> Self:
         if self.burst_bytes and self.rate_mbps is None:
@@ -322,7 +331,7 @@ class Outage(Model):
 
 
 class Handover(Model):
-    """A change of the path behind a link: what controllers that listen are told of. It moves no packet by itself."""
+    """A change of the path, of which controllers with handover signals are notified. It moves no packet by itself."""
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
     duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms")] = Field(
@@ -331,7 +340,7 @@ class Handover(Model):
 
 
 class Link(Direction):
-    """A link: its own fields are the forward (data) direction.
+    """A link: its own fields are the forward (data) direction, and `rate_mbps` must be given.
 
     reverse: the direction of the acknowledgements; None: the same rate, burst, delay, ordering and queue, no loss,
         jitter or gate.
@@ -342,6 +351,13 @@ class Link(Direction):
     reverse: Direction | None = None
     outages: tuple[Outage, ...] = ()
     handovers: tuple[Handover, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rate_given(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "rate_mbps" not in data:
+            raise StateError("rate_mbps", f'missing; give Mbit/s, a schedule, or "{UNLIMITED}"')
+        return data
 
     @model_validator(mode="after")
     def _outages_in_order(self) -> Link:

@@ -18,6 +18,9 @@ from orbitcc.envs.numbers import checked_number
 
 T = TypeVar("T", bound="Model")
 
+UNLIMITED = "unlimited"
+"""A rate without a limit, in files; None in Python."""
+
 Points = tuple[tuple[float, Any], ...]
 """A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
 
@@ -138,12 +141,15 @@ def number(
 
 
 def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
-    """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`."""
+    """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`.
+
+    optional: None, in files `"unlimited"`, is allowed.
+    """
     return BeforeValidator(functools.partial(_checked_schedule, item=item, optional=optional))
 
 
 def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) -> Any:
-    if value is None and optional:
+    if optional and (value is None or value == UNLIMITED):
         return None
     if not isinstance(value, list | tuple):
         return item(value)

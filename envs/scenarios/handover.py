@@ -36,7 +36,7 @@ def hard_handover(
         name="hard-handover",
         duration_s=duration_s,
         links=(
-            Link(name="hop", outages=outages, reverse=Direction()),
+            Link(name="hop", rate_mbps=None, outages=outages, reverse=Direction()),
             leo_paper.bottleneck("bottleneck", rate_mbps, buffer),
         ),
         flows=(Flow(controller=controller, uplink_delay_ms=base_rtt_ms),),
@@ -67,6 +67,7 @@ def delay_jump(
         links=(
             Link(
                 name="path",
+                rate_mbps=None,
                 delay_ms=((0.0, base_rtt_ms), (at_s, factor * base_rtt_ms)),
                 queue=DropTailPackets(limit_packets=100_000),
                 ordering="overtaking",

@@ -80,6 +80,7 @@ def leo_responsiveness(
         links=(
             Link(
                 name="path",
+                rate_mbps=None,
                 delay_ms=tuple(delays),
                 loss=tuple(losses) if loss else 0.0,
                 loss_at="ingress",

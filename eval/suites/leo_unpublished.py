@@ -152,6 +152,7 @@ class WideResponsiveness(Responsiveness):
             links=(
                 Link(
                     name="path",
+                    rate_mbps=None,
                     delay_ms=tuple(zip(times, rtts, strict=True)),
                     loss=losses if self.loss else 0.0,
                     loss_at="ingress",

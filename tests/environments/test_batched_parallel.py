@@ -35,10 +35,10 @@ def test_each_world_is_a_parallel_environment_over_several_episodes(threads: int
             theirs, paid, done, cut, _ = world.step({a: actions[i, int(a[5:])] for a in world.agents})
             assert np.array_equal(infos["state"][i], world.state())  # of the world that ends, too
             for agent, row in theirs.items():
-                agent = int(agent[5:])
-                assert np.array_equal(obs[i, agent], row)
-                assert rewards[i, agent] == np.float32(paid[agent])
-                assert (bool(terminated[i, agent]), bool(truncated[i, agent])) == (done[agent], cut[agent])
+                index = int(agent[5:])
+                assert np.array_equal(obs[i, index], row)
+                assert rewards[i, index] == np.float32(paid[agent])
+                assert (bool(terminated[i, index]), bool(truncated[i, index])) == (done[agent], cut[agent])
             assert bool(infos["renewed"][i]) == (not world.agents)
             if not world.agents:
                 renewals += 1

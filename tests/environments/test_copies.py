@@ -171,7 +171,7 @@ MADE = {
     "single": lambda: CongestionEnv(world(), preset="astraea-leo", interval_ms=20),
     "vector": lambda: VectorCongestionEnv(3, world(), preset="orca", threads=2),
     "parallel": lambda: ParallelCongestionEnv(world(), max_agents=2),
-    "max_agents": lambda: FlowVectorEnv(6, world(), autoreset_mode="SameStep"),
+    "flows": lambda: FlowVectorEnv(6, world(), autoreset_mode="SameStep"),
     "batched": lambda: BatchedParallelEnv(2, world(), preset="astraea-20ms"),
 }
 

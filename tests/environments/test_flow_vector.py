@@ -10,7 +10,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.connections import SHORTEST_LIFE_S, never_idle
+from orbitcc.envs.environments.connections import SHORTEST_CONNECTION_S, never_idle
 from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
@@ -63,8 +63,8 @@ def test_a_compiled_network_has_a_flow_in_every_flow_at_every_time() -> None:
         for before, after in itertools.pairwise(chain):
             assert before["stop"] == after["start"]
             assert after["start"] % interval == 0
-            assert before["stop"] - before["start"] >= SHORTEST_LIFE_S * 1e9
-        assert network["duration"] - chain[-1]["start"] >= SHORTEST_LIFE_S * 1e9
+            assert before["stop"] - before["start"] >= SHORTEST_CONNECTION_S * 1e9
+        assert network["duration"] - chain[-1]["start"] >= SHORTEST_CONNECTION_S * 1e9
 
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
@@ -134,21 +134,21 @@ def test_a_successor_is_a_new_connection() -> None:
 
 def test_flow_per_flow_and_parallel_environment_send_the_same_packets() -> None:
     scenario = get("dumbbell", duration_s=6).with_flows([agent(), agent(), Flow(controller="cubic")])
-    max_agents, parallel = FlowVectorEnv(4, scenario), parallel_env(scenario)
-    obs, _ = max_agents.reset(seed=5)
+    flows, parallel = FlowVectorEnv(4, scenario), parallel_env(scenario)
+    obs, _ = flows.reset(seed=5)
     first, _ = parallel.reset(seed=5)
     while len(parallel.agents) < 2:  # flows wait until everybody is there
         first, *_ = parallel.step({agent: np.zeros(1, np.float32) for agent in parallel.agents})
     assert np.array_equal(obs[:2], np.stack(list(first.values())))
-    assert np.array_equal(max_agents.state()[0], parallel.state())
+    assert np.array_equal(flows.state()[0], parallel.state())
     rng = np.random.default_rng(0)
     while parallel.agents:
         actions = rng.uniform(-1, 1, (4, 1)).astype(np.float32)
-        obs, rewards, _, truncated, infos = max_agents.step(actions)
+        obs, rewards, _, truncated, infos = flows.step(actions)
         theirs, paid, *_, last = parallel.step({f"flow_{i}": actions[i] for i in range(2)})
         assert np.array_equal(obs[:2], np.stack(list(theirs.values())))
         assert rewards[:2].tolist() == list(paid.values())
-        assert np.array_equal(max_agents.state()[:2], np.stack([parallel.state()] * 2))
+        assert np.array_equal(flows.state()[:2], np.stack([parallel.state()] * 2))
     assert truncated[:2].all()
     assert infos["sent_packets"][0] == last["flow_0"]["sent_packets"]
 

@@ -147,11 +147,11 @@ def test_many_worlds_sample_on_over_episode_ends(runner_for) -> None:
 
 def test_observations_of_flows_end_with_the_global_state_until_the_very_end() -> None:
     from orbitcc.envs.environments.flow_vector import FlowVectorEnv
-    from orbitcc.envs.environments.rllib import max_agents
+    from orbitcc.envs.environments.rllib import flows
 
     arguments = {"num_envs": 3, "scenario": world(agent(), agent(start_s=1, stop_s=3)), "stagger": True}
     plain = FlowVectorEnv(**arguments)
-    stateful = max_agents({**arguments, "global_state": True})
+    stateful = flows({**arguments, "global_state": True})
     assert stateful.single_observation_space.shape == (62,)
     assert stateful.observation_space.shape == (3, 62)
     assert np.isinf(stateful.single_observation_space.high[50:]).all()
@@ -193,11 +193,11 @@ def test_a_flow_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the
 
 
 def test_a_single_flow_or_another_autoreset_is_refused() -> None:
-    from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, max_agents
+    from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, flows
     from orbitcc.envs.errors import OrbitccError
 
     with pytest.raises(OrbitccError, match="vector_entry_point"):
-        max_agents({"scenario": "train-leo"})
+        flows({"scenario": "train-leo"})
     with pytest.raises(OrbitccError, match="autoreset_mode"):
         StatefulFlowVectorEnv(4, "train-leo", autoreset_mode="SameStep")
 
@@ -211,12 +211,12 @@ def test_rllib_finds_both_environments_by_name(runner_for) -> None:
 
     register_envs()
     config = {"scenario": world(agent(), agent(start_s=1))}
-    max_agents = (
+    flows = (
         PPOConfig()
         .environment(FLOWS, env_config=config)
         .env_runners(num_env_runners=0, num_envs_per_env_runner=4, gym_env_vectorize_mode="vector_entry_point")
     )
-    assert sum(map(len, SingleAgentEnvRunner(config=max_agents).sample(num_timesteps=40))) == 40
+    assert sum(map(len, SingleAgentEnvRunner(config=flows).sample(num_timesteps=40))) == 40
     worlds = (
         PPOConfig()
         .environment(WORLDS, env_config=config)

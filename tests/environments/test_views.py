@@ -31,7 +31,7 @@ VIEWS = {
     "parallel": lambda given, **more: orbitcc.ParallelCongestionEnv(given, **more),
     "padded": lambda given, **more: orbitcc.ParallelCongestionEnv(given, pad_absent=True, **more),
     "batched": lambda given, **more: orbitcc.BatchedParallelEnv(2, given, **more),
-    "max_agents": lambda given, **more: orbitcc.FlowVectorEnv(3, given, **more),
+    "flows": lambda given, **more: orbitcc.FlowVectorEnv(3, given, **more),
 }
 
 
@@ -105,7 +105,7 @@ def test_seeds_may_be_any_kind_of_whole_number(view: str) -> None:
 @pytest.mark.parametrize("view", VIEWS)
 def test_unknown_options_are_refused(view: str) -> None:
     env = VIEWS[view](agents())
-    known = r"\(allowed: none\)" if view == "max_agents" else r"did you mean 'scenario'\?"
+    known = r"\(allowed: none\)" if view == "flows" else r"did you mean 'scenario'\?"
     with pytest.raises(OrbitccError, match=rf"options\.scenari: unknown name 'scenari'.*{known}"):
         env.reset(seed=1, options={"scenari": agents()})
     with pytest.raises(OrbitccError, match="options: 3 is not allowed; allowed: a dict"):

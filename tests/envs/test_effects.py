@@ -82,6 +82,7 @@ def test_probes_wait_for_frames_and_outages_and_keep_their_order():
     t = np.arange(0, 30, 0.01)
     link = Link(
         name="a",
+        rate_mbps=None,
         delay_ms=((0.0, 30.0), (10.0, 10.0)),
         outages=(Outage(at_s=5, duration_ms=500, mode="hold"), Outage(at_s=20, duration_ms=1000)),
         reverse=Direction(delay_ms=20.0, gate_ms=50.0),
@@ -100,10 +101,10 @@ def test_probes_wait_for_frames_and_outages_and_keep_their_order():
 def test_probes_meet_losses_as_often_as_packets_do():
     t = np.arange(0, 4000, 0.01)
     chain = GilbertElliott(good_loss=0.01, bad_loss=0.8, to_bad_per_s=2.0 + 2 / 9, to_good_per_s=20)
-    lost = np.isnan(probe(Link(name="a", loss=chain, reverse=Direction()), t, np.random.default_rng(1)))
+    lost = np.isnan(probe(Link(name="a", rate_mbps=None, loss=chain, reverse=Direction()), t, np.random.default_rng(1)))
     assert lost.mean() == pytest.approx(0.1 * 0.8 + 0.9 * 0.01, rel=0.05)
     assert lost[1:][lost[:-1]].mean() > 0.5  # in bursts: a bad spell lasts five probes
-    steps = Link(name="a", loss=((0.0, 0.0), (2000.0, Bernoulli(p=0.25))), reverse=Direction())
+    steps = Link(name="a", rate_mbps=None, loss=((0.0, 0.0), (2000.0, Bernoulli(p=0.25))), reverse=Direction())
     lost = np.isnan(probe(steps, t, np.random.default_rng(1)))
     assert (lost[:200_000].sum(), lost[200_000:].mean()) == (0, pytest.approx(0.25, abs=0.01))
 
@@ -115,7 +116,7 @@ def test_probes_meet_losses_as_often_as_packets_do():
 def test_probes_meet_the_jitter_of_the_simulator(jitter, mean, sd):
     t = np.arange(0, 400, 0.005)
     sampled = jitter_ms(jitter, t, np.random.default_rng(2))
-    link = Link(name="a", delay_ms=5.0, jitter=jitter, ordering="overtaking", reverse=Direction())
+    link = Link(name="a", rate_mbps=None, delay_ms=5.0, jitter=jitter, ordering="overtaking", reverse=Direction())
     delays = 1e3 * (arrivals_s([link], 200.0, 400.0) - t[: 2 * 40_000]) - 5
     for found in (sampled, delays):
         assert found.mean() == pytest.approx(mean, rel=0.08)

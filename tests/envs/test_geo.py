@@ -23,7 +23,9 @@ ALONE = GeoImpairments(outage_share=(1, 1), short_outage_ms=(200, 200))
 
 def link(**fields):
     half = LEAST_RTT_MS / 2
-    return Link(name="satellite", delay_ms=half, handovers=(), reverse=Direction(delay_ms=half), **fields)
+    return Link(
+        name="satellite", rate_mbps=None, delay_ms=half, handovers=(), reverse=Direction(delay_ms=half), **fields
+    )
 
 
 def week(impairments, seed, uneven_s=0.0):

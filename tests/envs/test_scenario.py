@@ -195,7 +195,7 @@ def test_names_must_differ(dumbbell):
     with pytest.raises(OrbitccError, match="flows with different names"):
         dumbbell.with_flows([Flow(name="a", controller="cubic"), Flow(name="a", controller="reno")])
     with pytest.raises(OrbitccError, match="links with different names"):
-        dumbbell.changed(links=(Link(name="a"), Link(name="a")))
+        dumbbell.changed(links=(Link(name="a", rate_mbps=None), Link(name="a", rate_mbps=None)))
 
 
 # -- variants ------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_base_rtt_and_capacity_follow_the_schedules():
         name="x",
         duration_s=40,
         links=(
-            Link(name="a", delay_ms=((0, 10), (20, 30)), interpolate_delay=True, reverse=Direction()),
+            Link(name="a", rate_mbps=None, delay_ms=((0, 10), (20, 30)), interpolate_delay=True, reverse=Direction()),
             Link(name="b", rate_mbps=((0, 100), (10, 50)), delay_ms=5),
             Link(name="c", rate_mbps=80),
         ),
@@ -266,6 +266,7 @@ def everything():
             ),
             Link(
                 name="second",
+                rate_mbps=None,
                 queue=DropTailBytes(limit_bytes=5000),
                 delay_ms=2,
                 jitter=GammaJitter(mean_ms=4, tau_ms=20),

@@ -22,7 +22,7 @@ def test_steps_added_to_lines_jump():
     total = series([(0.0, 10.0), (10.0, 20.0)], lines=True) + series([(0.0, 0.0), (5.0, 3.0)])
     assert total.lines
     assert total.at([0, 4.9, 5, 10, 99]) == pytest.approx([10, 14.9, 18, 23, 23])
-    Link(name="a", delay_ms=total.points(), interpolate_delay=True)  # a valid schedule
+    Link(name="a", rate_mbps=None, delay_ms=total.points(), interpolate_delay=True)  # a valid schedule
 
 
 def test_times_that_are_equal_but_for_rounding_are_one():

@@ -38,7 +38,7 @@ SMALL = (
 
 def filled(rewards, ended=(), finished=()) -> Replay:
     """One flow in one world: at step t it sees t, is paid rewards[t] and then sees t + 1, or 100 + t at its end."""
-    replay = Replay(rows=16, worlds=1, max_agents=1, width=1)
+    replay = Replay(rows=16, worlds=1, agents=1, width=1)
     for t, reward in enumerate(rewards):
         last = t in ended or t in finished
         replay.add(
@@ -98,7 +98,7 @@ def test_returns_hold_when_the_replay_has_run_round() -> None:
 
 @pytest.mark.parametrize(("by_world", "shares"), [(False, [1 / 4] * 4), (True, [1 / 2, 1 / 6, 1 / 6, 1 / 6])])
 def test_a_flow_alone_is_drawn_as_often_as_a_crowd_or_as_one_of_it(by_world: bool, shares: list[float]) -> None:
-    replay = Replay(rows=8, worlds=3, max_agents=4, width=1)  # one flow, three flows, and nobody
+    replay = Replay(rows=8, worlds=3, agents=4, width=1)  # one flow, three flows, and nobody
     acted = np.array([[0, 1, 0, 0], [1, 0, 1, 1], [0, 0, 0, 0]], np.bool_)
     cells = np.zeros(acted.shape)
     for _ in range(11):

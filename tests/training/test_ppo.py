@@ -186,9 +186,9 @@ def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
     trained.iterate()
     roll = trained._rollout
     kept = np.zeros_like(roll.ended)
-    for t, max_agents, inputs in roll.finals:
-        kept[t, max_agents] = True
-        assert inputs.shape == (max_agents.size, 50 + privileged.DIM)
+    for t, flows, inputs in roll.finals:
+        kept[t, flows] = True
+        assert inputs.shape == (flows.size, 50 + privileged.DIM)
         assert (inputs[:, :50] != 0).any(axis=1).all(), "not the zeros of the connection that follows"
         assert (inputs[:, 50 + privileged.GLOBAL_STATE] != 0).all(), "the link still has a capacity"
     assert kept.any()

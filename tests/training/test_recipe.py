@@ -29,7 +29,7 @@ def test_values_can_be_set() -> None:
         ("ppo.lr", "KEY=VALUE"),
         ("name.x=1", "single value"),
         ("algorithm=dqn", "algorithm"),
-        ("ppo.flows=4", r"ppo\.slots"),  # it samples whole worlds
+        ("ppo.flows=4", r"ppo\.flows"),  # it samples whole worlds
         ("ppo.batch=4", "did you mean"),
         ("sac.lr=1e-3", "sac"),
         ("network.norm=layer", r"network\.norm"),  # Astraea's

@@ -62,10 +62,10 @@ def ppo_config(recipe: RllibPpoRecipe | RllibPpoWorldsRecipe, seed: int) -> Any:
     )
     if isinstance(recipe, RllibPpoWorldsRecipe):
         return _ppo_on_worlds(config, recipe)
-    return _ppo_on_slots(config, recipe)
+    return _ppo_per_flow(config, recipe)
 
 
-def _ppo_on_slots(config: Any, recipe: RllibPpoRecipe) -> Any:
+def _ppo_per_flow(config: Any, recipe: RllibPpoRecipe) -> Any:
     """Every flow is a single agent, stepped natively; the critic sees the global state of its world."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
@@ -158,10 +158,10 @@ def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
     )
     if isinstance(recipe, RllibSacWorldsRecipe):
         return _sac_on_worlds(config, recipe)
-    return _sac_on_slots(config, recipe)
+    return _sac_per_flow(config, recipe)
 
 
-def _sac_on_slots(config: Any, recipe: RllibSacRecipe) -> Any:
+def _sac_per_flow(config: Any, recipe: RllibSacRecipe) -> Any:
     """Every flow is a single agent, stepped natively."""
     return (
         _agents(config, recipe)

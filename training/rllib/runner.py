@@ -70,14 +70,14 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
         """
         whole = num_episodes is not None
         if force_reset or whole or self._was_whole or self._needs_initial_reset:
-            self._reset_slots()
+            self._reset_all()
         self._was_whole = whole
         rollout, steps, ends = _Rollout(self._observations), 0, 0
         while steps < num_timesteps if num_timesteps is not None else ends < (num_episodes or 0):
             outputs = self._act(steps, explore, random_actions)
             result = self._try_env_step(self._for_env(outputs[Columns.ACTIONS]))
             if isinstance(result, str):  # it failed, RLlib made a new environment: begin again
-                self._reset_slots()
+                self._reset_all()
                 rollout, steps, ends = _Rollout(self._observations), 0, 0
                 continue
             self._observations, rewards, terminated, truncated, _ = result
@@ -100,7 +100,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             if not isinstance(space, Box):
                 raise OrbitccError(name, str(space), f"a Box, or {_OTHERWISE}")
 
-    def _reset_slots(self) -> None:
+    def _reset_all(self) -> None:
         seed = self._seed if self._needs_initial_reset else None
         self._observations, _ = self._try_env_reset(seed=seed)
         self._needs_initial_reset = False
