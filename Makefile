@@ -14,8 +14,10 @@ help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1: /p' $(MAKEFILE_LIST)
 
 demo: $(UV)  ## a first look: install the light parts, run a small evaluation, print where its report is
-	$(SYNC) --no-dev
-	$(BIN)/orbitcc demo
+	@echo "1/2 installing Python packages into .venv and building the simulator with cargo (1 to 3 minutes the first time)"
+	@began=$$(date +%s); $(SYNC) --no-dev && echo "    done in $$(($$(date +%s) - began)) s"
+	@echo "2/2 orbitcc demo (half a minute)"
+	@$(BIN)/orbitcc demo
 
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)

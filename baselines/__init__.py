@@ -1,4 +1,4 @@
-"""The classical controllers: name, parameters, paper, presets. Importing this package registers them."""
+"""The classical controllers: names, parameters, papers and presets. Importing this package registers them."""
 
 from orbitcc.baselines import delay_based, loss_based, model_based, unresponsive
 

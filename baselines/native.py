@@ -1,4 +1,4 @@
-"""Registration of controllers that the simulator runs natively under the same name and parameters."""
+"""Registration of controllers that the simulator implements under the same name and parameters."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from orbitcc.envs.controllers import HOST_PARAMS, ControllerInfo, Made, Param, r
 RESUME: Mapping[str, Param] = {
     "resume_cwnd": Param(
         0.0,
-        "Careful Resume (RFC 9959): window of an earlier connection over this path, segments; 0: none",
+        "Careful Resume (RFC 9959): window of an earlier connection over this path, in segments; 0: off",
         low=0,
         high=1e6,
     ),
-    "resume_rtt_ms": Param(0.0, "its RTT", low=0, high=1e6),
+    "resume_rtt_ms": Param(0.0, "RTT of that earlier connection, ms", low=0, high=1e6),
 }
-"""Parameters of controllers that can resume."""
+"""Parameters of controllers with Careful Resume."""
 
 
 def native(
     name: str, description: str, *, paper: str = "", params: Mapping[str, Param] | None = None, tcp: bool = True
 ) -> ControllerInfo:
-    """Register the native controller `name`; over TCP it has the parameters of its hosts, too."""
+    """Register the native controller `name`; a controller over TCP also has the parameters of its hosts."""
     inherited = dict.fromkeys(HOST_PARAMS, "network") if tcp else {}
 
     def make(values: dict[str, Any]) -> Made:

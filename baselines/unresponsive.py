@@ -2,4 +2,4 @@
 
 from orbitcc.baselines.native import native
 
-udp = native("udp", "datagrams at the rate of the flow's traffic, whatever happens; e.g. udp:rate_mbps=20", tcp=False)
+udp = native("udp", "unresponsive datagrams at the rate of the flow's traffic, e.g. udp:rate_mbps=20", tcp=False)

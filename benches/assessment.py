@@ -1,41 +1,46 @@
-"""The assessments of docs/assessment.md: every controller and every policy that ships, by RFC 9743.
+"""The tables of docs/assessment.md: assessments of every controller and every shipped policy by RFC 9743.
 
 `python -m benches.assessment [--out FOLDER] [--resume]` runs the profile `quick` and writes the tables between the
-page's marks; a run that was stopped goes on with `--resume`.
+marks of the page. `--resume` continues an interrupted run.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from benches.pages import replace
 from orbitcc.agents import checkpoint
 from orbitcc.eval.assessment import Assessment, assess, contenders_of, criteria
+from orbitcc.eval.assessment.criteria import Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD
-from orbitcc.eval.report.assessment import limits, where
+from orbitcc.eval.report.assessment import limits
 
 PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"
 CONTROLLERS = (
     "cubic", "reno", "hybla", "westwood", "illinois", "vegas", "copa", "bbr", "bbr3", "leocc", "satcp", "vivace",
 )  # fmt: skip
+COUNTED: Mapping[str, Grade] = {"number of passes": "pass", "number of concerns": "concern", "number of fails": "fail"}
 SHORT = {"pass": "pass", "concern": "*concern*", "fail": "**fail**", "not applicable": "–"}
 
 
 def verdicts(assessment: Assessment) -> str:
-    """A line per criterion, a column per contender."""
+    """A row per criterion and a column per contender; the last rows count the results."""
     labels = list(assessment.outcomes)
     lines = [f"| § | criterion | {' | '.join(labels)} |", f"|---|---|{'---|' * len(labels)}"]
     for k, judgement in enumerate(assessment.judgements):
         cells = " | ".join(SHORT[assessment.outcomes[label][k].verdict] for label in labels)
         lines.append(f"| {judgement.criterion.section} | {judgement.criterion.title} | {cells} |")
-    counts = " | ".join(f"{c['pass']} / {c['concern']} / {c['fail']}" for c in map(assessment.count, labels))
-    return "\n".join([*lines, f"| | pass / concern / fail | {counts} |"])
+    for words, verdict in COUNTED.items():
+        counts = " | ".join(str(assessment.count(label)[verdict]) for label in labels)
+        lines.append(f"| | {words} | {counts} |")
+    return "\n".join(lines)
 
 
 def figures(assessment: Assessment) -> str:
-    """What failed, with its figure where it was worst."""
-    lines = ["| | § | figure | measured | Cubic | where |", "|---|---|---|---|---|---|"]
+    """The figures that failed, each at the point where it was worst."""
+    lines = ["| controller | § | figure | measured | Cubic | world |", "|---|---|---|---|---|---|"]
     for label, judgements in assessment.outcomes.items():
         for judgement in judgements:
             for r in judgement.readings:
@@ -46,8 +51,8 @@ def figures(assessment: Assessment) -> str:
 
 
 def thresholds() -> str:
-    """The table of criteria.toml."""
-    lines = ["| § | key | figure | limits | why |", "|---|---|---|---|---|"]
+    """The limits of criteria.toml and their reasons."""
+    lines = ["| § | key | figure | limits | reason |", "|---|---|---|---|---|"]
     for c in criteria():
         lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
         if c.not_applicable:
@@ -59,9 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/assessment-of-all"))
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument(
-        "--thresholds", action="store_true", help="write the table of thresholds alone, running nothing"
-    )
+    parser.add_argument("--thresholds", action="store_true", help="write only the table of limits, without any run")
     given = parser.parse_args()
     tables = {"thresholds": thresholds()}
     if not given.thresholds:

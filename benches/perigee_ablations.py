@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "losses four times": ("preset.reward.loss=2",),
     "each flow for itself": ("preset.reward.team=false",),
     "critic sees what the policy sees": ("ppo.privileged_critic=false",),
-    "trained on agents only": ("scenario=train-leo",),
+    "trained on train-leo only": ("scenario=train-leo",),
 }
 HEADS = {
     ("responsiveness", "goodput_over_optimal"): "goodput / optimal",

@@ -1,6 +1,7 @@
-"""The one table of controllers: name -> what it is and how the simulator runs it.
+"""The registry of controllers: name -> description, parameters, and how the simulator runs it.
 
-Baselines and learned policies register here on `import orbitcc`; scenarios, evaluation and the command line look here.
+`import orbitcc` registers the classical controllers and the learned policies. Scenarios, evaluation and the command
+line use this registry.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ if TYPE_CHECKING:
 Kind = Literal["baseline", "policy", "internal"]
 
 EXTERNAL = "external"
-"""The controller of flows that agents drive from outside."""
+"""The controller of flows that an environment's agents drive."""
 
 AnyPolicy: TypeAlias = "Policy | PythonPolicy"
-"""Drives flows from within the simulator: a network, or something that decides in Python."""
+"""A policy that drives flows inside the simulator: a neural network, or a policy in Python."""
 
 Made = tuple[dict[str, Any], "dict[str, AnyPolicy]"]
-"""The native controller, `{"name": ..., "params": {...}}`, and the policies it refers to by key."""
+"""The native controller, `{"name": ..., "params": {...}}`, and the policies to which it refers by key."""
 
 
 @dataclass(frozen=True)
 class Param:
-    """One parameter of a controller: its default, what it means, and what is allowed.
+    """One parameter of a controller: default, description and allowed values.
 
-    `choices` lists allowed values, `low` and `high` bound a number (both inclusive); with both, either will do. A
-    parameter with neither takes any value of its default's type.
+    `choices` lists allowed values; `low` and `high` are the bounds of a number, both included. With both, either is
+    allowed. With neither, any value of the default's type is allowed.
     """
 
     default: Any
@@ -43,7 +44,7 @@ class Param:
     high: float | None = None
 
     def check(self, name: str, value: Any) -> Any:
-        """`value`, in the parameter's type; OrbitccError when it is not allowed."""
+        """`value` in the type of the parameter. Raises OrbitccError if it is not allowed."""
         if self.choices:
             if value in self.choices:
                 return value
@@ -75,12 +76,12 @@ class Param:
 HOST_PARAMS: Mapping[str, Param] = {
     "kernel": Param(
         "network",
-        "whose TCP its hosts run, and whose version of the algorithm: Linux 6.x, 6.12, 4.15, or what the scenario says",
+        "TCP of the hosts and version of the algorithm: Linux 6.x (v6), 6.12, 4.15, or as in the scenario (network)",
         choices=("network", "v6", "v6_12", "v4_15"),
     ),
     "ssthresh_cache": Param(
         "network",
-        "first slow-start threshold: none (off), what ended flows on the same path left (live), or this many packets",
+        "initial slow-start threshold: none (off), the one stored by earlier flows on the path (live), or in packets",
         choices=("network", "off", "live"),
         low=2,
         high=2**31 - 2,
@@ -91,9 +92,9 @@ HOST_PARAMS: Mapping[str, Param] = {
 
 @dataclass(frozen=True)
 class ControllerInfo:
-    """A controller as the registry knows it.
+    """A controller in the registry.
 
-    make(params) receives every parameter of `params`, checked and with defaults filled in.
+    make: called with all parameters of `params`, checked and with defaults filled in.
     """
 
     name: str
@@ -108,7 +109,7 @@ _TABLE: dict[str, ControllerInfo] = {}
 
 
 def register(info: ControllerInfo) -> ControllerInfo:
-    """Add a controller. A name is registered once; ValueError otherwise."""
+    """Add a controller. Raises ValueError if the name is already registered."""
     if info.name in _TABLE:
         raise ValueError(f"controller {info.name!r} is already registered")
     _TABLE[info.name] = info
@@ -116,7 +117,7 @@ def register(info: ControllerInfo) -> ControllerInfo:
 
 
 def get(name: str, field: str = "controller") -> ControllerInfo:
-    """The controller called `name`; UnknownNameError (about `field`) with the nearest valid name otherwise."""
+    """The controller called `name`. Raises UnknownNameError about `field` with the nearest valid name."""
     try:
         return _TABLE[name]
     except KeyError:
@@ -124,12 +125,12 @@ def get(name: str, field: str = "controller") -> ControllerInfo:
 
 
 def names(kind: Kind | None = None) -> tuple[str, ...]:
-    """The registered names, sorted; of one kind, or everything a user can choose."""
+    """The registered names, sorted: those of one kind, or all that a user can choose."""
     return tuple(sorted(n for n, c in _TABLE.items() if (c.kind == kind if kind else c.kind != "internal")))
 
 
 def check(name: str, params: Mapping[str, Any], field: str = "controller") -> dict[str, Any]:
-    """Every parameter of the controller `name`, checked, with defaults; OrbitccError naming `field` otherwise."""
+    """All parameters of the controller `name`, checked, with defaults. Raises OrbitccError about `field`."""
     info = get(name, field)
     for key in params:
         if key not in info.params:
@@ -138,7 +139,7 @@ def check(name: str, params: Mapping[str, Any], field: str = "controller") -> di
 
 
 def make(name: str, params: Mapping[str, Any], field: str = "controller") -> Made:
-    """The native controller for `name` with these parameters; OrbitccError naming `field` when one is not allowed."""
+    """The native controller for `name` with these parameters. Raises OrbitccError about `field`."""
     return get(name, field).make(check(name, params, field))
 
 
@@ -150,7 +151,7 @@ register(
     ControllerInfo(
         name=EXTERNAL,
         kind="internal",
-        description="driven from outside, step by step, by an environment; not for plain runs",
+        description="driven step by step by an environment; not for plain runs",
         make=_native_external,
     )
 )

@@ -38,31 +38,34 @@ class OrbitccError(ValueError):
 
 
 MANY = 12
-"""So many names and no more are all said in a message, if they can be listed otherwise."""
+"""A message lists at most this many names when a command lists all of them."""
 
 
 class UnknownNameError(OrbitccError):
     """A name that is in no registry; the message suggests the nearest valid ones.
 
-    listing: the command that shows all; a long list is not repeated then.
+    listing: the command that shows all; a long list is not repeated then. meant: the name to suggest, instead of the
+    most similar one.
     """
 
     kind: ClassVar[str] = "name"
 
-    def __init__(self, field: str, name: Any, known: Iterable[str], listing: str = "") -> None:
+    def __init__(self, field: str, name: Any, known: Iterable[str], listing: str = "", meant: str = "") -> None:
         self.known = tuple(dict.fromkeys(known))
         self.listing = listing
+        self.meant = meant
         super().__init__(field, name, f"one of {', '.join(self.known)}" if self.known else "none")
 
     def _message(self) -> str:
         short = bool(self.listing) and len(self.known) > MANY
-        near = " or ".join(repr(name) for name in nearest(str(self.value), self.known, 3 if short else 1))
+        names = [self.meant] if self.meant else nearest(str(self.value), self.known, 3 if short else 1)
+        near = " or ".join(map(repr, names))
         hint = f"; did you mean {near}?" if near else ""
         allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
         return f"{self.field}: unknown {self.kind} {_shown(self.value)}{hint} ({allowed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.known, self.listing)
+        return type(self), (self.field, self.value, self.known, self.listing, self.meant)
 
 
 class UnknownKeywordError(UnknownNameError, TypeError):
@@ -71,8 +74,10 @@ class UnknownKeywordError(UnknownNameError, TypeError):
     It can be made from a message alone, as gymnasium does when it adds to one.
     """
 
-    def __init__(self, field: str, name: Any = None, known: Iterable[str] = (), listing: str = "") -> None:
-        super().__init__(field, name, known, listing)
+    def __init__(
+        self, field: str, name: Any = None, known: Iterable[str] = (), listing: str = "", meant: str = ""
+    ) -> None:
+        super().__init__(field, name, known, listing, meant)
 
     def _message(self) -> str:
         return super()._message() if self.known else self.field
@@ -109,7 +114,20 @@ class MissingError(OrbitccError):
 
 
 class FileError(OrbitccError):
-    """A file that cannot be read or written, or that holds something else than it should."""
+    """A file that cannot be read or written, or that has the wrong content."""
+
+
+class NoSuchFileError(FileError):
+    """A file that does not exist."""
+
+    def __init__(self, field: str, path: str) -> None:
+        super().__init__(field, path, "an existing file")
+
+    def _message(self) -> str:
+        return f"{self.field}: no such file: {self.value}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value)
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from orbitcc.envs.errors import FileError, StateError
+from orbitcc.envs.errors import FileError, NoSuchFileError
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -58,7 +58,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError:
         raise FileError("file", str(path), "UTF-8 text") from None
     except FileNotFoundError:
-        raise StateError("file", f"no such file: {path}") from None
+        raise NoSuchFileError("file", str(path)) from None
     except OSError as error:
         raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
 

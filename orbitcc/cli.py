@@ -8,7 +8,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from orbitcc.commands import (
     assess,
@@ -29,6 +28,7 @@ from orbitcc.commands import (
     train,
     tune,
 )
+from orbitcc.commands.options import WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
@@ -39,19 +39,15 @@ GROUPS = {
 """Headings of `orbitcc --help` and the commands below each."""
 
 
-class GroupedCommands(TyperGroup):
-    """Lists commands under headings, each with its whole first sentence."""
+class GroupedCommands(WholeSentences):
+    """Lists commands under headings."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in GROUPS.values() for name in names]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, names in GROUPS.items():
-            found = {name: self.get_command(ctx, name) for name in names}
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [(name, command.get_short_help_str(limit=1000)) for name, command in found.items() if command]
-                )
+            self.write_commands(ctx, formatter, heading, names)
 
 
 app = typer.Typer(

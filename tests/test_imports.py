@@ -91,8 +91,8 @@ def test_packages_inside_a_package_are_imported_one_way(package):
             continue
         assert own in known, f"{path} stands in no package of {package}/"
         for name, line in imported(path):
-            package, *parts = name.split(".")
-            other = place_inside(package, parts) if package == "orbitcc" and parts else None
+            root, *parts = name.split(".")
+            other = place_inside(package, parts) if root == "orbitcc" and parts else None
             if other is not None:
                 assert known[other] <= known[own], f"{path}:{line} imports {name}"
 

@@ -1,41 +1,62 @@
-"""What the README shows works as shown."""
+"""The code and the commands of the README work as shown."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from orbitcc.cli import app
-from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.registration import IDS
 
-TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language):
-    found = re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert found
-    return found
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+LOOP, SB3 = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+COMMANDS = re.findall(r"^    orbitcc (.*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
 
 
-def test_scenario_files_run():
-    for text in blocks("toml"):
-        recording = simulate(Scenario.from_toml(text))
-        assert all(total["received_bytes"] > 0 for total in recording.flow_totals)
+def run_python(code: str) -> list[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
-def test_environments_are_made():
-    for text in blocks("python"):
-        made = {}
-        exec(text, made)
-        made["env"].reset(seed=1)
-        made["envs"].reset(seed=1)
-        made["world"].reset(seed=1)
+def test_the_loop_prints_goodput_and_delay() -> None:
+    lines = run_python(LOOP)
+    assert len(lines) == 5
+    assert all(re.fullmatch(r"\d+\.\d Mbit/s at \d+ ms", line) for line in lines)
+    assert max(float(line.split()[0]) for line in lines) > 40
 
 
-def test_runs_are_valid_commands(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^    orbitcc ((?:run|path|list).*)$", TEXT, flags=re.MULTILINE)
-    assert commands
-    for command in commands:
-        assert CliRunner().invoke(app, command.split(), catch_exceptions=False).exit_code == 0
+@pytest.mark.slow
+def test_stable_baselines3_learns_on_an_environment() -> None:
+    pytest.importorskip("stable_baselines3")
+    assert "learn(20_000)" in SB3
+    assert any("ep_rew_mean" in line for line in run_python(SB3.replace("20_000", "3_000")))
+
+
+def test_environments_exist() -> None:
+    shown = re.findall(r"`(orbitcc/\w+-v0)`", TEXT)
+    assert len(shown) == 8
+    assert set(shown) <= set(IDS)
+    assert f"all {len(IDS)}" in TEXT
+
+
+def test_commands_are_known() -> None:
+    assert len(COMMANDS) >= 4
+    for command in COMMANDS:
+        name, *words = command.split()
+        text = CliRunner().invoke(app, [name, "--help"]).output
+        for option in [word for word in words if word.startswith("--")]:
+            assert option in text, command
+
+
+def test_make_targets_exist() -> None:
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)\b", TEXT)) <= known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -51,8 +51,21 @@ class Td3Network(LeakyNetwork):
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
 
 
+_LEARNER_NAMES = {
+    "learning_rate": "lr", "discount": "gamma", "lambda": "gae_lambda", "lambda_": "gae_lambda", "n_epochs": "epochs",
+    "num_epochs": "epochs", "num_sgd_iter": "epochs", "batch_size": "minibatch", "minibatch_size": "minibatch",
+    "sgd_minibatch_size": "minibatch", "train_batch_size": "batch", "n_steps": "batch", "clip_range": "clip",
+    "clip_param": "clip", "ent_coef": "entropy", "entropy_coeff": "entropy", "max_grad_norm": "grad_clip",
+    "buffer_size": "buffer", "num_env_runners": "env_runners", "num_workers": "env_runners", "n_envs": "flows",
+    "num_envs": "flows", "slots": "flows",
+}  # fmt: skip
+"""Names in Stable-Baselines3 and RLlib -> ours, for errors."""
+
+
 class PpoSettings(Model):
     """Proximal policy optimisation (Schulman et al., 2017), whoever implements it."""
+
+    also_called: ClassVar[Mapping[str, str]] = _LEARNER_NAMES
 
     minibatch: Annotated[int, _steps] = 2_048
     epochs: Annotated[int, number(1, 100, "", whole=True)] = 6
@@ -126,7 +139,9 @@ class RllibPpoWorlds(PpoSettings):
 
 
 class SacSettings(Model):
-    """Soft actor-critic (Haarnoja et al., 2018), whoever implements it; `alpha` is the temperature at first."""
+    """Soft actor-critic (Haarnoja et al., 2018), whoever implements it; `alpha` is the initial temperature."""
+
+    also_called: ClassVar[Mapping[str, str]] = _LEARNER_NAMES
 
     minibatch: Annotated[int, _steps] = 256
     lr: Annotated[float, _rate] = 3e-4
@@ -166,6 +181,8 @@ class RllibSacWorlds(SacSettings):
 
 class Td3(Model):
     """Astraea's learner (`training/astraea_td3.py`); in brackets what its authors' code or paper has, else ours."""
+
+    also_called: ClassVar[Mapping[str, str]] = {**_LEARNER_NAMES, "learning_rate": "actor_lr", "buffer_size": "replay"}
 
     worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = Field(
         default=160, description="side by side [2 actors]"

@@ -1,1 +1,1 @@
-"""What a scenario is: links, flows, schedules, ranges to draw from; checked, kept in files, compiled for backends."""
+"""Scenarios: links, flows, schedules and ranges, which are checked, saved in files and compiled for backends."""

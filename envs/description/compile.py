@@ -1,4 +1,4 @@
-"""From a scenario to the network the simulator runs: integer nanoseconds, bits per second and bytes, as JSON text."""
+"""Compiles a scenario for the simulator: integer nanoseconds, bits per second and bytes, as JSON text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _bps(mbps: float) -> int:
 
 
 class Network(Protocol):
-    """What of a scenario is compiled."""
+    """The parts of a scenario that are compiled."""
 
     seed: int
     duration_s: float
@@ -62,13 +62,16 @@ class Network(Protocol):
 
 
 def compile_network(network: Network) -> str:
-    """The native description of a scenario as JSON text; OrbitccError when a controller is unknown."""
+    """The native description of a scenario as JSON text. Raises OrbitccError if a controller is unknown."""
     return to_json(_Compiler(network).network(), inf_nan_mode="constants").decode()
 
 
 class _Compiler:
-    """Compiles one scenario. What several of its parts share (a path, a schedule, outages) is turned into native units
-    once, what several scenarios share (`Kept`) once for all: worlds are compiled between the episodes of training."""
+    """Compiles one scenario.
+
+    Parts that occur several times in a scenario (a path, a schedule, outages) are converted once. Parts that several
+    scenarios share (`Kept`) are converted once for all of them, because worlds are compiled between training episodes.
+    """
 
     def __init__(self, scenario: Network) -> None:
         self.scenario = scenario
@@ -102,7 +105,7 @@ class _Compiler:
         }
 
     def _once(self, part: Any, compiled: Callable[[Any], Any]) -> Any:
-        """What `part` of the scenario compiles to."""
+        """The compiled form of `part`, computed once."""
         if type(part) is Kept:
             if part.compiled is None:
                 part.compiled = compiled(part)
@@ -126,7 +129,7 @@ class _Compiler:
         return {"send_jitter": _ns_of_ms(send_ms), "start_jitter": _ns_of_ms(start_ms)}
 
     def _base_rtts_ms(self) -> Iterator[float]:
-        """Of every flow when it starts (`Scenario.base_rtt_ms`)."""
+        """The base RTT of every flow at its start (as `Scenario.base_rtt_ms`)."""
         ways: dict[Any, tuple[float, list[tuple[float | Points, bool, int]]]] = {}
         for flow in self.scenario.flows:
             if flow.path not in ways:
@@ -140,7 +143,7 @@ class _Compiler:
             yield total
 
     def _delays_along(self, path: list[int]) -> list[tuple[float | Points, bool, int]]:
-        """The delays of a path there and back; one that several directions share comes once, with their number."""
+        """The delays of a path in both directions; a delay that several directions share appears once, with a count."""
         found: dict[tuple[int, bool], tuple[float | Points, bool, int]] = {}
         for position in path:
             link = self.scenario.links[position]
@@ -151,7 +154,7 @@ class _Compiler:
         return list(found.values())
 
     def _path(self, flow: Flow) -> list[int]:
-        """The positions of the links it first crosses."""
+        """The positions of the links of the flow's first path."""
         if flow.path not in self._paths:
             self._paths[flow.path] = self.scenario.positions(flow.path)
         return self._paths[flow.path]
@@ -235,13 +238,13 @@ def _handovers(handovers: tuple[Handover, ...]) -> list[dict[str, int]]:
 
 
 def _losses(loss: Loss | Points) -> list[tuple[int, dict[str, Any]]]:
-    """Nothing where nothing is lost."""
+    """The schedule of losses; empty if nothing is ever lost."""
     points = points_of(loss)
     return [(round(t * NS_PER_S), _loss(v)) for t, v in points] if any(v != 0.0 for _, v in points) else []
 
 
 def _schedule(value: float | Points | None) -> list[tuple[int, int]]:
-    """Rates or delays: Mbit/s and ms are both a million native units."""
+    """A schedule of rates or delays: 1 Mbit/s and 1 ms are both a million native units."""
     if type(value) is Kept and value.arrays is not None:
         t_s, values = value.arrays
         return list(zip(_whole(t_s * NS_PER_S), _whole(values * 1e6), strict=True))

@@ -1,4 +1,4 @@
-"""Flows: who sends, from when to when, over which links, and what the application offers."""
+"""Flows: controller, start and end, path, traffic of the application, and receiver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orbitcc.envs.errors import OrbitccError
 
 
 class ControllerSpec(Model):
-    """A controller by name, with the parameters that differ from its defaults."""
+    """A controller by name, with the parameters that differ from their defaults."""
 
     name: str
     params: dict[str, Any] = Field(default_factory=dict)
@@ -44,30 +44,33 @@ class ControllerSpec(Model):
 
 
 class Bulk(Model):
-    """Always has data to send."""
+    """The application always has data to send."""
 
     kind: Literal["bulk"] = "bulk"
 
 
 class Bytes(Model):
-    """Sends this many bytes, then is finished."""
+    """The application sends this many bytes, and the flow ends."""
 
     kind: Literal["bytes"] = "bytes"
     bytes: Annotated[int, number(1, 4e12, "bytes", whole=True)]
 
 
 class Cbr(Model):
-    """Offers data at a constant rate of wire bytes (headers count, as in the rate of a link)."""
+    """The application offers data at a constant rate in wire bytes (headers count, as in the rate of a link)."""
 
     kind: Literal["cbr"] = "cbr"
     rate_mbps: Annotated[float, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s")]
     packet_bytes: Annotated[int | None, number(67, 65_535, "bytes", whole=True, optional=True)] = Field(
-        default=None, description="bytes on the wire of each datagram of `udp`, e.g. 214 for voice; None: full packets"
+        default=None, description="size on the wire of each datagram of `udp`, e.g. 214 for voice; None: full packets"
     )
 
 
 class OnOff(Model):
-    """Exponential on and off times with these means; while on, offers data at a rate, or without limit (None)."""
+    """On and off times are exponential with these means; while on, the application offers data.
+
+    rate_mbps: rate of the data while on; None: without limit.
+    """
 
     kind: Literal["on_off"] = "on_off"
     rate_mbps: Annotated[float | None, number(MIN_RATE_MBPS, MAX_RATE_MBPS, "Mbit/s", optional=True)] = None
@@ -76,10 +79,10 @@ class OnOff(Model):
 
 
 class Objects(Model):
-    """Web-like downloads: asked for in a Poisson process, sent one after the other on the flow's one connection.
+    """Web-like downloads: requests are a Poisson process, and one connection serves them one after the other.
 
     Sizes are lognormal, rounded up to whole segments; the default spread is that of web files (Barford and Crovella,
-    SIGMETRICS 1998). Totals list each download: when it was asked for, its bytes, seconds until complete.
+    SIGMETRICS 1998). The totals list each download: time of the request, bytes, and seconds until it is complete.
     """
 
     kind: Literal["objects"] = "objects"
@@ -94,7 +97,7 @@ Traffic = Bulk | Bytes | Cbr | OnOff | Objects
 
 
 class Stretch(Model):
-    """Acknowledges once for so many segments in order, or when the first of them has waited for hold_ms."""
+    """Sends one acknowledgement per `segments` segments in order, or when the first of them has waited `hold_ms`."""
 
     kind: Literal["stretch"] = "stretch"
     segments: Annotated[int, number(2, 1000, "segments", whole=True)] = 10
@@ -102,16 +105,17 @@ class Stretch(Model):
 
 
 class Divide(Model):
-    """Sends every acknowledgement in so many pieces, all but the last within a segment (Savage et al. 1999, 2.1)."""
+    """Splits every acknowledgement into `parts`; only the last completes a segment (Savage et al. 1999, 2.1)."""
 
     kind: Literal["divide"] = "divide"
-    pieces: Annotated[int, number(2, 100, "pieces", whole=True)] = 8
+    parts: Annotated[int, number(2, 100, "parts", whole=True)] = 8
 
 
 class Optimistic(Model):
-    """Acknowledges what is still on its way, and never tells of a loss (Savage et al. 1999, 2.3).
+    """Acknowledges packets that are still on their way, and never reports a loss (Savage et al. 1999, 2.3).
 
-    share: of what arrives in half a round trip, so much is acknowledged ahead; a sender ignores what it has not sent.
+    share: the receiver acknowledges ahead this share of the packets that arrive in half a round trip. A sender ignores
+    acknowledgements of packets that it has not sent.
     """
 
     kind: Literal["optimistic"] = "optimistic"
@@ -123,9 +127,9 @@ _RECEIVERS: dict[str, type[Model]] = {"stretch": Stretch, "divide": Divide, "opt
 
 
 class Reroute(Model):
-    """From at_s on, packets and their acknowledgements take another path; those on their way stay on the old one.
+    """From at_s on, packets and their acknowledgements take another path; packets on their way stay on the old one.
 
-    Controllers that listen are told of it as of a handover without interruption.
+    Controllers with handover signals are notified as of a handover without interruption.
     """
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
@@ -165,9 +169,10 @@ ControllerChoice = Annotated[ControllerSpec, BeforeValidator(_controller)]
 class Flow(Model):
     """One sender and its receiver.
 
-    name: unique; made from the controller's name when left empty.
-    path: links by name or position, in order; None: all links of the scenario. reroutes: later paths, in order.
-    uplink_delay_ms: extra delay of the sender's own access link, on the data direction only.
+    name: unique; by default, it is made from the name of the controller.
+    path: links by name or position, in order; None: all links of the scenario.
+    reroutes: later paths, in order of time.
+    uplink_delay_ms: extra delay of the sender's own access link, in the data direction only.
     """
 
     name: str = ""
@@ -183,18 +188,18 @@ class Flow(Model):
     ] = Bulk()
     receiver: Annotated[Receiver | None, BeforeValidator(_optional_receiver)] = Field(
         default=None,
-        description="one that does not acknowledge as TCP does: stretch, divide or optimistic",
+        description="a receiver that does not acknowledge as TCP does: stretch, divide or optimistic",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Flow:
         size = self.traffic.packet_bytes if isinstance(self.traffic, Cbr) else None
         if size is not None and self.controller.name != "udp":
-            raise OrbitccError("traffic.packet_bytes", size, "None but for the controller udp")
+            raise OrbitccError("traffic.packet_bytes", size, "None for controllers other than udp")
         if self.receiver is not None and self.controller.name == "udp":
-            raise OrbitccError("receiver.kind", self.receiver.kind, "none for the controller udp: nobody acknowledges")
+            raise OrbitccError("receiver.kind", self.receiver.kind, "None for udp, which has no acknowledgements")
         if isinstance(self.receiver, Optimistic) and not isinstance(self.traffic, Bulk):
-            raise OrbitccError("receiver.kind", self.receiver.kind, "bulk traffic: nobody could tell when all is there")
+            raise OrbitccError("receiver.kind", self.receiver.kind, "stretch or divide, unless the traffic is bulk")
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
         if self.path is not None and not self.path:
@@ -202,7 +207,7 @@ class Flow(Model):
         before = 0.0
         for k, reroute in enumerate(self.reroutes):
             if reroute.at_s <= before:
-                raise OrbitccError(f"reroutes.{k}.at_s", reroute.at_s, f"later than {before:g}: reroutes in order")
+                raise OrbitccError(f"reroutes.{k}.at_s", reroute.at_s, f"later than {before:g} (reroutes in order)")
             before = reroute.at_s
         if self.controller.name == "udp" and not isinstance(self.traffic, Cbr | OnOff):
             raise OrbitccError("traffic.kind", self.traffic.kind, "cbr or on_off for the controller udp")
@@ -212,8 +217,8 @@ class Flow(Model):
     def parse(text: str) -> Flow:
         """`NAME[:param=value,...][@start]`, e.g. `cubic:hystart=off@20s`; OrbitccError about `flow` otherwise.
 
-        Three words are about the flow, not its controller: `rate_mbps=` makes it a constant-rate flow (the controller
-        `udp` needs it), `uplink_ms=` adds delay on its own access link, `stop=` says when it leaves.
+        Three parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
+        controller `udp` needs it), `uplink_ms=` adds delay on its own access link, and `stop=` is its end.
         """
         head, at, start = text.rpartition("@")
         if not at:
@@ -244,7 +249,7 @@ class Flow(Model):
 
 
 def parse_value(text: str) -> Any:
-    """A value given on the command line: TOML (number, true/false, list, table, quoted text), or else plain text."""
+    """A value from the command line: TOML (number, true/false, list, table, quoted text), or otherwise plain text."""
     try:
         return tomllib.loads(f"v = {text.strip()}")["v"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Links: rate, delay and loss over time, the queue before them, and outages."""
+"""Links: rate, delay and loss over time, queues, outages and handovers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PACKET_BYTES = 1514
 
 
 class Bernoulli(Model):
-    """Each packet is lost with probability p, independently."""
+    """Each packet is lost independently with probability p."""
 
     kind: Literal["bernoulli"] = "bernoulli"
     p: Annotated[float, number(0, 1)]
 
 
 class GilbertElliott(Model):
-    """Two states in continuous time: packets are lost with probability `good_loss` or `bad_loss`.
+    """Two states, in which packets are lost with probability `good_loss` or `bad_loss`.
 
-    The state changes at exponential times with these rates per second, whether packets pass or not.
+    The times between changes of the state are exponential with these rates per second, independent of the packets.
     """
 
     kind: Literal["gilbert_elliott"] = "gilbert_elliott"
@@ -54,22 +54,24 @@ _LOSS_TABLE = tagged({"bernoulli": Bernoulli, "gilbert_elliott": GilbertElliott}
 
 
 class DropTailBytes(Model):
-    """First in, first out; an arrival that would exceed the limit is dropped."""
+    """First in, first out; a packet that would exceed the limit in bytes is dropped."""
 
     kind: Literal["drop_tail_bytes"] = "drop_tail_bytes"
     limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)]
 
 
 class DropTailPackets(Model):
-    """First in, first out, counted in packets."""
+    """First in, first out; a packet that would exceed the limit in packets is dropped."""
 
     kind: Literal["drop_tail_packets"] = "drop_tail_packets"
     limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)]
 
 
 class Viasat(Model):
-    """The gateway queue of the Viasat GEO service (Claypool et al.): above `threshold_bytes` an arrival is dropped with
-    `drop_probability`, at `limit_bytes` always."""
+    """The gateway queue of the Viasat GEO service (Claypool et al.).
+
+    Above `threshold_bytes`, an arriving packet is dropped with `drop_probability`; at `limit_bytes`, always.
+    """
 
     kind: Literal["viasat"] = "viasat"
     limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)] = 36_000_000
@@ -87,10 +89,11 @@ MIN_LAW_MS, MAX_LAW_MS = 1e-3, 1e4
 
 
 class Codel(Model):
-    """Controlled delay (RFC 8289) with the defaults of Linux's sch_codel: when packets have waited longer than the
-    target for an interval, the head is dropped, then ever more often: after interval / sqrt(n) for the n-th time.
+    """Controlled delay (RFC 8289) with the defaults of Linux's sch_codel.
 
-    As for all queues below: the packet in service does not count, and what Linux would mark (ECN) is dropped.
+    When packets have waited longer than the target for one interval, the packet at the head is dropped. The n-th
+    further drop follows after interval / sqrt(n). As for all queues below, the packet in service does not count, and
+    packets that Linux would mark (ECN) are dropped.
     """
 
     kind: Literal["codel"] = "codel"
@@ -105,11 +108,11 @@ class Codel(Model):
 
 
 class FqCodel(Model):
-    """CoDel in a queue for each flow (RFC 8290) with the defaults of Linux's sch_fq_codel.
+    """CoDel with a queue per flow (RFC 8290) and the defaults of Linux's sch_fq_codel.
 
-    Flows are hashed to `flows` queues, which take turns of `quantum_bytes`, new ones first. When there are too many
-    packets, or too much memory is taken (2304 bytes for a full packet), the longest queue loses half of its bytes, at
-    most `drop_batch_packets`, from its head.
+    Flows are hashed to `flows` queues, which are served in turns of `quantum_bytes`, new ones first. If there are more
+    than `limit_packets` packets, or they take more than `memory_limit_bytes` (2304 bytes for a full packet), the
+    longest queue loses half of its bytes from its head, but at most `drop_batch_packets`.
     """
 
     kind: Literal["fq_codel"] = "fq_codel"
@@ -135,8 +138,8 @@ def _check_law(target_ms: float, interval_ms: float) -> None:
 class Pie(Model):
     """Proportional integral controller enhanced (RFC 8033) with the defaults of Linux's sch_pie.
 
-    Every `update_ms` the probability of dropping an arrival moves by alpha times the delay's distance from the target
-    and beta times its growth since the last update (both in sixteenths per second, as `tc` takes them).
+    Every `update_ms` the drop probability changes by alpha times the difference between delay and target plus beta
+    times the growth of the delay since the last update (both in sixteenths per second, as in `tc`).
     """
 
     kind: Literal["pie"] = "pie"
@@ -148,12 +151,14 @@ class Pie(Model):
 
 
 class Red(Model):
-    """Random early detection (Floyd and Jacobson 1993) as Linux's sch_red, with the defaults of `tc`.
+    """Random early detection (Floyd and Jacobson 1993) as in Linux's sch_red, with the defaults of `tc`.
 
-    Between the thresholds arrivals are dropped at gaps uniform in 1 .. 1/p, p rising to `max_probability`; above
-    `max_bytes` always. Compared is an average in which a new length counts 2^-weight_log2. None stands for what `tc`
-    computes: max is 3 min or a quarter of the limit, min a third of max, the weight lets (2 min + max) / 3 bytes by.
-    adaptive: every 0.5 s move the probability so that the average stays in the middle (Floyd et al. 2001).
+    The average queue length is compared with the thresholds; each new length has a weight of 2^-weight_log2. Between
+    the thresholds, the gaps between drops are uniform in 1 .. 1/p arrivals, where p rises to `max_probability`. Above
+    `max_bytes`, every arrival is dropped.
+    min_bytes, max_bytes, weight_log2: None is the value that `tc` computes. The maximum is three times the minimum or
+    a quarter of the limit; the minimum is a third of the maximum; the weight allows bursts of (2 min + max) / 3 bytes.
+    adaptive: every 0.5 s, adapt the probability to keep the average in the middle (Floyd et al. 2001).
     """
 
     kind: Literal["red"] = "red"
@@ -163,7 +168,7 @@ class Red(Model):
     max_probability: Annotated[float, number(0, 1)] = 0.02
     weight_log2: Annotated[int | None, number(1, 31, whole=True, optional=True)] = None
     packet_bytes: Annotated[int, number(1, 65_535, "bytes", whole=True)] = Field(
-        default=1000, description="of a typical packet: so many bytes of idle time age the average by one arrival"
+        default=1000, description="size of a typical packet; idle time ages the average by one arrival per such packet"
     )
     adaptive: bool = False
 
@@ -173,18 +178,18 @@ class Red(Model):
         if not most <= self.limit_bytes:
             raise OrbitccError("max_bytes", most, f"at most limit_bytes = {self.limit_bytes}")
         if not 1 <= least < most:
-            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}) bytes: below max_bytes")
+            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}) bytes, below max_bytes")
         return self
 
     def thresholds_bytes(self) -> tuple[int, int]:
-        """The lower and the upper threshold, spelt out."""
+        """The lower and upper threshold, with defaults filled in."""
         least, most = self.min_bytes, self.max_bytes
         if most is None:
             most = self.limit_bytes // 4 if least is None else 3 * least
         return (most // 3 if least is None else least), most
 
     def weight(self) -> int:
-        """weight_log2, spelt out: what iproute2's tc_red_eval_ewma finds."""
+        """weight_log2, with the default that iproute2's tc_red_eval_ewma computes."""
         if self.weight_log2 is not None:
             return self.weight_log2
         least, most = self.thresholds_bytes()
@@ -211,9 +216,9 @@ _queue = BeforeValidator(
 
 
 class GammaJitter(Model):
-    """A wandering delay: Gamma distributed with this mean and shape, its correlation falls as exp(-t / tau_ms).
+    """A random delay: Gamma distributed with this mean and shape, and a correlation of exp(-t / tau_ms).
 
-    Read at knots tau_ms / 4 apart with straight lines between them (shape 2 and 20-50 ms fit published Starlink pings).
+    The delay is computed every tau_ms / 4 and interpolated linearly. Shape 2 and 20-50 ms fit published Starlink pings.
     """
 
     kind: Literal["gamma"] = "gamma"
@@ -223,9 +228,9 @@ class GammaJitter(Model):
 
 
 class SineJitter(Model):
-    """A slow swing with noise on it, never negative: mean + sine + AR(1) noise, sizes as standard deviations.
+    """A slow oscillation with noise: mean + sine + AR(1) noise, never negative; sizes are standard deviations.
 
-    The defaults are fitted to the RTT of Claypool et al.'s GEO link above its minimum of 564 ms.
+    The defaults are fitted to the RTT of the GEO link of Claypool et al. above its minimum of 564 ms.
     """
 
     kind: Literal["sine_ar1"] = "sine_ar1"
@@ -247,7 +252,7 @@ _jitter = tagged({"gamma": GammaJitter, "sine_ar1": SineJitter})
 
 
 class Late(Model):
-    """Packets that take a detour: each, with probability p, arrives delay_ms later than the others."""
+    """Late packets: each packet, with probability p, arrives delay_ms later than the others."""
 
     p: Annotated[float, number(0, 1)]
     delay_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")]
@@ -260,7 +265,7 @@ def _optional_late(value: Any) -> Any:
 class Direction(Model):
     """One direction of a link: a queue, a server with a rate, then a pipe with a delay.
 
-    Rates, delays and losses are one value or a schedule `[[time_s, value], ...]`, stepwise (delays also in lines).
+    Rates, delays and losses are one value or a schedule `[[time_s, value], ...]` of steps. Delays can be interpolated.
     """
 
     rate_mbps: Annotated[
@@ -273,33 +278,35 @@ class Direction(Model):
     )
     burst_bytes: Annotated[int, number(0, MAX_BURST_BYTES, "bytes", whole=True)] = Field(
         default=0,
-        description="depth of a token bucket as in Linux's tbf: so much passes at once before the rate binds; 0: none",
+        description="size of a token bucket as in Linux's tbf: bytes that pass at once before the rate limits; 0: none",
     )
     delay_ms: Annotated[float | Points, schedule(partial(checked_number, low=0, high=MAX_DELAY_MS, unit="ms"))] = Field(
         default=0.0, description="one-way propagation delay"
     )
-    interpolate_delay: bool = Field(default=False, description="straight lines between the points of delay_ms")
+    interpolate_delay: bool = Field(default=False, description="interpolate linearly between the points of delay_ms")
     loss: Annotated[Loss | Points, schedule(_loss)] = Field(
-        default=0.0, description="a probability per packet, or a table with kind = bernoulli or gilbert_elliott"
+        default=0.0, description="loss probability per packet, or a table with kind = bernoulli or gilbert_elliott"
     )
-    loss_at: Literal["ingress", "egress"] = Field(default="egress", description="before the queue or after the server")
+    loss_at: Literal["ingress", "egress"] = Field(
+        default="egress", description="loss before the queue (ingress) or after the server (egress)"
+    )
     queue: Annotated[Queue, _queue] = Field(
         default=DropTailPackets(limit_packets=100_000), description="the queue before the server"
     )
     ordering: Literal["fifo", "overtaking"] = Field(
         default="fifo",
-        description="whether a packet overtakes when the delay shrinks (as in netem) or queues up behind",
+        description="when the delay shrinks, later packets overtake (as in netem) or wait for the earlier ones (fifo)",
     )
     jitter: Annotated[Jitter | None, BeforeValidator(_optional_jitter)] = Field(
         default=None, description="a random delay on top of delay_ms: a table with kind = gamma or sine_ar1"
     )
     late: Annotated[Late | None, BeforeValidator(_optional_late)] = Field(
-        default=None, description="reordering: a table with p and delay_ms; needs ordering = overtaking"
+        default=None, description="late packets: a table with p and delay_ms; needs ordering = overtaking"
     )
     gate_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = Field(
         default=0.0,
-        description="packets arrive only at gate_phase_ms plus multiples of this, in bunches, as over a return channel "
-        "sent in frames (50 ms for Viasat's, fitted to Claypool et al.); 0: at any time",
+        description="packets arrive only at gate_phase_ms plus multiples of this, as on a channel that sends in frames "
+        "(50 ms for Viasat's return channel, fitted to Claypool et al.); 0: at any time",
     )
     gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
 
@@ -310,17 +317,17 @@ class Direction(Model):
     @model_validator(mode="after")
     def _buckets_need_a_rate(self) -> Self:
         if self.burst_bytes and self.rate_mbps is None:
-            raise OrbitccError("burst_bytes", self.burst_bytes, "0 without rate_mbps")
+            raise OrbitccError("burst_bytes", self.burst_bytes, "0 if the rate is unlimited")
         if self.late is not None and self.ordering == "fifo":
-            raise OrbitccError("ordering", self.ordering, "overtaking where packets may be late")
+            raise OrbitccError("ordering", self.ordering, "overtaking if packets may be late")
         return self
 
 
 class Outage(Model):
-    """A time in which a link carries nothing.
+    """A time during which a link carries no packets.
 
-    mode: packets arriving meanwhile are dropped, or held (they queue; what the server had begun waits).
-    flush: at the start, also drop nothing, the queue, or the queue and the pipe.
+    mode: packets that arrive meanwhile are dropped, or held (they queue, and a packet in service waits).
+    flush: packets that are dropped at the start: none, those in the queue, or those in the queue and the pipe.
     """
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
@@ -331,19 +338,19 @@ class Outage(Model):
 
 
 class Handover(Model):
-    """A change of the path, of which controllers with handover signals are notified. It moves no packet by itself."""
+    """A change of the path, reported to controllers with handover signals. By itself it does not affect packets."""
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s")]
     duration_ms: Annotated[float, number(0, MAX_TIME_S * 1e3, "ms")] = Field(
-        default=0.0, description="how long it interrupts the link"
+        default=0.0, description="length of the interruption"
     )
 
 
 class Link(Direction):
-    """A link: its own fields are the forward (data) direction, and `rate_mbps` must be given.
+    """A link. Its own fields describe the forward (data) direction, and `rate_mbps` is required.
 
-    reverse: the direction of the acknowledgements; None: the same rate, burst, delay, ordering and queue, no loss,
-        jitter or gate.
+    reverse: the direction of the acknowledgements; None: the same rate, burst, delay, ordering and queue as forward,
+    without loss, jitter and gate.
     handovers: None: its outages.
     """
 
@@ -365,7 +372,7 @@ class Link(Direction):
         for i, outage in enumerate(self.outages):
             if outage.at_s < end:
                 raise OrbitccError(
-                    f"outages.{i}.at_s", outage.at_s, f"{end:g} or later: outages in order, not overlapping"
+                    f"outages.{i}.at_s", outage.at_s, f"{end:g} or later (outages in order, not overlapping)"
                 )
             end = outage.at_s + outage.duration_ms / 1e3
         return self
@@ -375,18 +382,18 @@ class Link(Direction):
         before = -1.0
         for i, handover in enumerate(self.handovers or ()):
             if handover.at_s <= before:
-                raise OrbitccError(f"handovers.{i}.at_s", handover.at_s, f"later than {before:g}: handovers in order")
+                raise OrbitccError(f"handovers.{i}.at_s", handover.at_s, f"later than {before:g} (handovers in order)")
             before = handover.at_s
         return self
 
     def path_changes(self) -> tuple[Handover, ...]:
-        """The handovers, spelt out."""
+        """The handovers; by default one for each outage."""
         if self.handovers is not None:
             return self.handovers
         return tuple(Handover.trusted(at_s=o.at_s, duration_ms=o.duration_ms) for o in self.outages)
 
     def backward(self) -> Direction:
-        """The reverse direction, spelt out."""
+        """The reverse direction, with defaults filled in."""
         if self.reverse is not None:
             return self.reverse
         return Direction.trusted(

@@ -1,6 +1,6 @@
-"""The base of everything a scenario is made of: frozen pydantic models whose errors are OrbitccError.
+"""The base class of the parts of a scenario: frozen pydantic models whose errors are OrbitccError.
 
-Quantities are checked by `number` and `schedule`, so that every message gives the whole allowed range and the unit.
+`number` and `schedule` check quantities; their messages state the allowed range and the unit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import bisect
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
@@ -22,13 +22,13 @@ UNLIMITED = "unlimited"
 """A rate without a limit, in files; None in Python."""
 
 Points = tuple[tuple[float, Any], ...]
-"""A schedule: (time in seconds, value) pairs, the first at 0, times strictly increasing."""
+"""A schedule: pairs of time in seconds and value; the first time is 0, and times increase strictly."""
 
 
 class Kept(tuple[Any, ...]):
-    """A part of scenarios (a schedule, outages) that many of them share: keeps what it compiles to.
+    """A part that many scenarios share (a schedule, outages) and that stores its compiled form.
 
-    arrays: of a schedule made from arrays, its times [K] and values [K].
+    arrays: times [K] and values [K] of a schedule that was made from arrays.
     """
 
     compiled: Any = None
@@ -36,9 +36,11 @@ class Kept(tuple[Any, ...]):
 
 
 class Model(BaseModel):
-    """A frozen model without unknown fields; construction raises OrbitccError naming the field."""
+    """A frozen model without unknown fields; construction raises OrbitccError that names a wrong field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    also_called: ClassVar[Mapping[str, str]] = {}
+    """Names of fields in other libraries -> ours, which an error then suggests."""
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -55,44 +57,45 @@ class Model(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    raise UnknownNameError(str(key), key, cls.model_fields)
+                    raise UnknownNameError(str(key), key, cls.model_fields, meant=cls.also_called.get(str(key), ""))
         return data
 
     @classmethod
     def trusted(cls, **values: Any) -> Self:
-        """Built without any check from values that are known to be right, final types included; defaults are shared.
+        """A model from values that are known to be correct and of their final types, without any check.
 
-        Several times faster than `model_construct`, which matters where scenarios are drawn between episodes.
+        Several times faster than `model_construct`, which matters when scenarios are drawn between episodes. Defaults
+        are shared between models.
         """
         state, defaults = _prototype(cls)
         return _made(cls, state, {**defaults, **values})
 
     def with_trusted(self, changes: Mapping[str, Any]) -> Self:
-        """A copy with these fields replaced, without any check."""
+        """A copy with these fields replaced, without any checks."""
         return _made(type(self), _prototype(type(self))[0], {**self.__dict__, **changes})
 
     @classmethod
     def build(cls, data: Any) -> Self:
-        """`model_validate` with this project's errors."""
+        """As `model_validate`, but raises OrbitccError."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             raise as_orbitcc_error(error) from None
 
     def changed(self, **changes: Any) -> Self:
-        """A copy with these fields replaced, checked again as a whole."""
+        """A copy with these fields replaced; the whole copy is checked again."""
         return type(self)(**{**{k: getattr(self, k) for k in type(self).model_fields}, **changes})
 
 
 @functools.cache
 def _prototype(cls: type[Model]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The state of a model as pickle would keep it, and the defaults of its fields."""
+    """The state of a model as pickle stores it, and the defaults of its fields."""
     made = cls.model_construct(_fields_set=set(cls.model_fields))
     return made.__getstate__(), dict(made.__dict__)
 
 
 def _made(cls: type[T], state: dict[str, Any], contents: dict[str, Any]) -> T:
-    """A model as pickle would make it again: without any check."""
+    """A model restored as by pickle, without any checks."""
     made = cls.__new__(cls)
     made.__setstate__({**state, "__dict__": contents})
     return made
@@ -113,11 +116,11 @@ _ALLOWED = {
     "string_type": "text",
     "tuple_type": "a list",
 }
-"""What pydantic asks for, in the words of scenario files, by its type of error."""
+"""Type of a pydantic error -> the allowed values, in terms of scenario files."""
 
 
 def as_orbitcc_error(error: ValidationError) -> OrbitccError:
-    """The first of pydantic's complaints, as one of ours."""
+    """The first error of pydantic as an OrbitccError."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     cause = first.get("ctx", {}).get("error")
@@ -134,16 +137,20 @@ def as_orbitcc_error(error: ValidationError) -> OrbitccError:
 def number(
     low: float, high: float, unit: str = "", *, above: bool = False, whole: bool = False, optional: bool = False
 ) -> BeforeValidator:
-    """A finite number in [low, high], or (low, high] with `above`; `whole` gives an int, `optional` also takes None."""
+    """A finite number in [low, high], or in (low, high] with `above`.
+
+    whole: the number must be an integer.
+    optional: None is allowed, too.
+    """
     # no closure: the reference of scenario files reads the bounds
     bounds: dict[str, Any] = {"low": low, "high": high, "unit": unit}
     return BeforeValidator(functools.partial(checked_number, **bounds, above=above, whole=whole, optional=optional))
 
 
 def schedule(item: Callable[[Any], Any], *, optional: bool = False) -> BeforeValidator:
-    """One value, or a schedule `[[time_s, value], ...]` of them, each checked by `item`.
+    """One value, or a schedule `[[time_s, value], ...]`; `item` checks each value.
 
-    optional: None, in files `"unlimited"`, is allowed.
+    optional: None is allowed, too; in files it is written "unlimited".
     """
     return BeforeValidator(functools.partial(_checked_schedule, item=item, optional=optional))
 
@@ -173,18 +180,18 @@ def _checked_schedule(value: Any, item: Callable[[Any], Any], optional: bool) ->
 
 
 MAX_TIME_S = 1e6
-"""The longest run, some 11 days: far beyond any paper, well within 64-bit nanoseconds."""
+"""The longest run, about 11 days: longer than in any paper, and well within 64-bit nanoseconds."""
 
 
 def points_of(value: Any) -> Points:
-    """The (time, value) pairs of a field checked by `schedule`; none for None."""
+    """The pairs of time and value of a field checked by `schedule`; empty for None."""
     if value is None:
         return ()
     return value if isinstance(value, tuple) else ((0.0, value),)
 
 
 def value_at(value: Any, t_s: float, *, interpolate: bool = False) -> Any:
-    """A scheduled value at t_s: the last one set, or on the line to the next one with `interpolate`."""
+    """The value of a schedule at t_s: that of the last step, or with `interpolate` on the line to the next point."""
     if not isinstance(value, tuple):
         return value
     if t_s <= 0:
@@ -215,7 +222,7 @@ def mean_over(value: Any, duration_s: float) -> float:
 
 
 def tagged(kinds: Mapping[str, type[Model]], shorthand: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
-    """A checker for a table whose `kind` says which model it is; `shorthand` first turns short forms into tables."""
+    """A checker for tables whose `kind` names their model; `shorthand` first converts short forms to tables."""
 
     def check(value: Any) -> Any:
         if isinstance(value, tuple(kinds.values())):

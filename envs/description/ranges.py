@@ -1,4 +1,4 @@
-"""Ranges that scenarios are drawn from."""
+"""Ranges from which scenarios are drawn."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from orbitcc.envs.numbers import checked_number
 
 
 class Draws:
-    """Random numbers of a generator, taken in blocks.
+    """Random numbers of a generator, drawn in blocks.
 
-    A world takes some hundred of them; one by one they would cost more than the rest of its drawing.
+    A world needs about a hundred; single draws would cost more than everything else about drawing a world.
     """
 
     BLOCK = 128
@@ -40,7 +40,7 @@ Random = np.random.Generator | Draws
 
 
 class Span(Model):
-    """A range to draw from, uniformly or (log) uniformly in the logarithm; `[low, high]` for short."""
+    """A range to draw from: uniformly, or with `log` uniformly in the logarithm. `[low, high]` is its short form."""
 
     low: float
     high: float
@@ -53,7 +53,7 @@ class Span(Model):
         return low + (self.high - low) * rng.random()
 
     def draw_whole(self, rng: Random) -> int:
-        """A whole number; every one of low..high (both inclusive) has its share of the range."""
+        """A whole number from low to high, both included."""
         if self.log:
             low, high = self.low, self.high + 1
             return min(int(low * (high / low) ** rng.random()), int(self.high))

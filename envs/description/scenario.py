@@ -1,4 +1,4 @@
-"""A scenario: links, flows, duration and seed, as a file or in Python, checked once and compiled for the simulator."""
+"""A scenario: links, flows, duration and seed; from a file or from Python, checked once, compiled for the simulator."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SCHEMA_VERSION = 1
 
 
 class Scenario(Model):
-    """A network and the flows on it.
+    """A network and its flows.
 
-    Every time is in seconds from the start; schedules, link and flow fields say their units in their names.
+    Times are in seconds from the start. The names of fields include their units.
     """
 
     schema_version: Literal[1] = 1
@@ -65,7 +65,7 @@ class Scenario(Model):
         object.__setattr__(self, "flows", _named(self.flows))
         return self
 
-    # -- what is in it ----------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------------------
 
     @property
     def link_names(self) -> tuple[str, ...]:
@@ -76,18 +76,18 @@ class Scenario(Model):
         return tuple(flow.name for flow in self.flows)
 
     def path_of(self, flow_index: int, t_s: float = 0.0) -> tuple[int, ...]:
-        """The positions of the links a flow crosses at t_s."""
+        """The positions of the links on a flow's path at t_s."""
         flow = self.flows[flow_index]
         return tuple(self.positions(next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)))
 
     def positions(self, path: Sequence[int | str] | None) -> list[int]:
-        """The positions of the links of a path; None stands for all of them."""
+        """The positions of the links of a path; None: all links."""
         if path is None:
             return list(range(len(self.links)))
         return [hop if isinstance(hop, int) else self.link_names.index(hop) for hop in path]
 
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
-        """Propagation there and back for one flow at t_s, without queues, transmission times, jitter and gates."""
+        """Round-trip propagation delay of a flow at t_s, without queues, transmission times, jitter and gates."""
         total = self.flows[flow_index].uplink_delay_ms
         for position in self.path_of(flow_index, t_s):
             link = self.links[position]
@@ -96,12 +96,12 @@ class Scenario(Model):
         return float(total)
 
     def capacity_mbps(self, t_s: float = 0.0, flow_index: int = 0) -> float:
-        """The rate of the slowest link of a flow's path at t_s (forward; outages not counted); inf when unlimited."""
+        """The rate of the slowest link on a flow's path at t_s (forward, outages ignored); inf if unlimited."""
         rates = [value_at(self.links[p].rate_mbps, t_s) for p in self.path_of(flow_index, t_s)]
         return min((r for r in rates if r is not None), default=math.inf)
 
     def mean_capacity_mbps(self, flow_index: int = 0) -> float:
-        """The least time-mean rate along a flow's path (outages not counted); inf when unlimited."""
+        """The smallest time-averaged rate along a flow's path (outages ignored); inf if unlimited."""
         rates = [self.links[p].rate_mbps for p in self.path_of(flow_index)]
         return min((mean_over(r, self.duration_s) for r in rates if r is not None), default=math.inf)
 
@@ -112,14 +112,14 @@ class Scenario(Model):
         return self.changed(flows=tuple(flows))
 
     def with_controller(self, controller: ControllerSpec | str, *, only: str | None = None) -> Scenario:
-        """The same flows under another controller: all of them, or those whose controller is named `only`.
+        """The same flows with another controller: all flows, or those whose controller is named `only`.
 
-        Unresponsive `udp` traffic keeps its own.
+        Without `only`, unresponsive `udp` flows keep their controller.
         """
         spec = ControllerSpec.parse(controller) if isinstance(controller, str) else controller
         chosen = [f.controller.name == only if only else f.controller.name != "udp" for f in self.flows]
         flows = [
-            # Names follow the controllers, unless they were given.
+            # Names that were made from the old controller are made anew.
             f.changed(controller=spec, name="" if f.name.startswith(f"{_stem(f.controller)}-") else f.name) if c else f
             for f, c in zip(self.flows, chosen, strict=True)
         ]
@@ -130,9 +130,9 @@ class Scenario(Model):
         return self.changed(seed=seed)
 
     def override(self, key: str, value: Any) -> Scenario:
-        """One field replaced: `override("links.0.rate_mbps", "50")`. Text is read as on the command line.
+        """A copy with one field replaced: `override("links.0.rate_mbps", "50")`. Text is read as on the command line.
 
-        Links and flows may be named instead of numbered (`links.bottleneck.rate_mbps`).
+        Links and flows can be given by name instead of number (`links.bottleneck.rate_mbps`).
         """
         return Scenario.build(replaced(self.model_dump(), key, parse_value(value) if isinstance(value, str) else value))
 
@@ -168,7 +168,7 @@ class Scenario(Model):
     # -- backends ---------------------------------------------------------------------------------------------------
 
     def unsupported(self, backend: str) -> tuple[str, ...]:
-        """The names of the fields that `backend` ("simulator" or "emulator") cannot honour in a plain run."""
+        """The names of the fields that `backend` ("simulator" or "emulator") does not support in a plain run."""
         return support.unsupported(self.sim, self.flows, backend)
 
     def compile(self) -> str:
@@ -176,7 +176,7 @@ class Scenario(Model):
         return compile_network(self)
 
     def policies(self) -> dict[str, AnyPolicy]:
-        """The policies the compiled text refers to."""
+        """The policies to which the compiled text refers."""
         found: dict[str, AnyPolicy] = {}
         for i, flow in enumerate(self.flows):
             _, policies = controllers.make(flow.controller.name, flow.controller.params, f"flows.{i}.controller")
@@ -185,7 +185,7 @@ class Scenario(Model):
 
 
 class ScenarioDistribution(Model):
-    """Something scenarios are drawn from, one per episode."""
+    """A distribution from which one scenario per episode is drawn."""
 
     name: str = Field(min_length=1)
     description: str = ""
@@ -197,7 +197,7 @@ class ScenarioDistribution(Model):
 
     @abstractmethod
     def sample(self, rng: np.random.Generator) -> Scenario:
-        """One scenario; the same generator state gives the same one."""
+        """One scenario; it depends only on the state of the generator."""
 
 
 def _known_links(path: Sequence[int | str], names: Sequence[str], where: str) -> None:
@@ -213,7 +213,7 @@ def _stem(controller: ControllerSpec) -> str:
 
 
 def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
-    """Flows without a name get one from their controller and position."""
+    """The flows; those without a name get one from their controller and position."""
     if not all(flow.name for flow in flows):
         flows = tuple(
             f if f.name else f.model_copy(update={"name": f"{_stem(f.controller)}-{i}"}) for i, f in enumerate(flows)
@@ -225,7 +225,7 @@ def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
 
 
 def replaced(data: Any, key: str, value: Any) -> Any:
-    """A dumped model with the field `key` (dotted) replaced; items of lists by position or name."""
+    """A dumped model with the field `key` replaced: a dotted name, in which items of lists are positions or names."""
     return _replaced(data, key.split("."), 0, value)
 
 

@@ -1,4 +1,4 @@
-"""The hosts of a scenario: what only the simulator knows of them, and of noise."""
+"""Settings of the simulator: hosts, headers and noise."""
 
 from __future__ import annotations
 
@@ -18,49 +18,51 @@ _buffer = number(1024, 2**32 - 1, "bytes", whole=True)
 
 
 class SimSettings(Model):
-    """What only the simulator knows: hosts, headers and noise. The defaults are a well-tuned host of a Linux 6 kernel.
+    """Settings of the simulator: hosts, headers and noise. The defaults are those of a well-tuned host with Linux 6.
 
-    Without noise every seed of a static network is the same run, and the phase of a drop-tail queue decides the shares;
-    so each host delays each packet by U(0, send_jitter_ms), in order, and each flow starts U(0, start_jitter_ms) late.
+    Without noise, every seed of a static network gives the same run, and the phase of the packets at a drop-tail queue
+    determines the shares of the flows. Therefore each host delays each packet by U(0, send_jitter_ms), in order, and
+    each flow starts U(0, start_jitter_ms) late.
     """
 
     kernel: Literal["v6", "v6_12", "v4_15"] = Field(
         default="v6",
-        description="whose TCP the hosts run: Linux 6.x, 6.12, whose receive window opens at once, or 4.15; "
-        "a controller's own `kernel` goes first",
+        description="TCP of the hosts: Linux 6.x (v6), 6.12 (its receive window opens at once) or 4.15; "
+        "a controller's own `kernel` has priority",
     )
     hz: Literal[100, 250, 300, 1000] = 1000
     mss_bytes: Annotated[int, number(100, 64_000, "bytes", whole=True)] = 1448
     frame_overhead_bytes: Annotated[int, number(0, 1000, "bytes", whole=True)] = Field(
-        default=14, description="bytes a link counts on top of the 52 of TCP/IP; 0 makes a full packet 1500 bytes"
+        default=14, description="bytes on the link besides the 52 of TCP/IP; with 0, a full packet has 1500 bytes"
     )
     initial_cwnd_packets: Annotated[int, number(1, 10_000, "packets", whole=True)] = 10
     rmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] | None = Field(
         default=None,
-        description="receive buffer: least, first, most (net.ipv4.tcp_rmem); None: 4096, the kernel's own first "
-        "(131072; 87380 in 4.15), 67108864",
+        description="receive buffer: minimum, initial, maximum (net.ipv4.tcp_rmem); None: 4096, the default of the "
+        "kernel (131072; 87380 in 4.15), 67108864",
     )
     wmem_bytes: tuple[Annotated[int, _buffer], Annotated[int, _buffer], Annotated[int, _buffer]] = Field(
-        default=(4096, 16_384, 67_108_864), description="send buffer: least, first, most (net.ipv4.tcp_wmem)"
+        default=(4096, 16_384, 67_108_864), description="send buffer: minimum, initial, maximum (net.ipv4.tcp_wmem)"
     )
     moderate_rcvbuf: bool = True
     slow_start_after_idle: bool = True
     gro_segments: Annotated[int, number(1, 64, "segments", whole=True)] = Field(
         default=1,
-        description="receivers merge up to this many segments in order that arrive within 50 us, and acknowledge them "
-        "at once (generic receive offload; Linux merges 64 KB, 45 segments); 1: none",
+        description="generic receive offload: receivers merge up to this many segments in order that arrive within "
+        "50 us, and send one ACK for them (Linux merges 64 KB, 45 segments); 1: none",
     )
     ssthresh_cache: Annotated[int | str, BeforeValidator(lambda value: _SSTHRESH_CACHE.check("", value))] = Field(
         default="kernel",
-        description="first threshold of a flow: none (off), what ended flows on its path left (live), or a number of "
-        "packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` goes first",
+        description="initial slow-start threshold of a flow: none (off), the one stored by earlier flows on its path "
+        "(live), or a number of packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` has "
+        "priority",
     )
-    noise: bool = Field(default=True, description="false switches both jitters off")
+    noise: bool = Field(default=True, description="false switches off both jitters")
     exact: bool = Field(
-        default=False, description="take none of the simulator's shortcuts: the same outcome, slower; for doubt"
+        default=False, description="use no shortcuts of the simulator: the same outcome, but slower; for debugging"
     )
     send_jitter_ms: Annotated[float | None, number(0, 1e4, "ms", optional=True)] = Field(
-        default=None, description="None: the time the slowest link takes for one full packet"
+        default=None, description="None: the time of one full packet on the slowest link"
     )
     start_jitter_ms: Annotated[float | None, number(0, 1e6, "ms", optional=True)] = Field(
         default=None, description="None: the shortest base RTT of any flow"

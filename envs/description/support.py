@@ -1,4 +1,4 @@
-"""What each backend cannot do: fields of a scenario, by name."""
+"""Fields of a scenario that a backend does not support, by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import UnknownNameError
 
 Backend = Literal["simulator", "emulator"]
-"""The packet simulator, or its links with this machine's own TCP at their ends, in real time (docs/emulation.md)."""
+"""The packet simulator, or the emulator: the same links in real time with this machine's TCP (docs/emulation.md)."""
 
 _NO_RESUME: Mapping[str, tuple[Any, ...]] = {"resume_cwnd": (0.0,), "resume_rtt_ms": (0.0,)}
 KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
@@ -30,25 +30,25 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "vegas": {},
     "westwood": {},
 }
-"""Controllers that Linux has under the same name, and the parameters that its version can have."""
+"""Controllers that exist in Linux under the same name, and the parameter values that Linux supports."""
 
 HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6", "v6_12"), "ssthresh_cache": ("network", "off")}
 AGENTS = ("policy", controllers.EXTERNAL)
-"""Controllers by which something outside of the kernel decides."""
+"""Controllers for which something outside the kernel decides."""
 MOST_FLOWS = 64_000
 
 
 def check(backend: str, field: str = "backend") -> str:
-    """`backend`; UnknownNameError about `field` when there is none of this name."""
+    """`backend`. Raises UnknownNameError about `field` if it does not exist."""
     if backend not in get_args(Backend):
         raise UnknownNameError(field, backend, get_args(Backend))
     return backend
 
 
 def unsupported(sim: SimSettings, flows: Sequence[Flow], backend: str) -> tuple[str, ...]:
-    """The dotted names of the fields `backend` cannot honour in a plain run; none when it can run these flows."""
+    """The dotted names of the fields that `backend` does not support in a plain run."""
     check(backend)
-    # A plain run has nobody who acts; environments drive these flows.
+    # Only environments can drive these flows; a plain run has no agent.
     found = [f"flows.{i}.controller" for i, flow in enumerate(flows) if flow.controller.name == controllers.EXTERNAL]
     if backend == "emulator":
         found += beyond_kernel(sim, flows)
@@ -56,7 +56,7 @@ def unsupported(sim: SimSettings, flows: Sequence[Flow], backend: str) -> tuple[
 
 
 def beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> tuple[str, ...]:
-    """Those that this machine's TCP cannot honour, whoever acts."""
+    """The fields that this machine's TCP does not support, also with agents."""
     return tuple(_beyond_kernel(sim, flows))
 
 

@@ -1,1 +1,1 @@
-"""What happens to links: processes that make schedules, outages and losses."""
+"""Impairments of links: processes that produce schedules, outages and losses."""

@@ -1,8 +1,8 @@
-"""The access network of a LEO constellation on top of its geometry: what Starlink adds to propagation, as measured.
+"""The access network of a LEO constellation: what Starlink adds to the propagation delay, as measured.
 
 The ranges follow published traces of Starlink: LeoCC's example (rates, gaps of 58-134 ms at slot edges), the pings of
 the MMSys 2024 live streaming data set (bent pipe at Victoria, inter-satellite links to the Seychelles), and the LEO
-paper's interruptions of 45-120 ms. docs/links.md says which figure comes from where.
+paper's interruptions of 45-120 ms. docs/links.md gives the source of each figure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orbitcc.envs.orbits.trace import Slot
 RAMP_STEPS = 4
 SETTLING_S = 0.4
 LEAST_NOISE = 0.1
-"""The noise leaves at least this share of the rate."""
+"""Noise reduces the rate to no less than this share."""
 
 _probability = number(0, 1)
 _share = span(0, 1)
@@ -34,78 +34,84 @@ _ms = span(0, MAX_DELAY_MS, "ms")
 
 
 class AccessOverlay(Model):
-    """Delays, interruptions, losses and rates of a satellite access link; what is a range is drawn once for a link.
+    """Delays, interruptions, losses and rates of a satellite access link. Each range is drawn once per link.
 
-    RTTs are shared evenly by both directions. A range of zeros switches its part off.
+    RTTs are split evenly between both directions. A range of zeros switches its part off.
     """
 
     slot_s: Annotated[Span, span(1, 1e4, "s")] = Field(
-        default=Span(low=15, high=15), description="length of a slot, where no path says when they start"
+        default=Span(low=15, high=15), description="length of a slot, if there is no path that defines the slots"
     )
     handover_probability: Annotated[float, _probability] = Field(
-        default=0.8, description="that a slot has another access satellite than the last, where no path says so"
+        default=0.8,
+        description="probability that a slot has a new access satellite, if there is no path that defines this",
     )
 
     processing_rtt_ms: Annotated[Span, _ms] = Span(low=6, high=25)
     terrestrial_rtt_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=0, high=60), description="between the operator's point of presence and the server"
+        default=Span(low=0, high=60), description="RTT between the operator's point of presence and the server"
     )
     slot_sd_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=0.5, high=12, log=True), description="each slot adds |N(0, this)| to the RTT"
+        default=Span(low=0.5, high=12, log=True), description="each slot adds |N(0, slot_sd_ms)| to the RTT"
     )
     jitter_rtt_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=2, high=8), description="mean of a Gamma distributed delay of shape 2"
+        default=Span(low=2, high=8), description="mean of a Gamma-distributed delay with shape 2"
     )
     jitter_tau_ms: Annotated[Span, span(0.1, 1e6, "ms")] = Span(low=20, high=50)
     frame_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=1.33, high=1.33), description="each direction is sent in radio frames of this length"
+        default=Span(low=1.33, high=1.33), description="length of the radio frames of each direction"
     )
 
     interruption_probability: Annotated[Span, _share] = Field(
         default=Span(low=0.3, high=1),
-        description="that a slot edge interrupts the link though the satellite stays; it always does when it changes",
+        description="probability of an interruption at a slot edge if the satellite stays; a change always interrupts",
     )
     interruption_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=45, high=120)
     long_interruption_probability: Annotated[float, _probability] = 0.0
     long_interruption_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=20, high=750, log=True)
     hold_probability: Annotated[float, _probability] = Field(
-        default=0.7, description="that packets wait, and the rate then grows from 0 in ramp_ms; otherwise they are lost"
+        default=0.7,
+        description="probability that packets wait, and the rate then grows from 0 in ramp_ms; else they are lost",
     )
     ramp_ms: Annotated[Span, span(0, 1e4, "ms")] = Span(low=40, high=150)
     settling_rtt_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=5, high=30), description="extra delay after an interruption, gone 0.4 s later"
+        default=Span(low=5, high=30), description="extra delay after an interruption, which decays within 0.4 s"
     )
 
     loss: Annotated[Span, _share] = Field(
-        default=Span(low=1e-5, high=1e-2, log=True), description="of single packets, in each direction"
+        default=Span(low=1e-5, high=1e-2, log=True), description="loss probability of single packets, in each direction"
     )
     bursts_per_s: Annotated[Span, span(0, 1e3, "1/s")] = Field(
-        default=Span(low=1e-3, high=0.1, log=True), description="times in which all packets are lost, in each direction"
+        default=Span(low=1e-3, high=0.1, log=True),
+        description="rate of bursts, in which all packets of a direction are lost",
     )
     burst_ms: Annotated[Span, span(0.1, 1e5, "ms")] = Field(
-        default=Span(low=5, high=300, log=True), description="mean of their exponential lengths"
+        default=Span(low=5, high=300, log=True), description="mean of the exponential length of a burst"
     )
     edge_burst_probability: Annotated[float, _probability] = Field(
-        default=0.0, description="that a slot edge costs some packets in a row"
+        default=0.0, description="probability that consecutive packets are lost at a slot edge"
     )
     edge_burst_packets: Annotated[Span, span(1, 1e4, "packets")] = Span(low=1, high=30)
 
     rate_sd: Annotated[Span, span(0, 2)] = Field(
-        default=Span(low=0.25, high=0.25), description="of the logarithm of the rate from slot to slot"
+        default=Span(low=0.25, high=0.25), description="standard deviation of the logarithm of the rate of slots"
     )
-    rate_correlation: Annotated[float, _probability] = Field(default=0.6, description="of neighbouring slots")
+    rate_correlation: Annotated[float, _probability] = Field(
+        default=0.6, description="correlation of the rates of neighbouring slots"
+    )
     noise_sd: Annotated[Span, span(0, 1)] = Field(
-        default=Span(low=0.1, high=0.2), description="of the rate inside a slot, as a share; data direction only"
+        default=Span(low=0.1, high=0.2),
+        description="standard deviation of the rate within a slot, as a share; data direction only",
     )
     noise_step_s: Annotated[float, number(0.01, 1e3, "s")] = 0.1
 
     def draw(
         self, rng: np.random.Generator, duration_s: float, rate_mbps: float, slots: Sequence[Slot] | None = None
     ) -> Effect:
-        """What it does to a link of this rate for this long.
+        """The effect on a link with this rate for `duration_s`.
 
-        slots: of the path (`PathTrace.slots`), whose own interruptions, where known, are left to the path; None: slots
-        of its own, which start anywhere.
+        slots: the slots of a path (`PathTrace.slots`); interruptions that the path knows are left to it. None: own
+        slots, with a random start.
         """
         slots = self.own_slots(rng, duration_s) if slots is None else slots
         starts = np.array([s.start_s for s in slots])
@@ -113,7 +119,7 @@ class AccessOverlay(Model):
         delay = self._delay(rng, starts, cuts)
         forward, reverse = self._way(rng, delay), self._way(rng, delay)
         outages = [o for o, _ in cuts] + self._edge_bursts(rng, slots, cuts, rate_mbps)
-        # Last come those whose draws differ in number, so that switching one off leaves the others as they are.
+        # The rates come last: their numbers of draws differ, so switching one off does not change the other parts.
         ramps = _ramps(cuts, starts)
         return_rate, rate = self._rate(rng, starts, ramps), self._rate(rng, starts, ramps, duration_s)
         changed = {s.start_s for s in slots if s.access_change}
@@ -125,7 +131,7 @@ class AccessOverlay(Model):
         )
 
     def own_slots(self, rng: np.random.Generator, duration_s: float) -> list[Slot]:
-        """Slots of one length, whose first edge is anywhere."""
+        """Slots of equal length with a random first edge."""
         length = self.slot_s.draw(rng)
         edges = np.arange(length * (1 - rng.random()), duration_s, length)
         changes = rng.random(edges.size) < self.handover_probability
@@ -135,7 +141,7 @@ class AccessOverlay(Model):
         ]
 
     def _interruptions(self, rng: np.random.Generator, slots: Sequence[Slot]) -> list[tuple[Outage, float]]:
-        """Outages at slot edges, each with the length of the ramp after it, ms."""
+        """Outages at slot edges, each with the length in ms of the ramp after it."""
         stays = self.interruption_probability.draw(rng)
         found: list[tuple[Outage, float]] = []
         for slot in slots[1:]:
@@ -152,7 +158,7 @@ class AccessOverlay(Model):
     def _edge_bursts(
         self, rng: np.random.Generator, slots: Sequence[Slot], cuts: Sequence[tuple[Outage, float]], rate_mbps: float
     ) -> list[Outage]:
-        """Losses of some packets' time, after the interruption if there is one."""
+        """Short outages at slot edges, after the interruption if there is one."""
         if self.edge_burst_probability == 0:
             return []
         ends = {o.at_s: o.at_s + o.duration_ms / 1e3 for o, _ in cuts}
@@ -184,7 +190,7 @@ class AccessOverlay(Model):
     def _rate(
         self, rng: np.random.Generator, starts: Array, ramps: Series | None, noisy_s: float = 0.0
     ) -> Series | None:
-        """A factor for each slot, with ramps after interruptions, and noise until noisy_s."""
+        """A factor per slot, with ramps after interruptions, and noise until noisy_s."""
         sd, noise = self.rate_sd.draw(rng), self.noise_sd.draw(rng) if noisy_s > 0 else 0.0
         factors = [] if ramps is None else [ramps]
         if sd > 0:
@@ -195,7 +201,7 @@ class AccessOverlay(Model):
         return functools.reduce(operator.mul, factors) if factors else None
 
     def _way(self, rng: np.random.Generator, delay_ms: Series) -> Way:
-        """One direction with its jitter, frames and losses."""
+        """The effect on one direction: delay, jitter, frames and losses."""
         mean, tau, frame = self.jitter_rtt_ms.draw(rng) / 2, self.jitter_tau_ms.draw(rng), self.frame_ms.draw(rng)
         loss, per_s, length = self.loss.draw(rng), self.bursts_per_s.draw(rng), self.burst_ms.draw(rng)
         bursts = GilbertElliott.trusted(good_loss=loss, bad_loss=1.0, to_bad_per_s=per_s, to_good_per_s=1e3 / length)
@@ -210,7 +216,7 @@ class AccessOverlay(Model):
 
 
 def _ramps(cuts: Sequence[tuple[Outage, float]], starts: Array) -> Series | None:
-    """The share of its rate that the link has after interruptions; None without any ramp."""
+    """The share of the rate during the ramps after interruptions; None without ramps."""
     times, shares = [0.0], [1.0]
     for outage, ramp_ms in cuts:
         end, ramp_s = outage.at_s + outage.duration_ms / 1e3, ramp_ms / 1e3

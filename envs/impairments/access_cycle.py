@@ -1,14 +1,15 @@
-"""What the 15-s cycle and the radio of a LEO access link do, by what has been measured since 2024.
+"""Effects of the 15-s cycle and the radio of a LEO access link, as measured since 2024.
 
-It lies over :class:`~orbitcc.envs.impairments.access.AccessOverlay`, whose own rates and settling it replaces. Figures
-that are known from the abstract of a publication only are marked (A); what nobody has published is ours (O).
+They are applied on top of :class:`~orbitcc.envs.impairments.access.AccessOverlay` and replace its rates and its
+settling delay. (A) marks figures known only from the abstract of a publication, (O) our own choice where nothing is
+published.
 
-- Aalborg: one-way delay sampled 500 times a second (arXiv 2601.08439): spikes from 75 ms before the end of a cycle to
-  140 ms after the start of the next (A); their heights are O.
-- Garcia et al., LEO-NET 2025, 500 million probes: the uplink suffers more from the cycle than the downlink (A); by how
-  much is O.
-- Garcia et al., Computer Communications 234: throughput is the rate of bursts times their length and what silences
-  leave, and rates switch mainly between neighbouring steps (A); the steps, their dwelling times and the silences are O.
+- Aalborg (arXiv 2601.08439), one-way delay sampled 500 times per second: delay spikes from 75 ms before the end of a
+  cycle to 140 ms after the start of the next (A). Their heights are O.
+- Garcia et al., LEO-NET 2025, 500 million probes: the cycle affects the uplink more than the downlink (A). The factor
+  is O.
+- Garcia et al., Computer Communications 234: throughput depends on the rate and length of bursts and on the silences
+  between them, and rates change mainly between neighbouring steps (A). Steps, their durations and silences are O.
 - Lai et al. (LeoCC), SIGCOMM 2025: 10-70 Mbit/s within tens of seconds; random loss of 0.5-6 % in windows of a second.
 """
 
@@ -30,9 +31,9 @@ from orbitcc.envs.orbits.trace import Slot
 
 LOSS_WINDOW_S = 1.0
 SHORTEST_S = 1e-3
-"""Of a burst or a silence."""
+"""Shortest burst or silence."""
 SILENT = 0.01
-"""What a silence leaves of the rate: links have one at all times, whatever else takes a share of it."""
+"""Share of the rate during a silence; the rate of a link must never be zero."""
 
 _probability = number(0, 1)
 _share = span(0, 1)
@@ -47,7 +48,7 @@ def under_cycle(
     rate_mbps: float,
     slots: Sequence[Slot],
 ) -> Effect:
-    """Both on a link with these slots: the cycle instead of the overlay's own rates and settling."""
+    """The effect of both on a link with these slots; the cycle replaces the overlay's rates and settling delay."""
     none = Span(low=0, high=0)
     calmer = overlay.changed(rate_sd=none, noise_sd=none, settling_rtt_ms=none)
     edges_s = np.array([slot.start_s for slot in slots[1:]])
@@ -55,55 +56,59 @@ def under_cycle(
 
 
 class AccessCycle(Model):
-    """Spikes of delay around slot edges, rates in steps and bursts, windows of loss; a range is drawn once for a link.
+    """Delay spikes around slot edges, rates in steps and bursts, windows of loss. Each range is drawn once per link.
 
-    A range of zeros switches its part off: `spike_ms`, `silence_share`, `loss`; `step_ratio` of ones the steps of rate.
+    `spike_ms`, `silence_share` and `loss` of zeros switch their part off, and `step_ratio` of ones the rate steps.
     """
 
     before_edge_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=75, high=75), description="spikes begin so long before a slot edge (Aalborg, A)"
+        default=Span(low=75, high=75), description="time from the first spike to the slot edge (Aalborg, A)"
     )
     after_edge_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=140, high=140), description="and end so long after it (Aalborg, A)"
+        default=Span(low=140, high=140), description="time from the slot edge to the last spike (Aalborg, A)"
     )
     spike_ms: Annotated[Span, _ms] = Field(
-        default=Span(low=5, high=30, log=True), description="mean height of a spike of one-way delay, downlink (O)"
+        default=Span(low=5, high=30, log=True),
+        description="mean height of a spike in the one-way delay of the downlink (O)",
     )
-    spike_every_ms: Annotated[float, number(1, 1e4, "ms")] = Field(default=15, description="one spike so often (O)")
+    spike_every_ms: Annotated[float, number(1, 1e4, "ms")] = Field(
+        default=15, description="time between two spikes (O)"
+    )
     uplink_factor: Annotated[Span, span(1, 100)] = Field(
         default=Span(low=1.5, high=3),
-        description="by which spikes and losses are more in the uplink (Garcia, A; size O)",
+        description="factor on spikes and losses in the uplink (Garcia, A; size O)",
     )
 
-    steps: Annotated[int, number(1, 100, whole=True)] = Field(default=7, description="of the rate (O)")
+    steps: Annotated[int, number(1, 100, whole=True)] = Field(default=7, description="number of rate steps (O)")
     step_ratio: Annotated[Span, span(1, 100)] = Field(
         default=Span(low=7 ** (1 / 6), high=7 ** (1 / 6)),
-        description="from step to step; seven span 10-70 Mbit/s (LeoCC)",
+        description="ratio of neighbouring steps; seven steps span 10-70 Mbit/s (LeoCC)",
     )
     dwell_s: Annotated[Span, span(0.05, 1e4, "s")] = Field(
         default=Span(low=1, high=6, log=True), description="mean time on a step, exponential (O)"
     )
     neighbour_probability: Annotated[float, _probability] = Field(
-        default=0.9, description="that the next step is a neighbouring one, else any other (Garcia, A; size O)"
+        default=0.9, description="probability that the next step is a neighbouring one (Garcia, A; size O)"
     )
     silence_share: Annotated[Span, span(0, 0.9)] = Field(
-        default=Span(low=0.02, high=0.2), description="of time without service, both directions (Garcia, A; size O)"
+        default=Span(low=0.02, high=0.2),
+        description="share of time without service, both directions (Garcia, A; size O)",
     )
     burst_ms: Annotated[Span, span(1, 1e6, "ms")] = Field(
         default=Span(low=100, high=600, log=True), description="mean length of a burst, exponential (O)"
     )
 
     loss: Annotated[Span, _share] = Field(
-        default=Span(low=0.005, high=0.06), description="in a lossy window of 1 s, downlink (LeoCC)"
+        default=Span(low=0.005, high=0.06), description="loss probability in a lossy window of 1 s, downlink (LeoCC)"
     )
     lossy_share: Annotated[Span, _share] = Field(
-        default=Span(low=0.02, high=0.15, log=True), description="of windows that are lossy (O)"
+        default=Span(low=0.02, high=0.15, log=True), description="share of lossy windows (O)"
     )
 
     def draw(self, rng: np.random.Generator, duration_s: float, edges_s: Array) -> Effect:
-        """What it does to a link for this long; edges_s: where slots begin, without the first."""
+        """The effect on a link for `duration_s`; edges_s: starts of the slots, without the first."""
         uplink = self.uplink_factor.draw(rng)
-        # Each part has random numbers of its own, so that switching one off leaves the others as they are.
+        # Each part has its own random numbers, so switching one off does not change the others.
         spikes, rates, losses = rng.spawn(3)
         height = self.spike_ms.draw(spikes)
         before, after = self.before_edge_ms.draw(spikes) / 1e3, self.after_edge_ms.draw(spikes) / 1e3
@@ -118,13 +123,13 @@ class AccessCycle(Model):
     def _spikes(
         self, rng: np.random.Generator, edges_s: Array, before: float, after: float, mean: float
     ) -> Series | None:
-        """Triangles around each edge, exponentially high."""
+        """Triangular spikes around each slot edge, with exponential heights."""
         step = self.spike_every_ms / 1e3
         peaks = np.arange(-before + step / 2, after - step / 2 + JUMP_S, step)
         edges_s = edges_s[edges_s > before + step]
         if mean == 0 or not peaks.size or not edges_s.size:
             return None
-        # A peak, and a foot between it and the next; neighbouring windows never meet: slots last a second at least.
+        # Each spike has a peak and a foot before the next. Windows never overlap, as slots last at least a second.
         times = edges_s[:, None, None] + peaks[:, None] + np.array([0.0, step / 2])
         values = np.zeros(times.shape)
         values[..., 0] = rng.exponential(mean, times.shape[:2])
@@ -134,7 +139,7 @@ class AccessCycle(Model):
         return Series(np.append(0.0, times.ravel()), np.append(0.0, values.ravel()), lines=True)
 
     def _rate(self, rng: np.random.Generator, duration_s: float) -> Series | None:
-        """A factor: a walk over steps of geometric mean 1, cut into bursts and silences that keep its mean."""
+        """A factor on the rate: a walk over steps with geometric mean 1, times bursts and silences with mean 1."""
         ratio, dwell, silence = self.step_ratio.draw(rng), self.dwell_s.draw(rng), self.silence_share.draw(rng)
         burst = self.burst_ms.draw(rng) / 1e3
         walk = self._walk(rng, duration_s, ratio, dwell) if ratio > 1 and self.steps > 1 else None
@@ -162,7 +167,7 @@ class AccessCycle(Model):
         return Series(np.array(times), factors)
 
     def _losses(self, rng: np.random.Generator, duration_s: float, share: float, factor: float) -> Series | None:
-        """A probability in each window of a second."""
+        """A loss probability for each window of a second."""
         windows = max(1, int(np.ceil(duration_s / LOSS_WINDOW_S)))
         lossy = rng.random(windows) < share
         losses = np.array([self.loss.draw(rng) for _ in range(windows)])

@@ -1,4 +1,4 @@
-"""What an impairment does to a link, and a link with several of them."""
+"""Effects of impairments on a link, and how several of them are combined."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ from orbitcc.envs.orbits.trace import PathTrace
 T = TypeVar("T")
 
 GAP_S = 1e-6
-"""Between an outage and the next one that would have begun before its end."""
+"""Gap between an outage and the next one, if the next would begin before its end."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """In one direction. None: nothing of the kind.
+    """The effect in one direction. None: no such effect.
 
-    rate: a factor, in steps. delay_ms: added. loss: a probability per packet in steps, independent of all others.
-    bursts: losses in bursts. gate_ms, gate_phase_ms, jitter: as in Direction.
+    rate: a factor on the rate, in steps.
+    delay_ms: additional delay.
+    loss: an additional, independent loss probability per packet, in steps.
+    bursts: additional losses in bursts.
+    gate_ms, gate_phase_ms, jitter: as in Direction.
     """
 
     rate: Series | None = None
@@ -50,7 +53,7 @@ class Way:
 
     @functools.cached_property
     def loss_alone(self) -> Any:
-        """`Direction.loss` where there is no other."""
+        """`Direction.loss` if there is no other loss."""
         return _loss(0.0, self)
 
 
@@ -59,7 +62,7 @@ UNTOUCHED = Way()
 
 @dataclass(frozen=True)
 class Effect:
-    """On a link. outages: in any order; handovers: in order, None for none to tell of."""
+    """The effect on a link. outages: in any order; handovers: in order of time."""
 
     forward: Way = UNTOUCHED
     reverse: Way = UNTOUCHED
@@ -67,22 +70,22 @@ class Effect:
     handovers: Sequence[Handover] = ()
 
     def delay_ms_at_start(self) -> float:
-        """Added to the RTT at time 0."""
+        """The delay in ms that is added to the RTT at time 0."""
         return sum(float(w.delay_ms.values[0]) for w in (self.forward, self.reverse) if w.delay_ms is not None)
 
     @functools.cached_property
     def outages_alone(self) -> tuple[Outage, ...]:
-        """`Link.outages` where there are no others."""
+        """`Link.outages` if there are no other outages."""
         return merged(self.outages)
 
     @functools.cached_property
     def handovers_alone(self) -> tuple[Handover, ...]:
-        """`Link.handovers` where there are no others."""
+        """`Link.handovers` if there are no other handovers."""
         return _all_handovers(self.handovers)
 
 
 def along(trace: PathTrace) -> Effect:
-    """The delays, outages and handovers of a path, for a link without any of its own."""
+    """The delays, outages and handovers of a path as an effect, for a link without its own."""
     there = Series(trace.t_s, trace.forward_ms, lines=True)
     same = np.array_equal(trace.forward_ms, trace.reverse_ms)
     back = there if same else Series(trace.t_s, trace.reverse_ms, lines=True)
@@ -95,17 +98,17 @@ def along(trace: PathTrace) -> Effect:
 
 
 def joined(effects: Sequence[Effect]) -> Effect:
-    """All of them at once.
+    """The joint effect of several effects.
 
-    Rates are multiplied, delays added, losses independent. Of two outages at once the later one starts when the earlier
-    one ends. Raises OrbitccError when two want bursts, a gate or a jitter in one direction.
+    Rates are multiplied, delays are added, and losses are independent. If two outages overlap, the later one starts
+    when the earlier one ends. Raises OrbitccError if two effects have bursts, a gate or a jitter in one direction.
     """
     if len(effects) == 1:
         return effects[0]
     forward = _joined_way([e.forward for e in effects], "forward")
     reverse = _joined_way([e.reverse for e in effects], "reverse")
     if all(e.forward.delay_ms is e.reverse.delay_ms for e in effects):
-        reverse = replace(reverse, delay_ms=forward.delay_ms)  # kept, compiled and looked up once
+        reverse = replace(reverse, delay_ms=forward.delay_ms)  # stored and compiled once
     return Effect(
         forward,
         reverse,
@@ -133,22 +136,22 @@ def _reduced(operation: Callable[[Series, Series], Series], several: Iterable[Se
 
 
 def _either_strikes(one: Series, other: Series) -> Series:
-    """The probability of two independent losses."""
+    """The probability that at least one of two independent losses occurs."""
     both = one + other
     return Series(both.t_s, both.values - (one * other).values)
 
 
 def _only(found: Sequence[T], shown: Callable[[T], Any], field: str) -> T | None:
     if len(found) > 1:
-        raise OrbitccError(field, shown(found[-1]), "one at most in a direction")
+        raise OrbitccError(field, shown(found[-1]), "at most one per direction")
     return found[0] if found else None
 
 
 def impaired(link: Link, effects: Sequence[Effect]) -> Link:
-    """The link with all these effects on it, put together as by `joined`.
+    """The link with all these effects, combined as by `joined`.
 
-    Outages of impairments are no handovers unless they say so. Raises OrbitccError as `joined`, and for a share of an
-    unlimited rate.
+    Outages of impairments count as handovers only if the effect lists them. Raises OrbitccError as `joined` does, and
+    if an effect has a factor on an unlimited rate.
     """
     effect, back = joined(effects), link.backward()
     own = link.path_changes()
@@ -161,7 +164,7 @@ def impaired(link: Link, effects: Sequence[Effect]) -> Link:
 
 
 def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
-    """Outages in order that do not overlap: a later one starts when an earlier one has ended, or not at all."""
+    """The outages in order and without overlaps: a later one starts after the end of an earlier one, or is left out."""
     found: list[Outage] = []
     end = -1.0
     for outage in sorted(outages, key=lambda o: o.at_s):
@@ -177,7 +180,7 @@ def merged(outages: Iterable[Outage]) -> tuple[Outage, ...]:
 
 
 def _all_handovers(handovers: Iterable[Handover]) -> tuple[Handover, ...]:
-    """In order; of two at once the later named."""
+    """The handovers in order of time; of two at the same time, the one listed later."""
     by_time = {h.at_s: h for h in handovers}
     return Kept(by_time[t] for t in sorted(by_time))
 
@@ -187,7 +190,7 @@ def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if effect.rate is not None:
         if way.rate_mbps is None:
-            raise OrbitccError(f"{name}.rate_mbps", None, "a rate, for impairments take a share of it")
+            raise OrbitccError(f"{name}.rate_mbps", None, "a limited rate, because impairments reduce it")
         rate = way.rate_mbps if isinstance(way.rate_mbps, float) else Series.of(way.rate_mbps)
         found["rate_mbps"] = (effect.rate * rate).at_least(MIN_RATE_MBPS).points()
     if effect.delay_ms is not None:
@@ -206,11 +209,11 @@ def _changes(way: Direction, effect: Way, name: str) -> dict[str, Any]:
 
 
 def _loss(loss: Loss | Points, effect: Way, name: str = "") -> Any:
-    """`loss` of a direction with that of the effect."""
+    """`loss` of a direction combined with that of the effect."""
     apart = Series.of(0.0) if effect.loss is None else effect.loss
     own = points_of(loss)
     if effect.bursts is not None and any(isinstance(v, GilbertElliott) for _, v in own):
-        raise OrbitccError(f"{name}.loss", repr(effect.bursts), "one loss in bursts at most")
+        raise OrbitccError(f"{name}.loss", repr(effect.bursts), "at most one loss in bursts")
     if len(own) == 1:
         times, values = apart.t_s.tolist(), apart.values.tolist()
     else:
@@ -226,7 +229,7 @@ def _loss(loss: Loss | Points, effect: Way, name: str = "") -> Any:
 
 
 def also(loss: Loss, p: float) -> Loss:
-    """`loss`, and independently of it each packet with probability p."""
+    """`loss`, and independently of it a loss of each packet with probability p."""
     if p == 0:
         return loss
     if isinstance(loss, GilbertElliott):

@@ -1,7 +1,8 @@
-"""A geostationary link: how its RTT wanders, its stalls, losses and rate (Claypool et al.'s measurements of Viasat).
+"""A geostationary link: varying RTT, stalls, losses and rate, as measured on Viasat by Claypool et al.
 
-They sent five probes a second for a week: RTT 597 ms in the median, 597.5 in the mean with standard deviation 16.9,
-564 at least, 2174 at most; 604 probes lost, 77 % of them alone, 44 times several in a row, at most 11.
+They sent five probes per second for a week. The RTT had a median of 597 ms, a mean of 597.5 ms, a standard deviation of
+16.9 ms, a minimum of 564 ms and a maximum of 2174 ms. 604 probes were lost: 77 % of them alone, and 44 times several in
+a row, at most 11.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from orbitcc.envs.impairments.effects import Effect, Way
 from orbitcc.envs.impairments.series import Series, ar1, poisson
 
 LEAST_RTT_MS = 564.0
-"""Measured, without load."""
+"""Measured minimum without load."""
 
 SLOW_BETA = (3.0, 1.12)
 SLOW_TAU_S, SLOW_KNOT_S = 600.0, 20.0
@@ -28,10 +29,10 @@ STALL_PER_S, STALL_MEAN_S, STALL_MAX_S = 8.6e-3, 0.135, 1.0
 LONG_STALL_PER_S, LONG_STALL_S = 2.9e-5, (1.30, 1.575)
 SINGLE_LOSS = 1.41e-4
 BAD_PER_S, BAD_MEAN_S = 1.82e-4, 0.322
-"""Fitted to the week of probes."""
+"""Parameters fitted to the week of probes."""
 
 SWING = SineJitter(mean_ms=33.2, sine_sd_ms=14.0, sine_period_s=2.0, ar_sd_ms=3.0, ar_tau_ms=190.0)
-"""The other process that fits the probes: unlike frames it also ends slow starts early, as was measured."""
+"""A second process that fits the probes. Unlike frames, it also ends slow start early, as was measured."""
 
 RATE_TAU_S, RATE_STEP_S = 30.0, 3.0
 
@@ -39,54 +40,57 @@ _scale = span(0, 100)
 
 
 class GeoImpairments(Model):
-    """What disturbs a geostationary link; a range of zeros switches its part off.
+    """Impairments of a geostationary link. A range of zeros switches its part off.
 
-    All figures behind the defaults are fitted to the week of probes: RTT = least + slow + wait for a frame + stalls.
+    The defaults are fitted to the week of probes: RTT = minimum + slow drift + wait for a frame + stalls.
     """
 
     slow_ms: Annotated[Span, span(0, MAX_DELAY_MS, "ms")] = Field(
         default=Span(low=11, high=11),
-        description="size of a slow drift on the return path: times Beta(3, 1.12), correlated over 600 s",
+        description="size of a slow drift on the return path, a factor on Beta(3, 1.12), correlated over 600 s",
     )
     frame_ms: Annotated[Span, span(0, MAX_DELAY_MS, "ms")] = Field(
-        default=Span(low=50, high=50), description="the return channel is sent in frames of this length"
+        default=Span(low=50, high=50), description="length of the frames of the return channel"
     )
     swing_probability: Annotated[float, number(0, 1)] = Field(
-        default=0.0, description="share of links whose return path swings instead: `swing` in place of drift and frames"
+        default=0.0, description="share of links whose return path has the jitter `swing` instead of drift and frames"
     )
     swing: SineJitter = SWING
     stall_scale: Annotated[Span, _scale] = Field(
         default=Span(low=1, high=1),
-        description="times 8.6e-3 stalls per s of 0.135 s (exponential, at most 1 s), and 2.9e-5 per s of 1.3-1.575 s; "
-        "one direction, at random, holds its packets",
+        description="factor on the rate of stalls, in which a random direction holds its packets: 8.6e-3 per s of "
+        "0.135 s (mean, exponential, at most 1 s), and 2.9e-5 per s of 1.3-1.575 s",
     )
     loss_scale: Annotated[Span, _scale] = Field(
         default=Span(low=1, high=1),
-        description="times 1.41e-4 of all packets, alone, and 1.82e-4 outages per s of 0.322 s (exponential)",
+        description="factor on losses: 1.41e-4 of all packets, 1.82e-4 outages per s of 0.322 s (mean, exponential)",
     )
     outage_share: Annotated[Span, span(0, 1)] = Field(
         default=Span(low=0, high=0),
-        description="share of the single losses that are short outages: probes of 5 Hz cannot tell",
+        description="share of single losses that are short outages; probes at 5 Hz cannot distinguish them",
     )
     short_outage_ms: Annotated[Span, span(1, 1e4, "ms")] = Span(low=5, high=50)
     residual_loss: Annotated[Span, span(0, 1)] = Field(
-        default=Span(low=0, high=0), description="probability per packet besides, on the data direction"
+        default=Span(low=0, high=0), description="additional loss probability per packet, in the data direction"
     )
-    rate_mean: Annotated[Span, span(0.01, 2)] = Field(default=Span(low=1, high=1), description="share of the rate")
+    rate_mean: Annotated[Span, span(0.01, 2)] = Field(
+        default=Span(low=1, high=1), description="mean rate as a share of the link's rate"
+    )
     rate_sd: Annotated[Span, span(0, 0.5)] = Field(
-        default=Span(low=0, high=0), description="share of the rate by which it wanders, correlated over 30 s"
+        default=Span(low=0, high=0),
+        description="standard deviation of the varying rate as a share of the rate, correlated over 30 s",
     )
     start_delay_ms: Annotated[Span, span(0, MAX_DELAY_MS, "ms")] = Field(
-        default=Span(low=0, high=0), description="extra delay of the return path while it is new"
+        default=Span(low=0, high=0), description="extra delay of the return path during the first start_delay_s"
     )
     start_delay_s: Annotated[float, number(0, 1e4, "s")] = 25.0
 
     def draw(self, rng: np.random.Generator, duration_s: float) -> list[Effect]:
-        """The parts that are on, drawn for a run of this length."""
+        """The active parts, drawn for a run of this length."""
         return [e for part in self._parts() if (e := part(rng, duration_s)) is not None]
 
     def draw_apart(self, seed: int, duration_s: float) -> list[Effect]:
-        """The same with a generator for each part, so that switching one off leaves the others as they are."""
+        """As `draw`, with a generator for each part, so that switching one off does not change the others."""
         drawn = (part(np.random.default_rng([seed, k]), duration_s) for k, part in enumerate(self._parts()))
         return [e for e in drawn if e is not None]
 
@@ -137,7 +141,7 @@ class GeoImpairments(Model):
         return Effect(forward=Way(rate=Series(t, np.asarray(factor.clip(0.1 * mean), dtype=np.float64))))
 
     def _start(self, rng: np.random.Generator, duration_s: float) -> Effect | None:
-        """The extra delay, which goes away within a second."""
+        """The extra delay at the start, which decays within a second."""
         extra, until = self.start_delay_ms.draw(rng), self.start_delay_s
         if extra == 0 or until == 0:
             return None
@@ -147,7 +151,7 @@ class GeoImpairments(Model):
 
 
 def slow_drift_ms(rng: np.random.Generator, size_ms: float, duration_s: float) -> Series:
-    """size_ms times a Beta(3, 1.12) variable, whose underlying Gaussian is correlated over 600 s; in lines."""
+    """size_ms times a Beta(3, 1.12) variable, correlated over 600 s, with linear interpolation."""
     from scipy.special import betaincinv, ndtr
 
     t = np.arange(0.0, duration_s + SLOW_KNOT_S, SLOW_KNOT_S)

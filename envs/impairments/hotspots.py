@@ -1,4 +1,4 @@
-"""Short crowds on a link: for some seconds others take a share of its rate, as unresponsive traffic or as a cut."""
+"""Hotspots: for some seconds, other users take a share of a link's rate, as unresponsive traffic or as a rate cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UDP = ControllerSpec(name="udp")
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """From start_s to end_s a share of the rate is taken: half of it over the first and the last ramp_s."""
+    """From start_s to end_s a share of the rate is taken; during the first and the last ramp_s, half of that share."""
 
     start_s: float
     end_s: float
@@ -28,16 +28,18 @@ class Hotspot:
     cut: bool
 
     def stages(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """When either half of the share is taken."""
+        """Start and end of each half of the share."""
         return (self.start_s, self.end_s), (self.start_s + self.ramp_s, self.end_s - self.ramp_s)
 
 
 class Hotspots(Model):
-    """A Poisson process of crowds (all ranges are our choice).
+    """A Poisson process of hotspots (all ranges are our choice).
 
-    per_s: crowds per second, counted from the end of the last one. share: of the rate, taken. mean_s: of an exponential
-    length, kept within length_s. ramp_s: time to come and to go. cut_probability: share of crowds that cut the rate;
-    the others send constant-rate traffic.
+    per_s: hotspots per second, counted from the end of the last one.
+    share: share of the rate that is taken.
+    mean_s: mean of the exponential length, which is limited to length_s.
+    ramp_s: duration of the ramps at the start and end.
+    cut_probability: share of hotspots that cut the rate; the others send traffic of constant rate.
     """
 
     per_s: Annotated[float, number(0, 10, "1/s")] = 1 / 60
@@ -48,7 +50,7 @@ class Hotspots(Model):
     cut_probability: Annotated[float, number(0, 1)] = 0.2
 
     def draw(self, rng: Random, duration_s: float) -> list[Hotspot]:
-        """Those that start within [0, duration_s), in order; none overlap."""
+        """The hotspots that start within [0, duration_s), in order and without overlaps."""
         found: list[Hotspot] = []
         t = rng.exponential(1 / self.per_s) if self.per_s > 0 else duration_s
         while t < duration_s:
@@ -61,7 +63,7 @@ class Hotspots(Model):
 
 
 def rate_factor(hotspots: Sequence[Hotspot]) -> Series | None:
-    """What the cuts among them leave of the rate; None without any."""
+    """The share of the rate that the cuts among the hotspots leave; None without cuts."""
     t, values = [0.0], [1.0]
     for spot in hotspots:
         if spot.cut:
@@ -72,12 +74,12 @@ def rate_factor(hotspots: Sequence[Hotspot]) -> Series | None:
     if len(t) == 1:
         return None
     at, factors = np.array(t), np.array(values)
-    last = np.append(np.diff(at) > 1e-9, True)  # a ramp of no length
+    last = np.append(np.diff(at) > 1e-9, True)  # a ramp can have no length
     return Series(at[last], factors[last])
 
 
 def traffic(hotspots: Sequence[Hotspot], hop: int, rate_mbps: float, duration_s: float) -> list[Flow]:
-    """The crowds that are no cuts as unresponsive flows over link `hop`, which has rate_mbps."""
+    """The hotspots that are not cuts, as unresponsive flows over link `hop` of rate_mbps."""
     flows = []
     for k, spot in enumerate(h for h in hotspots if not h.cut):
         for stage, (start, end) in enumerate(spot.stages()):

@@ -1,4 +1,4 @@
-"""What probes would see of a link without traffic: the processes that the simulator runs, sampled at once."""
+"""Probes over a link without traffic: samples of the same processes as in the simulator, without a simulation."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from orbitcc.envs.description.model import points_of
 from orbitcc.envs.impairments.series import Array, Series
 
 KNOTS_PER_TAU = 4
-"""As the simulator reads a jitter: at knots tau / 4 apart, in straight lines."""
+"""As in the simulator, a jitter has a point every tau / 4 and linear interpolation."""
 
 Mask = NDArray[np.bool_]
 
 
 def probe(link: Link, sent_s: ArrayLike, rng: np.random.Generator) -> Array:
-    """RTTs in ms of small probes sent at these times (increasing) over a link and back; NaN for those lost.
+    """RTTs in ms of small probes sent at these increasing times over a link and back; NaN for lost probes.
 
-    Queues are empty and serialisation takes no time; outages, losses, delays, jitter and gates are those of the link.
-    A packet in the pipe is lost to an outage that flushes all.
+    Queues are empty, and serialisation takes no time. Outages, losses, delays, jitter and gates are those of the link.
+    An outage that flushes all also drops the packets in the pipe.
     """
     t = np.asarray(sent_s, dtype=np.float64)
     there, lost = _through(link, t, link.outages, "forward", rng)
@@ -35,7 +35,7 @@ def probe(link: Link, sent_s: ArrayLike, rng: np.random.Generator) -> Array:
 def _through(
     way: Direction, t: Array, outages: tuple[Outage, ...], direction: str, rng: np.random.Generator
 ) -> tuple[Array, Mask]:
-    """When packets that come at t arrive at the other end, and which of them do not."""
+    """Arrival times of packets that are sent at t, and which of them are lost."""
     ours = [o for o in outages if o.directions in ("both", direction)]
     leaves, lost = _served(t, ours)
     arrives = leaves + Series.of(way.delay_ms, way.interpolate_delay).at(leaves) / 1e3
@@ -54,7 +54,7 @@ def _through(
 
 
 def _served(t: Array, outages: list[Outage]) -> tuple[Array, Mask]:
-    """When packets leave the queue, and which are dropped by an outage."""
+    """Times at which packets leave the queue, and which are dropped by an outage."""
     leaves, lost = t.copy(), np.zeros(t.shape, dtype=bool)
     if outages:
         start = np.array([o.at_s for o in outages])
@@ -80,7 +80,7 @@ def _strikes(way: Direction, t: Array, rng: np.random.Generator) -> Mask:
 
 
 def _probability(loss: Loss, t: Array, since_s: float, rng: np.random.Generator) -> Array | float:
-    """Of loss for each packet at t; a chain of two states is in the good one at since_s."""
+    """The loss probability of each packet at t; a two-state loss starts in the good state at since_s."""
     if isinstance(loss, Bernoulli):
         return loss.p
     if not isinstance(loss, GilbertElliott):
@@ -97,7 +97,7 @@ def _probability(loss: Loss, t: Array, since_s: float, rng: np.random.Generator)
 
 
 def jitter_ms(jitter: Jitter, t: Array, rng: np.random.Generator) -> Array:
-    """One path of the process, read at times t (increasing)."""
+    """One realisation of the jitter, in ms at the increasing times t."""
     from scipy.signal import lfilter
 
     tau = (jitter.tau_ms if isinstance(jitter, GammaJitter) else jitter.ar_tau_ms) / 1e3

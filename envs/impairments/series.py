@@ -1,4 +1,4 @@
-"""A quantity over time, as arrays: what schedules of links are made of."""
+"""A quantity over time as arrays, from which schedules of links are made."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from orbitcc.envs.description.model import Kept, points_of
 Array = NDArray[np.float64]
 
 JUMP_S = 1e-6
-"""Where a quantity that otherwise moves in lines jumps, it has two points this far apart."""
+"""A jump of an interpolated quantity is two points this far apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """t_s [K]: times from 0 on, increasing; values [K]: from each of them to the next, or with `lines` at each of them.
+    """A quantity over time: constant between points, or with `lines` interpolated linearly.
 
-    After the last time a series stays as it is.
+    t_s: times from 0 on, increasing, [K].
+    values: value from each time to the next, or with `lines` at each time, [K].
+    After the last time the value stays constant.
     """
 
     t_s: Array
@@ -31,7 +33,7 @@ class Series:
 
     @staticmethod
     def of(value: Any, lines: bool = False) -> Series:
-        """A field of a link: one value, or a schedule."""
+        """A series from a field of a link: one value, or a schedule."""
         if isinstance(value, float):
             return Series(_START, np.array([value]), lines)
         t, v = zip(*points_of(value), strict=True)
@@ -43,7 +45,7 @@ class Series:
         return self.values[np.searchsorted(self.t_s, t_s, side="right") - 1]
 
     def __mul__(self, other: Series | float) -> Series:
-        """The product of two series of steps, or with a number."""
+        """The product of two series of steps, or of a series and a number."""
         if isinstance(other, float):
             return Series(self.t_s, self.values * other, self.lines)
         if self.t_s.size == 1 or other.t_s.size == 1:
@@ -53,7 +55,7 @@ class Series:
         return Series(t, self.at(t) * other.at(t))
 
     def __add__(self, other: Series) -> Series:
-        """The sum, in lines if either moves in lines."""
+        """The sum; interpolated if one of the two is."""
         if self.t_s.size == 1 or other.t_s.size == 1:
             longer = self if other.t_s.size == 1 else other
             return Series(longer.t_s, self.values + other.values, longer.lines)
@@ -63,19 +65,19 @@ class Series:
         return Series(t, one.at(t) + two.at(t), lines)
 
     def in_lines(self) -> Series:
-        """Steps as lines with jumps."""
+        """The same quantity with `lines`; steps become jumps."""
         if self.lines or self.t_s.size == 1:
             return Series(self.t_s, self.values, lines=True)
         t = np.column_stack((self.t_s[1:] - JUMP_S, self.t_s[1:])).ravel()
         return Series(np.append(self.t_s[:1], t), np.repeat(self.values, 2)[:-1], lines=True)
 
     def at_least(self, low: float) -> Series:
-        """With `low` in place of lower values."""
+        """A copy in which lower values are replaced by `low`."""
         return Series(self.t_s, np.maximum(self.values, low), self.lines)
 
     @functools.cached_property
     def as_delay(self) -> Any:
-        """`Direction.delay_ms`, never negative."""
+        """The series as `Direction.delay_ms`, with negative values set to 0."""
         return self.at_least(0.0).points()
 
     def points(self) -> Any:
@@ -91,7 +93,7 @@ _START = np.zeros(1)
 
 
 def _times(one: Series, other: Series) -> Array:
-    """The times of both, each nanosecond once: links know no finer ones."""
+    """The times of both; times in the same nanosecond count as one, because links have no finer resolution."""
     t = np.concatenate((one.t_s, other.t_s))
     t.sort()
     return t[np.append(np.diff(t) > 1e-9, True)]

@@ -1,4 +1,4 @@
-"""Rain on a satellite link: attenuation over time, and what adaptive coding and modulation make of it."""
+"""Rain on a satellite link: attenuation over time, and its effect with adaptive coding and modulation."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ RAIN_COEFFICIENTS = (
     (28.5, 0.209, 0.944),
     (30.0, 0.235, 0.931),
 )
-"""GHz, k and alpha of ITU-R P.838 for circular polarisation."""
+"""Frequency in GHz, k and alpha of ITU-R P.838 for circular polarisation."""
 
 MODCODS = ((1.0, 0.989), (4.0, 1.487), (6.6, 1.981), (7.9, 2.228), (10.2, 2.967), (11.6, 3.300))
-"""Required Es/N0 in dB and bit/s/Hz: QPSK 1/2 and 3/4, 8PSK 2/3 and 3/4, 16APSK 3/4 and 5/6 (DVB-S2, ETSI EN 302 307,
-table 13)."""
+"""Required Es/N0 in dB and efficiency in bit/s/Hz: QPSK 1/2 and 3/4, 8PSK 2/3 and 3/4, 16APSK 3/4 and 5/6 (DVB-S2,
+ETSI EN 302 307, table 13)."""
 LEAST_SHARE = 0.1
-"""Of the clear sky's rate, as long as the link is up (our choice)."""
+"""Lowest share of the clear-sky rate while the link is up (our choice)."""
 LOCK_LOST = -1
 
 Levels = NDArray[np.intp]
 
 
 def specific_attenuation_db_per_km(rain_mm_per_h: float, frequency_ghz: float) -> float:
-    """k R^alpha of ITU-R P.838, circular polarisation, 12 to 30 GHz (between the table's frequencies by logarithms)."""
+    """k R^alpha of ITU-R P.838 for circular polarisation, 12 to 30 GHz, with logarithmic interpolation in frequency."""
     if not RAIN_COEFFICIENTS[0][0] <= frequency_ghz <= RAIN_COEFFICIENTS[-1][0]:
         raise OrbitccError("frequency_ghz", frequency_ghz, "a number in [12, 30] GHz")
     frequencies, k, alpha = np.array(RAIN_COEFFICIENTS).T
@@ -47,11 +47,11 @@ def specific_attenuation_db_per_km(rain_mm_per_h: float, frequency_ghz: float) -
 
 
 class Rain(Model):
-    """Attenuation exp(log_mean + log_sd X) - offset_db, never negative; X Gaussian, correlated by exp(-beta t).
+    """Attenuation exp(log_mean + log_sd X) - offset_db, never negative; X is Gaussian with correlation exp(-beta t).
 
-    The model of Maseng and Bakken (1981), as in ITU-R P.1853. The defaults fit what P.618 gives for New York at 20 GHz
-    and 38 degrees: 1.8, 7.1 and 19.7 dB exceeded for 1, 0.1 and 0.01 % of the time. beta is our choice: 2e-4 /s for a
-    GEO link; on a LEO link, whose path sweeps over the rain, 5e-4 to 5e-3.
+    This is the model of Maseng and Bakken (1981), as in ITU-R P.1853. The defaults are fitted to P.618 for New York at
+    20 GHz and 38 degrees: 1.8, 7.1 and 19.7 dB are exceeded for 1, 0.1 and 0.01 % of the time. beta is our choice:
+    2e-4 /s for a GEO link; 5e-4 to 5e-3 /s for a LEO link, whose path moves over the rain.
     """
 
     kind: Literal["rain"] = "rain"
@@ -61,12 +61,12 @@ class Rain(Model):
     beta_per_s: Annotated[Span, span(0, 10, "1/s")] = Span(low=2e-4, high=2e-4)
     start_percent: Annotated[float | None, number(0, 100, "%", above=True, optional=True)] = Field(
         default=None,
-        description="begin with the attenuation exceeded for this share of the time; None: with any, as it comes",
+        description="start at the attenuation exceeded for this share of the time; None: at a random attenuation",
     )
     step_s: Annotated[float, number(0.01, 1e3, "s")] = 1.0
 
     def attenuation_db(self, rng: np.random.Generator, duration_s: float) -> Series:
-        """In lines between points step_s apart, at which the process is exact."""
+        """The attenuation in dB: exact at points step_s apart, interpolated between them."""
         t = np.arange(0.0, duration_s + self.step_s, self.step_s)
         keep = math.exp(-self.beta_per_s.draw(rng) * self.step_s)
         fresh = math.sqrt(1 - keep * keep)
@@ -83,10 +83,12 @@ class Rain(Model):
 
 
 class Fades(Model):
-    """Fades that come, stay and go, between them a clear sky: for training (all ranges are our choice).
+    """Single fades with a clear sky between them, for training (all ranges are our choice).
 
-    per_h: fades per hour of clear sky. peak_db, slope_db_per_s (up and down, each its own), length_s: of a fade; one
-    too short for its peak and slopes does not reach the peak. speedup: how many times faster all of it happens.
+    per_h: fades per hour of clear sky.
+    peak_db, slope_db_per_s, length_s: peak, slope (drawn for each side) and length of a fade. A fade that is too short
+    for its slopes does not reach its peak.
+    speedup: how many times faster than in nature.
     """
 
     kind: Literal["fades"] = "fades"
@@ -97,7 +99,7 @@ class Fades(Model):
     speedup: Annotated[Span, span(1, 1e4)] = Span(low=1, high=1)
 
     def attenuation_db(self, rng: np.random.Generator, duration_s: float) -> Series:
-        """In lines between the corners of the fades."""
+        """The attenuation in dB, interpolated between the corners of the fades."""
         speed = self.speedup.draw(rng)
         t, times, values = 0.0, [0.0], [0.0]
         while self.per_h > 0:
@@ -117,16 +119,18 @@ _ATTENUATIONS = {"rain": Rain, "fades": Fades}
 
 
 class Weather(Model):
-    """Attenuation, and a link that adapts to it in both directions.
+    """Attenuation by rain, and a link that adapts to it in both directions.
 
-    The link uses the best of MODCODS that its signal allows. It steps down when the signal is too weak, at most every
-    step_s; up when it is hysteresis_db better than needed. After a step down some packets are lost until the sender has
-    heard of it. When the signal has been too weak for the last one for outage_after_s, the link is down.
+    The link uses the best entry of MODCODS that its signal allows. It steps down when the signal is too weak, at most
+    once per step_s, and up when the signal is hysteresis_db better than needed. After a step down, some packets are
+    lost until the sender knows of it. When the signal has been too weak for the lowest entry for outage_after_s, the
+    link is down.
     """
 
     attenuation: Annotated[Rain | Fades, BeforeValidator(tagged(_ATTENUATIONS))] = Fades()
     clear_sky_db: Annotated[Span, span(1, 100, "dB")] = Field(
-        default=Span(low=10.5, high=14), description="Es/N0 without rain, which gives the link its rate; LEO: 8 to 14"
+        default=Span(low=10.5, high=14),
+        description="Es/N0 without rain, at which the link has its full rate; LEO: 8 to 14",
     )
     hysteresis_db: Annotated[float, number(0, 10, "dB")] = 0.5
     step_s: Annotated[float, number(0.01, 100, "s")] = 0.2
@@ -140,7 +144,9 @@ class Weather(Model):
     def _up_without_rain(self) -> Weather:
         least = MODCODS[0][0] + self.hysteresis_db
         if self.clear_sky_db.low < least:
-            raise OrbitccError("clear_sky_db.low", self.clear_sky_db.low, f"at least {least:g} dB: a link that is up")
+            raise OrbitccError(
+                "clear_sky_db.low", self.clear_sky_db.low, f"at least {least:g} dB, so that the link is up"
+            )
         return self
 
     def draw(self, rng: np.random.Generator, duration_s: float) -> Effect:
@@ -148,7 +154,7 @@ class Weather(Model):
         return self.effect(rng, attenuation, self.clear_sky_db.draw(rng), duration_s)
 
     def effect(self, rng: np.random.Generator, attenuation: Series, clear_db: float, duration_s: float) -> Effect:
-        """What this attenuation in dB does to a link whose signal is at clear_db without it."""
+        """The effect of this attenuation in dB on a link whose clear-sky signal is clear_db."""
         if not attenuation.values.any():
             return Effect()
         t = np.arange(0.0, duration_s, self.step_s)
@@ -170,7 +176,7 @@ class Weather(Model):
 
 
 def rate_share(attenuation_db: Array, clear_db: float) -> Array:
-    """What is left of the rate of a clear sky with signal clear_db, once the link has adapted; 0 where it is down."""
+    """The share of the clear-sky rate once the link has adapted; 0 where it is down."""
     levels = np.searchsorted(_NEEDED_DB, clear_db - attenuation_db, side="right") - 1
     return np.where(levels == LOCK_LOST, 0.0, _share(levels, _level(clear_db)))
 
@@ -179,7 +185,7 @@ _NEEDED_DB, _EFFICIENCY = np.array(MODCODS).T
 
 
 def _level(signal_db: float) -> int:
-    """The best entry of MODCODS for a signal; LOCK_LOST for none."""
+    """The best entry of MODCODS for a signal; LOCK_LOST if there is none."""
     return int(np.searchsorted(_NEEDED_DB, signal_db, side="right")) - 1
 
 
@@ -189,10 +195,10 @@ def _share(levels: Levels, clear_level: int) -> Array:
 
 
 def ladder(signal_db: Array, hysteresis_db: float) -> tuple[Levels, Levels]:
-    """The entries of MODCODS used for a signal sampled once a step: positions at which they change, and the entries.
+    """The entries of MODCODS for a signal with one sample per step: positions of the changes, and the entries.
 
-    The first is at 0. Each change is by one. An entry is entered from below, as at first, when the signal is
-    hysteresis_db better than it asks for.
+    The first position is 0. Each change is by one entry. The first entry, and every step up, needs a signal that is
+    hysteresis_db better than required.
     """
     level = _level(signal_db[0] - hysteresis_db)
     at, levels = [0], [level]
@@ -209,7 +215,7 @@ def ladder(signal_db: Array, hysteresis_db: float) -> tuple[Levels, Levels]:
 
 
 def _after_steps_down(times: Array, levels: Levels, p: float, loop_s: float) -> Series | None:
-    """Loss p for loop_s from each step down on; None without any."""
+    """Loss with probability p for loop_s after each step down; None without any."""
     down = times[1:][np.diff(levels) < 0]
     if p == 0 or not down.size:
         return None

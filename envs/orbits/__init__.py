@@ -1,1 +1,1 @@
-"""Paths over satellites: constellation geometry, routes, and the traces of delay, capacity and handovers they give."""
+"""Paths over satellites: constellations, routes, and traces of their delay, capacity and handovers."""

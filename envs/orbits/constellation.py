@@ -1,4 +1,4 @@
-"""Walker shells: where every satellite is at any time, and which satellites are linked."""
+"""Walker shells: positions of the satellites over time, and links between them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ J2 = 1.08262668e-3
 EARTH_RATE_RAD_PER_S = 7.2921158553e-5
 LIGHT_KM_PER_S = 299_792.458
 CLEAR_KM = 80.0
-"""Inter-satellite links stay this high above the Earth: out of the air that bends and absorbs them."""
+"""Lowest altitude of inter-satellite links, above the air that bends and absorbs them."""
 
 
 class Shell(Model):
-    """A Walker shell: planes at equal distances of their ascending nodes, each with satellites at equal distances.
+    """A Walker shell: equally spaced orbital planes, each with equally spaced satellites.
 
-    phasing: Walker's F: a satellite is 360 F / (planes x satellites per plane) degrees ahead of that with its number in
-    the plane to the west. raan_spread_deg: 360 for a delta pattern; below (180: a star), the last plane and the first
-    are no neighbours, as their satellites pass each other in opposite directions.
-    cross_shift: links go to the next plane's satellite with a number lower by this; None: to the nearest in phase.
+    phasing: F of the Walker notation; a satellite is 360 F / (planes x satellites per plane) degrees ahead of the
+    satellite with the same number in the next plane to the west.
+    raan_spread_deg: 360 for a Walker delta. With less (180 is a Walker star), the first and the last plane are not
+    neighbours, because their satellites move in opposite directions.
+    cross_shift: links to the next plane go to the satellite whose number is lower by this; None: to the one nearest in
+    phase.
     """
 
     name: str = "custom"
@@ -51,7 +53,7 @@ class Shell(Model):
     @model_validator(mode="after")
     def _not_too_many(self) -> Shell:
         if self.size > MAX_SATELLITES:
-            raise OrbitccError("planes", self.planes, f"at most {MAX_SATELLITES} satellites, not {self.size}")
+            raise OrbitccError("planes", self.planes, f"at most {MAX_SATELLITES} satellites in total, not {self.size}")
         return self
 
     def __str__(self) -> str:
@@ -59,7 +61,7 @@ class Shell(Model):
 
     @property
     def size(self) -> int:
-        """How many satellites there are. Number i is satellite i % satellites_per_plane of plane i // it."""
+        """Number of satellites. Number i is satellite i % satellites_per_plane of plane i // satellites_per_plane."""
         return self.planes * self.satellites_per_plane
 
     @property
@@ -68,12 +70,12 @@ class Shell(Model):
 
     @property
     def closed(self) -> bool:
-        """Whether the last plane is the first one's neighbour."""
+        """Whether the last plane is a neighbour of the first."""
         return self.raan_spread_deg == 360
 
     @property
     def rates_rad_per_s(self) -> tuple[float, float]:
-        """How fast ascending nodes drift, and satellites move along their orbits, with the mean effect of J2."""
+        """Drift of the ascending nodes, and angular velocity along the orbit, with the mean effect of J2."""
         inclination = math.radians(self.inclination_deg)
         motion = math.sqrt(MU_KM3_PER_S2 / self.radius_km**3)
         k = 1.5 * J2 * (EARTH_RADIUS_KM / self.radius_km) ** 2 * motion
@@ -83,12 +85,15 @@ class Shell(Model):
 
     @property
     def period_s(self) -> float:
-        """From one ascending node to the next."""
+        """Time between two passes of the ascending node."""
         return 2 * math.pi / self.rates_rad_per_s[1]
 
     def grid(self) -> Indices:
-        """The +Grid of links, [M, 2] numbers of satellites, each link once: to both neighbours in the plane, and to one
-        satellite of each neighbouring plane. Raises OrbitccError when the Earth is in the way."""
+        """The links of a +Grid as pairs of satellite numbers, [M, 2], each link once.
+
+        A satellite has links to both neighbours in its plane and to one satellite in each neighbouring plane. Raises
+        OrbitccError if a link would pass too close to the Earth.
+        """
         return _grid(self)
 
 
@@ -100,7 +105,7 @@ def _grid(shell: Shell) -> Indices:
     planes, slots = shell.planes, shell.satellites_per_plane
     plane, slot = np.divmod(np.arange(shell.size), slots)
     shift = round(shell.phasing / planes) if shell.cross_shift is None else shell.cross_shift
-    # Behind the last plane comes the first one, whose satellites have fallen behind by the sum of all phase offsets.
+    # From the last plane to the first, the satellite numbers shift by the sum of all phase offsets.
     across = (slot - shift + np.where(plane == planes - 1, shell.phasing, 0)) % slots
     links = [(i, p * slots + (s + 1) % slots) for i, p, s in zip(range(shell.size), plane, slot, strict=True)]
     links += [
@@ -113,7 +118,7 @@ def _grid(shell: Shell) -> Indices:
     lowest = np.linalg.norm(positions[pairs].sum(axis=1), axis=1).min(initial=np.inf) / 2
     if lowest < EARTH_RADIUS_KM + CLEAR_KM:
         raise OrbitccError(
-            "shell", shell.name, f"a shell dense enough for its links to stay {CLEAR_KM:g} km above the Earth"
+            "shell", shell.name, f"a shell dense enough that its links stay {CLEAR_KM:g} km above the Earth"
         )
     pairs.setflags(write=False)
     return pairs
@@ -121,15 +126,18 @@ def _grid(shell: Shell) -> Indices:
 
 @dataclass(frozen=True)
 class Constellation:
-    """A shell in motion. raan_deg: where the first plane's ascending node is at time 0, on the turning Earth.
-    argument_deg: how far its first satellite is past the node then."""
+    """A shell in motion.
+
+    raan_deg: ascending node of the first plane at time 0, relative to the rotating Earth.
+    argument_deg: angle of its first satellite past that node at time 0.
+    """
 
     shell: Shell
     raan_deg: float = 0.0
     argument_deg: float = 0.0
 
     def positions_km(self, t_s: Sequence[float] | Array, satellites: Sequence[int] | Indices | None = None) -> Array:
-        """Where satellites (all of them without `satellites`) are at the times [T], Earth-fixed: [T, n, 3] in km."""
+        """Earth-fixed positions in km of satellites, by default of all, at the times [T]: [T, n, 3]."""
         shell = self.shell
         chosen = np.arange(shell.size) if satellites is None else np.asarray(satellites, dtype=np.intp)
         t = np.asarray(t_s, dtype=np.float64)[:, None]
@@ -158,7 +166,7 @@ class Constellation:
 SHELLS: dict[str, Shell] = {
     shell.name: shell
     for shell in (
-        # First shells as filed with the FCC; phasings as simulated in the literature, for Kuiper and OneWeb ours.
+        # First shells as filed with the FCC. Phasings as in the literature; those of Kuiper and OneWeb are our choice.
         Shell(name="starlink1", planes=72, satellites_per_plane=22, inclination_deg=53, altitude_km=550, phasing=39),
         Shell(name="kuiper1", planes=34, satellites_per_plane=34, inclination_deg=51.9, altitude_km=630, phasing=1),
         Shell(
@@ -183,4 +191,4 @@ def _shell(value: Any) -> Any:
 
 
 ShellChoice = Annotated[Shell, BeforeValidator(_shell)]
-"""A shell by its name, or as its table."""
+"""A shell by its name, or as a table."""

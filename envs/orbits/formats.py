@@ -1,24 +1,27 @@
-"""Path traces as files: our CSV, LeoEM's logs, and the pairs of files that LeoReplayer plays.
+"""Path traces as files: CSV, logs of LeoEM, and the pairs of files of LeoReplayer.
 
-**CSV** (`.csv`): a line with the names of columns, then one for each instant at which something is known.
+**CSV** (`.csv`): a line with the names of the columns, then a row for each time at which something is known.
 
-- `t_s`: seconds, from 0 on, increasing; the last row is the end of the path.
-- `owd_fwd_ms`, `owd_rev_ms`: one-way delays, on straight lines from knot to knot. Empty: no knot; without a reverse one
-  it is as forward.
-- `cap_fwd_mbps`, `cap_rev_mbps`: rates from here on; 0: nothing passes. Empty: as before; reverse as above.
-- `loss`: share of packets lost in each direction from here on. Empty: 0 where a slot starts, else as before.
-- `flags`: a slot starts here: words out of `slot access_fwd access_rev mid outage hold interruption=MS`. Empty: none.
+- `t_s`: seconds from 0 on, increasing; the last row is the end of the path.
+- `owd_fwd_ms`, `owd_rev_ms`: one-way delays, interpolated linearly between rows. Empty: no point in this row; without a
+  reverse delay, it equals the forward delay.
+- `cap_fwd_mbps`, `cap_rev_mbps`: rates from this time on; 0: no packet passes. Empty: as before; without a reverse
+  rate, it equals the forward rate.
+- `loss`: share of packets lost in each direction from this time on. Empty: 0 at the start of a slot, else as before.
+- `flags`: the start of a slot, with words out of `slot access_fwd access_rev mid outage hold interruption=MS`. Empty:
+  no slot starts.
 - `nodes`: the route of the slot, `a > b > c`.
 
-Only `t_s` and `owd_fwd_ms` must be there. Lines that begin with `#` are remarks; `# name: ...` names the path. Time
-between rows is no gap: delays go on in straight lines, all else stays. Time without a route is a slot with `outage`.
+Only `t_s` and `owd_fwd_ms` are required. Lines that begin with `#` are comments; `# name: ...` names the path. Between
+two rows, delays are interpolated and everything else stays constant. Time without a route is a slot with `outage`.
 
-**LeoEM** (`.log`), a line for each second: `index$[nodes]$count$[one-way delays of the hops in s]$their sum`, or
-`index$NULL` where there is no route: an outage. Delays hold for the second, in both directions. A missing index is an
-error, as in LeoEM.
+**LeoEM** (`.log`): a line per second, `index$[nodes]$count$[one-way delays of the hops in s]$their sum`, or
+`index$NULL` without a route, which is an outage. Delays are constant during the second and equal in both directions. A
+missing index is an error, as in LeoEM.
 
-**LeoReplayer**: a file of delays (whole ms, one line for every 10 ms) and one of opportunities to send 1500 bytes (a
-line with its millisecond each): where there is no line, nothing passes. The latter is repeated when it ends, as there.
+**LeoReplayer**: a file of delays (whole milliseconds, one line per 10 ms), and a file of opportunities to send 1500
+bytes (one line with the millisecond of each; without a line, no packet passes). As in LeoReplayer, the latter file is
+repeated when it ends.
 """
 
 from __future__ import annotations
@@ -58,18 +61,18 @@ BIN_MS = 100
 
 
 def save(trace: PathTrace, path: str | os.PathLike[str]) -> Path:
-    """Write a trace to a .csv or (LeoEM's) .log file; FileError for any other name."""
+    """Write a trace to a .csv file, or to a .log file in LeoEM's format. Raises FileError for other names."""
     return atomic_write_text(path, to_leoem(trace) if _suffix(path) == ".log" else to_csv(trace))
 
 
 def load(path: str | os.PathLike[str]) -> PathTrace:
-    """Read a trace from a .csv or (LeoEM's) .log file; FileError naming file, line and field for anything else."""
+    """Read a trace from a .csv file or a .log file of LeoEM. Raises FileError that names file, line and field."""
     read = from_leoem if _suffix(path) == ".log" else from_csv
     return read(read_text(path), os.fspath(path))
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
-    """FileError unless the file's name says which format it has."""
+    """Raise FileError unless the name of the file ends in .csv or .log."""
     _suffix(path)
 
 
@@ -80,11 +83,11 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-# -- our CSV --------------------------------------------------------------------------------------------------------
+# -- CSV --------------------------------------------------------------------------------------------------------
 
 
 def to_csv(trace: PathTrace) -> str:
-    """The trace as CSV text, from which `from_csv` makes the same one."""
+    """The trace as CSV text; `from_csv` restores the same trace."""
     rows: dict[float, dict[str, str]] = {}
 
     def put(t: float, **cells: str) -> None:
@@ -119,7 +122,7 @@ def _flags_text(slot: Slot) -> str:
 
 
 def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
-    """The trace that CSV text describes; FileError naming file, line and field for anything else."""
+    """The trace from CSV text. Raises FileError that names file, line and field."""
     name = Path(file).stem
     lines: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -129,7 +132,7 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
         elif line.strip():
             lines.append((number, line))
     if not lines:
-        raise FileError(file, "nothing", f"a line with names of columns: {', '.join(COLUMNS)}")
+        raise FileError(file, "nothing", f"a line with the names of columns: {', '.join(COLUMNS)}")
     head = [cell.strip() for cell in next(csv.reader([lines[0][1]]))]
     for column in head:
         if column not in COLUMNS:
@@ -141,13 +144,13 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
     for number, line in lines[1:]:
         cells = [cell.strip() for cell in next(csv.reader([line]))]
         if len(cells) != len(head):
-            raise FileError(f"{file}, line {number}", line, f"{len(head)} cells, as there are columns")
+            raise FileError(f"{file}, line {number}", line, f"{len(head)} cells, one per column")
         reader.take(number, dict(zip(head, cells, strict=True)))
     return reader.trace(name)
 
 
 class _CsvRows:
-    """The rows of a CSV file, one after the other."""
+    """Reads the rows of a CSV file, one after the other."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -177,7 +180,7 @@ class _CsvRows:
     ) -> None:
         there, back = self._number(cells, forward, high, unit), self._number(cells, reverse, high, unit)
         if there is None and back is not None:
-            raise FileError(f"{self.where}, {forward}", "", f"a value, as there is a {reverse}")
+            raise FileError(f"{self.where}, {forward}", "", f"a value, because {reverse} has one")
         if there is not None:
             to.append((t, there, there if back is None else back))
 
@@ -210,11 +213,11 @@ class _CsvRows:
         if self.rates and self.rates[0][0] != 0:
             raise FileError(f"{self.file}, cap_fwd_mbps", "", "a rate in the first row, or none at all")
         if self.end == 0:
-            raise FileError(self.file, "one row", "two rows or more: the last one is the end")
+            raise FileError(self.file, "one row", "at least two rows; the last one is the end")
         if self.knots[-1][0] != self.end:
             self.knots.append((self.end, *self.knots[-1][1:]))
         if self.slots[-1].start_s == self.end:
-            raise FileError(f"{self.where}, flags", _flags_text(self.slots[-1]), "no slot at the end")
+            raise FileError(f"{self.where}, flags", _flags_text(self.slots[-1]), "no slot in the last row")
         t, forward, reverse = (np.array(values) for values in zip(*self.knots, strict=True))
         rates = [rate for rate in self.rates if rate[0] < self.end]
         capacity = Capacity(*(np.array(v) for v in zip(*rates, strict=True))) if rates else None
@@ -227,8 +230,8 @@ class _CsvRows:
 def to_leoem(trace: PathTrace) -> str:
     """The trace at whole seconds as a log of LeoEM; its slots must name their nodes.
 
-    Each hop gets the same share of the mean of both directions' delays. Satellites and gateways are numbered in the
-    order of their appearance, unless all of them have numbers for names, as in an imported log.
+    Each hop gets an equal share of the mean delay of both directions. Satellites and gateways are numbered in the order
+    of their appearance, unless all names are numbers, as in an imported log.
     """
     inner = dict.fromkeys(node for slot in trace.slots for node in slot.nodes[1:-1])
     numbered = all(node.isdecimal() for node in inner)
@@ -240,7 +243,9 @@ def to_leoem(trace: PathTrace) -> str:
             lines.append(f"{second + 1}$NULL")
             continue
         if len(slot.nodes) < 3:
-            raise OrbitccError("nodes", list(slot.nodes), "a trace that names the nodes of its routes, ends included")
+            raise OrbitccError(
+                "nodes", list(slot.nodes), "a trace that names the nodes of its routes, including both ends"
+            )
         nodes = [-1, *(numbers[node] for node in slot.nodes[1:-1]), -2]
         total = float(trace.base_rtt_ms(second)) / 2e3
         delays = [total / (len(nodes) - 1)] * (len(nodes) - 1)
@@ -249,9 +254,10 @@ def to_leoem(trace: PathTrace) -> str:
 
 
 def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = False) -> PathTrace:
-    """The trace that a log of LeoEM describes; FileError naming file, line and field for anything else.
+    """The trace from a log of LeoEM. Raises FileError that names file, line and field.
 
-    interruptions: access changes interrupt the path as in LeoEM, three times the sum of the hop's old and new delay.
+    interruptions: changes of an access hop interrupt the path as in LeoEM, for three times the sum of the hop's old and
+    new delay.
     """
     delays: list[float] = []
     slots: list[Slot] = []
@@ -265,7 +271,7 @@ def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = Fals
         if number == 1:
             first = index
         if index != first + number - 1:
-            raise FileError(f"{where}, index", index, f"{first + number - 1}: one line for each second")
+            raise FileError(f"{where}, index", index, f"{first + number - 1} (one line per second)")
         second = float(number - 1)
         if len(fields) == 2 and fields[1].strip() == "NULL":
             if not slots or not slots[-1].outage:
@@ -288,7 +294,7 @@ def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = Fals
     known = [d for d in delays if not math.isnan(d)]
     if not known:
         raise FileError(
-            file, f"{len(delays)} lines", "a log with a route in some line: index$[nodes]$count$[delays]$sum"
+            file, f"{len(delays)} lines", "a log with a route in at least one line: index$[nodes]$count$[delays]$sum"
         )
     filled = [known[0] if math.isnan(d) else d for d in delays]
     t, forward, reverse = steps(range(len(filled)), filled, filled, end_s=len(filled))
@@ -296,17 +302,17 @@ def from_leoem(text: str, file: str = "trace.log", *, interruptions: bool = Fals
 
 
 def _leoem_fields(fields: Sequence[str], where: str) -> tuple[tuple[str, ...], list[float]]:
-    """The nodes, and the delays of the hops in seconds, of one line."""
+    """The nodes of one line, and the delays of its hops in seconds."""
     if len(fields) != 5:
         raise FileError(where, "$".join(fields), "index$[nodes]$count$[delays]$sum, or index$NULL")
     nodes = _literal(fields[1], where, "nodes", list)
     hops = _literal(fields[3], where, "delays", list)
     if len(nodes) < 3 or not all(isinstance(node, int) for node in nodes):
-        raise FileError(f"{where}, nodes", fields[1], "a list of three whole numbers or more")
+        raise FileError(f"{where}, nodes", fields[1], "a list of at least three whole numbers")
     if _literal(fields[2], where, "count", int) != len(nodes):
-        raise FileError(f"{where}, count", fields[2], f"{len(nodes)}, as there are nodes")
+        raise FileError(f"{where}, count", fields[2], f"{len(nodes)}, the number of nodes")
     if len(hops) != len(nodes) - 1:
-        raise FileError(f"{where}, delays", f"{len(hops)} delays", f"{len(nodes) - 1}: one for each hop")
+        raise FileError(f"{where}, delays", f"{len(hops)} delays", f"{len(nodes) - 1}, one per hop")
     for hop in hops:
         try:
             checked_number(hop, 0, MAX_DELAY_MS / 1e3, "s")
@@ -338,9 +344,10 @@ def load_replayer(
     *,
     bin_ms: int = BIN_MS,
 ) -> PathTrace:
-    """A trace from LeoReplayer's files; as long as the delays last. FileError naming file and line otherwise.
+    """A trace from the files of LeoReplayer, as long as the file of delays. Raises FileError that names file and line.
 
-    The delay is that of each direction. Rates are means over `bin_ms`; None for the return file: as forward.
+    The delay applies to each direction. Rates are means over `bin_ms`.
+    return_bandwidth_file: None: the return rate equals the forward rate.
     """
     delays = _whole_numbers(delay_file, MAX_DELAY_MS, increasing=False)
     end_ms = len(delays) * DELAY_STEP_MS
@@ -353,12 +360,12 @@ def load_replayer(
 
 
 def _rates(file: str | os.PathLike[str], end_ms: int, bin_ms: int) -> NDArray[np.float64]:
-    """Mbit/s in each bin of [0, end_ms)."""
+    """The rate in Mbit/s in each bin of [0, end_ms)."""
     stamps = np.array(_whole_numbers(file, MAX_TIME_S * 1e3, increasing=True))
     period = int(stamps[-1])
     if period == 0:
-        raise FileError(os.fspath(file), 0, "opportunities over more than the first millisecond")
-    rounds = math.ceil((end_ms - 1) / period)  # a file that reaches the last millisecond is not begun again
+        raise FileError(os.fspath(file), 0, "opportunities after the first millisecond")
+    rounds = math.ceil((end_ms - 1) / period)  # a file that reaches the last millisecond is not repeated
     every = np.concatenate([stamps + k * period for k in range(rounds)])
     bins = np.bincount(every[every < end_ms] // bin_ms, minlength=math.ceil(end_ms / bin_ms))
     lengths = np.minimum(bin_ms, end_ms - bin_ms * np.arange(bins.size))
@@ -368,7 +375,7 @@ def _rates(file: str | os.PathLike[str], end_ms: int, bin_ms: int) -> NDArray[np
 def save_replayer(
     trace: PathTrace, delay_file: str | os.PathLike[str], bandwidth_file: str | os.PathLike[str]
 ) -> tuple[Path, Path]:
-    """Write the forward direction for LeoReplayer: delays in whole ms, and opportunities to send 1500 bytes.
+    """Write the forward direction as files of LeoReplayer: delays in whole ms, and opportunities to send 1500 bytes.
 
     Raises OrbitccError for a trace without a capacity.
     """
@@ -382,7 +389,7 @@ def save_replayer(
     stamps = np.repeat(np.arange(edges_s.size - 1), np.diff(sent).astype(np.int64))
     if not stamps.size or stamps[-1] == 0:
         raise OrbitccError(
-            "capacity", float(own.forward_mbps.max()), "a rate that lets some packets of 1500 bytes pass"
+            "capacity", float(own.forward_mbps.max()), "a rate at which at least some packets of 1500 bytes pass"
         )
     return (
         atomic_write_text(delay_file, "".join(f"{round(d)}\n" for d in delays.tolist())),
@@ -399,7 +406,7 @@ def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: boo
         except OrbitccError as error:
             raise FileError(where, line, error.allowed) from None
         if increasing and found and value < found[-1]:
-            raise FileError(where, value, f"{found[-1]} or later: times in order")
+            raise FileError(where, value, f"{found[-1]} or later (times in order)")
         found.append(value)
     if not found:
         raise FileError(os.fspath(file), "nothing", "a number in each line")
@@ -407,7 +414,7 @@ def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: boo
 
 
 def _float(text: str) -> Any:
-    """The number a text stands for, or the text."""
+    """The text as a number, or the text itself if it is none."""
     try:
         return float(text)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Gateways: where bent pipes come down.
+"""Gateways: the ground stations of bent pipes.
 
-Our own compilation, from public knowledge, of towns with a Starlink gateway or another large teleport; to about 0.1
-degrees (11 km), which moves no delay by more than 0.04 ms. It is neither complete nor that of any date: operators do
-not publish which gateways serve whom.
+Our own compilation, from public sources, of towns with a Starlink gateway or another large teleport. Coordinates are
+accurate to about 0.1 degrees (11 km), which changes no delay by more than 0.04 ms. The list is not complete and has no
+specific date; operators do not publish which gateways serve which users.
 """
 
 from __future__ import annotations

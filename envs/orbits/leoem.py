@@ -1,7 +1,7 @@
-"""The six paths of LeoEM on which the LEO paper (Mazilu et al. 2026) ran its experiments, as its emulator played them.
+"""The six paths of LeoEM in the experiments of the LEO paper (Mazilu et al. 2026), as its emulator played them.
 
-The logs are not what physics gives: docs/links.md shows what is wrong with them. They are kept as they are, because
-published results rest on them; `physical` gives the path that would have been right.
+The logs are not physically correct; docs/links.md shows their errors. They are kept unchanged, because published
+results are based on them. `physical` gives the correct path.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ from orbitcc.envs.orbits.trace import PathTrace, Slot, steps
 
 PREFIX = "leoem-"
 SECONDS = 300
-"""What the paper ran of the logs."""
+"""The part of the logs that the paper used."""
 RAAN_DEG = -69.567 + 2 * 0.12757
-"""The first plane's node at the start of the logs, 1 December 2019, 0:00 UTC: minus the sidereal angle, with the
-precession since J2000, which is the frame LeoEM puts its nodes in."""
+"""Ascending node of the first plane at the start of the logs, 1 December 2019, 0:00 UTC: minus the sidereal angle, plus
+the precession since J2000, which is LeoEM's reference frame."""
 
 
 @dataclass(frozen=True)
 class LeoemPath:
-    """One of the paths. trace: delays in steps of a second, interruptions not yet known. nodes: fewest and most.
-    original_ms: (second, "src" or "dst") -> how long that hop is down by LeoEM's rule, 3 (old + new delay of the hop).
-    buffer_packets: of 1500 bytes, as in the paper."""
+    """One of the paths.
+
+    trace: delays in steps of a second; interruptions are not set.
+    nodes: fewest and most nodes of a route.
+    original_ms: (second, "src" or "dst") -> length of the interruption of that hop by LeoEM's rule, 3 (old + new delay
+    of the hop).
+    buffer_packets: buffer in packets of 1500 bytes, as in the paper.
+    """
 
     name: str
     source: str
@@ -43,8 +48,10 @@ class LeoemPath:
     original_ms: dict[tuple[float, str], float]
 
     def with_original_interruptions(self) -> PathTrace:
-        """The trace with the interruptions of LeoEM's rule, the longer one where both ends change, instead of those of
-        the paper's text (45 to 120 ms)."""
+        """The trace with the interruptions of LeoEM's rule instead of the paper's 45 to 120 ms.
+
+        If both ends change, the longer interruption counts.
+        """
         longest: dict[float, float] = {}
         for (second, _), ms in self.original_ms.items():
             longest[second] = max(ms, longest.get(second, 0.0))
@@ -53,8 +60,10 @@ class LeoemPath:
 
     @property
     def physical(self) -> PathSpec:
-        """The shortest path between the same places over the same satellites at the same time, by correct geometry:
-        from 25 degrees of elevation on (LeoEM: 40), over our gateways, chosen every 15 s."""
+        """The shortest path between the same places, with the same satellites and time, by correct geometry.
+
+        The minimum elevation is 25 degrees (LeoEM: 40), gateways are ours, and routes are selected every 15 s.
+        """
         return PathSpec(
             source=self.source,
             target=self.target,
@@ -67,12 +76,12 @@ class LeoemPath:
 
 
 def names() -> tuple[str, ...]:
-    """The names of the paths, with `leoem-` in front."""
+    """The names of the paths, with the prefix `leoem-`."""
     return tuple(_paths())
 
 
 def get(name: str, field: str = "path") -> LeoemPath:
-    """A path by its name, with or without `leoem-`; UnknownNameError about `field` otherwise."""
+    """A path by name, with or without the prefix. Raises UnknownNameError about `field`."""
     known = _paths()
     full = name if name in known else PREFIX + name
     if full not in known:

@@ -15,13 +15,13 @@ from orbitcc.envs.orbits.constellation import EARTH_RADIUS_KM
 Array = NDArray[np.float64]
 
 _ECCENTRICITY_2 = 6.69437999014e-3
-"""First eccentricity of the WGS-84 ellipsoid, squared."""
+"""Square of the first eccentricity of the WGS-84 ellipsoid."""
 MEAN_RADIUS_KM = 6371.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A point on the WGS-84 ellipsoid, degrees north and east."""
+    """A point on the WGS-84 ellipsoid, in degrees north and east."""
 
     name: str
     latitude_deg: float
@@ -52,13 +52,13 @@ class Place:
 
 
 def great_circle_km(one: Place, other: Place) -> float:
-    """The distance over a sphere of 6371 km."""
+    """The great-circle distance on a sphere with a radius of 6371 km."""
     cross = np.linalg.norm(np.cross(one.up(), other.up()))
     return MEAN_RADIUS_KM * math.atan2(float(cross), float(one.up() @ other.up()))
 
 
 def find(text: str, field: str = "place") -> Place:
-    """A city by its name, or the point "latitude,longitude" in degrees; OrbitccError about `field` otherwise."""
+    """A city by name, or the point "latitude,longitude" in degrees. Raises OrbitccError about `field`."""
     if text in CITIES:
         return CITIES[text]
     by_lower = {name.lower(): city for name, city in CITIES.items()}
@@ -77,7 +77,7 @@ def find(text: str, field: str = "place") -> Place:
 
 
 class UnknownPlaceError(UnknownNameError):
-    """A place that is neither a city of the list nor a pair of coordinates."""
+    """A place that is neither in the list of cities nor a pair of coordinates."""
 
     kind = "place"
 
@@ -85,7 +85,7 @@ class UnknownPlaceError(UnknownNameError):
         super().__init__(field, name, sorted(CITIES), "orbitcc list places")
 
     def _message(self) -> str:
-        return f"{super()._message()}, and latitude,longitude in degrees is one, too, e.g. 47.61,-122.34"
+        return f"{super()._message()}, or latitude,longitude in degrees, e.g. 47.61,-122.34"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value)
@@ -94,7 +94,7 @@ class UnknownPlaceError(UnknownNameError):
 CITIES = {
     name: Place(name, latitude, longitude)
     for name, latitude, longitude in (
-        # The five ends of LeoEM's paths (Cao and Zhang 2022), to the digits given there.
+        # The five ends of LeoEM's paths (Cao and Zhang 2022), with the digits given there.
         ("San Diego", 32.881, -117.237),
         ("New York", 40.845, -73.932),
         ("Seattle", 47.608, -122.335),

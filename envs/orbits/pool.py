@@ -1,4 +1,4 @@
-"""Paths for training: as many different ones as wanted, each computed when it is first used, then kept."""
+"""A pool of paths for training; each path is computed at its first use and kept."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ from orbitcc.envs.orbits.trace import PathTrace
 
 
 class PathPool(Model):
-    """A numbered pool of paths. Path i is a function of these settings and i alone: one of `paths`, with a seed of its
-    own for what that leaves open (where the satellites are, the phase of the slots, random choices)."""
+    """A numbered pool of paths. Path i depends only on these settings and on i.
+
+    It is one of `paths`, with its own seed for the positions of the satellites, the phase of the slots and random
+    selections.
+    """
 
     paths: tuple[PathSpec, ...]
     duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 300.0
     size: Annotated[int, number(1, 100_000, whole=True)] = Field(
-        default=512, description="how many different paths there are; a path of 300 s takes some 20 kB"
+        default=512, description="number of different paths; a path of 300 s takes about 20 kB"
     )
     seed: Annotated[int, number(0, 2**53, whole=True)] = 1
     knot_s: Annotated[float, number(0.01, 1e4, "s")] = Field(
-        default=5.0, description="time between knots inside a slot, in place of the paths' own: errs by microseconds"
+        default=5.0,
+        description="time between points of the delay in a slot, instead of the paths' knot_s; errors are microseconds",
     )
 
     @model_validator(mode="after")
     def _not_empty(self) -> PathPool:
         if not self.paths:
-            raise OrbitccError("paths", [], "one path or more")
+            raise OrbitccError("paths", [], "at least one path")
         return self
 
     def path(self, i: int) -> PathTrace:
-        """Path i, 0 to size - 1; OrbitccError for any other number."""
+        """Path i, 0 to size - 1. Raises OrbitccError for other numbers."""
         if i not in self._kept:
             if not 0 <= i < self.size:
                 raise OrbitccError("i", i, f"a whole number in [0, {self.size - 1}]")
@@ -45,7 +49,7 @@ class PathPool(Model):
         return self._kept[i]
 
     def draw(self, rng: np.random.Generator) -> PathTrace:
-        """One of the paths."""
+        """A random path of the pool."""
         return self.path(int(rng.integers(self.size)))
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""Routes through a constellation: chosen anew in each slot, frozen in between."""
+"""Routes through a constellation: selected at the start of each slot and kept until its end."""
 
 from __future__ import annotations
 
@@ -25,67 +25,69 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 GUMBEL_DEG = 12.0
-"""Scale of the noise on elevations with which the policy `random` chooses a satellite: our choice."""
+"""Scale of the noise that the selection `random` adds to elevations (our choice)."""
 FIBRE_STRETCH = 1.5 * 1.5
-"""A kilometre of great circle takes as long by fibre as this many in vacuum: light in glass has 2/3 of its speed, and
-cables make detours of about a half (our choice)."""
+"""A kilometre of great circle by fibre takes as long as this many kilometres in vacuum. Light in glass has 2/3 of its
+vacuum speed, and cables are about 1.5 times as long as the great circle (our choice)."""
 SLIVER_S = 1e-3
-"""What a path's start or end leaves of a slot counts if it is longer than this."""
+"""The part of a slot at the start or end of a path counts if it is longer than this."""
 SLOTS_AT_ONCE = 32
 
 
 class PathSpec(Model):
     """A path between two places over a shell of satellites.
 
-    source, target: a city (`places.CITIES`) or "latitude,longitude". mode: isl, over links between satellites; bp, a
-    bent pipe up and down between satellites and gateways; bp1, over one satellite to a gateway and from there by fibre.
-    policy: which satellites serve the two ends: shortest (those of the shortest path), elevation (the highest in the
-    middle of the slot), sticky (the one that serves, until it sets; then the highest), random (by elevation plus
-    noise). Between them the shortest path is taken.
-    phase_s, raan_deg, argument_deg: None draws them for each seed, so that no two seeds share a path.
+    source, target: a city (`places.CITIES`) or "latitude,longitude".
+    mode: `isl`, over links between satellites; `bp`, a bent pipe up and down between satellites and gateways; `bp1`,
+    over one satellite to a gateway and from there by fibre.
+    selection: which satellites serve the two ends. `shortest`: those of the shortest path; `elevation`: the highest in
+    the middle of the slot; `sticky`: the current one until it sets, then the highest; `random`: the highest after
+    noise is added to the elevations. Between the two, the shortest path is taken.
+    phase_s, raan_deg, argument_deg: None draws a value for each seed, so that no two seeds have the same path.
     """
 
     source: str
     target: str
     shell: ShellChoice = SHELLS["starlink1"]
     mode: Literal["isl", "bp", "bp1"] = "isl"
-    policy: Literal["shortest", "elevation", "sticky", "random"] = "shortest"
+    selection: Literal["shortest", "elevation", "sticky", "random"] = "shortest"
     min_elevation_deg: Annotated[float, number(0, 89, "deg")] = Field(
-        default=25.0, description="at both ends of a slot, above the horizon of terminals and gateways"
+        default=25.0,
+        description="terminals and gateways see a satellite above this elevation, at the start and end of a slot",
     )
     slot_s: Annotated[float, number(1, 120, "s")] = Field(
-        default=15.0, description="time between two choices of a route"
+        default=15.0, description="time between two selections of a route"
     )
     phase_s: Annotated[float | None, number(0, 1e4, "s", optional=True)] = Field(
-        default=None, description="slots start at this time modulo slot_s; Starlink's at 12, 27, 42, 57 s of a minute"
+        default=None, description="slots start at this time modulo slot_s; Starlink: at 12, 27, 42 and 57 s of a minute"
     )
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = Field(
-        default=0.0, description="where the constellation's clock stands when the path begins"
+        default=0.0, description="time of the constellation when the path begins"
     )
     raan_deg: Annotated[float | None, number(-360, 360, "deg", optional=True)] = Field(
-        default=None, description="the first plane's ascending node at time 0, east of Greenwich"
+        default=None, description="ascending node of the first plane at time 0, east of Greenwich"
     )
     argument_deg: Annotated[float | None, number(-360, 360, "deg", optional=True)] = Field(
-        default=None, description="how far the first satellite is past that node"
+        default=None, description="angle of the first satellite past that node"
     )
     knot_s: Annotated[float, number(0.01, 1e4, "s")] = Field(
-        default=1.0, description="time between the knots of the delay inside a slot; its edges always are knots"
+        default=1.0, description="time between the points of the delay in a slot; its start and end are always points"
     )
 
     @model_validator(mode="after")
     def _places_differ(self) -> PathSpec:
         if places.find(self.source, "source") == places.find(self.target, "target"):
-            raise OrbitccError("target", self.target, f"another place than the source, {self.source}")
+            raise OrbitccError("target", self.target, f"a place other than the source, {self.source}")
         return self
 
     @property
     def name(self) -> str:
-        return f"{self.source} – {self.target}, {self.shell.name}, {self.mode}, {self.policy}"
+        return f"{self.source} – {self.target}, {self.shell.name}, {self.mode}, {self.selection}"
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """What holds over one slot: the numbers of the nodes from source to target; none in an outage."""
+    """The route during one slot: the numbers of its nodes from source to target; none during an outage."""
 
     start_s: float
     end_s: float
@@ -93,8 +95,8 @@ class Leg:
 
 
 class Network:
-    """A constellation over its ground: satellites have the numbers from 0 on, behind them come the source, the target
-    and the gateways."""
+    """A constellation and the places on the ground. Nodes are numbered: satellites from 0 on, then the source, the
+    target and the gateways."""
 
     def __init__(self, spec: PathSpec, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -114,26 +116,26 @@ class Network:
 
     @functools.cached_property
     def ground_km(self) -> Array:
-        """[G, 3]"""
+        """Positions of the places on the ground: [G, 3]."""
         return np.array([place.position_km() for place in self.ground])
 
     @functools.cached_property
     def ground_up(self) -> Array:
-        """[G, 3]"""
+        """Vertical unit vectors of the places on the ground: [G, 3]."""
         return np.array([place.up() for place in self.ground])
 
     @functools.cached_property
     def fibre_km(self) -> Array:
-        """From every place on the ground to the target by fibre, as kilometres of vacuum: [G]."""
+        """Distance by fibre from every place on the ground to the target, in equivalent kilometres of vacuum: [G]."""
         target = self.ground[1]
         return np.array([FIBRE_STRETCH * great_circle_km(place, target) for place in self.ground])
 
     def satellites_km(self, t_s: Array, satellites: Indices | None = None) -> Array:
-        """Positions of satellites at times of the path: [T, n, 3]."""
+        """Positions of satellites at times relative to the start of the path: [T, n, 3]."""
         return self.constellation.positions_km(t_s + self.spec.start_s, satellites)
 
     def positions_km(self, t_s: Array, nodes: tuple[int, ...]) -> Array:
-        """Positions of any nodes at times of the path: [T, n, 3]."""
+        """Positions of nodes at times relative to the start of the path: [T, n, 3]."""
         numbers = np.array(nodes)
         above = numbers < self.source
         found = np.empty((len(t_s), len(nodes), 3))
@@ -142,21 +144,21 @@ class Network:
         return found
 
     def length_km(self, t_s: Array, nodes: tuple[int, ...]) -> Array:
-        """The length of a route at times of the path, fibre as kilometres of vacuum: [T]."""
+        """Length of a route at times of the path, with fibre in equivalent kilometres of vacuum: [T]."""
         by_fibre = self.spec.mode == "bp1"
         positions = self.positions_km(t_s, nodes[:-1] if by_fibre else nodes)
         hops = np.linalg.norm(np.diff(positions, axis=1), axis=2)
         return hops.sum(axis=1) + (self.fibre_km[nodes[-2] - self.source] if by_fibre else 0.0)
 
     def label(self, node: int) -> str:
-        """A node's name: a place, or plane and number of a satellite."""
+        """The name of a node: a place, or the plane and number of a satellite."""
         if node >= self.source:
             return self.ground[node - self.source].name
         plane, slot = divmod(node, self.spec.shell.satellites_per_plane)
         return f"{plane}/{slot}"
 
     def slot_edges(self, duration_s: float) -> Array:
-        """When slots begin, from the one that holds time 0 to the end of the one that holds the end."""
+        """The starts of the slots from the slot that contains time 0 on, and the end of the last slot."""
         slot, phase = self.spec.slot_s, self.phase_s
         first = math.floor(-phase / slot)
         last = math.ceil((duration_s - phase) / slot)
@@ -165,17 +167,17 @@ class Network:
 
 @dataclass(frozen=True)
 class Route:
-    """A path over time: its network, and a leg for every slot from 0 to duration_s."""
+    """A path over time: its network, and one leg per slot from 0 to the end."""
 
     network: Network
     legs: tuple[Leg, ...]
 
     def leg_at(self, t_s: float) -> Leg:
-        """The leg that t_s falls into."""
+        """The leg at time t_s."""
         return next(leg for leg in reversed(self.legs) if leg.start_s <= max(t_s, 0.0))
 
     def trace(self) -> PathTrace:
-        """Delays by exact geometry at the knots, the same in both directions; a slot for each leg."""
+        """The trace of the path: delays by exact geometry, equal in both directions, and one slot per leg."""
         times, delays, slots = [], [], []
         route: tuple[str, ...] = ()
         for leg in self.legs:
@@ -193,7 +195,7 @@ class Route:
 
 
 def _whole(name: str, times: list[Array], delays: list[Array], slots: list[Slot], end_s: float) -> PathTrace:
-    """A trace from its pieces; before, between and behind them the delay holds."""
+    """A trace from its parts. Before, between and after them the delay is constant."""
     if not times:
         return PathTrace(name, [0.0, end_s], [0.0, 0.0], [0.0, 0.0], tuple(slots))  # type: ignore[arg-type]
     if times[0][0] > 0:
@@ -211,7 +213,7 @@ def _whole(name: str, times: list[Array], delays: list[Array], slots: list[Slot]
 
 
 def find_route(spec: PathSpec, duration_s: float, seed: int = 1) -> Route:
-    """The route over a time; equal arguments give an equal route, and a longer one begins with the shorter."""
+    """The route over `duration_s`. Equal arguments give equal routes; a longer route begins with the shorter one."""
     network = Network(spec, seed)
     chooser = _Chooser(network)
     edges = network.slot_edges(duration_s)
@@ -238,7 +240,7 @@ def _chosen(network: Network, chooser: _Chooser, edges: Array) -> Iterator[tuple
 
 
 class _Chooser:
-    """Chooses the route of one slot after the other."""
+    """Selects the route of one slot after the other."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -253,12 +255,12 @@ class _Chooser:
         self.bound_km = 1.3 * float(np.linalg.norm(self.ground[0] - self.ground[1])) + 2500
 
     def choose(self, ends: Array, middle: Array) -> tuple[int, ...]:
-        """The nodes of the route, none when there is none. ends: where satellites are at both ends of the slot,
-        [2, N, 3]; middle: in its middle, [N, 3]."""
+        """The nodes of the route, or none without a route. ends: positions of the satellites at the start and end of
+        the slot, [2, N, 3]; middle: in its middle, [N, 3]."""
         serves = [self._seen(ends, slice(end, end + 1))[:, 0] for end in (0, 1)]
         if self.spec.mode == "bp1":
             return self._one_bounce(serves[0], ends, middle)
-        if self.spec.policy != "shortest":
+        if self.spec.selection != "shortest":
             if self.spec.mode == "bp":
                 serves = [self._with_gateway(s, ends) for s in serves]
             serves = [self._chosen_one(end, s, middle) for end, s in enumerate(serves)]
@@ -268,9 +270,9 @@ class _Chooser:
         return self._shortest(access, ends, middle)
 
     def _shortest(self, access: list[Indices], ends: Array, middle: Array) -> tuple[int, ...]:
-        """The shortest route, looked for among nodes that a route of at most `bound_km` can touch.
+        """The shortest route, searched among the nodes that a route of at most `bound_km` can use.
 
-        A route through a node is no shorter than the straight lines to it: what is found below the bound is exact.
+        A route through a node is at least as long as the straight lines to it, so a result below the bound is exact.
         """
         bound = self.bound_km
         while True:
@@ -325,34 +327,34 @@ class _Chooser:
         return tuple(nodes[::-1]), float(lengths[target])
 
     def _distances(self, satellites: Array, place: int | slice | Indices) -> Array:
-        """From satellites [..., 3] to a place on the ground, [...], or to several, [..., places]."""
+        """Distances from satellites [..., 3] to one place on the ground, [...], or to several, [..., places]."""
         return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground[place].T))
 
     def _seen(self, ends: Array, places: slice | Indices) -> Mask:
-        """Which satellites each place sees at both ends of a slot: [n, places]."""
+        """Which satellites each place sees at both the start and the end of a slot: [n, places]."""
         rise = ends @ self.ups[places].T - self.heights[places]
         seen: Mask = (rise >= self.least_sine * self._distances(ends, places)).all(axis=0)
         return seen
 
     def _with_gateway(self, serves: Mask, ends: Array) -> Mask:
-        """Of these satellites those that see a gateway."""
+        """Those of the satellites that see a gateway."""
         candidates = np.flatnonzero(serves)
         useful = np.zeros_like(serves)
         useful[candidates] = self._seen(ends[:, candidates], slice(2, None)).any(axis=1)
         return useful
 
     def _chosen_one(self, end: int, serves: Mask, middle: Array) -> Mask:
-        """Of these satellites the one that serves this end, by the policy."""
+        """The one of the satellites that serves this end, by the rule `selection`."""
         candidates = np.flatnonzero(serves)
         chosen = np.zeros_like(serves)
         now = self.serving[end]
         if not candidates.size:
             self.serving[end] = None
             return chosen
-        if self.spec.policy != "sticky" or now is None or not serves[now]:
+        if self.spec.selection != "sticky" or now is None or not serves[now]:
             sight = middle[candidates] - self.ground[end]
             elevation_deg = np.degrees(np.arcsin(sight @ self.ups[end] / np.linalg.norm(sight, axis=1)))
-            if self.spec.policy == "random":
+            if self.spec.selection == "random":
                 elevation_deg += GUMBEL_DEG * self.network.rng.gumbel(size=candidates.size)
             now = int(candidates[np.argmax(elevation_deg)])
         self.serving[end] = now
@@ -360,9 +362,9 @@ class _Chooser:
         return chosen
 
     def _one_bounce(self, serves: Mask, ends: Array, middle: Array) -> tuple[int, ...]:
-        """Over one satellite to the gateway from which the target is nearest in all."""
+        """The shortest route over one satellite and one gateway, and from there by fibre."""
         serves = self._with_gateway(serves, ends)
-        if self.spec.policy != "shortest":
+        if self.spec.selection != "shortest":
             serves = self._chosen_one(0, serves, middle)
         candidates = np.flatnonzero(serves)
         if not candidates.size:

@@ -1,4 +1,4 @@
-"""What a path does to packets over time, apart from where it comes from: delays, slots, capacity and loss."""
+"""Traces of a path over time: delays, slots, capacity and loss."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ Array = NDArray[np.float64]
 Times = float | Sequence[float] | Array
 
 JUMP_S = 1e-6
-"""A jump of the delay is two knots this far apart."""
+"""A jump of the delay is two points this far apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A stretch of time over which the route stays as it is; it lasts until the next one starts.
+    """A time during which the route does not change; it lasts until the next slot starts.
 
-    access_fwd_change, access_rev_change: the hop at the sender's (receiver's) end is another one than before.
-    mid_change: so is some hop between them. outage: there is no route.
-    interruption_ms: how long nothing passes at its start; None: not known (and none, unless somebody decides on it).
-    interruption_mode: whether packets are lost meanwhile, or wait.
-    loss: share of packets lost, in each direction. nodes: the route, for people.
+    access_fwd_change, access_rev_change: the hop at the sender's (receiver's) end differs from the one before.
+    mid_change: a hop between them differs from before.
+    outage: there is no route.
+    interruption_ms: length of the interruption at the start; None: not known, which counts as none.
+    interruption_mode: whether packets are lost during the interruption, or wait.
+    loss: share of packets lost in each direction.
+    nodes: names of the nodes of the route.
     """
 
     start_s: float
@@ -59,11 +61,11 @@ class Slot:
 
     @property
     def change(self) -> bool:
-        """Whether the route is another one than before; not when there is none."""
+        """Whether the route differs from the one before; false without a route."""
         return self.access_change or self.mid_change
 
     def after(self, before: Sequence[str]) -> Slot:
-        """The slot with its flags set as it follows the route `before`."""
+        """The slot with its flags set for a change from the route `before`."""
         return replace(
             self,
             access_fwd_change=self.nodes[:2] != tuple(before[:2]),
@@ -78,7 +80,7 @@ def _inner_hops(nodes: Sequence[str]) -> set[tuple[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class Capacity:
-    """Rates in steps: t_s [C] starts at 0 and increases, forward_mbps [C] and reverse_mbps [C]; 0: nothing passes."""
+    """Rates in steps at increasing times from 0 on; 0: no packet passes. t_s, forward_mbps and reverse_mbps are [C]."""
 
     t_s: Array
     forward_mbps: Array
@@ -97,12 +99,14 @@ class Capacity:
 
 @dataclass(frozen=True, eq=False)
 class PathTrace:
-    """One-way delays, slots and, where they are known, rates of a path, from 0 to its end.
+    """One-way delays, slots and, where known, rates of a path, from 0 to its end.
 
-    t_s [K]: knots, from 0 to the end, increasing. forward_ms [K], reverse_ms [K]: one-way delays at them, on straight
-    lines in between; a jump is two knots JUMP_S apart, so that they are `Link.delay_ms` with `interpolate_delay`. In an
-    outage the delay is that before it (or after, at the start): no packet meets it. slots: the first starts at 0.
-    Raises OrbitccError naming the field for anything else.
+    t_s: increasing times from 0 to the end, [K].
+    forward_ms, reverse_ms: one-way delays at these times, interpolated linearly between them, [K]. A jump is two times
+    JUMP_S apart, so that the delays fit `Link.delay_ms` with `interpolate_delay`. The delay during an outage, which no
+    packet meets, is that before the outage, or after it at the start.
+    slots: the first slot starts at 0.
+    Raises OrbitccError that names a wrong field.
     """
 
     name: str
@@ -117,7 +121,7 @@ class PathTrace:
         for name in ("forward_ms", "reverse_ms"):
             _check_values(name, getattr(self, name), self.t_s, MAX_DELAY_MS, "ms")
         if self.t_s.size < 2:
-            raise OrbitccError("t_s", self.t_s.tolist(), "two times or more: from 0 to the end")
+            raise OrbitccError("t_s", self.t_s.tolist(), "at least two times, from 0 to the end")
         _check_slots(self.slots, self.duration_s)
         if self.capacity is not None and self.capacity.t_s[-1] >= self.duration_s:
             raise OrbitccError("capacity.t_s", float(self.capacity.t_s[-1]), f"before the end, {self.duration_s:g} s")
@@ -138,31 +142,33 @@ class PathTrace:
         return float(self.t_s[-1])
 
     def delays_ms(self, t_s: Times) -> tuple[Array, Array]:
-        """The one-way delays forward and reverse at these times, ms."""
+        """The one-way delays forward and reverse at these times, in ms."""
         at = np.asarray(t_s)
         return np.interp(at, self.t_s, self.forward_ms), np.interp(at, self.t_s, self.reverse_ms)
 
     def base_rtt_ms(self, t_s: Times) -> Array:
-        """The round trip without queues at these times, ms."""
+        """The RTT without queues at these times, in ms."""
         return np.interp(np.asarray(t_s), self.t_s, self.forward_ms + self.reverse_ms)
 
     def slot_at(self, t_s: float) -> Slot:
-        """The slot that t_s falls into."""
+        """The slot at time t_s."""
         return next(slot for slot in reversed(self.slots) if slot.start_s <= max(t_s, 0.0))
 
     def ends_s(self) -> list[float]:
-        """When each slot ends."""
+        """The end of each slot."""
         return [slot.start_s for slot in self.slots[1:]] + [self.duration_s]
 
     def statistics(self) -> Statistics:
-        """Figures over the whole trace, outages left out."""
+        """Statistics of the whole trace, without outages."""
         return _statistics(self)
 
     # -- variants ---------------------------------------------------------------------------------------------------
 
     def with_interruptions(self, draw_ms: Callable[[], float]) -> PathTrace:
-        """Every access change whose interruption is not known gets one: a length drawn for each end that changes, in
-        order of time, the longer one counts."""
+        """The trace with an interruption at every access change for which none is known.
+
+        A length is drawn for each end that changes, in order of time; the longer one counts.
+        """
         slots = []
         for slot in self.slots:
             if slot.access_change and slot.interruption_ms is None and not slot.outage:
@@ -172,12 +178,12 @@ class PathTrace:
         return replace(self, slots=tuple(slots))
 
     def holding(self, hold: bool) -> PathTrace:
-        """Interruptions hold packets, or lose them."""
+        """The trace whose interruptions hold packets, or lose them."""
         mode: Literal["drop", "hold"] = "hold" if hold else "drop"
         return replace(self, slots=tuple(replace(s, interruption_mode=mode) for s in self.slots))
 
     def lasting(self, duration_s: float) -> PathTrace:
-        """Cut to this length, or repeated from the start until it is reached."""
+        """The trace cut to this length, or repeated from its start until the length is reached."""
         rounds = [self._until(min(duration_s, self.duration_s))]
         while (missing := duration_s - sum(r.duration_s for r in rounds)) > 10 * JUMP_S:
             rounds.append(self._until(min(missing, self.duration_s)))
@@ -225,7 +231,7 @@ class PathTrace:
 
     @functools.cached_property
     def delay_points(self) -> tuple[Points, Points]:
-        """The delays forward and reverse as schedules of `Direction.delay_ms`, to be read with `interpolate_delay`."""
+        """The delays forward and reverse as schedules of `Direction.delay_ms` with `interpolate_delay`."""
         t = self.t_s.tolist()
         return (
             tuple(zip(t, self.forward_ms.tolist(), strict=True)),
@@ -241,10 +247,10 @@ class PathTrace:
 
     @functools.cached_property
     def rate_points(self) -> tuple[Points, Points] | None:
-        """The rates forward and reverse as schedules of `Direction.rate_mbps`, None without a capacity.
+        """The rates forward and reverse as schedules of `Direction.rate_mbps`; None without a capacity.
 
-        Where nothing passes there is the least rate a link can have, 1 kbit/s: the packet in service keeps what it has
-        sent, and goes on when the rate returns.
+        A rate of 0 becomes the smallest rate of a link, 1 kbit/s: the packet in service continues when the rate
+        returns.
         """
         if self.capacity is None:
             return None
@@ -255,7 +261,7 @@ class PathTrace:
         return tuple(zip(t, forward.tolist(), strict=True)), tuple(zip(t, reverse.tolist(), strict=True))
 
     def handovers(self) -> tuple[Handover, ...]:
-        """Every change of the route after the start, and every outage and interruption, as controllers are told."""
+        """All route changes after the start, outages and interruptions, as they are reported to controllers."""
         return tuple(
             Handover.trusted(
                 at_s=s.start_s, duration_ms=1e3 * (end - s.start_s) if s.outage else s.interruption_ms or 0.0
@@ -265,9 +271,9 @@ class PathTrace:
         )
 
     def outages(self, flush: Literal["none", "queue", "all"] = "queue") -> tuple[Outage, ...]:
-        """Interruptions and outage slots, in order; those that overlap or touch are one, or the earlier one is cut.
+        """Interruptions and outage slots in order. If two overlap or touch, they are merged or the earlier one is cut.
 
-        flush: what is lost when an interruption starts that drops packets; one that holds them loses none.
+        flush: packets that are lost when an interruption that drops packets starts; one that holds them loses none.
         """
         spans: list[tuple[float, float, Literal["drop", "hold"]]] = []  # start in s, length in ms
         for slot, end in zip(self.slots, self.ends_s(), strict=True):
@@ -299,10 +305,11 @@ class PathTrace:
         ordering: Literal["fifo", "overtaking"] = "overtaking",
         flush: Literal["none", "queue", "all"] = "queue",
     ) -> Link:
-        """The path as one link: its delays, losses, handovers and outages behind a queue.
+        """The path as one link: a queue, and the delays, losses, handovers and outages of the path.
 
-        A rate given goes before the trace's own; None for both is an unlimited one, and None for the return rate the
-        same rate as forward. return_queue: None is the same queue. Raises OrbitccError naming what is wrong.
+        rate_mbps: has priority over the rate of the trace; without both, the rate is unlimited.
+        return_rate_mbps, return_queue: None: as forward.
+        Raises OrbitccError that names a wrong value.
         """
         own = self.rate_points or (None, None)
         forward, reverse = self.delay_points
@@ -326,11 +333,13 @@ class PathTrace:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures of a trace: base RTT at whole seconds, changes of the route, what the RTT does at and between them.
+    """Statistics of a trace: base RTT at whole seconds, route changes, and the RTT at and between changes.
 
-    rtt_ms: least, 5 %, median, 95 %, largest. jump_ms: median, 90 % and largest step of the RTT at a change.
-    slope_ms_per_s: median, 95 % and largest |slope| inside slots. mean_interval_s: duration over changes.
-    hops: fewest and most, None when the trace names no nodes.
+    rtt_ms: minimum, 5 %, median, 95 % and maximum.
+    jump_ms: median, 90 % and maximum of the RTT steps at changes.
+    slope_ms_per_s: median, 95 % and maximum of |slope| within slots.
+    mean_interval_s: duration divided by the number of changes.
+    hops: fewest and most hops; None if the trace names no nodes.
     """
 
     rtt_ms: tuple[float, float, float, float, float]
@@ -371,7 +380,7 @@ def _statistics(trace: PathTrace) -> Statistics:
 
 
 def steps(t_s: ArrayLike, *values: ArrayLike, end_s: float) -> tuple[Array, ...]:
-    """Knots for values that hold from each time to the next: times, then the values at them. The first time is 0."""
+    """Points for values that are constant from each time to the next: times, then the values. The first time is 0."""
     t = np.asarray(t_s, dtype=np.float64)
     rows = np.array(values, dtype=np.float64)
     moved = np.append(True, np.any(np.diff(rows, axis=1) != 0, axis=0))
@@ -406,7 +415,7 @@ def _same_arrays(one: Any, other: Any, names: Sequence[str]) -> bool:
 
 
 def _check_values(name: str, values: Array, t_s: Array, high: float, unit: str) -> None:
-    """Times from 0 on, increasing, and as many values in [0, high]."""
+    """Check that times increase from 0 on, and that there are as many values in [0, high]."""
     if t_s.ndim != 1 or not t_s.size or t_s[0] != 0:
         raise OrbitccError("t_s", t_s.tolist()[:1], "times from 0 on")
     late = np.flatnonzero(~(np.diff(t_s) > 0) | (t_s[1:] > MAX_TIME_S))
@@ -414,7 +423,7 @@ def _check_values(name: str, values: Array, t_s: Array, high: float, unit: str) 
         k = int(late[0]) + 1
         raise OrbitccError(f"t_s.{k}", float(t_s[k]), f"later than {t_s[k - 1]:g} s, at most {MAX_TIME_S:g} s")
     if values.shape != t_s.shape:
-        raise OrbitccError(name, f"{values.size} values", f"{t_s.size}: one for each time")
+        raise OrbitccError(name, f"{values.size} values", f"{t_s.size}, one per time")
     wrong = np.flatnonzero(~((values >= 0) & (values <= high)))
     if wrong.size:
         k = int(wrong[0])

@@ -1,4 +1,4 @@
-"""The library of scenarios: name -> scenario with parameters, and name -> distribution of scenarios."""
+"""The library of scenarios by name: scenarios with parameters, and distributions of scenarios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError, validate_call
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
-from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.errors import StateError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
@@ -34,7 +34,7 @@ from orbitcc.envs.scenarios.training import DISTRIBUTIONS
 
 @dataclass(frozen=True)
 class ScenarioInfo:
-    """A named scenario: `build` takes the parameters, `params` gives their defaults."""
+    """A named scenario: `build` takes the parameters, and `params` holds their defaults."""
 
     name: str
     description: str
@@ -46,7 +46,7 @@ SCENARIOS: dict[str, ScenarioInfo] = {}
 
 
 def register(name: str, build: Callable[..., Scenario]) -> None:
-    """Add a scenario; its docstring's first line describes it, its keyword arguments are its parameters."""
+    """Add a scenario. The first line of its docstring is its description; its keyword arguments are its parameters."""
     if name in SCENARIOS or name in DISTRIBUTIONS:
         raise ValueError(f"scenario {name!r} is already registered")
     params = {p.name: p.default for p in inspect.signature(build).parameters.values()}
@@ -80,7 +80,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str, **params: Any) -> Scenario:
-    """The scenario called `name` with these parameters; OrbitccError naming the parameter otherwise."""
+    """The scenario called `name` with these parameters. Raises OrbitccError that names a wrong parameter."""
     if name not in SCENARIOS:
         raise UnknownNameError("scenario", name, SCENARIOS, "orbitcc list scenarios")
     info = SCENARIOS[name]
@@ -103,10 +103,10 @@ def distribution(name: str) -> ScenarioDistribution:
 def load(
     name_or_file: str | os.PathLike[str], settings: Mapping[str, Any] | None = None
 ) -> Scenario | ScenarioDistribution:
-    """A scenario or a distribution by its name or from a TOML file; a folder is a distribution of its scenarios.
+    """A scenario or a distribution by name or from a TOML file; a folder is a distribution of its scenarios.
 
-    settings: values by key. A key that is a parameter of a named scenario is given to its builder, any other is the
-    dotted name of a field (`links.0.rate_mbps`). Values that are text are read as on the command line.
+    settings: values by key. A key is a parameter of the named scenario, or the dotted name of a field
+    (`links.0.rate_mbps`). Text values are read as on the command line.
     """
     settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
     text = os.fspath(name_or_file)
@@ -137,7 +137,10 @@ def _distribution(data: Mapping[str, Any]) -> ScenarioDistribution:
 def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[str, Any]) -> Scenario:
     for key, value in fields.items():
         first = key.partition(".")[0]
-        if first not in Scenario.model_fields:  # say which parameters there are, too
+        others = [name for name, info in SCENARIOS.items() if key in info.params]
+        if others and not isinstance(value, list | tuple | Mapping):  # not meant as a field of that name
+            raise StateError(key, f"{scenario.name} has no such parameter; these scenarios do: {', '.join(others)}")
+        if first not in Scenario.model_fields:  # name the parameters, too
             raise UnknownNameError(key, first, (*params, *Scenario.model_fields))
         scenario = scenario.override(key, value)
     return scenario

@@ -1,6 +1,6 @@
-"""Distributions of scenarios, declared as ranges: what training worlds are drawn from.
+"""Distributions of scenarios, declared as ranges, from which training worlds are drawn.
 
-Sampling builds scenarios without checking them again (the ranges were checked), so that it is cheap between episodes.
+The ranges are checked once. Sampling then builds scenarios without further checks, so it is cheap between episodes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from orbitcc.envs.orbits.pool import PathPool
 from orbitcc.envs.orbits.trace import Slot
 
 _DISTURBANCES = 0x0D15
-"""Keeps the generators of disturbances apart from those of episodes."""
+"""Part of the seed of disturbances, which keeps them independent of the episodes."""
 
 _RETURN_QUEUE = DropTailPackets(limit_packets=1000)
 
@@ -52,9 +52,9 @@ _probability = number(0, 1)
 
 
 class Slots(Model):
-    """What happens at the edges of reconfiguration slots: new rate, new RTT, an interruption.
+    """Changes at the edges of reconfiguration slots: a new rate, a new RTT, and an interruption.
 
-    The delay changes when an interruption starts, the rate when it ends (Mazilu et al., reconfiguration model).
+    The delay changes when the interruption starts, the rate when it ends (reconfiguration model of Mazilu et al.).
     """
 
     length_s: Annotated[Span, span(1, 1e4, "s")] = Span(low=15, high=15)
@@ -69,33 +69,33 @@ class Slots(Model):
 
 
 class RandomLoss(Model):
-    """Independent loss on the data direction, drawn anew in each slot."""
+    """Independent packet loss in the data direction, with a new probability in each slot."""
 
     none_probability: Annotated[float, _probability] = 0.4
     p: Annotated[Span, _share] = Span(low=1e-5, high=2e-2, log=True)
 
 
 class Rivals(Model):
-    """One flow of a classical controller on the whole path, from some time in the first half to some time later on."""
+    """One flow with a classical controller on the whole path, which starts in the first half of the run."""
 
     probability: Annotated[float, _probability] = 0.2
     controllers: tuple[ControllerChoice, ...] = Field(
-        default=("cubic", "bbr3", "reno"), min_length=1, validate_default=True, description="of which one is drawn"
+        default=("cubic", "bbr3", "reno"), min_length=1, validate_default=True, description="one of these is drawn"
     )
 
 
 class AckPath(Model):
-    """The return direction: forward rate over return rate, and independent loss of acknowledgements."""
+    """The return direction: ratio of forward to return rate, and independent loss of acknowledgements."""
 
     rate_ratio: Annotated[Span, span(0.1, 1000)] = Span(low=1, high=50, log=True)
     loss: Annotated[Span, _share] = Span(low=0, high=0.02)
 
 
 class PathDistribution(ScenarioDistribution):
-    """One path of one or several bottlenecks with drawn rate, RTT, buffer, impairments and learning flows.
+    """A path with one or several bottlenecks. Rate, RTT, buffer, impairments and learning flows are drawn.
 
-    Every learning flow has the controller `external`. The first one starts at 0 and stays to the end; with several
-    bottlenecks it crosses all of them, the others one each, and all have the same base RTT.
+    Learning flows have the controller `external`. The first one starts at 0 and stays to the end. With several
+    bottlenecks the first flow crosses all of them and every other flow one; all have the same base RTT.
     """
 
     kind: Literal["paths"] = "paths"
@@ -105,22 +105,24 @@ class PathDistribution(ScenarioDistribution):
     buffer_bdp: Annotated[Span, span(0.001, 1e3)]
     min_buffer_packets: Annotated[int, number(1, 1e6, "packets", whole=True)] = 10
     viasat_probability: Annotated[float, _probability] = Field(
-        default=0.0, description="share of worlds with the Viasat queue: drops from 1 s, full at 2 s of the rate"
+        default=0.0,
+        description="share of worlds with the Viasat queue, which drops above 1 s of the rate and is full at 2 s",
     )
     overtaking_probability: Annotated[float, _probability] = 0.0
 
     flows: Annotated[Span, span(1, 1000)] = Field(
-        description="how many learning flows, with one bottleneck; those due to start after the end do not come"
+        description="number of learning flows with one bottleneck; flows that would start after the end are left out"
     )
     mean_gap_s: Annotated[float | None, number(0, MAX_TIME_S, "s", optional=True)] = Field(
         default=None,
-        description="exponential gaps between starts of this mean; None: starts uniform over half the run",
+        description="mean of the exponential gaps between starts; None: starts are uniform over half the run",
     )
     lifetime_share: Annotated[Span, _share] = Field(
-        default=Span(low=0.25, high=1.0), description="lifetime as a share of what is left of the run"
+        default=Span(low=0.25, high=1.0), description="lifetime as a share of the remaining run"
     )
     own_rtt_probability: Annotated[float, _probability] = Field(
-        default=0.0, description="share of worlds where each flow adds delay of its own, up to the highest base RTT"
+        default=0.0,
+        description="share of worlds in which each flow has its own extra delay, up to the highest base RTT",
     )
 
     rivals: Rivals | None = None
@@ -132,36 +134,36 @@ class PathDistribution(ScenarioDistribution):
 
     slots: Slots | None = None
     static_probability: Annotated[float, _probability] = Field(
-        default=0.0, description="share of worlds without slots, whose rate and delay stand still"
+        default=0.0, description="share of worlds without slots, with constant rate and delay"
     )
     loss: RandomLoss | None = None
     paths: PathPool | None = Field(
-        default=None, description="one bottleneck on paths over satellites, with their delays instead of base_rtt_ms"
+        default=None, description="paths over satellites with one bottleneck; their delays replace base_rtt_ms"
     )
     access: AccessOverlay | None = Field(default=None, description="an access network on the first bottleneck")
     access_cycle: AccessCycle = Field(
         default_factory=AccessCycle,
-        description="with an access network: what has been measured since 2024, in its place",
+        description="effects measured since 2024, which replace parts of the access network",
     )
     access_cycle_probability: Annotated[float, _probability] = Field(
-        default=0.0, description="share of access networks with access_cycle"
+        default=0.0, description="share of worlds with access in which access_cycle applies"
     )
     weather: Weather | None = Field(default=None, description="rain on the first bottleneck")
-    geo: GeoImpairments | None = Field(default=None, description="what disturbs the first bottleneck, a GEO link")
+    geo: GeoImpairments | None = Field(default=None, description="impairments of the first bottleneck, a GEO link")
     pool_size: Annotated[int, number(1, 1e6, whole=True)] = Field(
         default=2048,
-        description="how many draws of these four there are (with paths, of rate and return path, too): each is made "
-        "when it is first used, then kept",
+        description="number of different draws of paths, access, weather and geo together (with paths, also of rate "
+        "and return path); each is made at its first use and kept",
     )
     ack_path: AckPath | None = None
-    hotspots: Hotspots | None = Field(default=None, description="one process for the path; each crowd is on one hop")
+    hotspots: Hotspots | None = Field(default=None, description="one process for the path; each hotspot is on one hop")
 
     @model_validator(mode="after")
     def _one_source_of_delays(self) -> PathDistribution:
         if self.paths is not None and self.slots is not None:
-            raise OrbitccError("slots", "a table", "left out: slots and delays are those of the paths")
+            raise OrbitccError("slots", "a table", "no table, because slots and delays come from the paths")
         if self.paths is not None and self.one_bottleneck_probability < 1:
-            raise OrbitccError("one_bottleneck_probability", self.one_bottleneck_probability, "1, with paths")
+            raise OrbitccError("one_bottleneck_probability", self.one_bottleneck_probability, "1 with paths")
         return self
 
     @property
@@ -179,7 +181,7 @@ class PathDistribution(ScenarioDistribution):
         return any(part is not None for part in (self.paths, self.access, self.weather, self.geo))
 
     def disturbance(self, i: int) -> Effect:
-        """What path, access network, weather and GEO link number i do to a bottleneck: a function of i alone."""
+        """The effect of path, access network, weather and GEO link number i on a bottleneck; depends on i only."""
         if i not in self._disturbances:
             self._disturbances[i] = self._disturb(i)
         return self._disturbances[i]
@@ -190,11 +192,11 @@ class PathDistribution(ScenarioDistribution):
 
     @property
     def is_pooled(self) -> bool:
-        """Is the bottleneck, but for its queue, a function of the number of its disturbance alone?"""
+        """Whether the bottleneck, except for its queue, depends only on the number of its disturbance."""
         return self.paths is not None and self.loss is None and self.overtaking_probability == 0
 
     def bottleneck(self, i: int) -> tuple[float, Link]:
-        """Rate in Mbit/s and link number i of a distribution that is pooled; its queue is for the caller to choose."""
+        """Rate in Mbit/s and link number i of a pooled distribution; the caller sets its queue."""
         if i not in self._bottlenecks:
             rng = np.random.default_rng((_DISTURBANCES, i, 1))
             rate = self.rate_mbps.draw(rng)
@@ -207,7 +209,7 @@ class PathDistribution(ScenarioDistribution):
         return {}
 
     def return_path(self, rate: float, rng: Random) -> Direction:
-        """The way back of a bottleneck of this rate, without delay."""
+        """The return direction of a bottleneck with this rate, without delay."""
         ratio, loss = 1.0, 0.0
         if self.ack_path is not None:
             ratio, loss = self.ack_path.rate_ratio.draw(rng), self.ack_path.loss.draw(rng)
@@ -236,7 +238,7 @@ class PathDistribution(ScenarioDistribution):
 
 
 class Mixture(ScenarioDistribution):
-    """One of several distributions, drawn by weight for each episode."""
+    """For each episode, one of several distributions is drawn by weight."""
 
     kind: Literal["mixture"] = "mixture"
     weights: tuple[Annotated[float, number(0, 1e6)], ...]
@@ -245,7 +247,7 @@ class Mixture(ScenarioDistribution):
     @model_validator(mode="after")
     def _consistent(self) -> Mixture:
         if len(self.weights) != len(self.parts) or sum(self.weights) <= 0:
-            raise OrbitccError("weights", list(self.weights), f"{len(self.parts)} numbers, not all 0")
+            raise OrbitccError("weights", list(self.weights), f"{len(self.parts)} numbers, one per part, not all 0")
         return self
 
     @property
@@ -258,7 +260,7 @@ class Mixture(ScenarioDistribution):
 
 
 class _Draw:
-    """The drawing of one scenario. The order of the draws is part of a distribution: it decides what a seed gives."""
+    """Draws one scenario. The order of the draws is part of the distribution: it determines the result of a seed."""
 
     def __init__(self, dist: PathDistribution, rng: np.random.Generator) -> None:
         self.dist, self.generator, self.rng = dist, rng, Draws(rng)
@@ -278,7 +280,7 @@ class _Draw:
         if dist.paths is not None:
             self.rtt = 0.0  # all of it comes from the path
         self.edges = self._slot_edges()
-        # What all hops have in common is made once.
+        # The parts that all hops share are made once.
         self.delay = _scheduled([(t, rtt / (2 * self.hops)) for t, rtt in self._rtts()])
         self.outages = tuple(
             Outage.trusted(at_s=t, duration_ms=cut_ms, mode="drop", flush="queue")
@@ -308,7 +310,7 @@ class _Draw:
         )
 
     def _slot_edges(self) -> list[tuple[float, float]]:
-        """(time, length of the interruption in ms) of every slot edge after the start."""
+        """(time in s, length of the interruption in ms) for every slot edge after the start."""
         slots, rng = self.dist.slots, self.rng
         if slots is None or (self.dist.static_probability > 0 and rng.random() < self.dist.static_probability):
             return []

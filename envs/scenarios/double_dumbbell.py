@@ -1,4 +1,4 @@
-"""Two bottlenecks, of which one is left for the other: the soft handover of the LEO paper's code."""
+"""Two bottlenecks; some flows move from one to the other: the soft handover of the LEO paper's code."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def double_dumbbell(
     controller: ControllerChoice = CUBIC,
     duration_s: _When = None,
 ) -> Scenario:
-    """Two dumbbells of two flows each; those of the second cross over to the first one's bottleneck, and return.
+    """Two dumbbells of two flows each; the flows of the second move to the bottleneck of the first, and return later.
 
-    base_rtt_ms: of all flows, or of the second dumbbell's when first_rtt_ms is given (50 in the paper). Buffers are
-    products of 50 ms (first) and of base_rtt_ms (second). Times as in the paper unless given: crossing, return and end
-    after 2, 4 and 6 s for each ms of RTT; with first_rtt_ms after 100, 200 and 300 s.
+    base_rtt_ms: RTT of all flows, or of the flows of the second dumbbell if first_rtt_ms is given (50 in the paper).
+    Buffers are bandwidth-delay products of 50 ms (first dumbbell) and of base_rtt_ms (second).
+    By default, the times are those of the paper: move, return and end after 2, 4 and 6 s per ms of RTT, or, with
+    first_rtt_ms, after 100, 200 and 300 s.
     """
     unit_s = 2 * base_rtt_ms if first_rtt_ms is None else 100.0
     cross, back, end = (given or k * unit_s for k, given in ((1, cross_s), (2, return_s), (3, duration_s)))

@@ -1,4 +1,4 @@
-"""Many flows that come one after the other to one bottleneck (Mazilu et al., section V-C; LEO paper)."""
+"""Many flows start one after the other on one bottleneck (LEO paper, Mazilu et al., section V-C)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def efficiency(
     run: leo_paper.Run = 1,
     controller: ControllerChoice = CUBIC,
 ) -> Scenario:
-    """5, 10 or 20 flows start evenly over 100 s and stay for 150 s: from 100 to 150 s all of them are there.
+    """Many flows start evenly over 100 s and stay for 150 s each, so that all are active from 100 to 150 s.
 
-    A deep buffer (5 bandwidth-delay products) and an interruption every 15 s.
+    The paper has 5, 10 and 20 flows, a deep buffer (5 bandwidth-delay products) and an interruption every 15 s.
     """
     buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     duration_s = start_span_s + life_s if flows > 1 else life_s

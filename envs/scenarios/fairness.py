@@ -1,4 +1,4 @@
-"""Two flows on one bottleneck, of different or of the same base RTT (Mazilu et al., section V-B; LEO paper)."""
+"""Two flows on one bottleneck, with different or equal base RTTs (LEO paper, Mazilu et al., section V-B)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def inter_rtt(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
-    """A flow of 20 ms, which after 50 s one of another base RTT joins (20-200 ms in the paper); the last 100 s count.
+    """Two flows with different base RTTs on one bottleneck; the second joins the first, of 20 ms, after 50 s.
 
-    The buffer is buffer_bdp products of the joining flow (0.2, 1 and 4). A later version of the paper's code has 10 ms
-    for the first flow and an interruption every 5 s.
+    The paper has base RTTs of 20-200 ms for the joining flow, and evaluates the last 100 s.
+    buffer_bdp: buffer in bandwidth-delay products of the joining flow (0.2, 1 and 4 in the paper).
+    A later version of the paper's code has 10 ms for the first flow and an interruption every 5 s.
     """
     return _two_flows(
         "inter-rtt",
@@ -54,7 +55,10 @@ def intra_rtt(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
-    """Two flows of one base RTT (20-200 ms in the paper), the second after 50 s, interrupted every 15 s."""
+    """Two flows with equal base RTTs on one bottleneck with an interruption every 15 s; the second joins after 50 s.
+
+    The paper has base RTTs of 20-200 ms.
+    """
     return _two_flows(
         "intra-rtt",
         (base_rtt_ms, base_rtt_ms),

@@ -14,7 +14,7 @@ from orbitcc.envs.errors import FileError
 
 
 class Folder(ScenarioDistribution):
-    """Scenarios that are drawn with equal probability, each time with a new seed."""
+    """Scenarios drawn with equal probability, each time with a new seed."""
 
     kind: Literal["folder"] = "folder"
     scenarios: tuple[Scenario, ...] = Field(min_length=1)
@@ -29,7 +29,7 @@ class Folder(ScenarioDistribution):
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:
-    """The scenario files of a folder, by name. Raises FileError where there is none."""
+    """The scenario files of a folder, sorted by name. Raises FileError if there are none."""
     found = sorted(Path(path).glob("*.toml"))
     if not found:
         raise FileError("scenario", str(path), "a folder with scenarios in it (*.toml)")

@@ -25,15 +25,16 @@ def cubic_friendliness(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
-    """One flow of the controller, all others Cubic; whoever is not `first` joins after 50 s.
+    """One flow with the controller beside one or more Cubic flows; the flow that is not `first` joins after 50 s.
 
-    Two flows of 20-200 ms with buffers of 0.2, 1 and 4 products, or 3 to 21 flows of 30 ms: then the controller is
-    there from the start, and the Cubic flows join at whole seconds drawn from 1 to 50.
+    The paper's code has two flows of 20-200 ms with buffers of 0.2, 1 and 4 bandwidth-delay products, or 3 to 21 flows
+    of 30 ms. With more than two flows, the controller's flow starts at 0, and the Cubic flows join at whole seconds
+    drawn from 1 to 50.
     """
     if join_s >= duration_s:
         raise OrbitccError("join_s", join_s, f"before the end, duration_s = {duration_s:g}")
     if flows > 2 and join_s < 1:
-        raise OrbitccError("join_s", join_s, "1 s or more, for Cubic flows join at seconds from 1 to this")
+        raise OrbitccError("join_s", join_s, "at least 1 s, because Cubic flows join at a second from 1 to this")
     buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     if flows == 2:
         ours, starts = (join_s, [0.0]) if first == "cubic" else (0.0, [join_s])

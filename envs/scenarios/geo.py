@@ -18,11 +18,12 @@ from orbitcc.envs.impairments.weather import Fades, Rain, Weather
 from orbitcc.envs.scenarios.micro import CUBIC
 
 _HOST_BUFFER_BYTES = 60_000_000
-"""tcp_rmem and tcp_wmem of the measurements (Claypool et al.)."""
+"""tcp_rmem and tcp_wmem in the measurements (Claypool et al.)."""
 _SIZES = (_HOST_BUFFER_BYTES,) * 3
 
 LOSS_SCALE = {"none": 0.0, "exact": 1.0, "text": 2.5, "winds": 35.0}
-"""The paper counts 604 of 3,024,000 probes (0.02 %), says 0.05 %, and cites 0.7 % of another satellite."""
+"""Factors on the measured loss: the paper counts 604 of 3,024,000 probes (0.02 %), says 0.05 %, and cites 0.7 % for
+another satellite."""
 
 
 def geo_ideal(
@@ -33,7 +34,7 @@ def geo_ideal(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 120.0,
 ) -> Scenario:
-    """The Viasat link of Claypool et al. without weather, loss and stalls; its 36 MB queue drops from 18 MB on."""
+    """The Viasat link of Claypool et al. without weather, loss and stalls; its queue of 36 MB drops from 18 MB on."""
     return Scenario(
         name="geo-ideal",
         duration_s=duration_s,
@@ -68,11 +69,13 @@ def geo_rain(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
-    """The ideal GEO link in the rain: its coding and modulation follow the signal, its rate follows them.
+    """The ideal GEO link in rain: coding and modulation, and with them the rate, adapt to the signal.
 
-    weather: fades that come and go, fades_per_h of clear sky; or rain as it falls on New York at 20 GHz, which begins
-    with what is exceeded for start_percent of the time. speedup: how many times faster than nature. Every step down
-    loses up to 5 % of the packets for some 0.4 s; where the signal is too weak for more than a second, all is lost.
+    weather: `fades`, single fades at a rate of fades_per_h per hour of clear sky; or `rain`, the rain of New York at
+    20 GHz, which starts at the attenuation that is exceeded for start_percent of the time.
+    speedup: how many times faster than in nature the weather changes.
+    Each step to a lower modulation loses up to 5 % of the packets for about 0.4 s. If the signal is too weak for more
+    than a second, all packets are lost.
     """
     sky = _sky(weather, fades_per_h, start_percent, speedup, clear_sky_db)
     link = _satellite(rate_mbps, return_rate_mbps, base_rtt_ms)
@@ -100,7 +103,7 @@ def _sky(
 
 
 def _viasat(name: str, mean_share: float, description: str) -> Callable[..., Scenario]:
-    """A profile: the builder of a scenario whose rate is `mean_share` of the plan's on average."""
+    """The builder of a scenario whose mean rate is `mean_share` of the plan's rate."""
 
     def build(
         run: Annotated[int, number(1, 2**31, whole=True)] = 1,
@@ -157,21 +160,25 @@ def _fixed(value: float) -> Span:
 
 _PARTS = """
 
-    run: which draw of outages, stalls and rates. rtt: frames of 50 ms on the return channel (a mechanism, fitted to
-    probes), a delay that swings (fitted to probes and to how early HyStart ends slow start), or 597 ms. loss: 0.02,
-    0.05 or 0.7 % of the probes, as outages (200 ms for a probe lost alone) or packets; residual_loss: of packets
-    besides (calibrated). rate_mean, rate_sd: of the plan's rate, wandering (calibrated). weather: as in geo-rain.
-    start_delay_ms: of the return path for the first 25 s (calibrated). application_offset_s: what a download spends
-    before its first byte is sent (calibrated).
+    run: number of the run, which determines outages, stalls and rates.
+    rtt: `gate`, frames of 50 ms on the return channel (fitted to probes); `sine_ar1`, an oscillating delay (fitted to
+    probes and to how early HyStart ends slow start); `fixed`, 597 ms.
+    loss: `exact`, `text` or `winds` is a loss of 0.02, 0.05 or 0.7 % of the probes.
+    loss_as: whether a single lost probe stands for an outage of 200 ms or a lost packet.
+    residual_loss: additional loss probability of packets (calibrated).
+    rate_mean, rate_sd: mean and standard deviation of the varying rate, as shares of the plan's rate (calibrated).
+    weather: as in geo-rain.
+    start_delay_ms: extra delay of the return path in the first 25 s (calibrated).
+    application_offset_s: time before the first byte of a download is sent (calibrated).
 """
 
 geo_viasat_2020 = _viasat(
     "geo-viasat-2020",
     0.93,
-    "The Viasat link of July 2020 (Claypool et al.): wandering RTT and rate, stalls, outages." + _PARTS,
+    "The Viasat link of July 2020 (Claypool et al.): varying RTT and rate, stalls, outages." + _PARTS,
 )
 geo_viasat_2021 = _viasat(
     "geo-viasat-2021",
     120 / 144,
-    "The Viasat link of May 2021 (Peters et al., HyStart): as in 2020, with 120 Mbit/s on average." + _PARTS,
+    "The Viasat link of May 2021 (Peters et al., HyStart): as in 2020, with a mean rate of 120 Mbit/s." + _PARTS,
 )

@@ -1,4 +1,4 @@
-"""One flow and one kind of event at a time: interruptions of one length, or a jump of the delay (LEO paper's code)."""
+"""One flow and one kind of event: interruptions of one length, or a step of the delay (the LEO paper's code)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def hard_handover(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 100.0,
 ) -> Scenario:
-    """Every 5 s the hop before the bottleneck is gone for 20-200 ms, data and acknowledgements with it.
+    """Every 5 s the hop before the bottleneck is down, in both directions, for a fixed time (20-200 ms in the paper).
 
-    The bottleneck meanwhile sends what it has: its queue is not lost.
+    The bottleneck continues to send the packets in its queue meanwhile.
     """
     if interruption_ms / 1e3 >= every_s:
         raise OrbitccError("interruption_ms", interruption_ms, f"less than every_s = {every_s:g} s")
@@ -54,9 +54,10 @@ def delay_jump(
     controller: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 50.0,
 ) -> Scenario:
-    """After 20 s the base RTT (10-100 ms) becomes 1.5, 2, 3 or 4 times as long, by a handover without interruption.
+    """After 20 s a handover without interruption multiplies the base RTT by `factor`.
 
-    The buffer is a product of the first RTT.
+    The paper has base RTTs of 10-100 ms and factors of 1.5, 2, 3 and 4. The buffer is in bandwidth-delay products of
+    the first RTT.
     """
     if at_s >= duration_s:
         raise OrbitccError("at_s", at_s, f"before the end, duration_s = {duration_s:g}")

@@ -18,16 +18,16 @@ MEAN_RATE_MBPS = 75.0
 BUFFER_BYTES = 655_360
 """The paper's buffer: 50 x 2^20 bit/s x 100 ms."""
 BDP_BYTES = 655_360
-"""The paper's bandwidth-delay product of a 100 Mbit/s, 50 ms path (it takes 2^20 for a million)."""
+"""The paper's bandwidth-delay product of a path with 100 Mbit/s and 50 ms (it uses 2^20 for a million)."""
 
 
 def reconfigurations(
     run: int, periods: int, *, order: Literal["M", "L"] = "M", rtt: Literal["paper", "repo"] = "paper"
 ) -> list[tuple[int, int, float, int | None]]:
-    """The paper's random schedule: (rate Mbit/s, base RTT ms, loss in percent, interruption ms) for each 15-s period.
+    """The paper's random schedule: (rate in Mbit/s, base RTT in ms, loss in %, interruption in ms) per 15-s period.
 
-    order: the two branches of the paper's code draw differently; "M" draws an interruption in each period, "L" none.
-    rtt: "paper" draws 10-100 ms as the text, "repo" 5-100 ms as the code.
+    order: the two branches of the paper's code draw differently. "M" draws an interruption in each period, "L" none.
+    rtt: "paper" draws 10-100 ms as the text says, "repo" 5-100 ms as the code does.
     """
     draw = random.Random(run)
     least = 10 if rtt == "paper" else 5
@@ -54,10 +54,11 @@ def leo_responsiveness(
 ) -> Scenario:
     """Every 15 s a new rate (50-100 Mbit/s) and RTT, and an interruption of 45-120 ms; runs 1 to 50 are the paper's.
 
-    As in the paper the whole RTT (and with `loss` 0-1 % of loss) is on the data direction of one link, before the
-    bottleneck; acknowledgements return free of both. An interruption takes the bottleneck down: its queue is lost, and
-    what arrives meanwhile; the delay changes when it starts, the rate when it ends. Each new period is a handover.
-    rtt: drawn from 10-100 ms (the paper's text) or 5-100 (its code, and the run its figure shows).
+    As in the paper, the whole RTT and, with `loss`, a loss of 0-1 % are in the data direction of a link before the
+    bottleneck; acknowledgements return without delay and loss. An interruption takes the bottleneck down: its queue and
+    the packets that arrive meanwhile are lost. The delay changes when it starts, the rate when it ends. The start of
+    each period is a handover.
+    rtt: drawn from 10-100 ms (`paper`, as the text says) or 5-100 ms (`repo`, as in the paper's code and figure).
     """
     schedule = reconfigurations(run, math.ceil(duration_s / PERIOD_S), order=order, rtt=rtt)
     rates, delays, losses, outages, handovers = [], [], [], [], []
@@ -95,7 +96,7 @@ def leo_responsiveness(
                 burst_bytes=leo_paper.burst_bytes(shaper, MEAN_RATE_MBPS),
                 queue=DropTailBytes(limit_bytes=buffer_bytes),
                 outages=tuple(outages),
-                handovers=(),  # they stand at the path
+                handovers=(),  # they belong to the link "path"
                 reverse=Direction(),
             ),
         ),

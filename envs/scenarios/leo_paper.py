@@ -1,4 +1,4 @@
-"""What the micro-benchmarks of the LEO paper (Mazilu et al.) have in common: hosts, buffers, interruptions."""
+"""Common parts of the micro-benchmarks of the LEO paper (Mazilu et al.): hosts, buffers, interruptions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Start = Annotated[float, number(0, MAX_TIME_S, "s")]
 Every = Annotated[float, number(0, MAX_TIME_S, "s")]
 """Seconds between interruptions; 0: none."""
 Run = Annotated[int, number(1, 2**31, whole=True)]
-"""Which repetition: what is drawn at random follows from it."""
+"""Number of the run, which determines all random draws."""
 
 BdpUnit = Literal["mebi", "si"]
-"""Whether a million is 2^20, as in the paper's products of rate and delay, or 10^6."""
+"""Whether a million is 2^20, as in the paper's bandwidth-delay products, or 10^6."""
 OnOutage = Literal["drop", "hold"]
-"""An interruption loses the queue and what arrives, as when an interface goes down; or both wait."""
+"""`drop`: an interruption loses the queue and arriving packets, as when an interface goes down; `hold`: they wait."""
 Shaper = Literal["exact", "tbf"]
-"""A server that knows no bursts; or a token bucket as in the paper's later code, 10 x 2^20 / 250 bits for each Mbit/s:
-42 ms of the rate."""
+"""`exact`: a link without bursts; `tbf`: a token bucket as in the paper's later code, 10 x 2^20 / 250 bits per Mbit/s,
+that is, 42 ms of the rate."""
 
 
 def buffer_bytes(rate_mbps: float, rtt_ms: float, buffer_bdp: float, unit: BdpUnit) -> int:
@@ -40,7 +40,7 @@ def bdp_bytes(rate_mbps: float, rtt_ms: float, unit: BdpUnit) -> float:
 
 
 def hosts(rate_mbps: float, rtt_ms: float, buffer: int) -> SimSettings:
-    """Socket buffers of 22 times BDP and buffer, in the paper's own unit."""
+    """Hosts with socket buffers of 22 times the sum of BDP and buffer, in the paper's unit."""
     most = int(22 * (bdp_bytes(rate_mbps, rtt_ms, "mebi") + buffer))
     return SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most))
 
@@ -48,9 +48,12 @@ def hosts(rate_mbps: float, rtt_ms: float, buffer: int) -> SimSettings:
 def interruptions(
     run: int, every_s: float, duration_s: float, *, links: int = 1, on_outage: OnOutage = "drop"
 ) -> list[tuple[Outage, ...]]:
-    """For each link, an outage of 45-120 ms (a whole number, drawn anew) every every_s, at the same times for all."""
+    """For each link, an outage every `every_s` seconds, at the same times for all links.
+
+    Each outage has its own length, drawn in whole milliseconds from 45 to 120.
+    """
     if 0 < every_s <= 0.12:
-        raise OrbitccError("interruption_every_s", every_s, "0 for none, or longer than an interruption, 0.12 s")
+        raise OrbitccError("interruption_every_s", every_s, "0 for none, or more than the longest interruption, 0.12 s")
     draw = random.Random(run)
     found: list[list[Outage]] = [[] for _ in range(links)]
     k = 1
@@ -66,14 +69,14 @@ def outage(at_s: float, duration_ms: float, on_outage: OnOutage) -> Outage:
 
 
 def burst_bytes(shaper: Shaper, rate_mbps: float) -> int:
-    """Of a link's token bucket."""
+    """The size of a link's token bucket; 0: none."""
     return int(10 * rate_mbps * 2**20 / 250 / 8) if shaper == "tbf" else 0
 
 
 def bottleneck(
     name: str, rate_mbps: float, buffer: int, outages: Iterable[Outage] = (), shaper: Shaper = "exact"
 ) -> Link:
-    """Without delay of its own; acknowledgements return free of rate and delay."""
+    """A bottleneck without delay; acknowledgements return without delay and rate limit."""
     return Link(
         name=name,
         rate_mbps=rate_mbps,

@@ -1,4 +1,4 @@
-"""Single bottlenecks that do not change."""
+"""A single static bottleneck."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.scenario import Scenario
 
 CUBIC = ControllerSpec(name="cubic")
-"""Who sends when nobody is named."""
+"""The default controller."""
 
 
 def buffer_bytes(rate_mbps: float, base_rtt_ms: float, buffer_bdp: float) -> int:
@@ -26,7 +26,7 @@ def dumbbell(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(0.001, MAX_TIME_S, "s")] = 60.0,
 ) -> Scenario:
-    """One drop-tail bottleneck, the delay split evenly; flows start together."""
+    """One static drop-tail bottleneck with half the base RTT in each direction; all flows start together."""
     return Scenario(
         name="dumbbell",
         duration_s=duration_s,

@@ -1,4 +1,4 @@
-"""Paths over satellites: by geometry, as LeoEM logged them, or from a file."""
+"""Paths over satellites: computed from geometry, logged by LeoEM, or read from a file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)
-"""How long a handover interrupts the path: whole milliseconds, uniform, both included (the LEO paper)."""
+"""Length of the interruption at a handover: uniform in whole milliseconds, both ends included (the LEO paper)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
-"""Of the hosts' own links and those between satellites, and of the first and the last hop (the paper's LeoEM)."""
+"""Rate of the hosts' links and of links between satellites, and rate of the first and last hop (the paper's LeoEM)."""
 LEOEM_BURST_BYTES = 15_000
 LEOEM_PACKET_BYTES = 1500
-"""What the paper's buffers count in."""
+"""Size of the packets in which the paper states its buffers."""
 
 
 def leo_path(
@@ -29,7 +29,7 @@ def leo_path(
     target: str = "New York",
     shell: ShellChoice = SHELLS["starlink1"],
     mode: Literal["isl", "bp", "bp1"] = "isl",
-    policy: Literal["shortest", "elevation", "sticky", "random"] = "shortest",
+    selection: Literal["shortest", "elevation", "sticky", "random"] = "shortest",
     run: Annotated[int, number(0, 2**53, whole=True)] = 1,
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0,
     min_elevation_deg: Annotated[float, number(0, 89, "deg")] = 25.0,
@@ -42,19 +42,20 @@ def leo_path(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float, number(1, MAX_TIME_S, "s")] = 300.0,
 ) -> Scenario:
-    """Any two places over any shell of satellites, by exact geometry: one bottleneck with the path's delay.
+    """A path between two places over a shell of satellites, by exact geometry: one bottleneck with the path's delay.
 
-    Each run finds the satellites elsewhere, `start_s` moves them on. When a satellite that serves an end changes, the
-    path is interrupted for 45 to 120 ms: what is queued or comes meanwhile is lost (`drop`) or waits (`hold`). Where
-    there is no route, all is lost. The buffer is in products of the rate and the median base RTT.
+    Each run places the satellites differently; `start_s` moves them on. `selection` is the rule that selects the
+    serving satellites. When the satellite that serves an end changes, the path is interrupted for 45 to 120 ms. Packets
+    that are queued or arrive during the interruption are lost (`drop`) or wait (`hold`). Without a route, all packets
+    are lost. The buffer is in multiples of the rate times the median base RTT.
     """
     spec = PathSpec(
-        source=source, target=target, shell=shell, mode=mode, policy=policy, start_s=start_s,
+        source=source, target=target, shell=shell, mode=mode, selection=selection, start_s=start_s,
         min_elevation_deg=min_elevation_deg,
     )  # fmt: skip
     trace = find_path(spec, duration_s, run)
     if all(slot.outage for slot in trace.slots):
-        raise OrbitccError("target", target, f"a place with a route from {source} ({shell.name}, {mode})")
+        raise OrbitccError("target", target, f"a place with a route from {source} (shell {shell.name}, mode {mode})")
     if interruption != "none":
         draw = random.Random(run)
         trace = trace.with_interruptions(lambda: draw.randint(*INTERRUPTION_MS)).holding(interruption == "hold")
@@ -81,18 +82,19 @@ def path_trace(
     controller: ControllerChoice = CUBIC,
     duration_s: Annotated[float | None, number(1, MAX_TIME_S, "s", optional=True)] = None,
 ) -> Scenario:
-    """A path from a file: CSV, a log of LeoEM (.log), or LeoReplayer's delays with their `bandwidth_file`.
+    """A path from a file: CSV, a log of LeoEM (.log), or delays of LeoReplayer with their `bandwidth_file`.
 
-    rate_mbps: 100 where neither this nor the file says otherwise. duration_s: None is all of the file; longer ones
-    repeat it. The buffer is in products of the mean rate and the median base RTT.
+    rate_mbps: None is the rate in the file, or 100 if the file has none.
+    duration_s: None is the length of the file; a longer run repeats the file.
+    The buffer is in multiples of the mean rate times the median base RTT.
     """
     if not file:
-        raise OrbitccError("file", file, "the name of a file, as `orbitcc path --out` writes it")
+        raise OrbitccError("file", file, "the name of a file, e.g. one written by `orbitcc path --out`")
     trace = formats.load(file) if bandwidth_file is None else formats.load_replayer(file, bandwidth_file)
     if duration_s is not None:
         trace = trace.lasting(duration_s)
     if all(slot.outage for slot in trace.slots):
-        raise OrbitccError("file", file, "a path with a route at some time")
+        raise OrbitccError("file", file, "a path that has a route at some time")
     if rate_mbps is None and trace.rate_points is None:
         rate_mbps = LEOEM_RATE_MBPS
     own = trace.rate_points[0] if trace.rate_points is not None else 0.0
@@ -122,15 +124,18 @@ def leoem_path(
 ) -> Scenario:
     """A path of LeoEM as in the LEO paper's experiments (Mazilu et al. 2026): one flow, or several that start in turn.
 
-    interruption: how long a handover at either end takes that hop down: paper, 45 to 120 ms; original, LeoEM's 3 (old +
-    new delay). buffer_packets: of 1500 bytes, in front of every link; None: the paper's for this path. The logs last
-    300 s, then they are repeated. shaper: exact servers, or LeoEM's token buckets of 15 kB.
+    interruption: how long a handover at an end takes that hop down. `paper`: 45 to 120 ms; `original`: LeoEM's rule,
+    3 (old + new delay of the hop).
+    buffer_packets: packets of 1500 bytes in front of every link; None: the paper's value for this path.
+    shaper: links with an exact rate, or LeoEM's token buckets of 15 kB.
+    The logs last 300 s and are repeated after that.
 
-    LeoEM has a link for every hop. Here they are collapsed to those where packets wait or are lost: each host's own
-    (100 Mbit/s), the first hop (150), the links between, as one with the delay of the whole path (100), the last hop
-    (150). So an access handover loses what arrives at that hop while it is down, but not the few ms of packets already
-    on it. Where another link is torn and made anew, what is on it is lost: as the logs here do not tell which one, that
-    is what enters the path during the mean delay of one hop; its queue, only if the first hop changes too.
+    LeoEM has a link for every hop. Here only the links where packets wait or are lost are kept: each host's own link
+    (100 Mbit/s), the first hop (150 Mbit/s), all links between as one with the delay of the whole path (100 Mbit/s),
+    and the last hop (150 Mbit/s). A handover at an end therefore loses the packets that arrive at that hop while it is
+    down, but not the packets already on it. When LeoEM replaces another link, the packets on that link are lost. The
+    logs do not say which link it is, so the packets that enter the path during the mean delay of one hop are lost; the
+    queue is lost only if the first hop changes, too.
     """
     chosen = leoem.get(path)
     trace = chosen.trace.lasting(duration_s)

@@ -1,4 +1,4 @@
-"""Several bottlenecks in a row."""
+"""A chain of several bottlenecks."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def parking_lot(
     long_start_s: leo_paper.Start = 50.0,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
-    """A long flow over all bottlenecks and a cross flow on each, all of one base RTT (Mazilu et al., section V-B).
+    """A long flow over all bottlenecks and a cross flow on each, with equal base RTTs (Mazilu et al., section V-B).
 
-    Every 15 s all links are interrupted at once, each for a time of its own (our choice where the paper is silent).
-    The paper says 3 and 6 bottlenecks; its code had 3 and 6 switches, which are 2 and 5. long_rtt_ms: None: as the
-    others. hotspots_per_min: short crowds on each link besides.
+    Every 15 s all links are interrupted at the same time, each for its own length (our choice: the paper does not say).
+    The paper says 3 and 6 bottlenecks; its code had 3 and 6 switches, that is, 2 and 5 bottlenecks.
+    long_rtt_ms: base RTT of the long flow; None: that of the other flows.
+    hotspots_per_min: additional hotspots of short cross traffic on each link.
     """
     if long_start_s >= duration_s:
         raise OrbitccError("long_start_s", long_start_s, f"before the end, duration_s = {duration_s:g}")
@@ -45,7 +46,7 @@ def parking_lot(
     buffer = leo_paper.buffer_bytes(rate_mbps, base_rtt_ms, buffer_bdp, bdp_unit)
     outages = leo_paper.interruptions(run, interruption_every_s, duration_s, links=bottlenecks, on_outage=on_outage)
     links = [leo_paper.bottleneck(f"hop-{i}", rate_mbps, buffer, outages[i], shaper) for i in range(bottlenecks)]
-    # As in the paper the whole RTT is on each client's own uplink; acknowledgements return without delay or rate limit.
+    # As in the paper, the whole RTT is on each client's uplink; acknowledgements return without delay or rate limit.
     flows = [Flow(name="long", controller=controller, start_s=long_start_s, uplink_delay_ms=long_rtt)]
     flows += [
         Flow(name=f"cross-{i}", controller=controller, path=(i,), uplink_delay_ms=base_rtt_ms)

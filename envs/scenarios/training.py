@@ -1,4 +1,4 @@
-"""The distributions learners are trained on."""
+"""The distributions of training worlds."""
 
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.impairments.access import AccessOverlay
@@ -20,7 +20,7 @@ from orbitcc.envs.scenarios.distribution import (
 # flows with random starts, running times and RTTs, static links. Episode length, gaps and lifetimes are ours.
 TRAIN_ASTRAEA = PathDistribution(
     name="train-astraea",
-    description="Astraea's static links: 40-160 Mbit/s, 10-140 ms, 0.1-16 BDP, 2-5 flows come and go",
+    description="Astraea's static links: 40-160 Mbit/s, 10-140 ms, buffers of 0.1-16 BDP, 2-5 flows with random times",
     duration_s=60,
     rate_mbps=Span(low=40, high=160),
     base_rtt_ms=Span(low=10, high=140),
@@ -30,15 +30,15 @@ TRAIN_ASTRAEA = PathDistribution(
     own_rtt_probability=0.5,
 )
 
-# The same with the random loss that the LEO paper tries (0-1 %), and with what Astraea has never seen: RTTs that move.
+# The same with the random loss of the LEO paper (0-1 %), and with changing RTTs, which Astraea was not trained on.
 TRAIN_ASTRAEA_LOSS = TRAIN_ASTRAEA.changed(
     name="train-astraea-loss",
-    description="the same links, half of them with random loss of up to 1 %",
+    description="the links of train-astraea, half of them with random loss of up to 1 %",
     loss=RandomLoss(none_probability=0.5, p=Span(low=0, high=1e-2)),
 )
 TRAIN_ASTRAEA_RTT = TRAIN_ASTRAEA.changed(
     name="train-astraea-rtt",
-    description="the same links, on half of which the base RTT is another every 5 to 20 s",
+    description="the links of train-astraea, half of them with a new base RTT every 5 to 20 s",
     static_probability=0.5,
     slots=Slots(
         odd_length_probability=1.0,
@@ -48,10 +48,10 @@ TRAIN_ASTRAEA_RTT = TRAIN_ASTRAEA.changed(
     ),
 )
 
-# One bottleneck that is reconfigured every 15 s as in Mazilu et al. (LEO paper, sections V-A and V-C), in wider ranges.
+# One bottleneck, reconfigured every 15 s as in the LEO paper (Mazilu et al., sections V-A and V-C), in wider ranges.
 TRAIN_LEO = PathDistribution(
     name="train-leo",
-    description="LEO links: every 15 s a new rate, RTT and loss, and an interruption of up to 150 ms",
+    description="LEO links: every 15 s a new rate, RTT and loss, and an interruption of up to 150 ms; 1-5 flows",
     duration_s=60,
     rate_mbps=Span(low=10, high=200, log=True),
     base_rtt_ms=Span(low=10, high=250, log=True),
@@ -63,8 +63,9 @@ TRAIN_LEO = PathDistribution(
     loss=RandomLoss(),
 )
 
-# One GEO bottleneck with the impairments measured by Claypool et al., in wider ranges (ours) up to the loss cited of
-# another satellite (WINDS); half of the worlds have the provider's queue, half the frames, half the swinging RTT.
+# One GEO bottleneck with the impairments measured by Claypool et al., in wider ranges (ours), up to the loss cited for
+# another satellite (WINDS). Half of the worlds have the provider's queue. The return path has frames in half of the
+# worlds and an oscillating delay in the other half.
 TRAIN_GEO = PathDistribution(
     name="train-geo",
     description="GEO links: 10-300 Mbit/s, 480-700 ms, bursty loss, stalls, slow return, Viasat or drop-tail queue",
@@ -109,26 +110,26 @@ _MIXED_LEO = PathDistribution(
     hotspots=Hotspots(),
 )
 
-# Paths over Starlink's first shell under an access network as measured, in the ranges of published traces and wider.
-# The places are others than those of the LEO paper's paths, on which policies are evaluated.
+# Paths over Starlink's first shell with an access network as measured, in the ranges of published traces and wider.
+# The places differ from those of the LEO paper's paths, on which policies are evaluated.
 _ROUTES = (
-    PathSpec(source="Chicago", target="Dallas", mode="bp1", policy="shortest"),
-    PathSpec(source="Denver", target="Montreal", mode="bp1", policy="random"),
-    PathSpec(source="Paris", target="Berlin", mode="bp1", policy="sticky"),
-    PathSpec(source="Melbourne", target="Perth", mode="bp1", policy="sticky"),
-    PathSpec(source="Los Angeles", target="Miami", mode="bp", policy="shortest"),
-    PathSpec(source="Atlanta", target="Denver", mode="bp", policy="sticky"),
-    PathSpec(source="Rome", target="Oslo", mode="bp", policy="random"),
-    PathSpec(source="Chicago", target="Frankfurt", mode="isl", policy="shortest"),
-    PathSpec(source="San Francisco", target="Seoul", mode="isl", policy="shortest"),
-    PathSpec(source="Sao Paulo", target="Lisbon", mode="isl", policy="shortest"),
-    PathSpec(source="Johannesburg", target="Paris", mode="isl", policy="shortest"),
-    PathSpec(source="Mumbai", target="Melbourne", mode="isl", policy="shortest"),
+    PathSpec(source="Chicago", target="Dallas", mode="bp1", selection="shortest"),
+    PathSpec(source="Denver", target="Montreal", mode="bp1", selection="random"),
+    PathSpec(source="Paris", target="Berlin", mode="bp1", selection="sticky"),
+    PathSpec(source="Melbourne", target="Perth", mode="bp1", selection="sticky"),
+    PathSpec(source="Los Angeles", target="Miami", mode="bp", selection="shortest"),
+    PathSpec(source="Atlanta", target="Denver", mode="bp", selection="sticky"),
+    PathSpec(source="Rome", target="Oslo", mode="bp", selection="random"),
+    PathSpec(source="Chicago", target="Frankfurt", mode="isl", selection="shortest"),
+    PathSpec(source="San Francisco", target="Seoul", mode="isl", selection="shortest"),
+    PathSpec(source="Sao Paulo", target="Lisbon", mode="isl", selection="shortest"),
+    PathSpec(source="Johannesburg", target="Paris", mode="isl", selection="shortest"),
+    PathSpec(source="Mumbai", target="Melbourne", mode="isl", selection="shortest"),
 )
 
 TRAIN_ORBITS = PathDistribution(
     name="train-orbits",
-    description="paths over satellites of Starlink's first shell, under an access network as measured; rain, crowds",
+    description="paths over satellites of Starlink's first shell with an access network as measured, rain and hotspots",
     duration_s=60,
     rate_mbps=Span(low=25, high=300, log=True),
     base_rtt_ms=Span(low=10, high=250),
@@ -149,13 +150,13 @@ TRAIN_ORBITS = PathDistribution(
 
 TRAIN_MIXED = Mixture(
     name="train-mixed",
-    description="85 % LEO paths of 1-6 bottlenecks with crowds and slots, 15 % GEO links; 1-20 flows",
+    description="85 % LEO paths of 1-6 bottlenecks with slots and hotspots, 15 % GEO links; 1-20 flows",
     weights=(0.85, 0.15),
     parts=(_MIXED_LEO, TRAIN_GEO.changed(name="train-mixed", flows=Span(low=1, high=20, log=True), mean_gap_s=None)),
 )
 
-# What a policy for LEO paths must not be surprised by (all shares are ours): slots, links that stand still, RTTs that
-# move without an interruption, several bottlenecks, access networks; flows of own RTTs, and a classical one.
+# Conditions that a policy for LEO paths should know (all shares are ours): slots, static links, RTTs that change
+# without an interruption, several bottlenecks, access networks, flows with different RTTs, and a classical controller.
 _WIDE_LEO = TRAIN_LEO.changed(
     name="train-leo-wide",
     duration_s=45,
@@ -168,7 +169,7 @@ _WIDE_LEO = TRAIN_LEO.changed(
 
 TRAIN_LEO_WIDE = Mixture(
     name="train-leo-wide",
-    description="LEO slots, static links, RTTs that jump, 2-6 bottlenecks and access networks; 1-5 flows, some rivals",
+    description="LEO slots, static links, RTT steps, 2-6 bottlenecks, access networks; 1-5 flows, some with a rival",
     weights=(0.35, 0.2, 0.1, 0.1, 0.25),
     parts=(
         _WIDE_LEO,

@@ -1,4 +1,4 @@
-"""What RFC 9743 asks of a congestion controller as tests: worlds, criteria with thresholds, the assessment."""
+"""The requirements of RFC 9743 on congestion controllers as tests: worlds, criteria with limits, the assessment."""
 
 from orbitcc.eval.assessment.criteria import Criterion, Figure, Grade, criteria
 from orbitcc.eval.assessment.judgement import REFERENCES, Assessment, Judgement, Reading, assess, contenders_of

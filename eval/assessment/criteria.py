@@ -1,4 +1,4 @@
-"""The criteria of an assessment, read from criteria.toml: which figures of which worlds decide a row, and how."""
+"""The criteria of an assessment, read from criteria.toml: the figures of each row, their worlds and their limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORST: Mapping[Grade, int] = {"not applicable": 0, "pass": 1, "concern": 2, "fai
 
 
 class Figure(BaseModel):
-    """One number that decides, and its limits: absolute, and as multiples of Cubic's in the same world."""
+    """One number that decides a row, and its limits: absolute, and as multiples of Cubic's in the same world."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,7 +27,6 @@ class Figure(BaseModel):
     title: str
     better: Literal["lower", "higher"]
     reason: str
-    unit: str = ""
     percent: bool = False
     where: dict[str, list[str | float]] = Field(default_factory=dict)
     passes: float | None = Field(default=None, alias="pass")
@@ -38,15 +37,15 @@ class Figure(BaseModel):
     @model_validator(mode="after")
     def _limited(self) -> Figure:
         if self.passes is None and self.pass_ratio is None:
-            raise ValueError(f"{self.metric}: pass or pass_ratio")
+            raise ValueError(f"{self.metric}: needs pass or pass_ratio")
         return self
 
     def holds_at(self, point: Point) -> bool:
-        """Is the figure taken at this point?"""
+        """Whether the figure is measured at this point."""
         return all(point.get(factor) in values for factor, values in self.where.items())
 
     def judge(self, value: float, reference: float) -> Grade:
-        """Of a value and Cubic's in the same world."""
+        """The result of a value, given Cubic's value in the same world."""
         if math.isnan(value):
             return "not applicable"
         if self._within(value, reference, self.passes, self.pass_ratio):
@@ -55,7 +54,7 @@ class Figure(BaseModel):
         return "concern" if not bounded or self._within(value, reference, self.concern, self.concern_ratio) else "fail"
 
     def excess(self, value: float, reference: float) -> float:
-        """How far beyond what passes, as a factor: 1 at the limit, more is worse."""
+        """The value relative to the limit for a pass, as a factor: 1 at the limit, larger is worse."""
         if math.isnan(value):
             return -math.inf
         limits = self._limits(reference, self.passes, self.pass_ratio)
@@ -71,20 +70,20 @@ class Figure(BaseModel):
 
     @staticmethod
     def _limits(reference: float, limit: float | None, ratio: float | None) -> list[float]:
-        """Either limit suffices."""
+        """The limits that exist; meeting either one is enough."""
         relative = None if ratio is None or math.isnan(reference) else ratio * reference
         return [x for x in (limit, relative) if x is not None]
 
     def format(self, value: float) -> str:
-        """As people read it; an en dash for NaN."""
+        """The number without its unit, which the title names; an en dash for NaN."""
         if math.isnan(value):
             return "–"
         shown = 100 * value if self.percent else value
-        return f"{shown:.{0 if abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2}f}{self.unit}"
+        return f"{shown:.{0 if abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2}f}"
 
 
 class Criterion(BaseModel):
-    """A row of the assessment: a section of the RFC, the worlds it is put to the test in, the figures that decide."""
+    """A row of the assessment: a section of the RFC, the worlds that test it, and the figures that decide."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -98,14 +97,44 @@ class Criterion(BaseModel):
     @model_validator(mode="after")
     def _whole(self) -> Criterion:
         if bool(self.not_applicable) == bool(self.figures):
-            raise ValueError(f"{self.key}: figures, or the reason why it does not apply")
+            raise ValueError(f"{self.key}: needs either figures or not_applicable")
         if self.figures and self.worlds not in WORLDS:
-            raise ValueError(f"{self.key}: worlds = {self.worlds}, allowed: one of {', '.join(WORLDS)}")
+            raise ValueError(f"{self.key}: worlds = {self.worlds}; allowed: one of {', '.join(WORLDS)}")
         return self
+
+
+_WORDS: Mapping[str, str] = {
+    "buffer_bdp": "buffer {} BDP",
+    "bully": "unresponsive flow at {} × the link rate",
+    "candidate": "candidate: {} flows",
+    "event": "{}",
+    "flows": "{} flows",
+    "loss": "loss probability {}",
+    "medium": "{}",
+    "mix": "flows {} (candidate : others)",
+    "rate_kbps": "{} kbit/s",
+    "rate_mbps": "{} Mbit/s",
+    "reordering": "{}",
+    "rtt_ms": "RTT {} ms",
+    "rtt_ratio": "RTT ratio {}",
+    "senders": "{} senders",
+    "signals": "signals: {}",
+}
+"""Factor of a point -> its words. Other factors are shown as name and value."""
+
+
+def where(point: Point) -> str:
+    """A point in words: "2 flows, RTT 40 ms, buffer 1 BDP"."""
+    said = []
+    for key, value in point.items():
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        words = _WORDS.get(key, key.replace("_", " ") + " {}").format(shown)
+        said.append("1 flow" if words == "1 flows" else words)
+    return ", ".join(words for key, words in zip(point, said, strict=True) if key != "worlds")
 
 
 @cache
 def criteria() -> tuple[Criterion, ...]:
-    """All of them, in the order of the RFC."""
+    """All criteria, in the order of the RFC."""
     text = resources.files(__package__).joinpath("criteria.toml").read_text(encoding="utf-8")
     return tuple(Criterion.model_validate(row) for row in tomllib.loads(text)["row"])

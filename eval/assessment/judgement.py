@@ -1,4 +1,4 @@
-"""A candidate's assessment: what each criterion makes of its runs, next to the references, and where it was worst."""
+"""A candidate's assessment: the result of each criterion beside the references, and the worlds where it was worst."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval.assessment.criteria import WORST, Criterion, Figure, Grade, criteria
+from orbitcc.eval.assessment.criteria import WORST, Criterion, Figure, Grade, criteria, where
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.contenders import Contender, line_up
 from orbitcc.eval.results import Results, value_of
@@ -24,12 +24,12 @@ from orbitcc.eval.suites.base import Case, Point
 
 STANDARD = "cubic"
 REFERENCES = ("cubic", "bbr3", "leocc")
-"""Stand beside every candidate; the first is what ratios are taken of."""
+"""Controllers that run beside every candidate; ratios are relative to the first."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A figure of a contender where it was worst: the median of its runs there, Cubic's, and what that means."""
+    """A figure of a contender at its worst point: the median of its runs, Cubic's median, and the result."""
 
     figure: Figure
     point: Point
@@ -40,7 +40,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A criterion's outcome for one contender. readings: one per figure; worst: the case in which it was worst."""
+    """A criterion's outcome for one contender.
+
+    readings: one per figure.
+    worst: the case in which the contender was worst.
+    """
 
     criterion: Criterion
     verdict: Grade
@@ -50,7 +54,11 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Assessment:
-    """results: the runs; outcomes: label -> a judgement per criterion. The first contender is the candidate."""
+    """The outcome of all criteria for all contenders; the first contender is the candidate.
+
+    results: the runs.
+    outcomes: label of a contender -> one judgement per criterion.
+    """
 
     results: Results
     outcomes: Mapping[str, Sequence[Judgement]]
@@ -61,16 +69,16 @@ class Assessment:
 
     @property
     def judgements(self) -> Sequence[Judgement]:
-        """The candidate's."""
+        """The judgements of the candidate."""
         return self.outcomes[self.candidate.label]
 
     def count(self, label: str) -> dict[Grade, int]:
-        """Verdict -> number of criteria."""
+        """Number of criteria with each result."""
         return {v: sum(j.verdict == v for j in self.outcomes[label]) for v in WORST}
 
 
 def contenders_of(controllers: Sequence[str], agents: Sequence[str]) -> list[Contender]:
-    """The candidates, then those references that are not among them."""
+    """The candidates, followed by the references that are not among them."""
     chosen = line_up(controllers, agents)
     own = {c.key for c in chosen}
     return [*chosen, *(r for r in line_up(REFERENCES, []) if r.key not in own)]
@@ -88,9 +96,10 @@ def assess(
     quiet: bool = False,
     command: str = "",
 ) -> Assessment:
-    """Run the worlds (of the criteria named in `only`, or all) for the contenders, Cubic among them, and judge.
+    """Run the worlds of all criteria, or of those in `only`, for the contenders, and evaluate them.
 
-    Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
+    Cubic must be among the contenders. Raises OrbitccError for wrong arguments. After KeyboardInterrupt, `resume`
+    continues from the folder.
     """
     rows = [c for c in criteria() if only is None or c.key in only]
     families = list(dict.fromkeys(c.worlds for c in rows if c.worlds))
@@ -102,7 +111,7 @@ def assess(
 
 
 def judge(results: Results, rows: Sequence[Criterion]) -> Assessment:
-    """Every criterion for every contender of the results; Cubic has to be one of them."""
+    """Evaluate every criterion for every contender of the results; Cubic must be one of them."""
     outcomes = {c.label: [_judge(results, c, row) for row in rows] for c in results.contenders}
     return Assessment(results, outcomes)
 
@@ -136,7 +145,7 @@ def _median(results: Results, contender: Contender, metric: str, point: Point) -
 
 
 def _worst_case(results: Results, contender: Contender, reading: Reading) -> Case | None:
-    """The run at the reading's point whose figure is furthest beyond what passes."""
+    """The run at the reading's point whose figure exceeds the limit for a pass the most."""
     rows = [row for row in results.rows if row["contender"] == contender.key and row["point"] == reading.point]
     figure = reading.figure
     worst = max(rows, key=lambda row: figure.excess(value_of(row, figure.metric), reading.reference))
@@ -144,17 +153,17 @@ def _worst_case(results: Results, contender: Contender, reading: Reading) -> Cas
 
 
 def worst_world(assessment: Assessment, judgement: Judgement, contender: Contender | None = None) -> Scenario | None:
-    """The world in which the candidate was worst (or another contender there), ready to run."""
+    """The world in which the candidate was worst, ready to run; `contender` replaces the candidate."""
     if judgement.worst is None:
         return None
     entered = assessment.results.suite.enter(judgement.worst, contender or assessment.candidate)
-    where = ", ".join(f"{k} {v}" for k, v in judgement.worst.point.items() if k != "worlds")
-    about = f"RFC 9743, {judgement.criterion.section}: {judgement.criterion.title} ({where})"
-    return entered.changed(name=judgement.criterion.key, description=about)
+    criterion = judgement.criterion
+    about = f"RFC 9743, {criterion.section}: {criterion.title} ({where(judgement.worst.point)})"
+    return entered.changed(name=criterion.key, description=about)
 
 
 def write_worlds(assessment: Assessment) -> dict[str, str]:
-    """Save the worst world of each criterion as worlds/KEY.toml; key -> the command that runs it."""
+    """Save the worst world of each criterion as worlds/KEY.toml; return key -> the command that runs it."""
     commands = {}
     for judgement in assessment.judgements:
         world = worst_world(assessment, judgement)
@@ -165,7 +174,7 @@ def write_worlds(assessment: Assessment) -> dict[str, str]:
 
 
 def as_dict(assessment: Assessment) -> dict[str, Any]:
-    """The assessment for JSON."""
+    """The assessment as data for JSON."""
     return {
         "candidate": assessment.candidate.label,
         "profile": assessment.results.profile,
@@ -201,7 +210,7 @@ def _reading(reading: Reading) -> dict[str, Any]:
 
 
 def save(assessment: Assessment) -> Path:
-    """assessment.json."""
+    """Write assessment.json."""
     return atomic_write_text(
         assessment.results.out_dir / "assessment.json", json.dumps(as_dict(assessment), indent=2) + "\n"
     )

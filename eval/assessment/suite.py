@@ -1,4 +1,4 @@
-"""All worlds of an assessment as one suite, so that one results runs them: on all cores, resumable, over Ray."""
+"""All worlds of an assessment as one suite, which runs on all cores or over Ray and can be resumed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class AssessmentSuite(Suite):
-    """RFC 9743 by machine. A point names its family of worlds (`worlds`) and that family's factors.
+    """The tests of RFC 9743. A point names its family of worlds (`worlds`) and the factors of that family.
 
-    only: families to run; None: all of them.
+    only: families to run; None: all.
     """
 
     name = "assessment"
     scenario = "dumbbell"
-    title = "What RFC 9743 asks of a congestion controller"
-    description = "Every criterion of RFC 9743 (BCP 133) that a simulator can put to the test, world by world."
-    source = "RFC 9743, March 2025; the thresholds are ours: eval/assessment/criteria.toml."
+    title = "Requirements of RFC 9743 on congestion controllers"
+    description = "All criteria of RFC 9743 (BCP 133) that a simulator can test."
+    source = "RFC 9743, March 2025. The limits are our choice: eval/assessment/criteria.toml."
     metrics: ClassVar[tuple[Metric, ...]] = ()
     profiles: ClassVar = {"quick": 2, "full": 5}
     max_runs = 100

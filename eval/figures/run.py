@@ -104,7 +104,11 @@ def _rates(ax: Axes, recording: Recording, colours: Sequence[str], theme: Theme)
         ax.set_ylim(top=max(ax.get_ylim()[1], min(1.05 * peak, 1.3 * ax.get_ylim()[1])))
     else:
         ax.set_ylim(top=top)
-    marks = {"dotted: handovers": _changes(recording), "red: outages": outages(recording)}
+    starts = {at for at, _ in outages(recording)}
+    marks = {
+        "dotted: handovers": set(_changes(recording)) - starts,
+        f"red: outages of {_lengths(recording)}": starts,
+    }
     _note(ax, ", ".join(words for words, there in marks.items() if there), theme)
     return labels
 
@@ -257,12 +261,24 @@ def _changes(recording: Recording) -> list[float]:
 
 
 def _interruptions(ax: Axes, recording: Recording, theme: Theme) -> None:
-    """Mark handovers and shade outages; one that is too short to be seen gets a hair's width."""
-    least = recording.scenario.duration_s * 0.0014
+    """Mark handovers and shade outages; a short outage is drawn wide enough to be seen, with a triangle on top."""
+    least, cut = recording.scenario.duration_s * 0.003, outages(recording)
+    starts = {at for at, _ in cut}
     for at in _changes(recording):
-        ax.axvline(at, color=theme.edge, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
-    for at, length in outages(recording):
-        ax.axvspan(at, at + max(length, least), color=theme.outage, alpha=0.38, linewidth=0, zorder=1)
+        if at not in starts:
+            ax.axvline(at, color=theme.edge, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    for at, length in cut:
+        ax.axvspan(at, at + max(length, least), color=theme.outage, alpha=0.5, linewidth=0, zorder=1)
+    if cut:
+        middles = [at + max(length, least) / 2 for at, length in cut]
+        ax.plot(middles, [1.0] * len(cut), "v", color=theme.outage, markersize=5, clip_on=False,
+                transform=ax.get_xaxis_transform(), zorder=4)  # fmt: skip
+
+
+def _lengths(recording: Recording) -> str:
+    """`80 ms` or `45 to 120 ms`: the lengths of the outages."""
+    found = sorted({1e3 * length for _, length in outages(recording)})
+    return f"{found[0]:g} ms" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g} ms" if found else ""
 
 
 def _note(ax: Axes, words: str, theme: Theme) -> None:

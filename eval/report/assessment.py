@@ -11,7 +11,7 @@ from pathlib import Path
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval.assessment.criteria import Figure, Grade
+from orbitcc.eval.assessment.criteria import Figure, Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
@@ -101,16 +101,11 @@ def _row(judgement: Judgement, files: Pictures | None, command: str | None) -> s
 def _figure(reading: Reading) -> str:
     f = reading.figure
     return (
-        f'<li><span class="{CLASSES[reading.verdict]}">{reading.verdict}</span>: {html.escape(f.title)} '
+        f'<li><span class="{CLASSES[reading.verdict]}">{reading.verdict}</span>: {html.escape(f.title)}: '
         f"<strong>{html.escape(f.format(reading.value))}</strong>, Cubic {html.escape(f.format(reading.reference))} "
-        f"at {html.escape(where(reading.point))} ({html.escape(limits(f))}). "
+        f"(world: {html.escape(where(reading.point))}; limits: {html.escape(limits(f))}). "
         f"<small>{html.escape(f.reason)}.</small></li>"
     )
-
-
-def where(point: Mapping[str, float | int | str]) -> str:
-    """A point in words."""
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in point.items() if key != "worlds")
 
 
 def limits(figure: Figure) -> str:

@@ -107,9 +107,7 @@ def print_assessment(assessment: Assessment) -> None:
         table.add_column(escape(label))
     for k, own in enumerate(assessment.judgements):
         worst = max(own.readings, key=lambda r: WORST[r.verdict], default=None)
-        figure = (
-            f"{worst.figure.format(worst.value)} {worst.figure.title.removesuffix(worst.figure.unit)}" if worst else ""
-        )
+        figure = f"{worst.figure.title}: {worst.figure.format(worst.value)}" if worst else ""
         verdicts = (others[k].verdict for others in assessment.outcomes.values())
         table.add_row(
             own.criterion.section, escape(own.criterion.title), escape(figure),

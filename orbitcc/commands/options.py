@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+
+class WholeSentences(TyperGroup):
+    """Lists commands with their whole first sentence, never cut by an ellipsis."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        self.write_commands(ctx, formatter, "Commands", self.list_commands(ctx))
+
+    def write_commands(self, ctx: Any, formatter: Any, heading: str, names: Iterable[str]) -> None:
+        """One section of the help: a heading and these commands."""
+        commands = {name: self.get_command(ctx, name) for name in names}
+        with formatter.section(heading):
+            formatter.write_dl(
+                [(name, found.get_short_help_str(limit=1000)) for name, found in commands.items() if found]
+            )
 
 
 def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:

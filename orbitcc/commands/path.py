@@ -1,4 +1,4 @@
-"""`orbitcc path`: a path over satellites, its base RTT, its handovers, and where it runs."""
+"""`orbitcc path`: base RTT, handovers and map of a path over satellites."""
 
 from __future__ import annotations
 
@@ -15,40 +15,48 @@ if TYPE_CHECKING:
     from orbitcc.envs.orbits.trace import PathTrace, Slot
 
 MAX_CHANGES = 40
-"""As many changes of the route are printed; a file has them all."""
+"""Number of route changes that are printed; the file of --out has them all."""
 OPTIONS = {"source": "--from", "target": "--to", "min_elevation_deg": "--min-elevation", "start_s": "--start"}
-"""Fields of a path whose options are called otherwise."""
+"""Fields of a path -> options with another name."""
 
 
 def path(
     source: Annotated[
         str | None,
-        typer.Option("--from", help="A city, e.g. 'New York' (a wrong name lists them all), or latitude,longitude."),
+        typer.Option("--from", help="A city, e.g. 'New York' (`orbitcc list places`), or latitude,longitude."),
     ] = None,
-    target: Annotated[str | None, typer.Option("--to", help="The same.")] = None,
+    target: Annotated[str | None, typer.Option("--to", help="A city, or latitude,longitude.")] = None,
     shell: Annotated[
         str,
-        typer.Option(help="starlink1, kuiper1, oneweb, leoem, or a table of your own: '{planes=24, ...}'."),
+        typer.Option(help="starlink1, kuiper1, oneweb, leoem, or a TOML table: '{planes=24, ...}'."),
     ] = "starlink1",
     mode: Annotated[
-        str, typer.Option(help="isl: over links between satellites; bp: bent pipe over gateways; bp1: one satellite.")
+        str,
+        typer.Option(
+            help="isl: links between satellites; bp: bent pipe over gateways; bp1: one satellite, then fibre."
+        ),
     ] = "isl",
-    policy: Annotated[str, typer.Option(help="Which satellites serve: shortest, elevation, sticky, random.")] = (
-        "shortest"
-    ),
-    seed: Annotated[int, typer.Option(help="Where the satellites are, when slots begin, and random choices.")] = 1,
-    start: Annotated[float, typer.Option(help="Seconds by which the satellites have moved on.")] = 0.0,
-    min_elevation: Annotated[float, typer.Option(help="Degrees above the horizon from which satellites serve.")] = 25.0,
+    selection: Annotated[
+        str, typer.Option(help="Selection of the serving satellites: shortest, elevation, sticky or random.")
+    ] = "shortest",
+    seed: Annotated[
+        int, typer.Option(help="Seed of the satellites' positions, the start of the slots and random selections.")
+    ] = 1,
+    start: Annotated[float, typer.Option(help="Time of the constellation at the start of the path, in seconds.")] = 0.0,
+    min_elevation: Annotated[float, typer.Option(help="Lowest elevation of serving satellites, in degrees.")] = 25.0,
     name: Annotated[
-        str | None, typer.Option("--path", help="Instead: leoem-sd-ny-bp and its like, or a trace's .csv or .log file.")
+        str | None,
+        typer.Option("--path", help="Show a known path instead: leoem-sd-ny-bp and others, or a .csv or .log file."),
     ] = None,
-    duration: Annotated[float | None, typer.Option(help="Seconds; default: 300, or all of --path.")] = None,
-    at: Annotated[float, typer.Option(help="The second at which the map shows the route.")] = 0.0,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture of the path to this file.")] = None,
+    duration: Annotated[
+        float | None, typer.Option(help="Length in seconds; default: 300, or the length of --path.")
+    ] = None,
+    at: Annotated[float, typer.Option(help="Time of the map in seconds.")] = 0.0,
+    plot: Annotated[Path | None, typer.Option(help="Write a figure of the path to this file.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the path to this .csv file (or .log, as LeoEM's logs).")
+        Path | None, typer.Option(help="Write the path to this .csv file, or to a .log file in LeoEM's format.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Compute a path between two places over a satellite constellation and print its delay over time."""
     from orbitcc.envs.description.model import MAX_TIME_S
@@ -73,17 +81,17 @@ def path(
     route: Route | None = None
     if name is not None:
         if source is not None or target is not None:
-            raise OrbitccError("--path", name, "either --path, or --from and --to")
+            raise OrbitccError("--path", name, "either --path, or --from and --to, not both")
         trace = _known(name)
         trace = trace if duration is None else trace.lasting(duration)
     else:
         route = _computed(
-            {"source": source, "target": target, "shell": shell, "mode": mode, "policy": policy, "start_s": start,
+            {"source": source, "target": target, "shell": shell, "mode": mode, "selection": selection, "start_s": start,
              "min_elevation_deg": min_elevation}, seed, duration or 300.0,
         )  # fmt: skip
         trace = route.trace()
     if not 0 <= at <= trace.duration_s:
-        raise OrbitccError("--at", at, f"a second of the path, 0 to {trace.duration_s:g}")
+        raise OrbitccError("--at", at, f"a time within the path, 0 to {trace.duration_s:g} s")
     if out is not None:
         formats.save(trace, out)
     if plot is not None:
@@ -123,7 +131,7 @@ def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
 
 
 def as_dict(trace: PathTrace, route: Route | None) -> dict[str, Any]:
-    """The figures for `--json`; one that does not exist is null."""
+    """The results for `--json`; a value that does not exist is null."""
     return {
         "name": trace.name,
         "duration_s": trace.duration_s,
@@ -159,16 +167,18 @@ def _print(trace: PathTrace, route: Route | None) -> None:
     console.print(f"[bold]{trace.name}[/bold] · {trace.duration_s:g} s", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
     table.add_column("")
-    for head in ("least", "5 %", "median", "90 %", "95 %", "largest"):
+    for head in ("minimum", "5 %", "median", "90 %", "95 %", "maximum"):
         table.add_column(head, justify="right")
     least, low, median, high, most = found.rtt_ms
     table.add_row("base RTT, ms", _shown(least), _shown(low), _shown(median), "", _shown(high), _shown(most))
     jump, jump_90, jump_max = found.jump_ms
-    table.add_row("step at a change, ms", "", "", _shown(jump), _shown(jump_90), "", _shown(jump_max))
+    table.add_row("RTT step at a route change, ms", "", "", _shown(jump), _shown(jump_90), "", _shown(jump_max))
     slope, slope_95, slope_max = found.slope_ms_per_s
-    table.add_row("slope, ms/s", "", "", _shown(slope, 3), "", _shown(slope_95, 3), _shown(slope_max, 3))
+    table.add_row(
+        "RTT slope between changes, ms/s", "", "", _shown(slope, 3), "", _shown(slope_95, 3), _shown(slope_max, 3)
+    )
     console.print(table)
-    words = [f"{found.changes} changes of the route, {found.access_changes} of them at an end"]
+    words = [f"{found.changes} route changes, {found.access_changes} of them at an end"]
     if found.changes:
         words.append(f"one every {found.mean_interval_s:.1f} s")
     if found.hops:
@@ -182,14 +192,14 @@ def _print(trace: PathTrace, route: Route | None) -> None:
 
 
 def _changes(trace: PathTrace) -> Any:
-    """A table of the routes, one row for each that differs from the one before."""
+    """A table with one row per route."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
-    table.add_column("s", justify="right")
+    table.add_column("time, s", justify="right")
     table.add_column("RTT, ms", justify="right")
-    table.add_column("what changes", no_wrap=True)
+    table.add_column("changed hop", no_wrap=True)
     if any(slot.nodes for slot in trace.slots):
         table.add_column("route", overflow="fold")
     before: Slot | None = None
@@ -209,7 +219,11 @@ def _changes(trace: PathTrace) -> Any:
 def _words(slot: Slot) -> str:
     if slot.outage:
         return "no route"
-    named = (("first hop", slot.access_fwd_change), ("last hop", slot.access_rev_change), ("between", slot.mid_change))
+    named = (
+        ("first hop", slot.access_fwd_change),
+        ("last hop", slot.access_rev_change),
+        ("between them", slot.mid_change),
+    )
     words = ", ".join(word for word, change in named if change and slot.start_s > 0)
     return f"{words} ({slot.interruption_ms:g} ms)" if words and slot.interruption_ms else words
 

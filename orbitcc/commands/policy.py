@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, complete_policy
+from orbitcc.commands.options import AsJson, WholeSentences, complete_policy
 
 app = typer.Typer(
-    help="Show a policy's model card, or add a safety filter.", no_args_is_help=True, rich_markup_mode=None
+    cls=WholeSentences,
+    help="Show a policy's model card, or add a safety filter.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Name = Annotated[

@@ -34,6 +34,7 @@ FLOW_KEYS = (
 )
 LINK_KEYS = ("name", "utilisation", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets")
 PLAIN_PROGRESS_EVERY_S = 5.0
+MIN_PLOT_INTERVAL_S = 0.01
 
 
 def run(
@@ -49,7 +50,10 @@ def run(
     policy: Policies = None,
     changes: Changes = None,
     seed: Annotated[int | None, typer.Option(help="Seed of noise and losses. Default: the scenario's.")] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two points of the time series.")] = 1.0,
+    interval: Annotated[
+        float | None,
+        typer.Option(help="Seconds between two points of the time series. Default: 1, with --plot 0.2 % of the run."),
+    ] = None,
     series: Annotated[Path | None, typer.Option(help="Write the time series to this .csv or .npz file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
     pcap: Annotated[
@@ -81,6 +85,8 @@ def run(
 
         check_name(plot)
     chosen = prepare(scenario, flow or [], policy or [], changes or [], seed)
+    if interval is None:
+        interval = 1.0 if plot is None else max(MIN_PLOT_INTERVAL_S, min(1.0, chosen.duration_s / 500))
     with RunProgress(chosen.name) as progress:
         recording = play(chosen, record_interval_s=interval, progress=progress, **captures)
     if series is not None:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import Changes
+from orbitcc.commands.options import Changes, WholeSentences
 from orbitcc.commands.options import ScenarioName as Name
 
 if TYPE_CHECKING:
     from orbitcc.envs.description.scenario import Scenario
 
 app = typer.Typer(
-    help="Show a scenario, export it to a TOML file, or draw it.", no_args_is_help=True, rich_markup_mode=None
+    cls=WholeSentences,
+    help="Show a scenario, export it to a TOML file, or draw it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Seed = Annotated[

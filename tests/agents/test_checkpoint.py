@@ -164,7 +164,7 @@ def test_a_file_is_named_wherever_the_error_surfaces(saved) -> None:
 
 def test_no_name_is_not_the_folder_one_stands_in(saved, monkeypatch) -> None:
     monkeypatch.chdir(saved)
-    with pytest.raises(OrbitccError, match="unknown name ''"):
+    with pytest.raises(OrbitccError, match="unknown policy ''"):
         checkpoint.load("")
 
 

@@ -80,5 +80,5 @@ def test_a_damaged_safety_filter_is_one_error(tmp_path) -> None:
     stated = json.loads((saved / "card.json").read_text())
     stated["safety_filter"]["max_loss"] = 7
     (saved / "card.json").write_text(json.dumps(stated))
-    with pytest.raises(OrbitccError, match=r"safety filter\.most_loss"):
+    with pytest.raises(OrbitccError, match=r"safety_filter\.max_loss"):
         checkpoint.load(saved)

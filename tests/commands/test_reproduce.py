@@ -12,7 +12,7 @@ from tests.commands.shell import called
     [
         (("reproduce", "leos"), "paper: unknown name 'leos'; did you mean 'leo'?"),
         (("reproduce", "geo", "--profile", "huge"), "profile: unknown name 'huge'"),
-        (("reproduce", "geo", "--resume"), "--resume: which folder"),
+        (("reproduce", "geo", "--resume"), "--resume: name the folder"),
         (("compare", "/nowhere", "/nowhere"), "run: '/nowhere' is not allowed"),
         (("eval", "responsiveness", "--set", "rtt=papr"), "rtt: 'papr' is not allowed"),
     ],

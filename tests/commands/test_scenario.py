@@ -14,7 +14,7 @@ NEEDS_A_FILE = "path-trace"
 
 
 def test_every_scenario_is_listed():
-    done = called("scenario", "list", "--json")
+    done = called("list", "scenarios", "--json")
     listed = {entry["name"] for entry in json.loads(done.stdout)["scenarios"]}
     assert listed == {*SCENARIOS, *DISTRIBUTIONS}
 

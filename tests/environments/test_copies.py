@@ -126,7 +126,7 @@ def test_a_world_of_flows_goes_back_to_any_saved_moment(mode: str) -> None:
 def test_a_saved_world_fits_only_as_many_flows() -> None:
     env = FlowVectorEnv(3, get("dumbbell").with_flows([Flow(controller="external")] * 2))
     env.reset(seed=1)
-    with pytest.raises(OrbitccError, match="2 flows"):
+    with pytest.raises(OrbitccError, match="2 sub-environments"):
         env.restore(1, env.save(0))
 
 

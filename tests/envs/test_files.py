@@ -33,7 +33,7 @@ def test_a_folder_that_is_a_file_is_one_clear_error(tmp_path):
 
 
 def test_unreadable_content_is_named(tmp_path):
-    with pytest.raises(FileError, match="No such file"):
+    with pytest.raises(FileError, match="no such file"):
         read_text(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(FileError, match="UTF-8"):

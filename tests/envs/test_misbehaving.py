@@ -25,7 +25,7 @@ def test_odd_receivers_are_kept_in_files_and_run(receiver):
     ("flow", "field"),
     [
         ({"receiver": "greedy"}, "receiver.kind"),
-        ({"receiver": {"kind": "divide", "pieces": 1}}, "receiver.pieces"),
+        ({"receiver": {"kind": "divide", "parts": 1}}, "receiver.parts"),
         ({"receiver": "optimistic", "traffic": {"kind": "bytes", "bytes": 1000}}, "receiver.kind"),
         ({"traffic": {"kind": "cbr", "rate_mbps": 1.0, "packet_bytes": 200}}, "traffic.packet_bytes"),
     ],

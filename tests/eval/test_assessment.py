@@ -150,15 +150,15 @@ def test_a_wrong_criterion_is_named(capsys):
     from orbitcc.commands.assess import assess as command
 
     with pytest.raises(OrbitccError, match="bufferbloat"):
-        command("cubic", agent=None, only=["buferbloat"])
+        command("cubic", policy=None, only=["buferbloat"])
     with pytest.raises(OrbitccError, match="CONTROLLER"):
-        command(None, agent=None)
+        command(None, policy=None)
 
 
 def test_the_command_writes_card_worlds_pictures_and_page(tmp_path, capsys):
     from orbitcc.commands.assess import assess as command
 
-    command("reno", agent=None, only=["bully", "multipath"], workers=1, out=tmp_path / "out", as_json=True)
+    command("reno", policy=None, only=["bully", "multipath"], workers=1, out=tmp_path / "out", as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads((tmp_path / "out" / "assessment.json").read_text())
     assert [row["key"] for row in told["criteria"]] == ["bully", "multipath"]

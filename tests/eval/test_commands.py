@@ -179,7 +179,7 @@ def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
     broken = orbitcc(*evaluate[:-4], "--out", "broken", "--workers", "2")
     assert broken.returncode == 2
     (line,) = broken.stderr.strip().splitlines()[-1:]
-    assert line.startswith("error: agent: 'outside_policy:make'")
+    assert line.startswith("error: policy: 'python_policy:make'")
     assert "has no attribute 'tann'" in line
     compared = orbitcc("compare", "alone", "out", "--json")
     table = json.loads(compared.stdout)

@@ -11,7 +11,7 @@ from orbitcc.envs.orbits.routing import PathSpec
 
 PATHS = (
     PathSpec(source="San Diego", target="New York"),
-    PathSpec(source="San Diego", target="Seattle", mode="bp", policy="random"),
+    PathSpec(source="San Diego", target="Seattle", mode="bp", selection="random"),
 )
 
 

@@ -35,8 +35,8 @@ MODES = [
 
 @pytest.fixture(scope="module", params=MODES, ids="-".join)
 def route(request):
-    mode, policy = request.param
-    return find_route(spec(mode=mode, policy=policy), 300, seed=3)
+    mode, selection = request.param
+    return find_route(spec(mode=mode, selection=selection), 300, seed=3)
 
 
 # -- the published reference ----------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ RECORDED = {
 
 @pytest.mark.parametrize("case", RECORDED, ids="-".join)
 def test_paths_stay_what_they_were(case):
-    pair, mode, policy = case
-    found = find_path(spec(pair, mode=mode, policy=policy), 1500, seed=1).statistics()
+    pair, mode, selection = case
+    found = find_path(spec(pair, mode=mode, selection=selection), 1500, seed=1).statistics()
     median, high, changes = RECORDED[case]
     assert (found.rtt_ms[2], found.rtt_ms[3]) == (pytest.approx(median, abs=1e-3), pytest.approx(high, abs=1e-3))
     assert found.changes == changes
@@ -190,8 +190,8 @@ def test_slots_and_flags_follow_the_legs(route):
 def test_nothing_is_shorter_than_the_shortest():
     for mode in ("isl", "bp"):
         least = find_route(spec(mode=mode, phase_s=0), 300, seed=5)
-        for policy in ("elevation", "sticky", "random"):
-            other = find_route(spec(mode=mode, policy=policy, phase_s=0), 300, seed=5)
+        for selection in ("elevation", "sticky", "random"):
+            other = find_route(spec(mode=mode, selection=selection, phase_s=0), 300, seed=5)
             for one, two in zip(least.legs, other.legs, strict=True):
                 middle = np.array([(one.start_s + one.end_s) / 2])
                 network = least.network
@@ -210,7 +210,7 @@ def _unbounded(chooser, access, ends, middle):
 
 
 def test_elevation_takes_the_highest_satellite():
-    route = find_route(spec(policy="elevation"), 300, seed=4)
+    route = find_route(spec(selection="elevation"), 300, seed=4)
     network = route.network
     edges = network.slot_edges(300)
     for k, leg in enumerate(route.legs):
@@ -223,7 +223,7 @@ def test_elevation_takes_the_highest_satellite():
 
 
 def test_sticky_keeps_its_satellite_until_it_sets():
-    route = find_route(spec("sd-sea", policy="sticky"), 1500, seed=4)
+    route = find_route(spec("sd-sea", selection="sticky"), 1500, seed=4)
     network = route.network
     edges = network.slot_edges(1500)
     kept = dropped = 0
@@ -239,8 +239,8 @@ def test_sticky_keeps_its_satellite_until_it_sets():
 
 def test_random_changes_more_often_than_it_must():
     changes = {
-        policy: find_path(spec("sd-sea", mode="bp", policy=policy), 1500, seed=4).statistics().access_changes
-        for policy in ("sticky", "random")
+        selection: find_path(spec("sd-sea", mode="bp", selection=selection), 1500, seed=4).statistics().access_changes
+        for selection in ("sticky", "random")
     }
     assert changes["random"] > 2 * changes["sticky"]
 
@@ -267,15 +267,15 @@ def test_delays_hold_through_an_outage():
 # -- seeds and settings ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["shortest", "random"])
-def test_equal_seeds_give_equal_paths_and_others_other_ones(policy):
-    chosen = spec(mode="bp", policy=policy)
+@pytest.mark.parametrize("selection", ["shortest", "random"])
+def test_equal_seeds_give_equal_paths_and_others_other_ones(selection):
+    chosen = spec(mode="bp", selection=selection)
     assert find_path(chosen, 300, seed=7) == find_path(chosen, 300, seed=7)
     assert find_path(chosen, 300, seed=7) != find_path(chosen, 300, seed=8)
 
 
 def test_a_longer_path_begins_with_the_shorter_one():
-    chosen = spec(mode="bp", policy="random", phase_s=3)
+    chosen = spec(mode="bp", selection="random", phase_s=3)
     assert find_route(chosen, 900, seed=2).legs[:20] == find_route(chosen, 300 + 3, seed=2).legs[:20]
 
 
@@ -331,7 +331,7 @@ def test_a_fresh_path_is_cheap():
         ({"shell": "starlink"}, "shell: unknown name 'starlink'; did you mean 'starlink1'"),
         ({"shell": {"planes": -1}}, "shell.planes: -1"),
         ({"mode": "bent"}, "mode: 'bent' .*'isl', 'bp' or 'bp1'"),
-        ({"policy": "best"}, "policy: 'best'"),
+        ({"selection": "best"}, "selection: 'best'"),
         ({"min_elevation_deg": 95}, r"min_elevation_deg: 95 .* \[0, 89\] deg"),
         ({"slot_s": 0.5}, r"slot_s: 0.5 .* \[1, 120\] s"),
     ],

@@ -22,7 +22,7 @@ def goodput(scenario):
 
 
 def test_leo_path_is_the_path_between_its_places():
-    given = {"source": "Seattle", "target": "40.7,-74.0", "mode": "bp", "policy": "sticky", "duration_s": 60}
+    given = {"source": "Seattle", "target": "40.7,-74.0", "mode": "bp", "selection": "sticky", "duration_s": 60}
     scenario = scenarios.get("leo-path", run=3, start_s=100, **given)
     given.pop("duration_s")
     trace = find_path(PathSpec(**given, start_s=100), 60, seed=3)
@@ -33,15 +33,15 @@ def test_leo_path_is_the_path_between_its_places():
 
 
 def test_handovers_at_the_ends_interrupt_a_leo_path():
-    scenario = scenarios.get("leo-path", mode="bp", policy="random", run=2)
+    scenario = scenarios.get("leo-path", mode="bp", selection="random", run=2)
     link = scenario.links[0]
-    slots = find_path(PathSpec(source="San Diego", target="New York", mode="bp", policy="random"), 300, seed=2).slots
+    slots = find_path(PathSpec(source="San Diego", target="New York", mode="bp", selection="random"), 300, seed=2).slots
     assert [o.at_s for o in link.outages] == [s.start_s for s in slots if s.access_change]
     assert len(link.outages) > 5
     assert all(45 <= o.duration_ms <= 120 for o in link.outages)
     assert {(o.mode, o.flush, o.directions) for o in link.outages} == {("drop", "queue", "both")}
     assert [h.at_s for h in link.handovers] == [s.start_s for s in slots if s.change]
-    held = scenarios.get("leo-path", mode="bp", policy="random", run=2, interruption="hold").links[0]
+    held = scenarios.get("leo-path", mode="bp", selection="random", run=2, interruption="hold").links[0]
     assert {(o.mode, o.flush) for o in held.outages} == {("hold", "none")}
     assert scenarios.get("leo-path", run=2, interruption="none").links[0].outages == ()
 
@@ -70,7 +70,7 @@ def test_runs_of_a_leo_path_differ_and_repeat():
 
 
 def test_a_leo_path_survives_its_file(tmp_path):
-    scenario = scenarios.get("leo-path", mode="bp", policy="random", duration_s=30, controller="bbr")
+    scenario = scenarios.get("leo-path", mode="bp", selection="random", duration_s=30, controller="bbr")
     again = Scenario.load(scenario.save(tmp_path / "path.toml"))
     assert again == scenario
     assert again.compile() == scenario.compile()

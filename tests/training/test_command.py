@@ -16,7 +16,7 @@ from orbitcc.cli import main
         (["ppo-mixed", "--set", "scenario=train-mix"], "did you mean 'train-mixed'"),
         (["ppo-mixed", "--set", "preset=astrea"], "did you mean 'astraea'"),
         (["ppo-mixed", "--resume"], "resume"),
-        (["ppo-mixed", "--resume", "--set", "ppo.lr=1e-4"], "--resume"),
+        (["ppo-mixed", "--resume", "--set", "ppo.lr=1e-4"], "a folder with a run"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypatch, capsys) -> None:

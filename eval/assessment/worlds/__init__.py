@@ -1,4 +1,4 @@
-"""The worlds of an assessment by name: families that its criteria draw on."""
+"""The families of worlds of an assessment, by name."""
 
 from orbitcc.eval.assessment.worlds import congestion, hosts, paths, sharing
 from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, WorldFamily

@@ -1,4 +1,4 @@
-"""What all worlds of an assessment are made of, and what is read from a run in them."""
+"""Building blocks of the worlds of an assessment, and measurements of their runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
 
 CANDIDATE = ControllerSpec(name="external")
-"""Stands where the judged controller enters."""
+"""Placeholder for the controller under assessment."""
 PACKET_BYTES = 1514
 PAYLOAD_BYTES = 1448
 RECORD_INTERVAL_S = 0.1
 
 
 class WorldFamily(ABC):
-    """A family of worlds: conditions that differ by a few factors, and what is measured in each.
+    """A family of worlds, which differ in a few factors, and the measurements in them.
 
-    name: what points and criteria call it. Measurements know a run by its point; flows keep the order of `world`.
+    name: its name in points and criteria. Flows keep the order that `world` gives them.
     """
 
     name: ClassVar[str]
@@ -39,14 +39,14 @@ class WorldFamily(ABC):
 
     @abstractmethod
     def world(self, point: Point, seed: int) -> Scenario:
-        """The scenario, with the controller `external` where the candidate enters."""
+        """The scenario; flows of the candidate have the controller `external`."""
 
     @abstractmethod
     def measure(self, point: Point, recording: Recording) -> dict[str, float]:
-        """The figures of one run, by the names that the criteria use."""
+        """The figures of one run, by their names in the criteria."""
 
     def enter(self, scenario: Scenario, contender: Contender) -> Scenario:
-        """The scenario with the contender wherever a candidate stands."""
+        """The scenario with the contender in place of the candidate."""
         return contender.take(scenario, lambda flow: flow.controller == CANDIDATE)
 
 
@@ -61,9 +61,9 @@ def dumbbell(
     buffer_bdp: float = 1.0,
     **link: Any,
 ) -> Scenario:
-    """Flows through one link; the buffer is in bandwidth-delay products, of three packets at least.
+    """Flows through one link with a buffer of `buffer_bdp` bandwidth-delay products, three packets at least.
 
-    link: further fields of the link; `reverse` defaults to the same delay without a rate.
+    link: further fields of the link; by default, `reverse` has the same delay and no rate limit.
     """
     buffer = max(int(rate_mbps * rtt_ms * 125 * buffer_bdp), 3 * PACKET_BYTES)
     fields: dict[str, Any] = {
@@ -83,37 +83,37 @@ def dumbbell(
 
 
 def candidates(count: int, **fields: Any) -> list[Flow]:
-    """So many flows of the candidate."""
+    """`count` flows of the candidate."""
     return [Flow(name=f"candidate-{k}", controller=CANDIDATE, **fields) for k in range(count)]
 
 
 def others(controller: str, count: int, **fields: Any) -> list[Flow]:
-    """So many flows of a controller that stays."""
+    """`count` flows of another controller."""
     spec = ControllerSpec(name=controller)
     return [Flow(name=f"{controller}-{k}", controller=spec, **fields) for k in range(count)]
 
 
 def goodputs(recording: Recording, start_s: float, end_s: float) -> np.ndarray:
-    """Mean goodput of every flow in the window, Mbit/s, [F]."""
+    """Mean goodput of every flow in the window, in Mbit/s: [F]."""
     inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
     return np.asarray(recording.flows["goodput_mbps"][inside].mean(axis=0))
 
 
 def total(recording: Recording, series: str, start_s: float, end_s: float, flows: slice = slice(None)) -> float:
-    """Sum of a counting series over the flows and the samples of the window."""
+    """Sum of a series of counts over the flows and the samples of the window."""
     inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
     return float(recording.flows[series][inside, flows].sum())
 
 
 def seconds(series: np.ndarray) -> np.ndarray:
-    """Means over whole seconds of samples taken every `RECORD_INTERVAL_S`, [T, ...] -> [T / 10, ...]."""
+    """Means over full seconds of samples taken every `RECORD_INTERVAL_S`: [T, ...] -> [T / 10, ...]."""
     per = round(1 / RECORD_INTERVAL_S)
     whole = series.shape[0] // per * per
     return series[:whole].reshape(-1, per, *series.shape[1:]).mean(axis=1)
 
 
 def link_figures(recording: Recording, start_s: float, end_s: float) -> dict[str, float]:
-    """Of the narrowest link in the window: utilisation, mean queue in ms, share of what was sent that it dropped."""
+    """Figures of the slowest link in the window: utilisation, mean queueing delay in ms, dropped share of packets."""
     inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
     narrowest = int(np.argmin(recording.links["capacity_mbps"].mean(axis=0)))
     link = {name: series[inside, narrowest] for name, series in recording.links.items()}
@@ -128,5 +128,5 @@ def link_figures(recording: Recording, start_s: float, end_s: float) -> dict[str
 
 
 def pick(profile: str, quick: Sequence[Any], full: Sequence[Any]) -> Sequence[Any]:
-    """The values of a factor in a profile."""
+    """The values of a factor in the profile `quick` or `full`."""
     return quick if profile == "quick" else full

@@ -1,4 +1,4 @@
-"""What a controller does to the network: collapse, standing queues, losses, buffers of every size, managed queues."""
+"""Effects of a controller on the network: collapse, standing queues, losses, buffer sizes, managed queues."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 ONSET_S = 5.0
-"""When the trouble begins: by then a flow is past its start."""
+"""When the disturbance begins: after the start-up of the flow."""
 
 
 class Collapse(WorldFamily):
-    """RFC 9743, 5.1.1: nearly everything is lost, nothing comes back, or far too many share far too little."""
+    """RFC 9743, 5.1.1: heavy loss, missing acknowledgements, or too many flows for the link."""
 
     name = "collapse"
     RTT_MS = 50.0
@@ -64,7 +64,7 @@ class Collapse(WorldFamily):
 
 
 class PersistentLoss(WorldFamily):
-    """RFC 9743, 7.2: what a transport circuit breaker looks at."""
+    """RFC 9743, 7.2: persistent loss, at which a transport circuit breaker trips."""
 
     name = "persistent-loss"
 
@@ -106,7 +106,7 @@ class Bufferbloat(WorldFamily):
 
 
 class SmallBuffers(WorldFamily):
-    """RFC 9743, 5.1.3: several flows on buffers below one and a half products."""
+    """RFC 9743, 5.1.3: several flows on buffers of at most one and a half bandwidth-delay products."""
 
     name = "small-buffers"
 
@@ -123,7 +123,7 @@ class SmallBuffers(WorldFamily):
 
 
 class TailDrop(WorldFamily):
-    """RFC 9743, 6.1: one flow and a tail-drop queue, from a quarter of a product to four."""
+    """RFC 9743, 6.1: one flow on a tail-drop queue of 0.25 to 4 bandwidth-delay products."""
 
     name = "tail-drop"
 
@@ -156,7 +156,7 @@ class ManagedQueues(WorldFamily):
 
 
 class SlowLinks(WorldFamily):
-    """RFC 9743, 7.4: the rates of constrained nodes, where a window is a few packets."""
+    """RFC 9743, 7.4: the low rates of constrained nodes, where a window is a few packets."""
 
     name = "slow-links"
     DURATION_S = 300.0

@@ -1,4 +1,4 @@
-"""Hosts at the ends of the usual: receivers that misbehave, and a data centre's."""
+"""Unusual hosts: misbehaving receivers, and those of a data centre."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Receivers(WorldFamily):
-    """RFC 9743, 7.6: one of two receivers does not acknowledge as it should."""
+    """RFC 9743, 7.6: one of two receivers does not acknowledge as TCP requires."""
 
     name = "receivers"
     KINDS: ClassVar[dict[str, Receiver]] = {
         "stretch": Stretch(segments=10),
-        "divide": Divide(pieces=8),
+        "divide": Divide(parts=8),
         "optimistic": Optimistic(share=0.5),
     }
 
@@ -55,7 +55,7 @@ class Receivers(WorldFamily):
 
 
 class Incast(WorldFamily):
-    """RFC 9743, 7.11: many senders answer at once, over a fraction of a millisecond."""
+    """RFC 9743, 7.11: many senders answer at the same time on paths with RTTs of 0.1 to 2 ms."""
 
     name = "incast"
     BYTES = 64_000

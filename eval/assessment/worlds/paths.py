@@ -1,4 +1,4 @@
-"""Paths that are not a quiet wire: losses of their own, moving rates and delays, long delays, changes, reordering."""
+"""Paths with random losses, changing rates and delays, long delays, sudden changes and reordering."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DURATION_S = 60.0
 
 
 class Wireless(WorldFamily):
-    """RFC 9743, 6.4: losses that no queue made, rates that move, jitter, channels sent in frames."""
+    """RFC 9743, 6.4: random losses, changing rates, jitter, and channels that send in frames."""
 
     name = "wireless"
 
@@ -48,7 +48,7 @@ class Wireless(WorldFamily):
         if medium.startswith("loss"):
             link["loss"] = float(medium.split()[1]) / 100
         elif medium == "bursts":
-            # Two bursts a second of 10 ms each, as on a LEO access link in a bad minute (docs/links.md).
+            # Two bursts per second of 10 ms each, as on a LEO access link under bad conditions (docs/links.md).
             link["loss"] = GilbertElliott(good_loss=0.0, bad_loss=0.5, to_bad_per_s=2.0, to_good_per_s=100.0)
         elif medium == "moving rate":
             link["rate_mbps"] = _ar1(seed)
@@ -63,7 +63,7 @@ class Wireless(WorldFamily):
 
 
 def _ar1(seed: int) -> list[tuple[float, float]]:
-    """A rate that moves every second by an AR(1) process of its logarithm: deviation 0.3, correlation 0.9."""
+    """A rate whose logarithm is an AR(1) process with steps of 1 s: standard deviation 0.3, correlation 0.9."""
     rng, level, points = np.random.default_rng(seed), 0.0, []
     for second in range(int(DURATION_S)):
         points.append((float(second), RATE_MBPS * float(np.exp(level))))
@@ -72,7 +72,7 @@ def _ar1(seed: int) -> list[tuple[float, float]]:
 
 
 class VaryingDelay(WorldFamily):
-    """RFC 9743, 7.3: the delay of the path itself changes, once or all the time."""
+    """RFC 9743, 7.3: the propagation delay of the path changes, once or continuously."""
 
     name = "varying-delay"
 
@@ -108,7 +108,7 @@ class VaryingDelay(WorldFamily):
 
 
 class HighDelay(WorldFamily):
-    """RFC 9743, 7.5: a geostationary hop, and as a stress five seconds."""
+    """RFC 9743, 7.5: the RTT of a geostationary hop and, as a stress test, five seconds."""
 
     name = "high-delay"
     OBJECT_BYTES = 5_000_000
@@ -133,7 +133,7 @@ class HighDelay(WorldFamily):
 
 
 class Reordering(WorldFamily):
-    """RFC 9743, 7.7: packets that overtake each other, and one in a hundred that comes a round trip late."""
+    """RFC 9743, 7.7: packets overtake each other, or one in a hundred arrives one round trip late."""
 
     name = "reordering"
 
@@ -153,14 +153,14 @@ class Reordering(WorldFamily):
         sent = total(recording, "sent_packets", 10.0, DURATION_S)
         dropped = float(recording.links["dropped_packets"][recording.t_s > 10.0, 0].sum())
         return {
-            # Of goodput: what a link carries twice is of no use.
+            # Based on goodput, because a packet that the link carries twice is useless.
             "utilisation": float(goodputs(recording, 10.0, DURATION_S)[0]) * PACKET_BYTES / PAYLOAD_BYTES / RATE_MBPS,
             "spurious_share": max(0.0, resent - dropped) / sent if sent else 0.0,
         }
 
 
 class PathChange(WorldFamily):
-    """RFC 9743, 7.9: the path becomes another one at once."""
+    """RFC 9743, 7.9: rate or delay of the path change suddenly, or a handover interrupts it."""
 
     name = "path-change"
     AT_S, END_S = 20.0, 50.0
@@ -194,7 +194,7 @@ class PathChange(WorldFamily):
 
 
 class Transients(WorldFamily):
-    """RFC 9743, 7.8: short interruptions, and crowds that come and go."""
+    """RFC 9743, 7.8: short interruptions, and bursts of cross traffic."""
 
     name = "transients"
 
@@ -215,7 +215,7 @@ class Transients(WorldFamily):
 
 
 class Signals(WorldFamily):
-    """RFC 9743, 6.2: news of the path that never comes, as behind a tunnel, comes late, or is wrong."""
+    """RFC 9743, 6.2: handover signals that are missing, as behind a tunnel, late or wrong."""
 
     name = "signals"
 
@@ -229,7 +229,7 @@ class Signals(WorldFamily):
         candidate = recording.scenario.flows[0].controller
         told = _goodput_when_told(str(candidate), recording.scenario.seed)
         got = float(goodputs(recording, 5.0, recording.scenario.duration_s)[0])
-        # Exactly the same packets: it does not listen.
+        # Exactly the same packets: the controller does not use the signals.
         return {"signal_loss": float("nan") if got == told else max(0.0, 1 - got / told)}
 
 

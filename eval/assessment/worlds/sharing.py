@@ -1,4 +1,4 @@
-"""A controller and others on one link: its own kind, the standard's flows, short flows, voice and video, a bully."""
+"""Flows that share a link with the candidate: its own, standard, short, voice and video, unresponsive flows."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 STARVED = 0.05
-"""Of the fair share: less is starvation (RFC 9743, 5.2, leaves the number open)."""
+"""A flow below this share of its fair share is starved (our choice: RFC 9743, 5.2, leaves the number open)."""
 
 
 class OwnKind(WorldFamily):
-    """RFC 9743, 5.1.4: flows of the candidate that join one after the other, or whose RTTs differ."""
+    """RFC 9743, 5.1.4: flows of the candidate that join one after the other or have different RTTs."""
 
     name = "own-kind"
     JOIN_S = 5.0
@@ -74,10 +74,10 @@ class OwnKind(WorldFamily):
 
 
 class Mixed(WorldFamily):
-    """RFC 9743, 5.2, and Ware et al., HotNets 2019: flows of a standard controller, joined by the candidate's.
+    """RFC 9743, 5.2, and Ware et al., HotNets 2019: flows of the candidate join flows of a standard controller.
 
-    Harm to a figure of the incumbents: what they lose of what they have alone, as share. It is compared with the harm
-    that flows of their own kind do in the candidate's place. Alone and with their kind is simulated once.
+    Harm is the relative loss of the incumbents compared with being alone. It is compared with the harm that flows of
+    the incumbents' own kind do in the candidate's place. Both references are simulated once and kept.
     """
 
     JOINS_S = 5.0
@@ -129,7 +129,7 @@ Incumbents = dict[str, float]
 
 
 def _of_incumbents(recording: Recording, count: int) -> Incumbents:
-    """Mean goodput, RTT and retransmitted share of the first flows, once the others have settled in."""
+    """Mean goodput, RTT and retransmitted share of the first flows, from 15 s after the others have joined."""
     start_s, end_s = Mixed.JOINS_S + 15, recording.scenario.duration_s
     inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
     sent = total(recording, "sent_packets", start_s, end_s, slice(count))
@@ -144,7 +144,7 @@ def _of_incumbents(recording: Recording, count: int) -> Incumbents:
 def _without_candidates(
     worlds: type[Mixed], point: tuple[tuple[str, float | int | str], ...], seed: int
 ) -> tuple[Incumbents, Incumbents]:
-    """The incumbents alone, and with flows of their own kind in the candidates' place."""
+    """Figures of the incumbents alone, and with flows of their own kind in place of the candidate's."""
     family = worlds()
     scenario = family.world(dict(point), seed)
     old = [flow for flow in scenario.flows if flow.controller != CANDIDATE]
@@ -158,22 +158,22 @@ def _without_candidates(
 
 
 def _less(alone: float, shared: float) -> float:
-    """Harm to what should be more."""
+    """Harm to a figure of which more is better."""
     return (alone - shared) / alone if alone > 0 else 0.0
 
 
 def _more(alone: float, shared: float) -> float:
-    """Harm to what should be less."""
+    """Harm to a figure of which less is better."""
     return (shared - alone) / shared if shared > 0 else 0.0
 
 
 def starved_s(mbps: np.ndarray, fair_mbps: float) -> float:
-    """The longest that any flow had next to nothing, s. mbps: (seconds, flows)."""
+    """The longest time in s that any flow was starved. mbps: goodput as [seconds, flows]."""
     return float(max(_longest(flow < STARVED * fair_mbps) for flow in mbps.T))
 
 
 def _longest(true: np.ndarray) -> int:
-    """The longest stretch of truths."""
+    """The length of the longest run of true values."""
     longest = run = 0
     for value in true:
         run = run + 1 if value else 0
@@ -182,7 +182,7 @@ def _longest(true: np.ndarray) -> int:
 
 
 class ShortFlows(WorldFamily):
-    """RFC 9743, 5.1.5 and 5.2.3: new short flows beside long ones; one side is the candidate's, or both are."""
+    """RFC 9743, 5.1.5 and 5.2.3: short flows start beside long flows; the candidate drives one group or both."""
 
     name = "short-flows"
     RATE_MBPS = 20.0
@@ -221,7 +221,7 @@ class ShortFlows(WorldFamily):
 
 
 class RealTime(WorldFamily):
-    """RFC 9743, 5.2.2: a voice call and a video of constant rate beside the candidate."""
+    """RFC 9743, 5.2.2: a voice call and a video stream of constant rate beside the candidate."""
 
     name = "real-time"
     VOICE = Cbr(rate_mbps=0.1, packet_bytes=214)
@@ -256,7 +256,7 @@ def _known(value: float | None) -> float:
 
 
 class Bully(WorldFamily):
-    """RFC 9743, 7.6: for twenty seconds somebody sends at 1.2 times the rate of the link, whatever happens."""
+    """RFC 9743, 7.6: for twenty seconds an unresponsive flow sends at 1.2 times the rate of the link."""
 
     name = "bully"
     RATE_MBPS = 20.0

@@ -22,7 +22,7 @@ pub struct NetworkSpec {
     #[serde(default)]
     pub noise: NoiseSpec,
     /// Take no shortcut: every departure and every hand-over is an event, every acknowledgement goes the long way. The
-    /// outcome is the same, bit for bit; for tests and doubt.
+    /// outcome is the same, bit for bit. For tests and debugging.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exact: bool,
     pub links: Vec<LinkSpec>,
@@ -455,11 +455,11 @@ impl FlowSpec {
 pub enum ReceiverSpec {
     #[default]
     Honest,
-    /// One acknowledgement for so many segments in order, or when the first of them has waited this long.
+    /// One acknowledgement per `segments` segments in order, or when the first of them has waited for `hold`.
     Stretch { segments: u32, hold: Nanos },
-    /// Every acknowledgement in so many, the first ones within a segment.
-    Divide { pieces: u32 },
-    /// Acknowledges what has not come yet, and never tells of a loss: so much of what half a round trip brings.
+    /// Every acknowledgement is split into `parts`, of which only the last completes a segment.
+    Divide { parts: u32 },
+    /// Acknowledges ahead this share of the packets that arrive in half a round trip, and never reports a loss.
     Optimistic { share: f64 },
 }
 

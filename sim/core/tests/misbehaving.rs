@@ -1,4 +1,4 @@
-//! Receivers that acknowledge seldom, in pieces or too early, packets that come late, and datagrams on their way.
+//! Receivers that acknowledge seldom, in parts or too early, packets that come late, and datagrams on their way.
 
 mod common;
 
@@ -29,9 +29,9 @@ fn beside_an_honest_one(receiver: ReceiverSpec, controller: &str) -> Vec<FlowTot
 }
 
 #[test]
-fn pieces_of_acknowledgements_bring_an_attacker_nothing() {
+fn parts_of_acknowledgements_bring_an_attacker_nothing() {
     let honest = beside_an_honest_one(ReceiverSpec::Honest, "reno");
-    let divided = beside_an_honest_one(ReceiverSpec::Divide { pieces: 8 }, "reno");
+    let divided = beside_an_honest_one(ReceiverSpec::Divide { parts: 8 }, "reno");
     let share = |t: &[FlowTotals]| t[0].goodput_mbps / (t[0].goodput_mbps + t[1].goodput_mbps);
     assert!((share(&divided) / share(&honest) - 1.0).abs() < 0.2, "{} {}", share(&divided), share(&honest));
 }

@@ -171,7 +171,7 @@ impl NetworkSpec {
                 within(format_args!("flows[{i}].receiver.segments"), segments, 2, 1_000)?;
                 delay(format_args!("flows[{i}].receiver.hold"), hold)?;
             }
-            ReceiverSpec::Divide { pieces } => within(format_args!("flows[{i}].receiver.pieces"), pieces, 2, 100)?,
+            ReceiverSpec::Divide { parts } => within(format_args!("flows[{i}].receiver.parts"), parts, 2, 100)?,
             ReceiverSpec::Optimistic { share } => probability(share, format_args!("flows[{i}].receiver.share"))?,
             ReceiverSpec::Honest => {}
         }

@@ -1,8 +1,9 @@
-//! Receivers that do not acknowledge as they should (RFC 9743, section 7.6): seldom, in pieces, or before the fact.
+//! Receivers that do not acknowledge as TCP requires (RFC 9743, section 7.6): seldom, in parts, or too early.
 //!
-//! The last two are attacks of Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999. Pieces tell of
-//! no whole segment: as Linux grows its window by segments acknowledged, they bring the attacker acknowledgements to send,
-//! nothing else. Acknowledgements beyond what has been sent are ignored by the sender (RFC 9293, section 3.10.7.4).
+//! The last two are attacks of Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999. A part does not
+//! acknowledge a whole segment. Linux grows its window by acknowledged segments, so the parts bring the attacker nothing
+//! but more acknowledgements to send. The sender ignores acknowledgements beyond what it has sent (RFC 9293, section
+//! 3.10.7.4).
 
 use std::collections::VecDeque;
 
@@ -26,9 +27,9 @@ impl Receiver {
     pub fn behave(&mut self, spec: ReceiverSpec) {
         match spec {
             ReceiverSpec::Honest => {}
-            // Segments that arrive within `hold` go up as one, as with receive offload, and cause one ACK.
+            // Segments that arrive within `hold` are merged, as with receive offload, and cause one ACK.
             ReceiverSpec::Stretch { segments, hold } => (self.merges, self.poll) = (segments, hold),
-            ReceiverSpec::Divide { pieces } => self.pieces = pieces,
+            ReceiverSpec::Divide { parts } => self.ack_parts = parts,
             ReceiverSpec::Optimistic { share } => {
                 self.optimist = Some(Box::new(Optimist { share, recent: VecDeque::new() }));
             }
@@ -40,7 +41,7 @@ impl Receiver {
         self.optimist.is_some()
     }
 
-    /// The pieces of an acknowledgement before its last: none completes a segment.
+    /// Send all parts of an acknowledgement but the last: none of them completes a segment.
     #[cold]
     pub(super) fn divide(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         let whole = self.last_acked;
@@ -48,7 +49,7 @@ impl Receiver {
             return;
         }
         let window = (self.right_edge - u64::from(whole) * self.mss) as u32;
-        for _ in 1..self.pieces {
+        for _ in 1..self.ack_parts {
             self.send_ack(now, flow, whole, window, out);
         }
     }

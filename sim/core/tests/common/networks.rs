@@ -103,7 +103,7 @@ fn receiver() -> impl Strategy<Value = ReceiverSpec> {
     prop_oneof![
         7 => Just(ReceiverSpec::Honest),
         1 => (2..20u32, delay()).prop_map(|(segments, hold)| ReceiverSpec::Stretch { segments, hold }),
-        1 => (2..9u32).prop_map(|pieces| ReceiverSpec::Divide { pieces }),
+        1 => (2..9u32).prop_map(|parts| ReceiverSpec::Divide { parts }),
         1 => (0.0..1.0f64).prop_map(|share| ReceiverSpec::Optimistic { share }),
     ]
 }

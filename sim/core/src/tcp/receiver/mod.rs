@@ -75,8 +75,8 @@ pub struct Receiver {
     merged: u32,
     /// Time from a first arrival to the poll.
     pub(super) poll: Nanos,
-    /// Acknowledgements in place of one, and what it takes to send them early (`misbehaving.rs`).
-    pub(super) pieces: u32,
+    /// Number of acknowledgements in place of one, and the state of an optimistic receiver (`misbehaving.rs`).
+    pub(super) ack_parts: u32,
     pub(super) optimist: Option<Box<Optimist>>,
     // Acknowledgement policy.
     quick: u32,
@@ -176,7 +176,7 @@ impl Receiver {
             merges: tcp.gro_segments,
             merged: 0,
             poll: POLL,
-            pieces: 1,
+            ack_parts: 1,
             optimist: None,
             quick: 0,
             ato: 0,
@@ -506,7 +506,7 @@ impl Receiver {
     /// Acknowledge what has arrived, with a window of `free` bytes unless more has been offered.
     #[inline(always)]
     fn offer_window(&mut self, now: Nanos, free: u64, flow: u32, out: &mut Pool) {
-        if self.pieces > 1 {
+        if self.ack_parts > 1 {
             self.divide(now, flow, out);
         }
         self.quick = self.quick.saturating_sub(1);
