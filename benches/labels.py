@@ -27,26 +27,23 @@ def place(points: Array, sizes: Array, box: tuple[float, float, float, float]) -
     """
     turn = np.arange(ANGLES) * 2 * np.pi / ANGLES
     unit = np.column_stack([np.cos(turn), np.sin(turn)])
-    # Names are wide: beside a point they begin where they would above it.
-    offsets = np.array([u * reach for reach in REACHES for u in unit])
+    offsets = np.array([far * u for far in REACHES for u in unit])
+    # Names are wide: those to the left of a point end there, those to the right begin there.
+    sideways = np.clip(offsets[:, :1] / REACHES[0], -1, 1) * (1, 0)
     middles = np.array(points, dtype=float)
     placed = np.zeros(len(points), dtype=bool)
     crowd = [(np.hypot(*(points - p).T) < 60).sum() for p in points]
     order = sorted(range(len(points)), key=lambda i: (-crowd[i], points[i][1], points[i][0], i))
     for _ in range(SWEEPS):
         for i in order:
-            side = np.clip(offsets[:, :1] / 9.0, -1, 1) * sizes[i] * (0.5, 0)
-            candidates = points[i] + offsets + side
-            rest = np.delete(points, i, axis=0)
-            others = placed & (np.arange(len(points)) != i)
-            cost = np.hypot(*offsets.T) * 0.6
+            candidates = points[i] + offsets + sideways * sizes[i] / 2
+            others, rest = placed & (np.arange(len(points)) != i), np.delete(points, i, axis=0)
+            cost = 0.6 * np.hypot(*offsets.T)
             cost += 60 * covered(candidates, sizes[i], middles[others], sizes[others])
             cost += 60 * covered(candidates, sizes[i], points, np.full(sizes.shape, 8.0))
             cost += 1e4 * outside(candidates, sizes[i], box)
             cost += 25 * crossed(points[i], candidates, middles[others], sizes[others])
-            cost += 25 * crossed(
-                points[i], candidates, np.delete(points, i, axis=0), np.full((len(points) - 1, 2), 6.0)
-            )
+            cost += 25 * crossed(points[i], candidates, rest, np.full(rest.shape, 6.0))
             middles[i], placed[i] = candidates[int(np.argmin(cost))], True
     return middles
 

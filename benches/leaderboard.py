@@ -203,8 +203,8 @@ FACTORS = {
 """Factor of a suite's grid -> what readers call it."""
 
 CAPTION = (
-    "Each point is a contender. Up and to the left is better. Blue points are on the Pareto front of the suite (bold in "
-    "the\ntable). Diamonds are policies."
+    "Each point is a contender. Up and to the left is better. Blue points are on the Pareto front of the suite (bold "
+    "in the table).\nDiamonds are policies."
 )
 
 MISSING = {
@@ -259,7 +259,7 @@ tables.
 Two rules apply. A difference below {tie} % of a metric's range counts as a tie. A contender whose goodput is below
 {uses} % of the best goodput of a suite is compared by its goodput only, because low delay on an idle link is no merit.
 
-The runs are few, so small differences are noise: compare the intervals in [leaderboard.csv](leaderboard.csv) before you
+Where runs are few, small differences are noise. Compare the intervals in [leaderboard.csv](leaderboard.csv) before you
 draw conclusions.
 
 {sections}## Metrics
@@ -628,8 +628,7 @@ def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str
     text = (
         f"No run gives this value: {why}" if entry.runs == 0 else f"From {entry.runs} of {most} runs; in others {why}"
     )
-    mark = notes.setdefault(text, f"<sup>{len(notes) + 1}</sup>")
-    return mark
+    return notes.setdefault(text, f"<sup>{len(notes) + 1}</sup>")
 
 
 def runs_of(suite: str, board: Board, profile: str) -> str:

@@ -98,10 +98,11 @@ class TensorBoardLogbook(Logbook):
 
 def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:
     """Scalars with their descriptions, which `SummaryWriter.add_scalar` cannot write."""
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
 
     for tag, value in values.items():
-        about = SummaryMetadata(summary_description=describe(tag))
+        plugin = SummaryMetadata.PluginData(plugin_name="scalars")
+        about = SummaryMetadata(summary_description=describe(tag), plugin_data=plugin, data_class=DATA_CLASS_SCALAR)
         scalar = Summary.Value(tag=tag, simple_value=value, metadata=about)
         events.file_writer.add_summary(Summary(value=[scalar]), step)
     events.flush()

@@ -406,3 +406,22 @@ def test_a_link_without_reverse_is_mirrored_without_its_loss(dumbbell):
     assert link["forward"]["loss"] == [[0, {"kind": "bernoulli", "p": 0.1}]]
     assert {**link["reverse"], "loss": link["forward"]["loss"]} == link["forward"]
     assert "loss" not in link["reverse"]
+
+
+def test_a_link_must_state_its_rate(dumbbell):
+    with pytest.raises(OrbitccError, match='^rate_mbps: missing; give Mbit/s, a schedule, or "unlimited"'):
+        Link(name="x")
+    data = {"schema_version": 1, "duration_s": 1, "flows": [{"controller": "cubic"}]}
+    with pytest.raises(OrbitccError, match=r"^links\.0\.rate_mbps: missing"):
+        Scenario.from_dict({**data, "name": "a", "links": [{"name": "x", "delay_ms": 5}]})
+    unlimited = Scenario.from_dict({**data, "name": "a", "links": [{"name": "x", "rate_mbps": "unlimited"}]})
+    assert unlimited.links[0].rate_mbps is None
+    assert 'rate_mbps = "unlimited"' in unlimited.to_toml()
+    assert Scenario.from_toml(unlimited.to_toml()) == unlimited
+    assert dumbbell.override("links.0.rate_mbps", "unlimited").links[0].rate_mbps is None
+
+
+def test_a_parameter_of_other_scenarios_is_answered_with_their_names():
+    expected = r"^flows: leo-responsiveness has no such parameter; these scenarios do: dumbbell, "
+    with pytest.raises(OrbitccError, match=expected):
+        scenarios.load("leo-responsiveness", {"flows": "3"})

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from orbitcc.agents import checkpoint
 from orbitcc.cli import main
+from orbitcc.eval.contenders import from_policy
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,33 @@ def test_an_unwritable_place_is_one_line(tmp_path: Path, monkeypatch, capsys) ->
         main()
     assert caught.value.code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+SMALL = (
+    *("--set", "agent_steps=2000", "--set", "ppo.flows=8", "--set", "ppo.batch=512", "--set", "ppo.minibatch=256"),
+    *("--set", "ppo.epochs=1", "--set", "evaluation.worlds=2", "--set", "evaluation.every=1000"),
+    *("--set", "scenario={name = 'train-leo', duration_s = 10}"),
+)
+
+
+def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_path: Path, monkeypatch, capsys) -> None:
+    pytest.importorskip("torch")
+
+    def train(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["orbitcc", "train", "ppo-leo", *arguments, "--out", str(tmp_path)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return int(caught.value.code or 0), capsys.readouterr().err
+
+    assert train(*SMALL, "--name", "Mine.2")[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["Mine.2"]
+    assert checkpoint.load(tmp_path / "Mine.2" / "best").card.name == "mine.2"
+    assert from_policy(str(tmp_path / "Mine.2" / "last")).label == "mine.2"
+    code, error = train(*SMALL, "--name", "Mine.2")
+    assert (code, "--resume to continue that run" in error) == (2, True)
+    assert train(*SMALL, "--name", "Mine.2", "--resume")[0] == 0
+    assert train("--name", "Mine.2", "--resume")[0] == 0
+    code, error = train(*SMALL, "--set", "ppo.lr=1e-5", "--name", "Mine.2", "--resume")
+    assert (code, "a resumed run keeps the values it began with" in error) == (2, True)
+    code, error = train("--name", "../elsewhere")
+    assert (code, "--name" in error) == (2, True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.training.logbook import CsvLogbook, Logbook, Logbooks, factory
+from orbitcc.training.logbook import CsvLogbook, Display, Logbook, Logbooks, TensorBoardLogbook, factory
 
 TUNING = Path(__file__).parents[2] / "docs" / "tuning.md"
 
@@ -92,3 +92,23 @@ def test_the_documented_trackers_work_with_their_libraries_interfaces(tmp_path, 
         ("orbitcc", "a-run", "allow"), ("config", {"lr": 1}), ("log", 5, {"train/reward": 1.0}), "end",
         "a-run", ("metrics", 5, {"train/reward": 1.0}), "ended",
     ]  # fmt: skip
+
+
+def test_tensorboard_shows_a_description_beside_each_chart(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    book = TensorBoardLogbook(tmp_path)
+    book.write(1, {"train/reward": 0.5, "heldout/utilisation": 0.9, "learner/unheard_of": 1.0})
+    book.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    about = {tag: events.SummaryMetadata(tag).summary_description for tag in events.Tags()["scalars"]}
+    assert about["heldout/utilisation"].startswith("Delivered over possible bits of the busiest link")
+    assert about["heldout/utilisation"].endswith("Higher is better.")
+    assert "reward per decision" in about["train/reward"]
+    assert about["learner/unheard_of"] == ""
+
+
+def test_a_line_of_progress_never_exceeds_the_whole(capsys):
+    with Display(100_000, "mine") as display:
+        display.update(130_965, "reward 0.1")
+    assert capsys.readouterr().err.strip() == "mine: 100%, 130,965 agent steps, reward 0.1"
