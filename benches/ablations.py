@@ -1,6 +1,6 @@
-"""Why claims of the papers fail here: one condition changed at a time. `python -m benches.ablations [NAME...]`
+"""Experiments on failing claims: one condition is changed at a time. `python -m benches.ablations [NAME...]`
 
-docs/reproduction.md tells what each of these shows.
+docs/reproduction.md explains the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Change = Callable[[Scenario], Scenario]
 def measured(
     suite: str, who: str, point: Mapping[str, Any], runs: int = 3, change: Change | None = None, **settings: Any
 ) -> dict[str, float]:
-    """Means over runs of what a suite with other settings measures at a point, with the scenario changed."""
+    """Mean metrics over runs of a suite at a point, with other settings and a changed scenario."""
     chosen = suites.get(suite, settings)
     contender = contenders.line_up([], [who])[0] if is_python_policy(who) else contenders.from_controller(who)
     found = []
@@ -40,12 +40,12 @@ def measured(
 
 
 def undisturbed(scenario: Scenario) -> Scenario:
-    """Without outages and handovers."""
+    """The scenario without outages and handovers."""
     return scenario.changed(links=tuple(link.changed(outages=(), handovers=()) for link in scenario.links))
 
 
 def deeper(factor: float) -> Change:
-    """All buffers `factor` times as deep."""
+    """A change that makes all buffers `factor` times as deep."""
 
     def change(scenario: Scenario) -> Scenario:
         def queue(link: Link) -> DropTailBytes:
@@ -58,12 +58,12 @@ def deeper(factor: float) -> Change:
 
 
 def jittered(ms: float) -> Change:
-    """Each packet waits U(0, ms) at its host, in order."""
+    """A change after which each packet waits U(0, ms) at its host, in order."""
     return lambda scenario: scenario.changed(sim=scenario.sim.changed(send_jitter_ms=ms))
 
 
 def long_flow(change: Callable[[Flow], Flow]) -> Change:
-    """Another long flow in the parking lot."""
+    """A change of the long flow in the parking lot."""
     return lambda scenario: scenario.changed(flows=(change(scenario.flows[0]), *scenario.flows[1:]))
 
 
@@ -72,7 +72,7 @@ def mean(found: Sequence[Mapping[str, float]], key: str) -> float:
 
 
 def vivace_mode() -> None:
-    """F10, F31, F34, F38, F43: Vivace in latency mode (what the paper's command line says) and in loss mode."""
+    """F10, F31, F34, F38, F43: Vivace in latency mode (as in the paper's command line) and in loss mode."""
     for who in ("vivace", "vivace:preset=loss"):
         far = [
             measured("inter-rtt", who, {"base_rtt_ms": x, "buffer_bdp": q})
@@ -87,17 +87,17 @@ def vivace_mode() -> None:
         alone = [measured("leoem-single", who, {"path": path}, 1) for path in PATHS]
         many = [measured("efficiency", who, {"flows": n}, 2) for n in (5, 10, 20)]
         print(
-            f"{who}: different RTTs R {mean(far, 'goodput_ratio'):.2f}, share of the long flow "
-            f"{mean(far, 'second_share'):.2f}; one RTT R {mean(same, 'goodput_ratio'):.2f}, spread "
+            f"{who}: different RTTs, R {mean(far, 'goodput_ratio'):.2f}, share of the long flow "
+            f"{mean(far, 'second_share'):.2f}; equal RTTs, R {mean(same, 'goodput_ratio'):.2f}, spread "
             f"{mean(same, 'goodput_ratio_sd'):.2f}; long flow over 3 {mean(lots[3], 'long_ratio'):.2f}, over 6 "
-            f"{mean(lots[6], 'long_ratio'):.2f}; LeoEM G {mean(alone, 'goodput_share'):.2f}, I "
-            f"{mean(alone, 'delay_inflation'):.2f}; many flows G "
+            f"{mean(lots[6], 'long_ratio'):.2f}; LeoEM, G {mean(alone, 'goodput_share'):.2f}, I "
+            f"{mean(alone, 'delay_inflation'):.2f}; many flows, G "
             + " ".join(f"{values['goodput_share']:.3f}" for values in many)
         )
 
 
 def buffers() -> None:
-    """F03, F04: LeoEM's paths with deeper buffers (5 %: a product in the unit of the micro-benchmarks), and calm."""
+    """F03, F04: LeoEM's paths with deeper buffers (5 %: unit of the micro-benchmarks), and without interruptions."""
 
     def whole_between(scenario: Scenario) -> Scenario:
         return scenario.changed(
@@ -108,8 +108,8 @@ def buffers() -> None:
         "as it is": None,
         "5 % deeper": deeper(1.0486),
         "twice as deep": deeper(2.0),
-        "middle whole": whole_between,
-        "uninterrupted": undisturbed,
+        "no losses on links between": whole_between,
+        "no interruption and no handover": undisturbed,
     }
     for label, change in changes.items():
         found = {
@@ -125,7 +125,7 @@ def buffers() -> None:
 
 
 def stale_rtt() -> None:
-    """F16: BBRv3 that believes a minimum RTT for 10 s, as released, or for 5; or with four products in flight."""
+    """F16: BBRv3 that keeps a minimum RTT for 10 s, as released, or for 5 s; or with four BDP in flight."""
     for shaper in ("exact", "tbf"):
         for who in ("cubic", "bbr3", "bbr3:min_rtt_window_s=5", "bbr3:cwnd_gain=4"):
             u = measured("responsiveness", who, {}, 10, shaper=shaper)["goodput_over_optimal"]
@@ -148,7 +148,7 @@ def bucket() -> None:
 
 
 def reports() -> None:
-    """F33, F36: SaTCP beside Cubic with and without interruptions, of which alone it is told."""
+    """F33, F36: SaTCP and Cubic with and without interruptions; only SaTCP receives notifications of them."""
     rtts = range(20, 201, 20)
     for every_s in (15.0, 0.0):
         for suite, key, factors in (
@@ -165,7 +165,7 @@ def reports() -> None:
 
 
 def queues() -> None:
-    """F37: the long flow's part over 1, 2, 3 and 6 links of 20, 60 and 140 ms; with jitter, and with more in flight."""
+    """F37: share of the long flow over 1, 2, 3 and 6 links at 20, 60 and 140 ms; with jitter; with more in flight."""
 
     def parts(who: str, n: int, change: Change | None = None, **settings: Any) -> str:
         points = ({"bottlenecks": n, "base_rtt_ms": x} for x in (20, 60, 140))
@@ -177,16 +177,14 @@ def queues() -> None:
     wide = long_flow(lambda flow: flow.changed(controller=ControllerSpec.parse("bbr3:cwnd_gain=8")))
     for who in ("bbr3", "leocc:trigger=global"):
         print(f"{who}, 1, 2, 3, 6 links: {'; '.join(parts(who, n) for n in (1, 2, 3, 6))}")
-        for label, change in (("10 ms of jitter", jittered(10.0)), ("long flow of three times the RTT", away)):
+        for label, change in (("10 ms of jitter", jittered(10.0)), ("long flow with three times the RTT", away)):
             print(f"{who}, {label}, 3 and 6 links: {parts(who, 3, change)}; {parts(who, 6, change)}")
-        print(
-            f"{who}, a fifth of a product of buffer: {parts(who, 3, buffer_bdp=0.2)}; {parts(who, 6, buffer_bdp=0.2)}"
-        )
-    print(f"bbr3, long flow with eight products in flight: {parts('bbr3', 3, wide)}; {parts('bbr3', 6, wide)}")
+        print(f"{who}, buffer of 0.2 BDP: {parts(who, 3, buffer_bdp=0.2)}; {parts(who, 6, buffer_bdp=0.2)}")
+    print(f"bbr3, long flow with eight BDP in flight: {parts('bbr3', 3, wide)}; {parts('bbr3', 6, wide)}")
 
 
 def restarts() -> None:
-    """F42: LeoCC's queue with and without reconfigurations, and with a buffer of two products; BBR, its base."""
+    """F42: queue of LeoCC with and without reconfigurations, and with a buffer of two BDP; also of BBR, its base."""
     for who in ("leocc:trigger=global", "leocc:trigger=flow", "leocc:trigger=ping", "bbr", "bbr3"):
         parts = [
             " ".join(
@@ -194,7 +192,10 @@ def restarts() -> None:
             )
             for settings in ({}, {"interruption_every_s": 0.0}, {"buffer_bdp": 2.0})
         ]
-        print(f"{who}: delay ratio {parts[0]} as it is, {parts[1]} uninterrupted, {parts[2]} with two products")
+        print(
+            f"{who}: delay ratio {parts[0]} as it is, {parts[1]} without interruptions, "
+            f"{parts[2]} with a buffer of two BDP"
+        )
 
 
 ABLATIONS: dict[str, Callable[[], None]] = {

@@ -1,10 +1,10 @@
-"""How policies trained by the recipe `astraea` share links, and how they behave beside the released one.
+"""How policies of the recipe `astraea` share links, and how they compare with the released policy.
 
     python -m benches.astraea CHECKPOINT [CHECKPOINT ...] [--seed 5000] [--picture docs/images/astraea.png]
 
-One checkpoint for each training seed. Worlds are drawn with `--seed`; those of docs/training.md were drawn once, after
-everything had been chosen. Figures are of the last seconds of each run: a mean over worlds (or their median, or the
-worst) for each policy, then the interquartile mean over policies with its 95 % interval.
+Give one checkpoint per training seed. Worlds are drawn with `--seed`; those of docs/training.md were drawn once, after
+all choices had been made. Figures are from the last seconds of each run: the mean (or median, or worst value) over
+worlds for each policy, then the interquartile mean over policies with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Array = NDArray[np.float64]
 PAYLOAD = 1448 / 1514
 LAST_S = 15
 WORLDS = 12
-"""Of each kind."""
+"""Number of worlds of each kind."""
 TOLERANCE, SPAN_S = 0.2, 5
-"""Converged: all flows within this part of the fair share for so many seconds."""
+"""Converged: all flows are within this share of the fair rate for this many seconds."""
 
 BALANCE_MBPS = (20, 50, 100, 150)
 BALANCE_MS = (10, 20, 50, 100, 140, 200)
@@ -47,16 +47,16 @@ RELEASED_BALANCE = {
     100: (1.26, 1.22, 1.12, 1.08, 1.09, 1.08),
     150: (1.32, 1.27, 1.12, 1.11, 1.12, 1.12),
 }
-"""RTT inflation at which the released policy's action changes sign, by capacity and base RTT: read off its network
-(Liao et al., EuroSys 2024, inference code of July 2024)."""
+"""RTT inflation at which the action of the released policy changes sign, by capacity and base RTT, computed from its
+network (Liao et al., EuroSys 2024, inference code of July 2024)."""
 STEP_MS = (25, 30, 40, 60, 100)
 RELEASED_STEP = (90, 43, 35, 23, 14)
-"""Its throughput on 100 Mbit/s once the base RTT has risen from 20 ms, in Mbit/s: over a fluid link."""
+"""Throughput in Mbit/s of the released policy on a fluid link of 100 Mbit/s after the base RTT has risen from 20 ms."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Flows of these base RTTs that start one after the other on one link."""
+    """Flows with these base RTTs that start one after the other on one link."""
 
     rate_mbps: float
     rtts_ms: tuple[float, ...]
@@ -66,7 +66,7 @@ class World:
 
 
 def worlds(seed: int) -> dict[str, list[World]]:
-    """The worlds of each row of the table: Astraea's ranges, drawn uniformly, and a crowd that stays."""
+    """The worlds of each row of the table: drawn uniformly from Astraea's ranges, and one with ten long-lived flows."""
     rng = np.random.default_rng(seed)
 
     def drawn(flows: int) -> World:
@@ -82,7 +82,7 @@ def worlds(seed: int) -> dict[str, list[World]]:
 
 
 def played(policy: _sim.Policy, world: World, seed: int) -> tuple[Array, Array]:
-    """Goodput in Mbit/s and smoothed RTT in ms of every flow, second by second, both [T, F]."""
+    """Goodput in Mbit/s and smoothed RTT in ms of every flow per second, both [T, F]."""
     base = min(world.rtts_ms)
     scenario = get("dumbbell", duration_s=world.duration_s)
     limit = int(world.buffer_bdp * world.rate_mbps * base * 125)
@@ -110,7 +110,7 @@ def _recorded(policy: _sim.Policy, network: str) -> tuple[Array, Array]:
 
 
 def convergence_s(goodput: Array, world: World) -> float:
-    """From the last flow's entry to the first of `SPAN_S` fair seconds; to the end if there are none."""
+    """Time from the start of the last flow to the first of `SPAN_S` fair seconds, or to the end if there are none."""
     joined = int(world.starts_s[-1])
     fair = world.rate_mbps * PAYLOAD / len(world.rtts_ms)
     near = (np.abs(goodput - fair) < TOLERANCE * fair).all(axis=1)
@@ -176,7 +176,7 @@ def _mean(values: list[float]) -> float:
 
 
 def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> float:
-    """RTT inflation at which the action in a steady state changes sign; 2 when it does not below."""
+    """RTT inflation at which the action in steady state changes sign; 2 if it does not change below 2."""
     inflation = np.linspace(1.0, 2.0, 401)
     rows = np.zeros((inflation.size, 10), np.float32)
     rows[:, 0] = 1.0
@@ -199,8 +199,10 @@ def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> 
 
 
 def after_step(policy: _sim.Policy, rtt_ms: float) -> tuple[float, float]:
-    """Mbit/s on 100 Mbit/s after the base RTT has risen from 20 ms without an interruption: 10 to 30 s and 40 to 60 s
-    after, before and after a minimum RTT of 30 s has forgotten."""
+    """Goodput in Mbit/s on a link of 100 Mbit/s after the base RTT has risen from 20 ms without an interruption.
+
+    The means are over 10 to 30 s after the rise, and over 40 to 60 s, when a minimum RTT of 30 s has expired.
+    """
     scenario = get("dumbbell", duration_s=90).with_flows([Flow(controller="external")])
     scenario = scenario.override("links.0.rate_mbps", 100.0)
     scenario = scenario.override("links.0.delay_ms", [[0.0, 10.0], [30.0, rtt_ms / 2]])
@@ -210,7 +212,7 @@ def after_step(policy: _sim.Policy, rtt_ms: float) -> tuple[float, float]:
 
 
 def draw(policies: Sequence[checkpoint.Checkpoint]) -> Figure:
-    """Balance points and the steps of the RTT: the released policy's as dots, those of all training seeds as lines."""
+    """Balance points and steps of the RTT: dots for the released policy, lines for the training seeds."""
     theme = style.LIGHT
     colours = [style.CONTROLLER_COLOURS[name] for name in ("cubic", "reno", "bbr3", "astraea")]
     with mpl.rc_context(theme.rc()):
@@ -223,8 +225,8 @@ def draw(policies: Sequence[checkpoint.Checkpoint]) -> Figure:
             left.plot(BALANCE_MS, RELEASED_BALANCE[rate], color=colour, linestyle="", marker="o", markersize=4)
         left.set_xscale("log")
         left.set_xticks(BALANCE_MS, [str(rtt) for rtt in BALANCE_MS])
-        left.set(xlabel="base RTT [ms]", ylabel="RTT / base RTT where the action changes sign", ylim=(0.98, 1.6))
-        left.set_title("how much queue is enough: trained here (lines), released (dots)")
+        left.set(xlabel="base RTT [ms]", ylabel="RTT / base RTT at which the action changes sign", ylim=(0.98, 1.6))
+        left.set_title("steady-state queue: trained here (lines), released (dots)")
         left.legend()
         steps = np.array([[after_step(trained.policy, rtt) for rtt in STEP_MS] for trained in policies])
         x = np.arange(len(STEP_MS))
@@ -232,10 +234,10 @@ def draw(policies: Sequence[checkpoint.Checkpoint]) -> Figure:
             for row in steps[:, :, span]:
                 right.plot(x, row, color=colour, alpha=0.3)
             right.plot(x, np.median(steps[:, :, span], axis=0), color=colour, label=f"trained here, {label}")
-        right.plot(x, RELEASED_STEP, color=theme.muted, linestyle="", marker="o", label="released, over a fluid link")
+        right.plot(x, RELEASED_STEP, color=theme.muted, linestyle="", marker="o", label="released, on a fluid link")
         right.set_xticks(x, [str(rtt) for rtt in STEP_MS])
-        right.set(xlabel="base RTT after 20 ms [ms]", ylabel="goodput of 100 [Mbit/s]", ylim=(0, 105))
-        right.set_title("a longer path looks like a queue")
+        right.set(xlabel="base RTT after the step from 20 ms [ms]", ylabel="goodput [Mbit/s]", ylim=(0, 105))
+        right.set_title("link of 100 Mbit/s after an RTT step")
         right.legend()
     return figure
 
@@ -248,7 +250,7 @@ def main() -> None:
     arguments = parser.parse_args()
     policies = [checkpoint.load(path) for path in arguments.checkpoints]
     rows = [figures(trained.policy, arguments.seed) for trained in policies]
-    print(f"| | {' | '.join(str(k + 1) for k in range(len(rows)))} | interquartile mean |")
+    print(f"| metric | {' | '.join(f'seed {k + 1}' for k in range(len(rows)))} | interquartile mean |")
     print("|---|" + "---|" * (len(rows) + 1))
     for label in rows[0]:
         values = [row[label] for row in rows]

@@ -1,8 +1,8 @@
-"""Why claims about Astraea fail with the policy that ships, one condition changed at a time.
+"""Experiments on failing claims about Astraea with the shipped policy: one condition is changed at a time.
 
     python -m benches.astraea_ablations
 
-docs/reproduction.md tells what each shows.
+docs/reproduction.md explains the results.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = "astraea"
 
 
 class _Shipped:
-    """The network of the policy that ships; it sees what it was trained to see, but for `observation`."""
+    """The network of the shipped policy, with the observation of its training but for the changes in `observation`."""
 
     def __init__(self, observation: dict[str, Any] | None = None, interval_ms: float = 30.0) -> None:
         trained = checkpoint.load(OWN)
@@ -37,17 +37,17 @@ class _Shipped:
 
 
 def forgetful() -> _Shipped:
-    """It sees the minimum RTT of ten seconds instead of thirty."""
+    """The observation has the minimum RTT of ten seconds instead of thirty."""
     return _Shipped({"min_rtt_window_s": 10.0})
 
 
 def unforgetting() -> _Shipped:
-    """It sees the minimum RTT of its life, as published."""
+    """The observation has the minimum RTT of the whole connection, as published."""
     return _Shipped({"min_rtt_window_s": 0.0})
 
 
 class _OfOneRate(_Shipped):
-    """Its largest throughput, the fourth of eight features, says 50 Mbit/s as soon as there is one."""
+    """The feature of the largest throughput, the fourth of eight, is 50 Mbit/s as soon as there is a value."""
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         seen = observations.copy()
@@ -57,12 +57,12 @@ class _OfOneRate(_Shipped):
 
 
 def of_one_rate() -> _Shipped:
-    """It does not see how fast it is."""
+    """The observation does not include the flow's own rate."""
     return _OfOneRate()
 
 
 def frequent() -> _Shipped:
-    """It decides every 20 ms, as the paper ran its own."""
+    """A decision every 20 ms, as in the paper."""
     return _Shipped(interval_ms=20.0)
 
 
@@ -72,17 +72,17 @@ FORGETFUL, UNFORGETTING, FREQUENT, OF_ONE_RATE = (
 
 
 def together(scenario: Scenario) -> Scenario:
-    """All flows start at once, into an empty queue, so that all see the true RTT."""
+    """All flows start at the same time with an empty queue, so that all observe the true RTT."""
     return scenario.changed(flows=tuple(flow.changed(start_s=0.0) for flow in scenario.flows))
 
 
 def collapse() -> None:
-    """F15, F17: as it is, every 20 ms, with a minimum RTT of 10 s and of its life, and without interruptions."""
+    """F15, F17: as it is, every 20 ms, minimum RTT of 10 s and of the whole connection, without interruptions."""
     changes: tuple[tuple[str, str, ablations.Change | None], ...] = (
         ("as it is", OWN, None),
         ("every 20 ms", FREQUENT, None),
         ("minimum RTT of 10 s", FORGETFUL, None),
-        ("minimum RTT of its life", UNFORGETTING, None),
+        ("minimum RTT of the whole connection", UNFORGETTING, None),
         ("no interruptions", OWN, ablations.undisturbed),
     )
     for label, who, change in changes:
@@ -91,14 +91,14 @@ def collapse() -> None:
         fairness = [ablations.measured("leoem-fairness", who, {"path": path}, 1, change) for path in PATHS]
         ratios = " ".join(f"{values['goodput_ratio']:.2f}" for values in fairness)
         print(
-            f"{label}: U {found['goodput_over_optimal']:.2f}, {least:.2f} at the least RTT, {above:.2f} above twice of "
-            f"it; LeoEM: R {ratios}, variation of goodput "
+            f"{label}: U {found['goodput_over_optimal']:.2f}, {least:.2f} at the smallest RTT, {above:.2f} at twice "
+            f"that and more; LeoEM: R {ratios}, variation of goodput "
             f"{ablations.mean(fairness, 'goodput_cv'):.2f}"
         )
 
 
 def company() -> None:
-    """F35, F39, F44: two flows of one RTT, a long flow, and crowds; uninterrupted, all from the start, rates unseen."""
+    """F35, F39, F44: two flows with equal RTTs, a long flow, and many flows, each under four conditions."""
     conditions: tuple[tuple[str, ablations.Change | None], ...] = (
         (OWN, None),
         (OWN, ablations.undisturbed),
@@ -112,7 +112,7 @@ def company() -> None:
         ]
         return "; ".join(" ".join(f"{x:.2f}" for x in values) for values in found)
 
-    print("as it is; without interruptions; all from the start; rates unseen")
+    print("as it is; without interruptions; all flows start together; own rate not observed")
     rtts = [{"base_rtt_ms": x} for x in (100, 140, 180, 200)]
     print(f"two flows at 100, 140, 180, 200 ms: {row('intra-rtt', 'goodput_ratio', rtts)}")
     for hops in (3, 6):

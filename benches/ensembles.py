@@ -1,12 +1,13 @@
-"""The tables of docs/fidelity.md on two flows and on Westwood over GEO: `python -m benches.ensembles`.
+"""The tables of docs/fidelity.md for two flows and for Westwood over GEO: `python -m benches.ensembles`.
 
-Ours are made as Linux's were: the second flow connects through the loaded queue, at the same offsets. Host jitter (each
-packet waits up to so many microseconds at its host) shows what of a result is a matter of phases.
+The simulator runs the same ensembles as Linux: the second flow connects through the loaded queue, at the same offsets.
+Host jitter (each packet waits up to this many microseconds at its host) shows how much a result depends on phases.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,37 +15,43 @@ import numpy as np
 from tests.sim.ensembles import GEO_SERIALISATION_NS, LATE_S, Share, ensemble, measured, westwood
 
 JITTERS_US = (0, 5, 60, 250)
-ROWS = [(scenario, cc) for scenario in ("S2", "S6") for cc in ("reno", "cubic_hystart_on", "hybla", "bbr")]
+TITLES = {"reno": "Reno", "cubic_hystart_on": "Cubic", "hybla": "Hybla", "bbr": "BBR"}
+ROWS = [(scenario, cc) for scenario in ("S2", "S6") for cc in TITLES]
 GEO_PHASES = 24
 
 
-def spread(values: Sequence[float], digits: int) -> str:
-    return ", ".join(f"{value:.{digits}f}" for value in np.percentile(values, [10, 50, 90]))
-
-
-def cells(runs: Sequence[tuple[Share, Share]]) -> list[str]:
-    """Second-half goodput of both flows, then their retransmissions: 10th, 50th, 90th percentiles."""
-    goodputs = [spread([pair[i].goodput_mbps for pair in runs], 1) for i in (0, 1)]
-    return [*goodputs, *(spread([pair[i].retransmitted_packets for pair in runs], 0) for i in (0, 1))]
+def cells(runs: Sequence[tuple[Share, Share]], figure: str, digits: int) -> str:
+    """The 10th, 50th and 90th percentile of a figure, for both flows."""
+    values = [v for i in (0, 1) for v in np.percentile([getattr(pair[i], figure) for pair in runs], [10, 50, 90])]
+    return " | ".join(f"{value:.{digits}f}" for value in values)
 
 
 def pairs(rows: Sequence[tuple[str, str]], jitters: Sequence[int], seeds: int, late_s: float) -> None:
-    print("| | | first, Mbit/s | second | first, retransmissions | second |")
-    print("|---|---|---|---|---|---|")
+    """A table per figure: ensembles of Linux, and of the simulator with each jitter."""
+    found: list[tuple[str, list[tuple[Share, Share]]]] = []
     for scenario, controller in rows:
         kernel = list(measured(scenario, controller).values())
         if not kernel:
             continue
-        title = f"{scenario} {controller.removesuffix('_hystart_on')}"
-        print(f"| {title} | Linux | {' | '.join(cells(kernel))} |", flush=True)
+        where = f"{scenario} | {TITLES[controller]}"
+        found.append((f"{where} | Linux", kernel))
         for jitter in jitters:
-            name = f"jitter {jitter} µs" if jitter else "exact"
-            ours = ensemble(scenario, controller, jitter, seeds, late_s)
-            print(f"| | {name} | {' | '.join(cells(ours))} |", flush=True)
+            source = f"OrbitCC, jitter {jitter} µs" if jitter else "OrbitCC"
+            found.append((f"{where} | {source}", ensemble(scenario, controller, jitter, seeds, late_s)))
+            print(found[-1][0], file=sys.stderr, flush=True)
+    heads = " | ".join(f"{flow} flow, {part}" for flow in ("first", "second") for part in ("10 %", "median", "90 %"))
+    for title, figure, digits in (
+        ("Goodput in the second half of the run, Mbit/s", "goodput_mbps", 1),
+        ("Retransmissions in the whole run, packets", "retransmitted_packets", 0),
+    ):
+        print(f"{title}:\n\n| scenario | controller | source | {heads} |\n{'|---' * 9}|")
+        for where, runs in found:
+            print(f"| {where} | {cells(runs, figure, digits)} |")
+        print()
 
 
 def geo() -> None:
-    """Westwood over phases below one serialisation: how a packet meets the departures of the one before."""
+    """Westwood at phases within one serialisation time, which is how a packet meets the departures before it."""
     print("| goodput, Mbit/s | retransmissions | phases |")
     print("|---|---|---|")
     phases = [westwood(k * GEO_SERIALISATION_NS // GEO_PHASES) for k in range(GEO_PHASES)]
@@ -57,9 +64,13 @@ def main() -> None:
     names = [f"{scenario}:{controller}" for scenario, controller in ROWS] + ["geo"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", metavar="ROW", default=names, help=f"one of {', '.join(names)}")
-    parser.add_argument("--jitter", type=int, action="append", metavar="US", help="repeat; 0 is exact time")
+    parser.add_argument(
+        "--jitter", type=int, action="append", metavar="US", help="host jitter in µs, can be repeated; 0: exact time"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="runs per offset")
-    parser.add_argument("--late", type=float, default=LATE_S, metavar="S", help="when the second flow connects")
+    parser.add_argument(
+        "--late", type=float, default=LATE_S, metavar="S", help="time at which the second flow connects, s"
+    )
     args = parser.parse_args()
     for row in args.rows:
         if row not in names:
@@ -67,7 +78,6 @@ def main() -> None:
     chosen = [(scenario, cc) for scenario, cc in ROWS if f"{scenario}:{cc}" in args.rows]
     pairs(chosen, args.jitter or JITTERS_US, args.seeds, args.late)
     if "geo" in args.rows:
-        print()
         geo()
 
 

@@ -1,4 +1,4 @@
-"""The picture and the tables of docs/fidelity.md: `python -m benches.fidelity`, from the top of the repository."""
+"""The figure and the tables of docs/fidelity.md: `python -m benches.fidelity`, from the top of the repository."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ TITLES = {
     "bbr": "BBR",
 }
 SHOWN_S = 3
+RETRANSMISSIONS = "Retransmissions, packets"
 SEEDS = range(1, 31)
 
 
 def draw() -> Figure:
-    """The congestion window of S1 from the start: Linux as dots, the simulator as a line."""
+    """The congestion window of S1 from the start: circles for Linux, a line for the simulator."""
     theme = style.LIGHT
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(9.5, 5.2), layout="constrained")
@@ -66,55 +67,54 @@ def draw() -> Figure:
     return figure
 
 
-def pair(kernel: float, ours: float, digits: int) -> str:
-    return f"{kernel:.{digits}f} / {ours:.{digits}f}"
-
-
 def lossless(scenarios: Sequence[str]) -> None:
-    print("| Linux / OrbitCC | | goodput, Mbit/s | srtt of the second half, ms | retransmissions | largest window |")
-    print("|---|---|---|---|---|---|")
+    """A table per scenario with one run of Linux and one of the simulator per controller."""
+    figures = {"goodput": ", Mbit/s", "smoothed RTT": ", ms", "retransmissions": "", "largest window": ", packets"}
+    heads = [f"{figure} {side}{unit}" for figure, unit in figures.items() for side in ("Linux", "OrbitCC")]
     for scenario in scenarios:
+        print(f"{scenario}:\n\n| controller | {' | '.join(heads)} |\n{'|---' * (1 + len(heads))}|")
         for controller, title in TITLES.items():
             kernel, ours = measured(scenario, controller)[0], simulated(scenario, controller)
             cells = (
-                pair(kernel["goodput_mbps"], ours.total["goodput_mbps"], 2),
-                pair(kernel["srtt_ms_second_half"], second_half(ours, "srtt_ms"), 1),
-                pair(kernel["retransmitted_packets"], ours.total["retransmitted_packets"], 0),
-                pair(kernel["cwnd_packets_max"], np.nanmax(every_100_ms(ours, "cwnd_packets")), 0),
+                f"{kernel['goodput_mbps']:.2f}",
+                f"{ours.total['goodput_mbps']:.2f}",
+                f"{kernel['srtt_ms_second_half']:.1f}",
+                f"{second_half(ours, 'srtt_ms'):.1f}",
+                f"{kernel['retransmitted_packets']:.0f}",
+                f"{ours.total['retransmitted_packets']:.0f}",
+                f"{kernel['cwnd_packets_max']:.0f}",
+                f"{np.nanmax(every_100_ms(ours, 'cwnd_packets')):.0f}",
             )
-            print(f"| {scenario} | {title} | {' | '.join(cells)} |")
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    low, middle, high = np.percentile(values, [10, 50, 90])
-    return f"{middle:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
+            print(f"| {title} | {' | '.join(cells)} |")
+        print()
 
 
 def lossy() -> None:
-    print("| | | goodput: Linux | OrbitCC | srtt: Linux | OrbitCC | retransmissions: Linux | OrbitCC |")
-    print("|---|---|---|---|---|---|---|---|")
-    for scenario in LOSS:
+    """A table per figure: the runs of Linux in order, and percentiles of the simulator's runs."""
+    rows: dict[str, list[str]] = {}
+
+    def add(figure: str, where: str, kernel: Sequence[float], ours: Sequence[float], digits: int) -> None:
+        values = [*sorted(kernel), *np.percentile(ours, [10, 50, 90])]
+        rows.setdefault(figure, []).append(f"| {where} | {' | '.join(f'{value:.{digits}f}' for value in values)} |")
+
+    for scenario, loss in LOSS.items():
         for controller, title in TITLES.items():
             kernel, ours = measured(scenario, controller), [simulated(scenario, controller, seed) for seed in SEEDS]
-
-            def of_kernel(name: str, digits: int, kernel: list[dict[str, float]] = kernel) -> str:
-                return ", ".join(f"{value:.{digits}f}" for value in sorted(row[name] for row in kernel))
-
-            cells = (
-                of_kernel("goodput_mbps", 1),
-                spread([run.total["goodput_mbps"] for run in ours], 1),
-                of_kernel("srtt_ms_second_half", 1),
-                spread([second_half(run, "srtt_ms") for run in ours], 1),
-                of_kernel("retransmitted_packets", 0),
-                spread([run.total["retransmitted_packets"] for run in ours], 0),
-            )
-            print(f"| {scenario} | {title} | {' | '.join(cells)} |")
+            where = f"{100 * loss:g} % | {title}"
+            for figure, key, digits in (
+                ("Goodput, Mbit/s", "goodput_mbps", 1),
+                (RETRANSMISSIONS, "retransmitted_packets", 0),
+            ):
+                add(figure, where, [row[key] for row in kernel], [run.total[key] for run in ours], digits)
+            srtt_ms = [second_half(run, "srtt_ms") for run in ours]
+            add("Smoothed RTT, ms", where, [row["srtt_ms_second_half"] for row in kernel], srtt_ms, 1)
+    heads = "Linux, lowest | Linux, middle | Linux, highest | OrbitCC, 10 % | OrbitCC, median | OrbitCC, 90 %"
+    for figure in ("Goodput, Mbit/s", "Smoothed RTT, ms", RETRANSMISSIONS):
+        print(f"{figure}:\n\n| random loss | controller | {heads} |\n{'|---' * 8}|")
+        print("\n".join(rows[figure]), end="\n\n")
 
 
 if __name__ == "__main__":
     print(atomic_write_bytes(PICTURE, render(draw())), end="\n\n")
-    lossless(["S1"])
-    print()
-    lossless(list(RTT_STEPS_MS))
-    print()
+    lossless(["S1", *RTT_STEPS_MS])
     lossy()

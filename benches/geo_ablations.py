@@ -1,4 +1,4 @@
-"""Why claims of the GEO papers fail here: one condition changed at a time. Run by `python -m benches.ablations`."""
+"""Experiments on failing claims of the GEO papers, one condition at a time. Run by `python -m benches.ablations`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = Sequence[Mapping[str, float]]
 
 HYBLA = "hybla:ssthresh_cache=5000"
 PACKET_MS = 1514 * 8 / 144e3
-"""What a packet takes at 144 Mbit/s."""
+"""Transmission time of a packet at 144 Mbit/s."""
 
 
 def download(
@@ -27,7 +27,7 @@ def download(
     change: Callable[[Scenario], Scenario] | None = None,
     **params: Any,
 ) -> Values:
-    """What downloads over a link with other parameters come to."""
+    """The metrics of downloads over a link with other parameters."""
     found = []
     for run in range(FIRST_RUN + 1, FIRST_RUN + 1 + runs):
         scenario = scenarios.get(link, **{"rtt": "sine_ar1", "run": run, "duration_s": TIMEOUT_S, **params})
@@ -50,7 +50,7 @@ def times(found: Values, *megabytes: int) -> str:
 
 
 def bbr_start() -> None:
-    """G10, G13, G15, G18, G26: BBR's start when the RTT is what it was measured to be (917 ms)."""
+    """G10, G13, G15, G18, G26: start of BBR at the measured RTT (917 ms)."""
     for rtt, start_ms in (("sine_ar1", 120.0), ("fixed", 120.0), ("sine_ar1", 320.0), ("fixed", 320.0)):
         found = download("bbr", rtt=rtt, start_delay_ms=start_ms)
         print(
@@ -61,7 +61,7 @@ def bbr_start() -> None:
 
 
 def start_rtts() -> None:
-    """G25: start-up RTTs when the extra delay of a new flow differs between runs, and an eighth has no threshold."""
+    """G25: start-up RTTs if the extra delay of a new flow differs between runs, and an eighth has no threshold."""
     extra_ms = np.random.default_rng(1).normal(120.0, 40.0, 24).clip(0.0)
     for who in ("bbr", "cubic", HYBLA):
         found = []
@@ -72,11 +72,11 @@ def start_rtts() -> None:
                 run=FIRST_RUN + 1 + k,
                 start_delay_ms=float(ms),
             )
-        print(f"{who}: spread of the start-up RTT {spread(found, 'start_up_rtt_ms'):.1f} ms")
+        print(f"{who}: standard deviation of the start-up RTT {spread(found, 'start_up_rtt_ms'):.1f} ms")
 
 
 def merged_acks(segments: int) -> Callable[[Scenario], Scenario]:
-    """Packets reach the client in bunches, as a modem decodes them, and offloading makes each one segment."""
+    """A change after which packets arrive in groups, as a modem decodes them, and receive offload merges each group."""
 
     def change(scenario: Scenario) -> Scenario:
         links = tuple(link.changed(gate_ms=segments * PACKET_MS) for link in scenario.links)
@@ -86,7 +86,7 @@ def merged_acks(segments: int) -> Callable[[Scenario], Scenario]:
 
 
 def losses() -> None:
-    """G04, G06, G21: fewer losses, and receivers that acknowledge several packets at once."""
+    """G04, G06, G21: fewer losses, and receivers with one ACK for several packets."""
     for loss in (5e-6, 8e-7):
         for segments in (1, 4, 8):
             parts = []
@@ -94,20 +94,21 @@ def losses() -> None:
                 found = download(who, 20, change=merged_acks(segments) if segments > 1 else None, residual_loss=loss)
                 parts.append(
                     f"{who.split(':')[0]} {mean(found, 'steady_mbps'):.0f} +- {spread(found, 'steady_mbps'):.0f} "
-                    f"Mbit/s {mean(found, 'steady_rtt_ms'):.0f} ms, none resent in {1 - mean(found, 'resent_any'):.2f}"
+                    f"Mbit/s, {mean(found, 'steady_rtt_ms'):.0f} ms, share of runs without retransmissions "
+                    f"{1 - mean(found, 'resent_any'):.2f}"
                 )
             print(f"residual loss {loss:g}, {segments} segments per ACK: " + "; ".join(parts))
 
 
 def sinking_rates() -> None:
-    """G33: RTTs of 2 s and more, when the rate wanders further (the queue holds 36 MB whatever the rate)."""
+    """G33: RTTs of 2 s and more if the rate varies more (the queue has 36 MB at any rate)."""
     for sd in (0.05, 0.25, 0.4):
         shares = {who: mean(download(who, rate_sd=sd), "slow_rtt_share") for who in ("bbr", "cubic", HYBLA)}
         print(f"rate_sd {sd:g}: " + ", ".join(f"{who} {100 * share:.1f} %" for who, share in shares.items()))
 
 
 def hystart_hosts() -> None:
-    """H04, H05, H06: another residual loss, and a threshold that earlier downloads left."""
+    """H04, H05, H06: another residual loss, and a slow-start threshold stored by earlier downloads."""
     for loss, cache in ((5e-6, "off"), (1e-5, "off"), (5e-6, 3500), (1e-5, 3500)):
         parts, first = [], {}
         for mode in ("both", "off"):
@@ -118,7 +119,7 @@ def hystart_hosts() -> None:
                 f"after {mean(found, 'steady_at_s'):.1f} s"
             )
         ratio = first["off"] / first["both"]
-        print(f"residual loss {loss:g}, threshold {cache}: {'; '.join(parts)}; first 30 s off over on {ratio:.2f}")
+        print(f"residual loss {loss:g}, threshold {cache}: {'; '.join(parts)}; first 30 s, off / on {ratio:.2f}")
 
 
 def lossless() -> None:

@@ -1,4 +1,4 @@
-"""The pictures of access network, GEO link, weather, crowds and micro-benchmarks in docs/links.md.
+"""The figures of access network, GEO link, weather, hotspots and micro-benchmarks in docs/links.md.
 
 `python -m benches.impairments [NAME ...]`, from the top of the repository.
 """
@@ -41,7 +41,7 @@ RUNS = 12
 PUBLISHED_S = {"both": (9.0, 16.0, 22.0), "off": (6.0, 8.0, 11.0)}
 """Download times of 1, 5 and 30 MB with and without HyStart (Peters et al.)."""
 PUBLISHED_SHARES = ((625.0, 1.01e-3), (1500.0, 1e-5))
-"""Of RTTs above so many ms: 0.1 % in 625-1500 and 0.001 % in 1700-2200 (Claypool et al.)."""
+"""Shares of RTTs above a value in ms: 0.1 % in 625-1500 and 0.001 % in 1700-2200 (Claypool et al.)."""
 
 
 def _heading(figure: Figure, text: str) -> None:
@@ -49,7 +49,7 @@ def _heading(figure: Figure, text: str) -> None:
 
 
 def _legend(figure: Figure, entries: Mapping[str, str], y: float = 0.965) -> None:
-    """Coloured words at the right of the heading."""
+    """Coloured labels at the right of the heading."""
     x = 0.986
     for words, colour in reversed(entries.items()):
         figure.text(x, y, f"▬ {words}", color=colour, weight="bold", va="center", ha="right")
@@ -71,7 +71,7 @@ def _geo_link(process: str, duration_s: float, seed: int = 1) -> Link:
 
 
 def geo_probes(theme: Theme) -> Figure:
-    """RTTs of probes under both processes: some seconds of them, and how a week of them is distributed."""
+    """RTTs of probes under both processes: some seconds, and the distribution over a week."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(10, 3.9))
         left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.15, 1], "wspace": 0.16})
@@ -85,27 +85,27 @@ def geo_probes(theme: Theme) -> Figure:
             sent = np.arange(0, WEEK_S, 0.2)
             rtt = np.sort(probe(_geo_link(process, WEEK_S), sent + 0.05 * rng.random(sent.size), rng))
             share = 1 - np.arange(rtt.size) / rtt.size
-            few = np.unique(np.geomspace(1, rtt.size, 1500).astype(int))  # a picture needs no three million points
+            few = np.unique(np.geomspace(1, rtt.size, 1500).astype(int))  # a figure does not need three million points
             right.plot(rtt[-few], share[-few], color=colour)
         for ms, above in PUBLISHED_SHARES:
             right.plot([ms], [above], "D", color=theme.ink, markersize=6, zorder=5)
         right.axvline(597, color=theme.edge, linewidth=0.9, linestyle=(0, (2, 2)))
         right.text(606, 2.0, "median 597", fontsize=8, color=theme.muted, va="center")
-        left.set_title("RTT of a probe every 20 ms, ms")
-        left.set_xlabel("seconds")
+        left.set_title("RTT of probes sent every 20 ms, ms")
+        left.set_xlabel("time, s")
         left.set_xlim(0, 8)
-        right.set_title("Share of a week's probes above an RTT")
+        right.set_title("Share of probes in a week with a larger RTT")
         right.text(640, 1.6e-3, "published: 0.1 % above 625 ms", fontsize=8, color=theme.ink, va="center")
         right.text(1470, 6.5e-6, "0.001 % above 1500 ms", fontsize=8, color=theme.ink, va="center", ha="right")
         right.set_yscale("log")
         right.set_ylim(5e-7, 4)
         right.set_xlim(550, 2250)
-        right.set_xlabel("ms")
+        right.set_xlabel("RTT, ms")
     return figure
 
 
 def _downloads(process: str, hystart: str) -> tuple[list[Recording], Array]:
-    """Runs of the profile, and in the mean of them when the first 1 to 50 MB had arrived."""
+    """Runs of the profile, and the mean times at which 1 to 30 MB had arrived."""
     runs = [
         simulate(
             scenarios.get("geo-viasat-2021", run=k, rtt=process, controller=f"cubic:hystart={hystart}", duration_s=45),
@@ -123,7 +123,7 @@ def _arrivals_s(run: Recording) -> Array:
 
 
 def geo_hystart(theme: Theme) -> Figure:
-    """Why one process ends slow starts early and the other does not, and the published download times beside both."""
+    """Why only one process ends slow start early, and download times of both beside the published ones."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(10, 4.4))
         left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1, 1.15], "wspace": 0.16})
@@ -138,22 +138,22 @@ def geo_hystart(theme: Theme) -> Figure:
                     _rounds(left, runs[1], colour)
         for hystart, marker in (("both", "o"), ("off", "s")):
             right.plot((1, 5, 30), PUBLISHED_S[hystart], marker, color=theme.ink, markersize=6, zorder=5)
-        right.text(29.4, 20.6, "HyStart", ha="right", fontsize=9, color=theme.muted)
-        right.text(29.4, 7.9, "no HyStart (dotted)", ha="right", fontsize=9, color=theme.muted)
-        right.set_title("Seconds to download an object")
-        _note(right, "dots and squares: as published", theme)
+        right.text(29.4, 20.6, "with HyStart", ha="right", fontsize=9, color=theme.muted)
+        right.text(29.4, 7.9, "without HyStart (dotted)", ha="right", fontsize=9, color=theme.muted)
+        right.set_title("Download time of an object, s")
+        _note(right, "circles and squares: published", theme)
         right.set_ylim(0, 25)
         right.set_xlim(0, 30.6)
-        right.set_xlabel("MB")
-        left.set_title("RTT of each round's first packet, ms")
-        left.set_xlabel("seconds")
+        right.set_xlabel("size, MB")
+        left.set_title("RTT of the first packet of each round, ms")
+        left.set_xlabel("time, s")
         left.set_xlim(0, 12)
         left.set_ylim(675, 745)
     return figure
 
 
 def _rounds(ax: Axes, run: Recording, colour: str) -> None:
-    """One RTT per round trip, and when the threshold is set."""
+    """One RTT per round trip, and the time at which the threshold is set."""
     rtt, threshold = run.flows["rtt_ms"][:, 0], run.flows["ssthresh_packets"][:, 0]
     end = float(run.t_s[np.argmax(np.isfinite(threshold))])
     at = [float(run.t_s[np.argmax(np.isfinite(rtt))])]
@@ -174,7 +174,7 @@ def geo_run(theme: Theme) -> Figure:
 
 
 def access(theme: Theme) -> Figure:
-    """A minute of an access link: what probes would find, the rate, and two slot edges closely."""
+    """A minute of an access link: RTTs of probes, the rate, and two slot edges in detail."""
     rng = np.random.default_rng(17)
     back = Direction(rate_mbps=15.0, delay_ms=5.0)
     plain = Link(name="access", rate_mbps=150.0, delay_ms=5.0, handovers=(), reverse=back)
@@ -190,18 +190,18 @@ def access(theme: Theme) -> Figure:
         _heading(figure, "A LEO access link without load")
         upper = figure.add_subplot(grid[0, :])
         _probes(upper, link, t, rtt, (0.0, 60.0), theme)
-        upper.set_title("RTT of a probe every 4 ms, ms")
-        _note(upper, "red strokes: lost; red bands: interruptions", theme)
+        upper.set_title("RTT of probes sent every 4 ms, ms")
+        _note(upper, "red strokes: lost probes; red bands: interruptions", theme)
         rates = figure.add_subplot(grid[1, :], sharex=upper)
         rates.fill_between(t, 0, Series.of(link.rate_mbps).at(t), color=mix(theme.edge, theme.page, 0.35), linewidth=0)
         rates.set_title("Rate, Mbit/s")
         rates.set_ylim(bottom=0)
-        titles = {"hold": "An interruption that holds packets", "drop": "One that drops them"}
+        titles = {"hold": "Interruption, packets held", "drop": "Interruption, packets dropped"}
         for k, (mode, edge) in enumerate(edges.items()):
             ax = figure.add_subplot(grid[2, k])
             _probes(ax, link, t, rtt, (edge - 0.2, edge + 0.8), theme)
             ax.set_title(titles[mode])
-            ax.set_xlabel("seconds")
+            ax.set_xlabel("time, s")
     return figure
 
 
@@ -219,19 +219,18 @@ def _probes(ax: Axes, link: Link, t: Array, rtt: Array, window_s: tuple[float, f
 
 
 def access_run(theme: Theme) -> Figure:
-    return draw_run(
-        simulate(scenarios.get("leo-access", controller="bbr3", duration_s=60), record_interval_s=0.05), theme
-    )
+    scenario = scenarios.get("leo-access", controller="bbr3", profile="before-2024", duration_s=60)
+    return draw_run(simulate(scenario, record_interval_s=0.05), theme)
 
 
-# -- weather and crowds --------------------------------------------------------------------------------------------
+# -- weather and hotspots --------------------------------------------------------------------------------------------
 
 
 def rain(theme: Theme) -> Figure:
-    """Fades and rain, and what is left of the rate."""
+    """Attenuation by fades and by rain, and the remaining share of the rate."""
     kinds = {
         "fades (10 x faster than nature)": Fades(per_h=6, speedup=Span(low=10, high=10)),
-        "rain (20 x faster), from what is exceeded 0.03 % of the time": Rain(
+        "rain (20 x faster), starting at the attenuation exceeded 0.03 % of the time": Rain(
             start_percent=0.03, beta_per_s=Span(low=4e-3, high=4e-3)
         ),
     }
@@ -239,7 +238,7 @@ def rain(theme: Theme) -> Figure:
         figure = Figure(figsize=(10, 4.8))
         axes = figure.subplots(2, 2, sharex=True, sharey="row", gridspec_kw={"hspace": 0.32, "wspace": 0.08})
         figure.subplots_adjust(left=0.052, right=0.986, top=0.83, bottom=0.1)
-        _heading(figure, "Rain on a link with a clear sky's signal of 12.5 dB")
+        _heading(figure, "Rain on a link with a clear-sky signal of 12.5 dB")
         t = np.linspace(0, 300, 6001)
         for k, (words, process) in enumerate(kinds.items()):
             rng = np.random.default_rng((11, 15)[k])
@@ -260,16 +259,16 @@ def rain(theme: Theme) -> Figure:
             upper.set_ylim(0, 19)
             lower.set_ylim(0, 1.12)
             lower.set_xlim(0, 300)
-            lower.set_xlabel("seconds")
+            lower.set_xlabel("time, s")
         axes[0, 0].set_title("Attenuation, dB")
         axes[1, 0].set_title("Share of the rate")
-        _note(axes[1, 1], "red strokes: a step down loses packets", theme)
+        _note(axes[1, 1], "red strokes: packets lost at a step down", theme)
         axes[1, 0].yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f} %"))
     return figure
 
 
 def crowds(theme: Theme) -> Figure:
-    """One flow and two crowds: one of traffic, one as a cut of the rate."""
+    """One flow and two hotspots: one with unresponsive traffic, one that cuts the rate."""
     spots = [Hotspot(20.0, 34.0, 1.5, 0.6, cut=False), Hotspot(45.0, 55.0, 1.5, 0.6, cut=True)]
     plain = scenarios.get("dumbbell", controller="bbr3", duration_s=70, buffer_bdp=2)
     scenario = Scenario(
@@ -283,7 +282,7 @@ def crowds(theme: Theme) -> Figure:
         figure = Figure(figsize=(10, 3.1))
         ax = figure.subplots()
         figure.subplots_adjust(left=0.052, right=0.986, top=0.80, bottom=0.15)
-        _heading(figure, "Two crowds, Mbit/s")
+        _heading(figure, "Two hotspots, Mbit/s")
         _legend(figure, {"BBRv3": "#E69F00", "unresponsive traffic": theme.muted})
         times = np.linspace(0, 70, 4000)
         capacity = Series.of(scenario.links[0].rate_mbps).at(times)
@@ -294,9 +293,9 @@ def crowds(theme: Theme) -> Figure:
         ax.plot(middle, run.flows["goodput_mbps"][:, 0], color="#E69F00", linewidth=1.8)
         ax.set_xlim(0, 70)
         ax.set_ylim(0, 115)
-        ax.text(27, 106, "as traffic", ha="center", fontsize=9, color=theme.muted)
-        ax.text(50, 106, "as a cut", ha="center", fontsize=9, color=theme.muted)
-        ax.set_xlabel("seconds")
+        ax.text(27, 106, "traffic", ha="center", fontsize=9, color=theme.muted)
+        ax.text(50, 106, "rate cut", ha="center", fontsize=9, color=theme.muted)
+        ax.set_xlabel("time, s")
     return figure
 
 

@@ -1,7 +1,7 @@
 """Instructions per packet, counted: `python -m benches.instructions [--before counts.json] [--save counts.json]`.
 
-Other than a time, a count does not depend on what else the machine does. Wants cargo and valgrind, whose callgrind
-counts what the program `sim/core/examples/network.rs` executes in `run`; each row takes some ten seconds.
+Unlike a time, a count does not depend on other load of the machine. It needs cargo and valgrind: callgrind counts the
+instructions of the program `sim/core/examples/network.rs` in `run`. Each row takes about ten seconds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from orbitcc.envs.description.scenario import Scenario
 
 SIM = Path(__file__).resolve().parents[1] / "sim"
 MOST_GROWTH = 0.03
-"""A row that takes so much more than before fails."""
+"""A row fails if its count grows by more than this share."""
 
 
 def rows() -> list[tuple[str, Scenario, bool]]:
-    """What is counted: the packets of `orbitcc bench`, and whether per hop."""
+    """The rows: name, scenario of `orbitcc bench`, and whether to count per hop."""
     dumbbell, ten = scenarios.get("dumbbell"), [Flow.parse("cubic") for _ in range(10)]
     quiet = dumbbell.override("sim.noise", "false")
     lot = scenarios.get("parking-lot", bottlenecks=6, interruption_every_s=0)
@@ -35,8 +35,8 @@ def rows() -> list[tuple[str, Scenario, bool]]:
         ("1 BBR flow", dumbbell.with_controller("bbr"), False),
         ("1 BBRv3 flow", dumbbell.with_controller("bbr3"), False),
         ("1 Vivace flow", dumbbell.with_controller("vivace"), False),
-        ("1 flow driven from outside", dumbbell.with_controller("external"), False),
-        ("1 flow driven from outside, hosts without jitter", quiet.with_controller("external"), False),
+        ("1 flow driven by an environment", dumbbell.with_controller("external"), False),
+        ("1 flow driven by an environment, hosts without jitter", quiet.with_controller("external"), False),
         ("10 Cubic flows", dumbbell.with_flows(ten), False),
         ("7 Cubic flows, parking lot of 6 hops, per hop", lot.with_controller("cubic"), True),
         ("1 Cubic flow, GEO", scenarios.get("geo-ideal").with_controller("cubic"), False),
@@ -45,10 +45,10 @@ def rows() -> list[tuple[str, Scenario, bool]]:
 
 
 def built() -> Path:
-    """The program; says what is missing if it cannot be built or counted."""
+    """Build the program; exit with a message if a tool is missing."""
     for tool in ("cargo", "valgrind"):
         if shutil.which(tool) is None:
-            sys.exit(f"error: {tool} is not here")
+            sys.exit(f"error: {tool} is not installed")
     command = ["cargo", "build", "--release", "--package", "orbitcc-core", "--example", "network"]
     done = subprocess.run([*command, "--message-format=json"], cwd=SIM, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
@@ -56,7 +56,7 @@ def built() -> Path:
 
 
 def counted(program: Path, network: str, *, per_hop: bool) -> float:
-    """Instructions of a run per packet delivered to receivers, or per packet that links delivered."""
+    """Instructions of a run per packet delivered to receivers, or per packet delivered by links."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "network.json"
         text.write_text(network)
@@ -73,8 +73,8 @@ def counted(program: Path, network: str, *, per_hop: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, help="counts to compare with, as --save wrote them")
-    parser.add_argument("--save", type=Path, help="write the counts there")
+    parser.add_argument("--before", type=Path, help="file of --save with counts to compare with")
+    parser.add_argument("--save", type=Path, help="write the counts to this file")
     options = parser.parse_args()
     before = json.loads(options.before.read_text()) if options.before else {}
     program, counts, failed = built(), {}, False
@@ -85,7 +85,7 @@ def main() -> None:
         print(f"{what}: {counts[what]:,.0f}" + (f" ({100 * change:+.1f} %)" if what in before else ""), flush=True)
     if options.save:
         options.save.write_text(json.dumps(counts, indent=2) + "\n")
-    sys.exit(f"error: a row takes more than {100 * MOST_GROWTH:.0f} % more than before" if failed else 0)
+    sys.exit(f"error: a count grew by more than {100 * MOST_GROWTH:.0f} %" if failed else 0)
 
 
 if __name__ == "__main__":

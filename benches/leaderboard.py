@@ -202,9 +202,22 @@ FACTORS = {
 }
 """Factor of a suite's grid -> what readers call it."""
 
+NAMES = {
+    "fifo": "drop-tail",
+    "fq_codel": "FQ-CoDel",
+    "codel": "CoDel",
+    "pie": "PIE",
+    "cubic": "Cubic",
+    "hybla": "Hybla",
+    "itself": "own kind",
+}
+"""Value of a factor -> what readers call it."""
+
+SOFT = re.compile("(?<=etrans)(?=mission)|(?<=hrough)(?=put)")
+"""Where titles of columns may be hyphenated."""
+
 CAPTION = (
-    "Each point is a contender. Up and to the left is better. Blue points are on the Pareto front of the suite (bold "
-    "in the table).\nDiamonds are policies."
+    "Up and to the left is better. Blue: on the Pareto front of the suite (bold in the table). Diamonds: policies."
 )
 
 MISSING = {
@@ -228,7 +241,7 @@ during development. One command made all figures with one version of the code.
 - **Made** on {stamp.date} from commit {stamp.commit} with simulator version `{stamp.version}`.
 - **Size**: profile `{stamp.profile}`, the {size} of the three profiles. The number of runs is given below each table.
 - **Policies**: each policy takes part with the checkpoint that ships. [Policies](policies.md) reports the spread over
-  five training seeds and the conditions that each policy was trained for.
+  five training seeds and the conditions that each policy was trained for. Many suites lie outside these conditions.
 - **Data**: [leaderboard.csv](leaderboard.csv) holds the median, the 95 % bootstrap interval and the number of runs of
   every figure.
 
@@ -250,13 +263,12 @@ The schedules depend on `--first-run`: choose a number that nobody has used, and
 
 {overview}
 
-**How to read it**: a cell says how many of the other {others} contenders are better, as the mean over the suites of the
-question. *Better* means at least as good in every metric of a suite and better in one. At 0.0 no contender is better:
-this one is on the Pareto front of every suite of the question. **Bold** means on the front of at least one of them.
-*All* is the mean over the questions, which have equal weight; the rows are sorted by it. The column titles lead to the
-tables.
+**How to read it**: a cell is the number of other contenders that are better, as a mean over the suites of the question;
+0.0 is best. **Bold**: on the Pareto front of at least one of these suites. *All* is the mean over the questions, which
+have equal weight; the rows are sorted by it. The column titles lead to the tables.
 
-Two rules apply. A difference below {tie} % of a metric's range counts as a tie. A contender whose goodput is below
+*Better* means at least as good in every metric of a suite and better in one. Two values are equal if they differ by
+less than {tie} % of the larger one or of the metric's range. A contender whose goodput is below
 {uses} % of the best goodput of a suite is compared by its goodput only, because low delay on an idle link is no merit.
 
 Where runs are few, small differences are noise. Compare the intervals in [leaderboard.csv](leaderboard.csv) before you
@@ -288,7 +300,7 @@ class Stamp:
 STATED = re.compile(
     r"- \*\*Made\*\* on (?P<date>\d{4}-\d\d-\d\d) from commit (?P<commit>(?:`(?P<hash>[0-9a-f]{12})`|unknown)[^`\n]*?)"
     r" with simulator version `(?P<version>\d+\.\d+\.\d+[a-z0-9.]*\+sim\.[0-9a-f]{8})`\.\n"
-    r"- \*\*Size\*\*: profile `(?P<profile>\w+)`.*?```sh\n(?P<command>[^\n]+)\n```",
+    r"- \*\*Size\*\*: profile `(?P<profile>\w+)`.*?```sh\n(?P<command>.+?)\n```",
     re.DOTALL,
 )
 
@@ -330,7 +342,7 @@ def main(argv: Sequence[str]) -> None:
     else:
         entries = run(arguments.out, arguments.suites, arguments.profile, arguments.first_run, arguments.policy)
         if arguments.page is not None:
-            command = f"python -m benches.leaderboard {shlex.join(argv)}"
+            command = f"python -m benches.leaderboard {shlex.join(argv)}".replace(" --page ", " \\\n    --page ")
             date = datetime.date.today().isoformat()
             stamp = Stamp(date, commit(Path(__file__).parent), provenance.version(), arguments.profile, command)
             atomic_write_text(table_of(arguments.page), csv_text(entries))
@@ -361,9 +373,10 @@ def run(out: Path, names: Sequence[str], profile: str, first_run: int, policies:
 
 
 def entries_of(results: Results) -> list[Entry]:
+    """What goes into leaderboard.csv, in six digits."""
     return [
-        Entry(label, results.suite.name, metric, e.median, e.low, e.high, e.n)
-        for label, estimates in results.estimates().items()
+        Entry(who, results.suite.name, metric, *(float(f"{v:.6g}") for v in (e.median, e.low, e.high)), e.n)
+        for who, estimates in results.estimates().items()
         for metric, e in estimates.items()
     ]
 
@@ -374,7 +387,7 @@ def csv_text(entries: Sequence[Entry]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for e in entries:
-        values = ("" if np.isnan(value) else repr(float(value)) for value in (e.median, e.low, e.high))
+        values = ("" if np.isnan(value) else f"{value:.6g}" for value in (e.median, e.low, e.high))
         table.writerow([e.contender, e.suite, e.metric, *values, e.runs])
     return text.getvalue()
 
@@ -473,24 +486,18 @@ def beaten_by(own: Mapping[str, Mapping[str, Entry]], suite: str) -> dict[str, i
     Who leaves the link idle is compared by goodput alone. 0: on the Pareto front.
     """
     shown = columns(suite)
-    away = np.array([[abs(cells[m.key].median - m.ideal) for m in shown] for cells in own.values()])
-    known = np.where(np.isnan(away), -np.inf, away)
-    tie = TIE * np.nan_to_num(known.max(axis=0) - np.nanmin(away, axis=0, initial=np.inf), posinf=0.0, neginf=0.0)
-    away = np.where(np.isnan(away), np.inf, away)
-    goodput = one_of(suite, GOODPUT)
-    idle = np.zeros(len(away), dtype=bool)
-    if goodput is not None:
-        at = shown.index(goodput)
-        values = np.nan_to_num(np.array([cells[goodput.key].median for cells in own.values()]))
-        idle = values < USES_THE_LINK * values.max()
-
-    def beats(i: int, j: int) -> bool:
-        part = [at] if idle[j] else list(range(len(shown)))
-        one, other, ties = away[i, part], away[j, part], tie[part]
-        return bool((one <= other + ties).all() and (one < other - ties).any())
-
-    n = range(len(away))
-    return {name: sum(beats(i, j) for i in n if i != j) for j, name in enumerate(own)}
+    values = np.array([[cells[metric.key].median for metric in shown] for cells in own.values()])
+    away = np.nan_to_num(np.abs(values - [metric.ideal for metric in shown]), nan=np.inf)
+    known = np.nan_to_num(values)
+    tie = TIE * np.maximum(np.ptp(known, axis=0), np.maximum(np.abs(known)[:, None], np.abs(known)[None]))
+    counted = np.ones(values.shape, dtype=bool)
+    for k, metric in enumerate(shown):
+        if metric.key in GOODPUT:
+            counted[known[:, k] < USES_THE_LINK * known[:, k].max()] = np.arange(len(shown)) == k
+    # [i, j]: is i at least as good as j, is i better than j, in each metric that counts for j?
+    good = (away[:, None] <= away[None] + tie) | ~counted
+    better = (away[:, None] < away[None] - tie) & counted
+    return dict(zip(own, (good.all(axis=-1) & better.any(axis=-1)).sum(axis=0).tolist(), strict=True))
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
@@ -590,7 +597,7 @@ def section(question: Question, board: Board, beaten: Mapping[str, Mapping[str, 
                 row += f"<td{' class=first' * (k == 0)}>{figure}{mark}</td>"
         body.append(f"<tr>{row}</tr>")
     lines = [f"## {question.title}", "", *(f"- `{suite}`: {question.suites[suite]}" for suite in own), ""]
-    lines += [boxed(head, body, "lb"), "", f"Runs per contender: {'; '.join(runs_of(s, board, profile) for s in own)}."]
+    lines += [boxed(head, body, "lb"), "", f"Runs per contender: {', '.join(runs_of(s, board, profile) for s in own)}."]
     lines += [f"{mark} {text}." for text, mark in notes.items()]
     lines += ["", question.note] if question.note else []
     drawn = [
@@ -606,9 +613,10 @@ def section(question: Question, board: Board, beaten: Mapping[str, Mapping[str, 
 
 def title(metric: Metric) -> str:
     """With the unit and the better direction."""
-    better = f"→ {metric.ideal:g}" if metric.key in TARGET else {"higher": "↑", "lower": "↓"}[metric.better]
+    better = f"→\u00a0{metric.ideal:g}" if metric.key in TARGET else {"higher": "↑", "lower": "↓"}[metric.better]
     unit = unit_of(metric)
-    return html.escape(f"{metric.title}{', ' + unit if unit else ''} {better}")
+    unit = f", {unit}" if unit else ""
+    return html.escape(SOFT.sub("\u00ad", f"{metric.title}{unit}\u00a0{better}").replace(" / ", "\u00a0/ "))
 
 
 def unit_of(metric: Metric) -> str:
@@ -632,12 +640,16 @@ def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str
 
 
 def runs_of(suite: str, board: Board, profile: str) -> str:
-    """`inter-rtt` 45 (base RTT in ms 20, 60; buffer in BDP 1)."""
+    """`2 in inter-rtt (base RTT in ms: 40, 120; buffer in BDP: 1)`."""
     runs = max(entry.runs for cells in board[suite].values() for entry in cells.values())
     points = suites.get(suite).points(profile)
     factors = {name: sorted({point[name] for point in points}, key=order) for name in points[0]}
-    said = ", ".join(f"{FACTORS[name]} {'/'.join(map(str, values))}" for name, values in factors.items())
-    return f"`{suite}` {runs}{f' ({said})' if said else ''}"
+    said = "; ".join(f"{FACTORS[name]}: {', '.join(map(shown, values))}" for name, values in factors.items())
+    return f"{runs} in `{suite}`{f' ({said})' if said else ''}"
+
+
+def shown(value: float | int | str) -> str:
+    return NAMES.get(value, value) if isinstance(value, str) else f"{value:g}"
 
 
 def order(value: float | int | str) -> tuple[float, str]:
@@ -680,8 +692,8 @@ def alternative(beaten: Mapping[str, int], suite: str, goodput: Metric, delay: M
 
 # -- the figures -------------------------------------------------------------------------------------------------------
 
-SIZE_IN = (6.2, 5.0)
-FONT = 11.5
+SIZE_IN = (5.8, 5.0)
+FONT = 12
 BLUE, GREY = "#0B6BA8", "#8A929C"
 
 
@@ -699,39 +711,35 @@ def draw(own: Mapping[str, Mapping[str, Entry]], suite: str, goodput: Metric, de
     theme = style.LIGHT
     with mpl.rc_context({**theme.rc(), "font.size": FONT, "xtick.labelsize": FONT, "ytick.labelsize": FONT}):
         figure = Figure(figsize=SIZE_IN, dpi=72)  # a pixel is a point
-        ax = figure.add_axes((0.115, 0.125, 0.865, 0.79))
+        ax = figure.add_axes((0.135, 0.12, 0.845, 0.8))
         x, y = (np.array(values) for values in zip(*known.values(), strict=True))
         if x.max() > 2.5 * x.min():
             ax.set_xscale("log")
             ax.xaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
             ax.xaxis.set_minor_locator(mpl.ticker.NullLocator())
             ax.xaxis.set_major_formatter("{x:g}")
-        ax.margins(0.12, 0.1)
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.margins(0.13, 0.16)
         colours = [BLUE if beaten[name] == 0 else GREY for name in known]
         for name, at_x, at_y, colour in zip(known, x, y, colours, strict=True):
-            ax.plot(at_x, at_y, "o" if classical(name) else "D", color=colour, markersize=6, zorder=3)
+            ax.plot(at_x, at_y, "o" if classical(name) else "D", color=colour, markersize=7, zorder=3)
         ax.set_title(suite, fontsize=FONT + 2)
         ax.set_xlabel(f"{delay.title}{', ' + unit_of(delay) if unit_of(delay) else ''}  (← better)", fontsize=FONT)
         ax.set_ylabel(
             f"{goodput.title}{', ' + unit_of(goodput) if unit_of(goodput) else ''}  (better →)", fontsize=FONT
         )
-        figure.canvas.draw()
+        figure.draw_without_rendering()  # fixes the limits of the axes
         points = ax.transData.transform(np.column_stack([x, y]))
-        texts = [ax.text(0, 0, name, fontsize=FONT - 1.5, transform=None) for name in known]
-        extents = [text.get_window_extent() for text in texts]
-        sizes = np.array([(e.width + 2, e.height) for e in extents])
-        box = ax.get_window_extent()
-        middles = labels.place(points, sizes, (box.x0, box.y0, box.x1, box.y1))
+        texts = [figure.text(0, 0, name, fontsize=FONT - 1.5, ha="center", va="center", zorder=4) for name in known]
+        sizes = np.array([(box.width + 8, box.height) for box in (text.get_window_extent() for text in texts)])
+        middles = labels.place(points, sizes, ax.get_window_extent().extents)
+        whole = 72 * np.array(SIZE_IN)
         for text, middle, size, point, colour in zip(texts, middles, sizes, points, colours, strict=True):
-            text.set(
-                x=middle[0], y=middle[1], ha="center", va="center", color=theme.muted if colour == GREY else colour,
-                zorder=4,
-            )  # fmt: skip
+            text.set(position=middle / whole, color=theme.muted if colour == GREY else colour)
             edge = point + (middle - point) * labels.reach(middle - point, size)
             if np.hypot(*(edge - point)) > 10:
-                line = mpl.lines.Line2D(*zip(point, edge, strict=True), color=theme.edge, linewidth=0.8, zorder=2)
-                line.set_transform(mpl.transforms.IdentityTransform())
-                ax.add_line(line)
+                way = np.array([point, edge]) / whole
+                figure.add_artist(mpl.lines.Line2D(*way.T, color=theme.edge, linewidth=0.8, zorder=2))
     return figure
 
 

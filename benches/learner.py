@@ -1,9 +1,9 @@
-"""Where the time of a learner goes: CPU microseconds per decision by part, on one core, over a whole training run.
+"""CPU time of a learner by part, in microseconds per decision on one core, over a whole training run.
 
     python -m benches.learner sb3-ppo-leo ppo-leo --seeds 1 2
 
-prints the tables of docs/performance.md, and what each policy is worth in the end on worlds that no recipe evaluates.
-Each part's time is without that of the parts inside it; what measuring costs is in the rest.
+prints the tables of docs/performance.md, and the score of each final policy on worlds that no recipe evaluates on. The
+time of a part excludes that of the parts inside it; the cost of the measurement is in the rest.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.loop import Learner, _learner
 
 HELDOUT_WORLDS, HELDOUT_SEED = 32, 2_000_000
-"""Worlds on which the last policy is scored; recipes evaluate on those of seed 1000000."""
+"""Worlds on which the final policy is scored; recipes evaluate on those of seed 1000000."""
 
 
 class Parts:
-    """CPU time by part: methods are wrapped, and a part that calls another stands still meanwhile."""
+    """CPU time by part: methods are wrapped, and the time of a part stops while it calls another part."""
 
     def __init__(self) -> None:
         self.spent: Counter[str] = Counter()
@@ -39,7 +39,7 @@ class Parts:
         self._since = 0.0
 
     def time(self, owner: Any, method: str, part: str) -> None:
-        """From now on what `owner.method` takes is spent on `part`."""
+        """From now on, count the time of `owner.method` for `part`."""
         wrapped = getattr(owner, method)
 
         @functools.wraps(wrapped)
@@ -62,18 +62,18 @@ class Parts:
 
 
 def watch(parts: Parts, algorithms: set[str]) -> None:
-    """Wrap what learners of these algorithms call; nothing else is imported."""
+    """Wrap the methods that learners of these algorithms call; nothing else is imported."""
     parts.time(Batch, "step", "simulation")
     parts.time(FlowVectorEnv, "_begin", "new worlds")
     for method in ("step", "advance", "renew", "observations", "active"):
-        parts.time(FlowVectorEnv, method, "environment")
-    parts.time(FlowVectorEnv, "_totals", "infos")
+        parts.time(FlowVectorEnv, method, "flows as sub-environments")
+    parts.time(FlowVectorEnv, "_totals", "one dictionary per flow")
     if "sb3-ppo" in algorithms:
         from stable_baselines3 import PPO
 
         from orbitcc.envs.environments.sb3 import SB3VecEnv
 
-        parts.time(SB3VecEnv, "step_wait", "infos")
+        parts.time(SB3VecEnv, "step_wait", "one dictionary per flow")
         parts.time(PPO, "collect_rollouts", "acting")
         parts.time(PPO, "train", "update")
     if "ppo" in algorithms:
@@ -86,7 +86,7 @@ def watch(parts: Parts, algorithms: set[str]) -> None:
 
 
 def train(plan: recipes.Recipe, seed: int, parts: Parts) -> tuple[Learner, int, float]:
-    """The learner, its decisions, and CPU seconds of sampling and learning, without evaluations."""
+    """The learner, its number of decisions, and the CPU seconds of sampling and learning, without evaluations."""
     learner = _learner(plan, seed)
     parts.spent.clear()
     steps, began = 0, time.process_time()
@@ -96,7 +96,7 @@ def train(plan: recipes.Recipe, seed: int, parts: Parts) -> tuple[Learner, int, 
 
 
 def score(plan: recipes.Recipe, learner: Learner) -> Figures:
-    """What its policy is worth on :data:`HELDOUT_WORLDS` worlds."""
+    """The held-out metrics of its policy on :data:`HELDOUT_WORLDS` worlds."""
     made, tensors = preset(plan.preset), learner.tensors()
     policy = _sim.Policy(
         [
@@ -130,7 +130,7 @@ def main() -> None:
     parts = Parts()
     watch(parts, {plan.algorithm for plan in plans})
     for seed in asked.seeds:
-        for plan in plans:  # in turn, so that a busy machine is busy for all of them
+        for plan in plans:  # in turn, so that other load affects all of them
             learner, steps, seconds = train(plan, seed, parts)
             each = {part: 1e6 * spent / steps for part, spent in parts.spent.most_common()}
             scores = score(plan, learner)

@@ -1,6 +1,7 @@
-"""The pictures of docs/baselines.md: `python -m benches.lives [CONTROLLER ...]`, from the top of the repository.
+"""The figures of docs/baselines.md: `python -m benches.lives [CONTROLLER ...]`, from the top of the repository.
 
-Each is what `orbitcc run SCENARIO --flow CONTROLLER --interval SECONDS --plot FILE` draws, in fewer dots and colours.
+Each is the figure of `orbitcc run SCENARIO --flow CONTROLLER --interval SECONDS --plot FILE`, with fewer pixels and
+colours.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ SCENES: Mapping[str, tuple[str, Mapping[str, Any], float]] = {
     "leo": ("leo-responsiveness", {"run": 1, "rtt": "repo", "duration_s": 150}, 0.02),
     "geo": ("geo-ideal", {}, 0.1),
 }
-"""Suffix of the picture -> scenario, its parameters, and seconds between the points."""
+"""Suffix of the file -> scenario, its parameters, and seconds between the points."""
 ALSO = {"hybla": ("geo",)}
-"""Whose life shows best elsewhere."""
+"""Controllers with additional scenarios."""
 
 
 def draw(controller: str, suffix: str) -> Path:

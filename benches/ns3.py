@@ -1,7 +1,7 @@
-"""The simulator beside ns-3, on this machine: `python -m benches.ns3`.
+"""Speed of the simulator compared with ns-3 on this machine: `python -m benches.ns3`.
 
-Wants g++ and ns-3 as Debian packs it (libns3-dev). Figures of speed were set on another machine than yours; what ns-3
-takes there and here tells the machines apart.
+It needs g++ and Debian's package of ns-3 (libns3-dev). The targets were set on another machine; the times of ns-3 there
+and here give the ratio of the machines' speeds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from orbitcc.commands import bench
 SOURCE = Path(__file__).with_name("ns3_bulk.cc")
 MODULES = ("core", "network", "internet", "point-to-point", "applications", "traffic-control")
 REFERENCE_NS = {"dumbbell": 23_200.0, "hosts": 14_100.0}
-"""What ns-3.37 took per packet where the targets of docs/performance.md were set."""
+"""Time per packet of ns-3.37 on the machine on which the targets of docs/performance.md were set."""
 SECONDS = 20
 REPEATS = 3
 
 
 def built(folder: Path) -> Path:
-    """The program; says what is missing if it cannot be built."""
+    """Build the program; exit with a message if a tool is missing."""
     compiler = shutil.which("g++")
     if compiler is None:
-        sys.exit("error: g++ is not here")
+        sys.exit("error: g++ is not installed")
     program = folder / "bulk"
     libraries = [f"-lns3-{module}" for module in MODULES]
     done = subprocess.run(
@@ -35,7 +35,7 @@ def built(folder: Path) -> Path:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
-        sys.exit(f"error: ns-3 (libns3-dev) is not here: {done.stderr.splitlines()[0]}")
+        sys.exit(f"error: ns-3 (libns3-dev) is not installed: {done.stderr.splitlines()[0]}")
     return program
 
 
@@ -47,15 +47,15 @@ def main() -> None:
             runs = [subprocess.check_output([program, str(SECONDS), topology], text=True) for _ in range(REPEATS)]
             taken[topology] = statistics.median(float(run.split()[0]) for run in runs)
             print(
-                f"ns-3, {topology}: {taken[topology]:,.0f} ns/packet, {taken[topology] / reference:.2f} times what the "
-                "targets' machine takes"
+                f"ns-3, {topology}: {taken[topology]:,.0f} ns/packet, {taken[topology] / reference:.2f} times the "
+                "time on the machine of the targets"
             )
     slower = statistics.mean(taken[topology] / reference for topology, reference in REFERENCE_NS.items())
     for row in bench.PACKET_ROWS:
         result = row([])
         print(
             f"{result.what}: {result.value:.0f} {result.unit}, 1/{taken['dumbbell'] / result.value:.0f} of ns-3; "
-            f"on the targets' machine {result.value / slower:.0f} (target {result.target:g})"
+            f"scaled to the machine of the targets {result.value / slower:.0f} (target {result.target:g})"
         )
 
 

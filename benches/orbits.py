@@ -1,4 +1,4 @@
-"""The pictures of the satellite paths in docs/links.md: `python -m benches.orbits`, from the top of the repository."""
+"""The figures of the satellite paths in docs/links.md: `python -m benches.orbits`, from the top of the repository."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from orbitcc.eval.figures.run import draw_run
 from orbitcc.eval.figures.style import LIGHT, Theme
 
 FOLDER = Path("docs/images/links")
-POLICIES = {
-    "shortest": "shortest path of all",
-    "elevation": "highest satellite",
+SELECTIONS = {
+    "shortest": "the satellites of the shortest path",
+    "elevation": "the highest satellite",
     "sticky": "the same satellite until it sets",
-    "random": "by elevation, with noise",
+    "random": "the highest satellite after noise is added",
 }
 PHYSICAL = "#0072B2"
 
 
-def policies(theme: Theme) -> Figure:
-    """One bent pipe under each policy."""
+def selections(theme: Theme) -> Figure:
+    """One bent pipe under each rule of selection."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(10, 5.8))
-        axes = figure.subplots(len(POLICIES), 1, sharex=True, sharey=True, gridspec_kw={"hspace": 0.42})
+        axes = figure.subplots(len(SELECTIONS), 1, sharex=True, sharey=True, gridspec_kw={"hspace": 0.42})
         figure.subplots_adjust(left=0.058, right=0.986, top=0.875, bottom=0.085)
         figure.text(
-            0.012, 0.965, "San Diego – New York over gateways: base RTT, ms", fontsize=13, weight="bold", va="center"
+            0.012, 0.965, "Bent pipe San Diego – New York: base RTT, ms", fontsize=13, weight="bold", va="center"
         )
-        for ax, (policy, words) in zip(axes, POLICIES.items(), strict=True):
-            spec = PathSpec(source="San Diego", target="New York", mode="bp", policy=policy)  # type: ignore[arg-type]
+        for ax, (rule, words) in zip(axes, SELECTIONS.items(), strict=True):
+            spec = PathSpec(source="San Diego", target="New York", mode="bp", selection=rule)  # type: ignore[arg-type]
             trace = find_path(spec, 600, seed=1)
             found = trace.statistics()
             draw_line(ax, trace, theme.base_rtt)
-            ax.set_title(f"{policy}: {words}")
+            ax.set_title(f"{rule}: {words}")
             note = f"{found.rtt_mean_ms:.1f} ± {found.rtt_sd_ms:.1f} ms, {found.access_changes} handovers at the ends"
             ax.text(1.0, 1.02, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=8, color=theme.muted)
             ax.yaxis.set_major_locator(MaxNLocator(3))
         axes[-1].set_xlim(0, 600)
-        axes[-1].set_xlabel("seconds")
+        axes[-1].set_xlabel("time, s")
     return figure
 
 
 def logs(theme: Theme) -> Figure:
-    """Each path of LeoEM as logged, and as it would be over the same satellites."""
+    """Each path of LeoEM as logged, and by exact geometry over the same satellites."""
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(10, 7.2))
         axes = figure.subplots(3, 2, sharex=True, gridspec_kw={"hspace": 0.36, "wspace": 0.13})
@@ -65,7 +65,7 @@ def logs(theme: Theme) -> Figure:
             path = leoem.get(name)
             _log(ax, path, theme)
         for ax in axes[-1]:
-            ax.set_xlabel("seconds")
+            ax.set_xlabel("time, s")
     return figure
 
 
@@ -78,7 +78,7 @@ def _log(ax: Axes, path: leoem.LeoemPath, theme: Theme) -> None:
     draw_line(ax, path.trace, theme.base_rtt, 1.4)
     ax.set_title(path.name)
     medians = [trace.statistics().rtt_ms[2] for trace in (path.trace, physical)]
-    note = "median {:.1f} and {:.1f}".format(*medians)
+    note = "medians {:.1f} and {:.1f}".format(*medians)
     ax.text(1.0, 1.02, note, transform=ax.transAxes, ha="right", va="bottom", fontsize=8, color=theme.muted)
     ax.set_ylim(0, 1.12 * max(path.trace.statistics().rtt_ms[4], physical.statistics().rtt_ms[4]))
     ax.set_xlim(0, leoem.SECONDS)
@@ -93,8 +93,8 @@ def route(theme: Theme, at_s: float, **given: str) -> Figure:
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     write(route(LIGHT, 100), FOLDER / "isl.png", max_bytes=120_000)  # a thousand thin lines
-    write(route(LIGHT, 100, mode="bp", policy="random"), FOLDER / "bp.png")
-    write(policies(LIGHT), FOLDER / "policies.png")
+    write(route(LIGHT, 100, mode="bp", selection="random"), FOLDER / "bp.png")
+    write(selections(LIGHT), FOLDER / "policies.png")
     write(logs(LIGHT), FOLDER / "leoem.png")
-    life = scenarios.get("leoem", path="sd-ny-isl", controller="cubic")
-    write(draw_run(simulate(life, record_interval_s=0.05), LIGHT), FOLDER / "leoem-cubic.png")
+    scenario = scenarios.get("leoem", path="sd-ny-isl", controller="cubic")
+    write(draw_run(simulate(scenario, record_interval_s=0.05), LIGHT), FOLDER / "leoem-cubic.png")

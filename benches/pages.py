@@ -1,4 +1,4 @@
-"""What benches write into pages of the documentation, between two marks."""
+"""Writes generated text into pages of the documentation, between two marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitcc.envs.files import atomic_write_text
 
 
 def replace(document: Path, parts: Mapping[str, str]) -> None:
-    """Put each text between its marks. Raises FileError where they are missing; the document stays as it is."""
+    """Put each text between its marks. If marks are missing, raise FileError and leave the document unchanged."""
     text = document.read_text(encoding="utf-8")
     for name, content in parts.items():
         begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"

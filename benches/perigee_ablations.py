@@ -1,11 +1,11 @@
-"""What each part of perigee's recipe buys: one factor changed at a time, several training seeds, fresh schedules.
+"""Ablations of perigee's recipe: one factor is changed at a time, with several training seeds and new schedules.
 
     python -m benches.perigee_ablations results/ablations [--variants NAME ...] [--seeds 1 2 3] [--agent-steps 1000000]
         [--first-run 7001] [--page docs/ablations.md]
 
-Trains what is not there yet (`orbitcc train` with the variant's settings), runs suites on schedules that neither
-development nor the tables of docs/policies.md use, and writes the table: interquartile means over seeds, with
-the range of the seeds below.
+Trains the missing checkpoints (`orbitcc train` with the settings of the variant), runs suites on schedules that neither
+development nor the tables of docs/policies.md use, and writes the table: interquartile means over seeds, with the range
+of the seeds.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ HEADS = {
     ("parking-lot", "long_ratio"): "long flow, 3 hops",
     ("cubic-friendliness", "own_share"): "own share, 1 BDP",
 }
-"""Suite and metric, the first row of :data:`benches.policies.ROWS` with each -> its words."""
+"""Suite and metric, of the first matching row of :data:`benches.policies.ROWS` -> title of the column."""
 SHOWN = tuple(HEADS)
 COLUMNS: tuple[Row, ...] = tuple(next(r for r in ROWS if (r.suite, r.metric) == shown) for shown in SHOWN)
 
 
 def trained(out: Path, variant: str, seeds: Sequence[int], agent_steps: int) -> list[Path]:
-    """The checkpoints of a variant, trained or finished now where they are not."""
+    """The checkpoints of a variant; missing or interrupted training runs are completed first."""
     runs = out / "runs" / variant.replace(" ", "-").replace(",", "")
     settings = (*VARIANTS[variant], f"agent_steps={agent_steps}", f"ppo.lr_decay={agent_steps}")
     chosen = [part for setting in settings for part in ("--set", setting)]
@@ -78,7 +78,7 @@ def trained(out: Path, variant: str, seeds: Sequence[int], agent_steps: int) -> 
 
 
 def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: int) -> list[list[float]]:
-    """For each column, the statistic of every seed."""
+    """The statistic of every seed, for each column."""
     line_up = contenders.line_up([], [str(path) for path in checkpoints])
     found = []
     for column in COLUMNS:
@@ -96,13 +96,13 @@ def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: in
 
 
 def line(variant: str, found: Sequence[Sequence[float]]) -> str:
-    """Of the table."""
+    """A row of the table."""
     cells = [f"{aggregate(seeds).value:.3f} ({min(seeds):.2f}–{max(seeds):.2f})" for seeds in found]
     return f"| {variant} | {' | '.join(cells)} |"
 
 
 def draw(results: Mapping[str, Sequence[Sequence[float]]], path: Path) -> None:
-    """A panel for each column: every seed of every variant, and the recipe's range behind them."""
+    """A panel per column: every seed of every variant, and the range of the unchanged recipe."""
     from matplotlib.figure import Figure
 
     names = list(results)
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     arguments = parser.parse_args()
     heads = [f"{column.suite}, {HEADS[shown]}" for shown, column in zip(SHOWN, COLUMNS, strict=True)]
-    lines = [f"| | {' | '.join(heads)} |", "|---|" + "---|" * len(COLUMNS)]
+    lines = [f"| variant | {' | '.join(heads)} |", "|---|" + "---|" * len(COLUMNS)]
     print("\n".join(lines), flush=True)
     results = {}
     for variant in arguments.variants:

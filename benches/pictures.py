@@ -1,4 +1,4 @@
-"""Pictures for the documentation: small files, in few dots and colours."""
+"""Figures for the documentation: small files with few pixels and colours."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from orbitcc.eval.figures.base import render
 
 DPI = 90
 COLOURS = (64, 48, 32, 16)
-"""As many as fit."""
+"""Numbers of colours; the first that fits is used."""
 MAX_BYTES = 60_000
 
 
 def write(figure: Figure, path: Path, max_bytes: int = MAX_BYTES) -> Path:
-    """The figure as a PNG file with as many colours as fit; tells its size."""
+    """Write the figure as a PNG file with as many colours as fit in max_bytes; print its size."""
     picture = Image.open(io.BytesIO(render(figure, dpi=DPI))).convert("RGB")
     for colours in COLOURS:
         out = io.BytesIO()

@@ -1,10 +1,10 @@
-"""What a policy of several training seeds is worth beside the classics: the tables of docs/policies.md.
+"""A policy with several training seeds compared with classical controllers: the tables of docs/policies.md.
 
     python -m benches.policies results/policies CHECKPOINT [CHECKPOINT ...] [--beside CONTROLLER ...] [--first-run 1001]
         [--profile reduced] [--suites SUITE ...]
 
-One checkpoint for each training seed. Every suite runs on fresh schedules and seeds; a cell is the named statistic of
-its runs, and for the policy the interquartile mean over its seeds with its 95 % interval.
+Give one checkpoint per training seed. Every suite runs on new schedules and seeds. A cell is the named statistic of its
+runs; for the policy, it is the interquartile mean over its seeds with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orbitcc.eval.statistics import aggregate
 
 @dataclass(frozen=True)
 class Row:
-    """A metric of a suite at the points with these factors; `statistic` over its runs."""
+    """A row of the table: a statistic over the runs of a metric, at the points of a suite with these factors."""
 
     suite: str
     metric: str
@@ -48,28 +48,30 @@ ROWS = (
     Row("leo-access", "utilisation"),
     Row("leo-access", "delay_inflation"),
     Row("inter-rtt", "goodput_ratio", "goodput ratio, 1 BDP", {"buffer_bdp": 1.0}, "mean"),
-    Row("inter-rtt", "goodput_ratio", "the same at 200 ms", {"buffer_bdp": 1.0, "base_rtt_ms": 200}, "mean"),
+    Row(
+        "inter-rtt", "goodput_ratio", "goodput ratio at 200 ms, 1 BDP", {"buffer_bdp": 1.0, "base_rtt_ms": 200}, "mean"
+    ),
     Row("intra-rtt", "goodput_ratio", statistic="mean"),
-    Row("parking-lot", "long_ratio", "long flow over best cross flow, 3 hops", {"bottlenecks": 3}, "mean"),
-    Row("parking-lot", "long_ratio", "the same, 6 hops", {"bottlenecks": 6}, "mean"),
+    Row("parking-lot", "long_ratio", "long flow / best cross flow, 3 hops", {"bottlenecks": 3}, "mean"),
+    Row("parking-lot", "long_ratio", "long flow / best cross flow, 6 hops", {"bottlenecks": 6}, "mean"),
     Row("efficiency", "delay_ratio", "worst delay ratio", statistic="max"),
-    Row("efficiency", "goodput_share", "least goodput", statistic="min"),
+    Row("efficiency", "goodput_share", "lowest goodput", statistic="min"),
     Row("cubic-friendliness", "own_share", "own share beside Cubic, 1 BDP", {"buffer_bdp": 1.0}, "mean"),
-    Row("cubic-friendliness", "own_share", "the same, 4 BDP", {"buffer_bdp": 4.0}, "mean"),
-    Row("cubic-friendliness", "own_share", "the largest share", statistic="max"),
-    Row("extremes", "utilisation", "least utilisation", statistic="min"),
+    Row("cubic-friendliness", "own_share", "own share beside Cubic, 4 BDP", {"buffer_bdp": 4.0}, "mean"),
+    Row("cubic-friendliness", "own_share", "largest own share beside Cubic", statistic="max"),
+    Row("extremes", "utilisation", "lowest utilisation", statistic="min"),
     Row("extremes", "delay_inflation", "worst delay inflation", statistic="max"),
-    Row("geo-download", "time_5mb_s", "5 MB, s"),
-    Row("geo-download", "steady_mbps", "steady, Mbit/s"),
+    Row("geo-download", "time_5mb_s", "download time of 5 MB, s"),
+    Row("geo-download", "steady_mbps", "steady throughput, Mbit/s"),
     Row("geo-download", "steady_rtt_ms", "steady RTT, ms"),
     Row("geo-download", "retransmission_rate"),
-    Row("geo-download-2021", "time_5mb_s", "5 MB, s"),
-    Row("geo-download-2021", "steady_mbps", "steady, Mbit/s"),
+    Row("geo-download-2021", "time_5mb_s", "download time of 5 MB, s"),
+    Row("geo-download-2021", "steady_mbps", "steady throughput, Mbit/s"),
     Row("geo-download-2021", "steady_rtt_ms", "steady RTT, ms"),
     Row("geo-download-2021", "retransmission_rate"),
     Row("geo-sharing", "own_share", "own share beside Cubic", {"beside": "cubic"}, "mean"),
-    Row("geo-sharing", "own_share", "the same beside Hybla", {"beside": "hybla"}, "mean"),
-    Row("geo-sharing", "own_share", "the same beside itself", {"beside": "itself"}, "mean"),
+    Row("geo-sharing", "own_share", "own share beside Hybla", {"beside": "hybla"}, "mean"),
+    Row("geo-sharing", "own_share", "own share beside its own kind", {"beside": "itself"}, "mean"),
 )
 SUITES = list(dict.fromkeys(row.suite for row in ROWS))
 LEO = [name for name in SUITES if not name.startswith("geo-")]

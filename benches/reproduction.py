@@ -15,13 +15,13 @@ PICTURES = {
     "leo-inter-rtt": "inter-rtt/figures/goodput-ratio.png",
     "leo-efficiency": "efficiency/figures/ellipses.png",
 }
-"""Of the LEO paper, shown in the README."""
+"""Figures of the LEO paper for the documentation: name -> file in the output folder."""
 
 
 def table(folder: Path) -> str:
     """The claims of a paper as a Markdown table."""
     rows = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
-    lines = ["| | claim | criterion | measured | |", "|---|---|---|---|---|"]
+    lines = ["| no. | claim | criterion | measured | result |", "|---|---|---|---|---|"]
     for row in rows:
         verdict = f"*{row['verdict']}*" if row["verdict"] != "holds" else "holds"
         verdict += f": {row['reason']}" if "reason" in row else ""

@@ -1,14 +1,14 @@
-"""The simulator beside a real kernel: the table and pictures of docs/emulation.md.
+"""Comparison of the simulator with a real kernel: the table and figures of docs/emulation.md.
 
     python -m benches.sim_to_real results/sim-to-real [--repeats 5] [--seconds 90] [--cases CASE ...]
         [--controllers NAME ...] [--docs docs]
 
-Every case runs `--repeats` times on this machine's kernel, one after another in real time, and with as many seeds in
-the simulator. What has run is kept in OUT/runs.jsonl and not run again: a killed or partial command continues, and
-another machine takes another folder. A run that the machine disturbed (packets later than QUIET_US at the 99th
-percentile, or more than three late decisions per second) is repeated by the next command, TRIES runs at most; the least
-late one counts, whatever came of it. `--docs` writes the table into emulation.md there, and pictures of one run of
-each case overlaid.
+Every case runs `--repeats` times on this machine's kernel, one run after the other in real time, and with as many
+seeds in the simulator. Finished runs are stored in OUT/runs.jsonl and not repeated, so an interrupted command can be
+continued; use another folder on another machine. A run that the machine disturbed (packets later than QUIET_US at the
+99th percentile, or more than three late decisions per second) is repeated by the next command, up to TRIES runs. The
+run with the least lateness counts, whatever its result. `--docs` writes the table into emulation.md of that folder, and
+figures that overlay one run of each case.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from orbitcc.envs.scenarios import get
 
 CONTROLLERS = ("cubic", "bbr", "astraea", "perigee")
 FIGURES = ("goodput_mbps", "srtt_ms", "srtt_p95_ms", "retransmitted_packets")
-HEADS = ("goodput Mbit/s", "mean RTT ms", "p95 RTT ms", "retransmissions")
+HEADS = {"goodput": ", Mbit/s ↑", "mean RTT": ", ms ↓", "95 % RTT": ", ms ↓", "retransmissions": " ↓"}
 SERIES_S = 0.5
 QUIET_US = 500.0
 TRIES = 3
 KERNEL = "v6_12"
-"""The simulator's hosts: its newest Linux, whatever the scenario's own are."""
+"""The kernel of the simulator's hosts: its newest Linux, whatever the scenario says."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario with its parameters, the flow that is shown, and controllers beside those of all cases."""
+    """A scenario with its parameters, the flow that is shown, and controllers in addition to those of all cases."""
 
     name: str
     scenario: str
@@ -51,12 +51,12 @@ class Case:
     also: tuple[str, ...] = ()
 
     def made(self, controller: str, seconds: float, seed: int) -> Scenario:
-        """With all flows under one controller."""
+        """The scenario with all flows under one controller."""
         scenario = get(self.scenario, **self.params, duration_s=seconds).with_controller(controller)
         return scenario.override("sim.kernel", KERNEL).with_seed(seed)
 
     def among(self, controllers: Sequence[str] | None) -> tuple[str, ...]:
-        """Its controllers, or those of them that are wanted."""
+        """The controllers of this case, or those that are selected."""
         return tuple(name for name in (*CONTROLLERS, *self.also) if controllers is None or name in controllers)
 
 
@@ -85,7 +85,7 @@ def main() -> None:
     rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
     done = {key for key, tries in _tries(rows).items() if len(tries) >= TRIES or any(map(_undisturbed, tries))}
     chosen = [case for case in CASES if case.name in given.cases]
-    # Repeats outermost: what is interrupted has all cases equally often.
+    # Repeats are the outer loop, so that after an interruption all cases have equally many runs.
     plan = [
         (case, controller, backend, seed)
         for seed in range(1, given.repeats + 1)
@@ -133,7 +133,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _tries(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    """The runs of the same thing, by its key."""
+    """All runs of the same configuration, by key."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault(_key(row), []).append(row)
@@ -141,7 +141,7 @@ def _tries(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[st
 
 
 def _lateness_us(row: dict[str, Any]) -> float:
-    """Of packets at the 99th percentile; 0 in the simulator."""
+    """Lateness of packets at the 99th percentile; 0 in the simulator."""
     return float(row["emulation"]["lateness"]["p99_us"]) if row["emulation"] else 0.0
 
 
@@ -159,10 +159,13 @@ def _series(out: Path, case: Case, controller: str, backend: str, seconds: float
 def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], controllers: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """The table: median (least - most) of each figure, kernel and simulator, and whether they meet."""
-    heads = ("case", "controller", "", *HEADS, "lateness p50 / p99 µs")
+    """The table: median, lowest and highest value of each figure for kernel and simulator, and the result."""
+    heads = ["case", "controller", "side, runs"]
+    for name, unit in HEADS.items():
+        heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
+    heads += ["lateness, median, µs ↓", "lateness, 99th percentile, µs ↓"]
     yield f"| {' | '.join(heads)} |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "|---" * len(heads) + "|"
     for case in cases:
         title = f"{case.name} ({case.shown})" if case.shown else case.name
         for controller in case.among(controllers):
@@ -177,28 +180,27 @@ def lines(
             if not all(found.values()):
                 continue
             for backend, own in found.items():
-                cells = [_cell([row[figure] for row in own]) for figure in FIGURES]
+                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in own])]
                 late = [row["emulation"]["lateness"] for row in own if row["emulation"]]
-                punctual = ""
-                if late:
-                    middle = [statistics.median(one[key] for one in late) for key in ("p50_us", "p99_us")]
-                    punctual = f"{middle[0]:.0f} / {middle[1]:.0f}"
+                for key in ("p50_us", "p99_us"):
+                    cells.append(f"{statistics.median(one[key] for one in late):.0f}" if late else "")
                 who = "kernel" if backend == "emulator" else "simulator"
-                yield f"| {title} | {controller} | {who}, {len(own)} | {' | '.join(cells)} | {punctual} |"
+                yield f"| {title} | {controller} | {who}, {len(own)} | {' | '.join(cells)} |"
             verdicts = [
                 _verdict([row[f] for row in found["emulator"]], [row[f] for row in found["simulator"]]) for f in FIGURES
             ]
-            yield f"| | | verdict | {' | '.join(verdicts)} | |"
+            cells = [cell for verdict in verdicts for cell in (verdict, "", "")]
+            yield f"| | | result | {' | '.join([*cells, '', ''])} |"
 
 
-def _cell(values: Sequence[float]) -> str:
-    decimals = 0 if max(values) >= 1000 else 1
-    middle = f"{statistics.median(values):.{decimals}f}"
-    return middle if len(values) == 1 else f"{middle} ({min(values):.{decimals}f} - {max(values):.{decimals}f})"
+def _cells(figure: str, values: Sequence[float]) -> list[str]:
+    """Median, lowest and highest value; retransmissions are whole numbers."""
+    decimals = 0 if figure == "retransmitted_packets" or max(values) >= 1000 else 1
+    return [f"{value:.{decimals}f}" for value in (statistics.median(values), min(values), max(values))]
 
 
 def _verdict(kernel: Sequence[float], simulator: Sequence[float]) -> str:
-    """Does the median of one lie within the range of the other? If not, by how much do the medians differ?"""
+    """`inside` if the median of one side lies within the range of the other, else the difference of the medians."""
     a, b = statistics.median(kernel), statistics.median(simulator)
     if min(simulator) <= a <= max(simulator) or min(kernel) <= b <= max(kernel):
         return "inside"
@@ -206,7 +208,7 @@ def _verdict(kernel: Sequence[float], simulator: Sequence[float]) -> str:
 
 
 def _overlay(out: Path, cases: Sequence[Case], seconds: float, folder: Path) -> None:
-    """A picture of goodput and one of RTTs: cases by controllers, the kernel's run over the simulator's."""
+    """A figure of goodput and one of RTTs: cases by controllers, with the kernel's run over the simulator's."""
     from matplotlib.figure import Figure
 
     columns = list(dict.fromkeys(name for case in cases for name in case.among(None)))
@@ -231,7 +233,7 @@ def _overlay(out: Path, cases: Sequence[Case], seconds: float, folder: Path) -> 
             ax.set_title(controller, fontsize=9)
         handles, labels = grid[0][0].get_legend_handles_labels()
         grid[0][-1].legend(handles, labels, frameon=False, loc="center", fontsize=8)
-        figure.supxlabel("s", fontsize=8)
+        figure.supxlabel("time, s", fontsize=8)
         figure.supylabel(unit, fontsize=9)
         pictures.write(figure, folder / f"sim-to-real-{series.split('_')[0]}.png", max_bytes=120_000)
 

@@ -1,10 +1,10 @@
-"""What a policy on `ratios` does: its action over planes of what it sees, and the simplest rule that imitates it.
+"""Analysis of a policy with the observation `ratios`: its action over two features, and a simple rule that imitates it.
 
     python -m benches.understanding CHECKPOINT [--scenario train-leo-wide] [--picture docs/images/perigee-actions.png]
 
-Decisions are collected in worlds of the scenario that nothing was trained on. The rule is a sum of few features, chosen
-one by one by what they explain of the action; `orbitcc eval SUITE --policy benches.understanding:rule` runs it (its
-weights are those of RULE, which this command prints).
+Decisions are collected in worlds of the scenario that were not used for training. The rule is a weighted sum of few
+features, selected one by one by the variance of the action that they explain. `orbitcc eval SUITE --policy
+benches.understanding:rule` runs it, with the weights in RULE, which this command prints.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ Array = NDArray[np.float32]
 
 INFLATION, INFLATION_AVERAGE, SHORT_INFLATION, RATE_SLOW = 0, 1, 2, 6
 LOSS, LOSS_SLOW, QUEUE, QUEUE_AVERAGE, LAST_STEP, AGE = 7, 8, 9, 10, 15, 16
-"""Where `ratios` has them (docs/presets.md)."""
+"""Indices of features of `ratios` (docs/presets.md)."""
 STEPS, FLOWS, SEED = 400, 128, 77
 MOST_FEATURES = 6
 SHOWN, TOLD = 10, ("utilisation", "queue_delay_ratio", "loss", "jain", "starved", "flooded")
-"""Of the worst worlds, and what is told of them."""
+"""Number of worst worlds that are printed, and their metrics."""
 
 SITUATIONS: Mapping[str, Mapping[int, float]] = {
     "no loss": {LOSS: 0.0, LOSS_SLOW: 0.0},
-    "1 % lost for a while": {LOSS: 0.1, LOSS_SLOW: 0.1},
-    "5 % lost at once": {LOSS: 0.22, LOSS_SLOW: 0.06},
+    "1 % loss for some time": {LOSS: 0.1, LOSS_SLOW: 0.1},
+    "5 % loss, just begun": {LOSS: 0.22, LOSS_SLOW: 0.06},
     "after an interruption": {LOSS: 0.0, LOSS_SLOW: 0.0, AGE: 0.9},
 }
 
 
 def preset_of(card: ModelCard) -> Preset:
-    """What a checkpoint sees and does."""
+    """The observation, action and interval of a checkpoint."""
     return preset(
         "ratios",
         interval_ms=card.interval_ms,
@@ -59,7 +59,7 @@ def preset_of(card: ModelCard) -> Preset:
 
 
 def decisions(policy: _sim.Policy, sees: Preset, scenario: str) -> tuple[Array, Array]:
-    """What flows saw in its worlds and what the policy did, [K, D] and [K]."""
+    """Observations of flows in worlds of the scenario, [K, D], and the actions of the policy, [K]."""
     env = FlowVectorEnv(FLOWS, scenario, preset=sees, stagger=True, autoreset_mode="SameStep")
     seen, done = [], []
     obs, _ = env.reset(seed=SEED)
@@ -73,10 +73,10 @@ def decisions(policy: _sim.Policy, sees: Preset, scenario: str) -> tuple[Array, 
 
 
 def distilled(seen: Array, done: Array) -> list[tuple[list[int], NDArray[np.float64], float]]:
-    """For 1, 2, ... features: which, their weights with the constant last, and the explained share of the variance.
+    """For 1, 2, ... features: their indices, their weights with the constant last, and the explained variance.
 
-    Its own last step is no feature: it tells the action because actions go on. The action is bounded, so what is
-    fitted is its inverse hyperbolic tangent where that is finite.
+    The last step of the policy itself is excluded, because consecutive actions are similar. The action is bounded, so
+    its inverse hyperbolic tangent is fitted, limited to finite values.
     """
     wanted = np.arctanh(np.clip(done.astype(np.float64), -0.98, 0.98))
     chosen: list[int] = []
@@ -97,7 +97,7 @@ def _fit(seen: Array, columns: list[int], wanted: NDArray[np.float64]) -> tuple[
 
 
 def worst_worlds(policy: _sim.Policy, scenario: str, worlds: int) -> list[tuple[float, Mapping[str, float], Scenario]]:
-    """Score, figures and description of worlds nothing was trained on, the lowest scores first."""
+    """Score, metrics and scenario of worlds that were not used for training, lowest scores first."""
     controller = {"name": "policy", "params": {"policy": "p"}}
     found = []
     for k in range(worlds):
@@ -108,7 +108,7 @@ def worst_worlds(policy: _sim.Policy, scenario: str, worlds: int) -> list[tuple[
 
 
 def described(scenario: Scenario) -> str:
-    """What a reader wants to know of a world."""
+    """A short description of a world."""
     links = [link for link in scenario.links if not link.name.startswith("access")]
     rates = [np.atleast_1d(np.asarray(link.rate_mbps, float)).ravel() for link in links]
     first = ", ".join(f"{rate[1] if rate.size > 1 else rate[0]:.0f}" for rate in rates)
@@ -125,7 +125,7 @@ RULE: tuple[tuple[int, float], ...] = (
     (QUEUE, -0.49),
     (INFLATION_AVERAGE, -0.746),
 )
-"""Feature and weight: what four features make of the perigee that ships."""
+"""Feature and weight of the rule with four features for the shipped perigee."""
 CONSTANT = 0.276
 SEES: Mapping[str, object] = {
     "base": "ratios",
@@ -148,7 +148,7 @@ class Rule:
 
 
 def draw(policy: _sim.Policy, seen: Array) -> Figure:
-    """The action over RTT inflation and own queue in each situation; everything else is as it is in the median."""
+    """The action over RTT inflation and own queue in each situation; other features have their median."""
     inflation = np.linspace(1.0, 2.0, 81)
     packets = np.linspace(0.0, 6.0, 81)  # ln(1 + packets)
     with mpl.rc_context(style.LIGHT.rc()):
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("checkpoint")
     parser.add_argument("--scenario", default="train-leo-wide")
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--worlds", type=int, default=0, help="print the worst of so many")
+    parser.add_argument("--worlds", type=int, default=0, help="print the worst of this many worlds")
     arguments = parser.parse_args()
     loaded = checkpoint.load(arguments.checkpoint)
     policy = loaded.policy

@@ -1,4 +1,4 @@
-"""Recipes: everything `orbitcc train` needs to know, in a TOML file."""
+"""Recipes: all settings of a training run, in a TOML file."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Network(Model):
     activation: Literal["tanh", "relu"] = "tanh"
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
-        """Plain hidden layers and a linear output of so many actions, as a card states them."""
+        """The hidden layers and a linear output layer with `actions` units, as a model card states them."""
         hidden = [Layer(units=units, activation=self.activation) for units in self.hidden]
         return (*hidden, Layer(units=actions, activation="linear"))
 
 
 class LeakyNetwork(Network):
-    """Those of our own learners, which also know `leaky_relu` (slope 0.2)."""
+    """The network of our own learners, which also support `leaky_relu` (slope 0.2)."""
 
     activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"  # type: ignore[assignment]
 
 
 class Td3Network(LeakyNetwork):
-    """Astraea's: a norm, and critics of a shape of their own."""
+    """The network of Astraea's learner, with layer normalisation and a separate shape of the critics."""
 
     norm: Literal["none", "layer"] = "none"
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
@@ -63,7 +63,7 @@ _LEARNER_NAMES = {
 
 
 class PpoSettings(Model):
-    """Proximal policy optimisation (Schulman et al., 2017), whoever implements it."""
+    """Common settings of all implementations of proximal policy optimisation (Schulman et al., 2017)."""
 
     also_called: ClassVar[Mapping[str, str]] = _LEARNER_NAMES
 
@@ -81,7 +81,11 @@ class PpoSettings(Model):
 
 
 class Ppo(PpoSettings):
-    """On `flows` flows in parallel; `batch` and `lr_decay`, from `lr` to `lr_final`, in agent steps."""
+    """PPO on `flows` parallel flows.
+
+    batch: agent steps per iteration.
+    lr_decay: agent steps in which the learning rate falls from `lr` to `lr_final`.
+    """
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
     batch: Annotated[int, _steps] = 4_096
@@ -89,20 +93,19 @@ class Ppo(PpoSettings):
 
 
 class OwnPpo(Ppo):
-    """Our own, `training/ppo.py`.
+    """Our own PPO, `training/ppo.py`.
 
-    critic_hidden: hidden layers of the value network; none: as the policy's.
-    privileged_critic: the value network also sees what :mod:`orbitcc.training.privileged` knows of the flow's world.
-    normalise_observations: by running mean and standard deviation, which the exported policy carries.
-    normalise_advantages: to mean 0 and standard deviation 1 over an iteration.
-    squash: how what is sampled becomes an action: `clip` it to [-1, 1], or its `tanh`.
-    exploration_std_final: reached linearly, like `lr_final`; 0 = the standard deviation is learned.
-    value_loss: of the error of the value: `squared`, `huber` (linear beyond 1), or `clipped` (squared, of a value that
-        moves by `clip` at most per iteration; Schulman's implementation).
-    value_weight: of the value loss, beside the policy's.
-    kl_target: no further epoch once the policy is so far (mean divergence over an epoch) from the one that sampled;
-        0 = never.
-    action_penalty: weight of the policy's mean squared output, added to the loss.
+    critic_hidden: hidden layers of the value network; empty: those of the policy.
+    privileged_critic: the value network also gets the features of :mod:`orbitcc.training.privileged`.
+    normalise_observations: normalise by running mean and standard deviation, which the exported policy includes.
+    normalise_advantages: normalise to mean 0 and standard deviation 1 over an iteration.
+    squash: conversion of samples to actions: `clip` to [-1, 1], or `tanh`.
+    exploration_std_final: final standard deviation, reached linearly like `lr_final`; 0: the deviation is learned.
+    value_loss: `squared`, `huber` (linear beyond 1), or `clipped` (squared, with a change of the value of at most
+    `clip` per iteration, as in Schulman's implementation).
+    value_weight: weight of the value loss.
+    kl_target: no further epoch once the mean divergence from the sampling policy exceeds this; 0: no limit.
+    action_penalty: weight of the policy's mean squared output in the loss.
     """
 
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
@@ -118,16 +121,16 @@ class OwnPpo(Ppo):
 
 
 class RllibPpo(Ppo):
-    """RLlib's, whose critic sees the global state of the flow's world; `flows` are those of each env runner."""
+    """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
     array_runner: bool = True
-    """Sample sub-environments as arrays; false: with RLlib's own env runner, a Python object per step."""
+    """Sample sub-environments as arrays; false: with RLlib's own env runner, which makes a Python object per step."""
 
 
 class RllibPpoWorlds(PpoSettings):
-    """RLlib's on so many whole worlds of each env runner as multi-agent environments; counts in steps of worlds."""
+    """PPO of RLlib on `worlds` multi-agent environments per env runner; steps are steps of worlds."""
 
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 16
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
@@ -139,7 +142,10 @@ class RllibPpoWorlds(PpoSettings):
 
 
 class SacSettings(Model):
-    """Soft actor-critic (Haarnoja et al., 2018), whoever implements it; `alpha` is the initial temperature."""
+    """Common settings of all implementations of soft actor-critic (Haarnoja et al., 2018).
+
+    alpha: initial temperature.
+    """
 
     also_called: ClassVar[Mapping[str, str]] = _LEARNER_NAMES
 
@@ -153,7 +159,7 @@ class SacSettings(Model):
 
 
 class Sac(SacSettings):
-    """On `flows` flows in parallel; counts in agent steps."""
+    """SAC on `flows` parallel flows; steps are agent steps."""
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     batch: Annotated[int, _steps] = 4_096
@@ -163,13 +169,13 @@ class Sac(SacSettings):
 
 
 class RllibSac(Sac):
-    """RLlib's; `flows` are those of each env runner."""
+    """SAC of RLlib; `flows` counts per env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
 
 
 class RllibSacWorlds(SacSettings):
-    """RLlib's, which replays complete episodes of whole worlds; counts in their steps."""
+    """SAC of RLlib, which replays complete episodes of worlds; steps are steps of worlds."""
 
     worlds: Annotated[int, number(1, 1024, "worlds", whole=True)] = 4
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
@@ -180,79 +186,96 @@ class RllibSacWorlds(SacSettings):
 
 
 class Td3(Model):
-    """Astraea's learner (`training/astraea_td3.py`); in brackets what its authors' code or paper has, else ours."""
+    """Astraea's learner (`training/astraea_td3.py`). Brackets give the value of the authors' code or paper."""
 
     also_called: ClassVar[Mapping[str, str]] = {**_LEARNER_NAMES, "learning_rate": "actor_lr", "buffer_size": "replay"}
 
     worlds: Annotated[int, number(1, 10_000, "worlds", whole=True)] = Field(
-        default=160, description="side by side [2 actors]"
+        default=160, description="number of parallel worlds [2 actors]"
     )
     threads: Annotated[int, number(0, 1024, "threads", whole=True)] = Field(
-        default=1, description="that step worlds; 0: all"
+        default=1, description="number of threads that simulate worlds; 0: one per core"
     )
-    iteration: Annotated[int, _steps] = Field(default=20_000, description="decisions between two lines of the curve")
-    replay: Annotated[int, _steps] = Field(default=400_000, description="transitions kept [400,000]")
+    iteration: Annotated[int, _steps] = Field(
+        default=20_000, description="decisions between two points of the training curve"
+    )
+    replay: Annotated[int, _steps] = Field(
+        default=400_000, description="size of the replay buffer in transitions [400,000]"
+    )
     presence: Annotated[float, number(0, 1, "", above=True)] = Field(
         default=0.5,
-        description="share of sub-environments with a flow, on average: what the replay's room is planned for",
+        description="expected mean share of sub-environments with a flow, which sets the size of the replay buffer",
     )
     learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
     scale_share: Annotated[float, _fraction] = Field(
         default=0.0,
-        description="share of the run in which what networks see is measured, if learning starts before",
+        description="share of the run in which the scales of the inputs are measured, if learning starts earlier",
     )
     batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
     by_world: bool = Field(
-        default=False, description="all worlds are drawn from as often: a flow alone counts as much as a crowd [no]"
+        default=False, description="sample all worlds equally often, whatever their number of flows [no]"
     )
     update_every: Annotated[int, _steps] = Field(
         default=128, description="decisions per critic update [about 20 to 60]"
     )
     actor_every: Annotated[int, _steps] = Field(default=2, description="critic updates per actor update [20]")
-    actor_lr: Annotated[float, _rate] = Field(default=5e-4, description="[5e-5]")
-    critic_lr: Annotated[float, _rate] = Field(default=1e-3, description="[1e-3]")
-    lr_final_share: Annotated[float, _rate] = Field(default=0.2, description="of the rates, at the end; linear [1]")
-    tau: Annotated[float, _rate] = Field(default=0.01, description="share by which targets follow [0.005]")
-    averaging: Annotated[float, _rate] = Field(
-        default=0.01, description="share by which the exported actor follows [1]"
+    actor_lr: Annotated[float, _rate] = Field(default=5e-4, description="learning rate of the actor [5e-5]")
+    critic_lr: Annotated[float, _rate] = Field(default=1e-3, description="learning rate of the critics [1e-3]")
+    lr_final_share: Annotated[float, _rate] = Field(
+        default=0.2, description="final share of the learning rates, reached linearly [1]"
     )
-    gamma: Annotated[float, _fraction] = Field(default=0.98, description="[0.98]")
-    steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(default=5, description="of a return [1]")
-    target_noise: Annotated[float, _fraction] = Field(default=0.05, description="[0.05]")
-    target_noise_clip: Annotated[float, _fraction] = Field(default=0.1, description="[0.1]")
-    noise_std: Annotated[float, _fraction] = Field(default=0.3, description="of exploration, at first [random actions]")
-    noise_std_final: Annotated[float, _fraction] = 0.1
+    tau: Annotated[float, _rate] = Field(default=0.01, description="update rate of the target networks [0.005]")
+    averaging: Annotated[float, _rate] = Field(
+        default=0.01, description="update rate of the averaged actor that is exported [1]"
+    )
+    gamma: Annotated[float, _fraction] = Field(default=0.98, description="discount factor [0.98]")
+    steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(default=5, description="steps of a return [1]")
+    target_noise: Annotated[float, _fraction] = Field(default=0.05, description="noise on target actions [0.05]")
+    target_noise_clip: Annotated[float, _fraction] = Field(default=0.1, description="limit of that noise [0.1]")
+    noise_std: Annotated[float, _fraction] = Field(
+        default=0.3, description="initial exploration noise [random actions]"
+    )
+    noise_std_final: Annotated[float, _fraction] = Field(default=0.1, description="final exploration noise")
     noise_decay: Annotated[float, number(0, 1, "", above=True)] = Field(
-        default=0.5, description="share of the run it falls in"
+        default=0.5, description="share of the run in which the noise falls"
     )
     random_share: Annotated[float, _fraction] = Field(
-        default=0.0, description="of actions that are uniformly random instead, at first [1]"
+        default=0.0, description="initial share of uniformly random actions [1]"
     )
-    random_share_final: Annotated[float, _fraction] = Field(default=0.0, description="likewise falling [0.05]")
+    random_share_final: Annotated[float, _fraction] = Field(
+        default=0.0, description="final share of random actions [0.05]"
+    )
     noise_correlation: Annotated[float, number(0, 0.999)] = Field(
-        default=0.9, description="from one decision to the next [0]"
+        default=0.9, description="correlation of the noise from one decision to the next [0]"
     )
     brake_bdp: Annotated[float, number(0, 1e3, "BDP")] = Field(
         default=2.0,
-        description="above this window exploring actions are `brake_action` at most; 0: never [window cap 1.5]",
+        description="above this window, exploring actions are at most `brake_action`; 0: off [window cap 1.5]",
     )
-    brake_action: Annotated[float, number(-1, 0)] = -0.2
+    brake_action: Annotated[float, number(-1, 0)] = Field(default=-0.2, description="see `brake_bdp`")
     action_penalty: Annotated[float, number(0, 1e3)] = Field(
-        default=1e-3, description="on the squared pre-tanh action [0]"
+        default=1e-3, description="weight of the squared pre-tanh action in the loss [0]"
     )
-    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = Field(default=10.0, description="[none]")
-    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = Field(default=10.0, description="[1]")
+    grad_clip: Annotated[float, number(0, 1e6, "", above=True)] = Field(
+        default=10.0, description="limit of the gradient norm [none]"
+    )
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = Field(
+        default=10.0, description="factor on rewards [1]"
+    )
     fairness: tuple[Annotated[float, number(0, 1e3)], ...] = Field(
         default=(),
-        description="the reward's fairness weight in equal parts of the run, a curriculum; (): the preset's [0.02]",
+        description="curriculum: fairness weights of the reward in equal parts of the run; (): as the preset [0.02]",
     )
 
 
 class Evaluation(Model):
-    """Held-out worlds, the same at every evaluation; `score` chooses `best/`.
+    """Evaluations on held-out worlds, which are the same every time.
 
-    `give_up_after` evaluations in a row that find the policy flooding or starving end a run, counted from the share
-    `give_up_from` of its agent steps on; 0: none do.
+    every: agent steps between evaluations.
+    score: weights of the score that selects `best/`.
+    give_up_after: end the run after this number of consecutive evaluations in which the policy floods or starves; 0:
+    never.
+    give_up_from: count these evaluations from this share of the agent steps on.
     """
 
     every: Annotated[int, _steps] = 150_000
@@ -264,7 +287,7 @@ class Evaluation(Model):
 
 
 class Recipe(Model):
-    """What all recipes have; one subclass per algorithm (:data:`BY_ALGORITHM`) adds what its learner knows."""
+    """The fields of all recipes. A subclass per algorithm (:data:`BY_ALGORITHM`) adds the settings of its learner."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     description: str = ""
@@ -279,10 +302,10 @@ class Recipe(Model):
 
     @classmethod
     def build(cls, data: Any) -> Self:
-        """A recipe of the class that its `algorithm` names.
+        """A recipe of the class for its `algorithm`.
 
         Raises:
-            OrbitccError: an unknown algorithm, a value that is not allowed, or a setting that the algorithm has not.
+            OrbitccError: an unknown algorithm, a value that is not allowed, or a setting of another algorithm.
         """
         algorithm = data.get("algorithm") if isinstance(data, Mapping) else None
         if cls is Recipe and isinstance(algorithm, str):
@@ -297,7 +320,7 @@ class Recipe(Model):
         return self.scenario if isinstance(self.scenario, str) else str(self.scenario.get("name", ""))
 
     def world(self) -> Scenario | ScenarioDistribution:
-        """What it trains on.
+        """The scenario or distribution of the training worlds.
 
         Raises:
             OrbitccError: unknown scenario or setting.
@@ -360,19 +383,19 @@ BY_ALGORITHM: dict[str, type[Recipe]] = {
     "rllib-sac": RllibSacRecipe,
     "rllib-sac-worlds": RllibSacWorldsRecipe,
 }
-"""Algorithm -> what its recipes are made of."""
+"""Algorithm -> class of its recipes."""
 
 
 def names() -> list[str]:
-    """Recipes that travel with the package."""
+    """The names of the recipes in the package."""
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
 def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
-    """A recipe by name, or from a TOML file, with `key=value` changes (dotted keys).
+    """A recipe by name or from a TOML file, with changes as `key=value` (dotted keys).
 
     Raises:
-        OrbitccError: unknown recipe or key, a value that is not allowed, or a file that is no recipe.
+        OrbitccError: an unknown recipe or key, a value that is not allowed, or a file that is not a recipe.
     """
     if name_or_file in names():
         data = read_toml(RECIPES / f"{name_or_file}.toml")
@@ -389,7 +412,7 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def check_names(recipe: Recipe) -> None:
-    """Look up what a recipe names, before anything is written.
+    """Check the names in a recipe before anything is written.
 
     Raises:
         OrbitccError: its scenario or preset is unknown.

@@ -1,4 +1,4 @@
-"""N worlds stepped together through the functions of one preset: what every environment of this room is built on."""
+"""N worlds stepped together with the functions of one preset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.controllers import AnyPolicy
-from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, pay
+from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, rewards
 from orbitcc.envs.environments.presets import STATS, Action, Native, Observation, Preset, Reward
 from orbitcc.envs.errors import OrbitccError
 
@@ -21,8 +21,8 @@ _ALLOWED = "numbers; those beyond [-1, 1] are clipped"
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What Python functions said of one world's last interval, or that they have not been asked."""
+class _PythonResults:
+    """The results of Python functions for the last interval of one world."""
 
     stale: bool
     obs: NDArray[np.float32]
@@ -32,10 +32,10 @@ class _Told:
 
 @dataclass(frozen=True)
 class WorldState:
-    """An opaque, exact copy of one world of a batch, with what Python functions remember of it."""
+    """An opaque, exact copy of one world of a batch, with the memory of Python functions."""
 
     native: _sim.WorldState
-    told: _Told | None
+    python: _PythonResults | None
 
 
 class Batch:
@@ -104,7 +104,7 @@ class Batch:
 
     @property
     def preset(self) -> Preset:
-        """The functions, with the reward that is paid now."""
+        """The preset, with the reward that is used now."""
         return self._preset
 
     @property
@@ -116,7 +116,7 @@ class Batch:
         return self._worlds.max_agents
 
     def reset(self, index: int, spec: str, agents: int = 1) -> None:
-        """Replace world `index` by a fresh one at the first moment when this many agents decide.
+        """Replace world `index` by a new one at the first moment at which this many agents decide.
 
         The other worlds stand still. :meth:`observe` must follow before the arrays are read.
 
@@ -147,14 +147,14 @@ class Batch:
             self._worlds.restore(index, alone.save(0))
 
     def _warmed(self, spec: str) -> _sim.Worlds:
-        """A world of this network that no other shares a step with."""
+        """A separate world of this network."""
         if self._warm_up is None:
             self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
         self._warm_up.reset(0, spec)
         return self._warm_up
 
     def observe(self) -> None:
-        """Write obs, reward and status as they stand, without advancing."""
+        """Update obs, reward and status without advancing."""
         self._worlds.observe(self._native_obs, self._native_reward, self.status)
         self._tell_stale()
 
@@ -182,11 +182,11 @@ class Batch:
             self._tell_stale()
 
     def all_active(self) -> bool:
-        """Does every agent index act on the next step?"""
+        """Does every agent act on the next step?"""
         return self.status.tobytes() == self._all_active  # a tenth of what comparing arrays costs
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
-        """Pay by another native reward, or by other parameters of one, from the next step on.
+        """Use another native reward, or other parameters, from the next step on.
 
         Raises:
             OrbitccError: unknown name or parameter, or the preset's reward is a Python function.
@@ -226,7 +226,7 @@ class Batch:
         return self._worlds.overruns(index)
 
     def flow_of(self, index: int, agent: int) -> int | None:
-        """The flow in a agent index now, by its place in the network; None if the world has fewer agents."""
+        """The flow with this agent index now, as its place in the network; None if the world has fewer agents."""
         return self._worlds.flow_of(index, agent)
 
     def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -234,24 +234,26 @@ class Batch:
         return self._worlds.flow_totals(index), self._worlds.link_totals(index)
 
     def save(self, index: int) -> WorldState:
-        """An exact copy of one world, and of what Python functions remember of it."""
-        told = None
+        """An exact copy of one world, with the memory of Python functions."""
+        python = None
         if self._roster is not None:
             remembered = self._roster.save(index)
-            told = _Told(bool(self._stale[index]), self.obs[index].copy(), self.reward[index].copy(), remembered)
-        return WorldState(self._worlds.save(index), told)
+            python = _PythonResults(
+                bool(self._stale[index]), self.obs[index].copy(), self.reward[index].copy(), remembered
+            )
+        return WorldState(self._worlds.save(index), python)
 
     def restore(self, index: int, state: WorldState) -> None:
         """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
         self._worlds.restore(index, state.native)
         self._fresh.pop(index, None)
-        if self._roster is not None and state.told is not None:
-            told = state.told
-            self._stale[index], self.obs[index], self.reward[index] = told.stale, told.obs, told.reward
-            self._roster.restore(index, told.roster)
+        if self._roster is not None and state.python is not None:
+            python = state.python
+            self._stale[index], self.obs[index], self.reward[index] = python.stale, python.obs, python.reward
+            self._roster.restore(index, python.roster)
 
     def clone(self) -> Self:
-        """The same worlds at the same moment once more; both continue identically."""
+        """A copy of all worlds at the same moment; both continue identically."""
         states = [self.save(index) for index in range(self.num_worlds)]
         twin = type(self)(
             [self._any_spec] * self.num_worlds,
@@ -278,7 +280,7 @@ class Batch:
         )
 
     def _tell_stale(self) -> None:
-        """Show Python functions the last interval of the worlds where they have not seen it."""
+        """Call the Python functions for the last interval of the worlds where they have not been called."""
         if self._roster is None or not self._stale.any():
             return
         function = self._preset.observation
@@ -290,7 +292,7 @@ class Batch:
         self._stale[:] = False
 
     def _tell(self, worlds: _sim.Worlds, status: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-        """Show Python functions an interval of the flows that are not idle; numbers: of these worlds in the batch."""
+        """Call the Python functions for an interval of all active flows; numbers: indices of the worlds in the batch."""
         if self._roster is None or not status.any():
             return
         stats, places = np.zeros((*status.shape, len(STATS))), np.zeros(status.shape, np.int64)
@@ -301,7 +303,7 @@ class Batch:
         self._roster.meet(world, agent, places[here, agent])
         if isinstance(self._preset.reward, Reward):
             who = self._roster.who("reward", world, agent)
-            self.reward[world, agent] = pay(self._preset.reward, rows, who)
+            self.reward[world, agent] = rewards(self._preset.reward, rows, who)
             self._roster.keep("reward", who)
         if isinstance(self._preset.observation, Observation):
             who = self._roster.who("observation", world, agent)

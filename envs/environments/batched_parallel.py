@@ -1,4 +1,4 @@
-"""Every agent of N worlds at once, as arrays: the parallel environment for learners that take whole batches."""
+"""All agents of N worlds as arrays: the parallel environment for learners that work on batches."""
 
 import copy
 from collections.abc import Mapping
@@ -65,12 +65,12 @@ class BatchedParallelEnv:
 
     @property
     def obs(self) -> NDArray[np.float32]:
-        """What those who act on the next step see, float32[N, S, D]; the next step writes over it."""
+        """Observations of the agents that act on the next step, float32[N, S, D]; the next step overwrites them."""
         return self._core.batch.obs
 
     @property
     def active(self) -> NDArray[np.bool_]:
-        """Who acts on the next step, bool[N, S]."""
+        """Which agents act on the next step, bool[N, S]."""
         return self._core.active()
 
     def reset(
@@ -139,7 +139,7 @@ class BatchedParallelEnv:
         return copy.deepcopy(self)
 
     def journal(self) -> dict[str, Any]:
-        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
+        """Networks, actions and random state of all worlds, to be pickled for :meth:`replay`.
 
         Raises:
             OrbitccError: the environment was made without `journal`.
@@ -147,7 +147,7 @@ class BatchedParallelEnv:
         return self._core.journal()
 
     def replay(self, journal: dict[str, Any]) -> None:
-        """Bring all worlds to where they were when `journal` was written; they continue identically.
+        """Run all worlds again to the moment at which `journal` was written; they continue identically.
 
         Raises:
             OrbitccError: the environment was made without `journal`, or it is one of another number of worlds.
@@ -157,11 +157,11 @@ class BatchedParallelEnv:
         self._core.replay(journal, [1] * self.num_worlds)
 
     def state(self) -> NDArray[np.float32]:
-        """The global state of each world as those see it who act next, float32[N, 12], for centralised critics."""
+        """The global state of each world before the next step, float32[N, 12], for centralised critics."""
         return self._core.state()
 
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
-        """Pay by another native reward, or by other parameters of one, from the next step on (a curriculum)."""
+        """Use another native reward, or other parameters, from the next step on (a curriculum)."""
         self._core.batch.set_reward(reward)
 
     def statistics(self) -> NDArray[np.float64]:

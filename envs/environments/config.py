@@ -1,4 +1,4 @@
-"""What an environment is made of, whichever way it is stepped."""
+"""The settings that all environment classes share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orbitcc.envs.scenarios import SCENARIOS, get
 
 
 class Settings(TypedDict, total=False):
-    """Keywords that every environment takes beside its own: fields of :class:`EnvConfig`, and parts of its preset.
+    """Keywords of every environment: fields of :class:`EnvConfig`, and parts of its preset.
 
     Parameters of a named scenario come on top.
     """
@@ -41,10 +41,10 @@ _PARTS = ("observation", "action", "reward", "interval_ms")
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """What all views of the same worlds share. Checked when it is made; a view takes it in the place of a scenario.
+    """The settings of an environment, checked on construction; every environment class takes one instead of a scenario.
 
     scenario: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
-    preset: what agents see, do and are paid for, and how often; given as a name, a TOML file, a table or a `Preset`.
+    preset: observation, action, reward and decision interval; a name, a TOML file, a table or a `Preset`.
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
     background: the controller of external flows beyond the agents.
     threads: of the native pool; 0 = one per core. A view of a single world takes one.
@@ -77,12 +77,12 @@ class EnvConfig:
         return self  # nothing in it changes
 
     def source(self) -> EpisodeSource:
-        """Draws its scenarios, one per episode."""
+        """The source of its scenarios, one per episode."""
         return EpisodeSource(self.scenario, max_agents=self.max_agents, background=self.background)
 
     @staticmethod
     def of(given: Any, settings: Mapping[str, Any], view: Callable[..., Any] | None = None) -> EnvConfig:
-        """From what the constructor of a view is given: a scenario or another configuration, and keywords.
+        """From the arguments of an environment: a scenario or another configuration, and keywords.
 
         view: its own keywords are named where one is unknown.
 

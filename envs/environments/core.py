@@ -1,4 +1,4 @@
-"""N worlds in episodes: what every environment is a view of."""
+"""N worlds in episodes: the core of every environment class."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from orbitcc.envs.environments.render import pictures
 from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
-"""Totals of a flow that its last info carries, all numbers (see `orbitcc run --json`)."""
+"""Totals of a flow in its last info, all numbers (see `orbitcc run --json`)."""
 
 STEP_INFO = ("step_goodput_mbps", "step_rtt_ms", "step_utilisation", "step_queue_bytes")
-"""What every info says of a flow's last interval: its goodput, its mean RTT (smoothed where it has no sample; 0 before
-the first), its goodput over the capacity of its bottleneck, and the queue there at the end."""
+"""Keys of every info, about the last interval: goodput, mean RTT (smoothed RTT without a sample, 0 before the first),
+goodput over the capacity of the bottleneck, and the queue of the bottleneck at the end."""
 
 
 class ResetNeededError(StateError, gym.error.ResetNeeded):
@@ -38,7 +38,7 @@ class ResetNeededError(StateError, gym.error.ResetNeeded):
 
 @dataclass(frozen=True)
 class Episode:
-    """What a world is to be: the scenario it was made from, its network, and how many agents it begins with."""
+    """A new episode of a world: its scenario, its compiled network, and its number of agents at the start."""
 
     scenario: Scenario
     network: str
@@ -46,7 +46,7 @@ class Episode:
 
 
 class Feed(Protocol):
-    """Where the episodes of an environment come from.
+    """The source of an environment's episodes.
 
     max_agents: the most agents of a world. shared: all worlds draw with one generator, else each has its own.
     """
@@ -57,10 +57,10 @@ class Feed(Protocol):
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
     ) -> Episode:
-        """The next episode of a world, or one of this scenario. cut: it ends at a random moment."""
+        """The next episode of a world, or one of this scenario. cut: end it at a random moment."""
 
     def clone(self) -> Self:
-        """One that goes on by itself from here."""
+        """An independent copy with the same state."""
 
 
 class Core:
@@ -82,7 +82,7 @@ class Core:
     ) -> None:
         self.config, self.feed = config, feed
         self.is_live = config.backend == "emulator"
-        """Is the world played on this machine's own kernel?"""
+        """Does the world run on the kernel of this machine?"""
         self._emulator: str | None = None
         if self.is_live:
             if num_worlds > 1 or feed.shared or journal:
@@ -112,7 +112,7 @@ class Core:
     # -- episodes ---------------------------------------------------------------------------------------------------
 
     def generator(self, world: int, seed: int | None) -> np.random.Generator:
-        """What the episodes of a world are drawn with: a new one where there is a seed, or none yet."""
+        """The generator that draws the episodes of a world; a seed, or a first call, makes a new one."""
         index = world % len(self.generators)
         found = self.generators[index]
         if seed is not None or found is None:
@@ -129,7 +129,7 @@ class Core:
         *,
         cut: bool = False,
     ) -> None:
-        """Start a new episode in a world, when its first agents decide; the others stand still.
+        """Start a new episode in a world and run it to the first decision of an agent; other worlds do not move.
 
         :meth:`observe` must follow before anything is read.
         """
@@ -161,7 +161,7 @@ class Core:
         self.batch.observe()
 
     def step(self, actions: NDArray[np.float32]) -> Batch:
-        """Advance every unfinished world one interval; f32[N, S, A], heeded where agents are active. The worlds."""
+        """Advance every unfinished world one interval. actions: f32[N, S, A], applied where agents are active."""
         batch = self._batch or self.batch
         batch.step(actions)
         if self._journal is not None:
@@ -169,7 +169,7 @@ class Core:
         return batch
 
     def look(self) -> None:
-        """Keep the present moment for pictures."""
+        """Record the present moment for rendering."""
         if self.pictures is not None:
             self.pictures.add(self.batch)
 
@@ -193,14 +193,14 @@ class Core:
         return state
 
     def final_info(self, world: int, agent: int) -> dict[str, float]:
-        """What a leaving flow leaves behind: its totals (:data:`FINAL_INFO`)."""
+        """The totals of a flow that left (:data:`FINAL_INFO`)."""
         flow = self.batch.flow_of(world, agent)
         assert flow is not None
         totals = self.batch.totals(world)[0][flow]
         return {key: float(totals[key]) for key in FINAL_INFO}
 
     def final_infos(self, ended: NDArray[np.bool_], worlds: NDArray[Any], agents: NDArray[Any]) -> dict[str, Any]:
-        """The same as infos of a vector environment: where an episode ended.
+        """The same as infos of a vector environment, for the entries whose episode ended.
 
         worlds, agents: int[n], the world and the agent index of each entry.
         """
@@ -217,7 +217,7 @@ class Core:
         return infos
 
     def live_info(self) -> dict[str, Any]:
-        """What every info says of an emulated world: `overruns` so far; empty for simulated ones."""
+        """Keys of every info of an emulated world: `overruns` so far. Empty for simulated worlds."""
         return {} if self._emulator is None else {"overruns": self.batch.overruns(0)}
 
     def statistics(self, world: int, agent: int) -> dict[str, float]:
@@ -231,7 +231,7 @@ class Core:
         return None if self.pictures is None else self.pictures.frames()
 
     def close(self) -> None:
-        """Also ends an emulated episode; simulated ones are only memory."""
+        """Free the worlds; this also ends an emulated episode."""
         if self._emulator is not None:
             self._batch = None
         if self.pictures is not None:
@@ -259,7 +259,7 @@ class Core:
         self.look()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Worlds of its own at the same moment; both continue identically."""
+        """An independent copy at the same moment; both continue identically."""
         twin = copy.copy(self)
         memo[id(self)] = twin
         if self._batch is not None:
@@ -276,13 +276,13 @@ class Core:
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """The configuration: running worlds are not pickled."""
+        """The configuration only: running worlds are not pickled."""
         return {**self.__dict__, "_batch": None, "_scenarios": [None] * self.num_worlds}
 
     # -- journals ---------------------------------------------------------------------------------------------------
 
     def journal(self) -> dict[str, Any]:
-        """How all worlds came to where they are, to be pickled: what :meth:`replay` needs to bring them there again.
+        """Networks, actions and random state of all worlds, to be pickled for :meth:`replay`.
 
         Raises:
             OrbitccError: no journal is kept, or nothing runs yet.
@@ -292,7 +292,7 @@ class Core:
         return {**kept.written(), "scenarios": scenarios, "generators": copy.deepcopy(self.generators)}
 
     def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
-        """Bring all worlds to where they were when `journal` was written; they continue identically.
+        """Run all worlds again to the moment at which `journal` was written; they continue identically.
 
         agents: with how many each world begins. The worlds must have begun once.
 
@@ -305,7 +305,7 @@ class Core:
         self.look()
 
     def require_journal(self) -> Journal:
-        """The journal; OrbitccError unless one is kept."""
+        """The journal; raises OrbitccError if none is kept."""
         if self._journal is None:
             raise StateError("journal", "none is kept; make the environment with journal=True")
         return self._journal
@@ -315,7 +315,7 @@ class Core:
 
 
 def checked_seed(seed: Any) -> int | None:
-    """A seed as Python's own whole number, whatever kind of integer it was; OrbitccError unless it is one or None."""
+    """A seed as a Python int, or None; raises OrbitccError for anything else."""
     if seed is None:
         return None
     try:
@@ -328,7 +328,7 @@ def checked_seed(seed: Any) -> int | None:
 
 
 def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str, Any]:
-    """`options` of reset(); OrbitccError for one that this environment does not know."""
+    """`options` of reset(); raises OrbitccError for an unknown one."""
     if options is not None and not isinstance(options, Mapping):
         raise OrbitccError("options", options, "a dict of options by name, or None")
     for name in options or {}:
@@ -338,14 +338,14 @@ def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str,
 
 
 def checked_count(field: str, value: Any) -> int:
-    """How many worlds or agents; OrbitccError unless it is a whole number of at least 1."""
+    """A number of worlds or flows; raises OrbitccError unless it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise OrbitccError(field, value, "a whole number of at least 1")
     return int(value)
 
 
 def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
-    """Actions as float32 of this shape; OrbitccError otherwise."""
+    """Actions as float32 of this shape; raises OrbitccError for another shape."""
     try:
         values = np.asarray(actions, np.float32)
     except (TypeError, ValueError):
@@ -356,7 +356,7 @@ def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> 
 
 
 def scenarios_of(options: Mapping[str, Any], count: int) -> list[Any]:
-    """`options["scenario"]` of each world: one for all, or a list with one for each; None: the next one drawn."""
+    """`options["scenario"]` of each world: one for all, or a list of one per world. None: draw the next one."""
     given = options.get("scenario")
     scenarios = list(given) if isinstance(given, list | tuple) else [given] * count
     if len(scenarios) != count:

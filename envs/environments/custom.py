@@ -14,7 +14,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a roster knows of one world: an entry per agent index."""
+    """The part of a roster about one world: an entry per agent index."""
 
     flow: Index
     place: Index
@@ -23,7 +23,7 @@ class Remembered:
 
 
 class Roster:
-    """Which connection is in each of S agents of N worlds, and what Python functions remember of it."""
+    """The connection of each agent index of N worlds, and the memory of Python functions about it."""
 
     def __init__(self, preset: Preset, worlds: int, max_agents: int) -> None:
         self._flow = np.full((worlds, max_agents), -1)
@@ -35,11 +35,11 @@ class Roster:
         self._numbered = 0
 
     def clear(self, world: int) -> None:
-        """A new world: all its connections are new."""
+        """Start a new world: all its connections are new."""
         self._flow[world] = self._place[world] = -1
 
     def meet(self, world: Index, agent: Index, place: Index) -> None:
-        """An interval has ended for the connections in these agents; place[n]: the flow's place in its network."""
+        """End an interval for the connections of these agents; place[n]: the flow's place in its network."""
         fresh = self._place[world, agent] != place
         self._fresh[world, agent] = fresh
         new = (world[fresh], agent[fresh])
@@ -50,21 +50,21 @@ class Roster:
             memory[new] = 0.0
 
     def who(self, kind: str, world: Index, agent: Index) -> Who:
-        """The connections in these agents, with what the function of this kind remembers; :meth:`keep` must follow."""
+        """The connections of these agents, with the memory of this kind of function; call :meth:`keep` afterwards."""
         at = (world, agent)
         return Who(world, agent, self._flow[at], self._fresh[at], self._memory[kind][at])
 
     def keep(self, kind: str, who: Who) -> None:
-        """Remember what the function wrote."""
+        """Store the memory that the function wrote."""
         self._memory[kind][who.world, who.agent] = who.memory
 
     def save(self, world: int) -> Remembered:
-        """A copy of what is known of one world."""
+        """A copy of the entries of one world."""
         memory = {kind: rows[world].copy() for kind, rows in self._memory.items()}
         return Remembered(self._flow[world].copy(), self._place[world].copy(), self._fresh[world].copy(), memory)
 
     def restore(self, world: int, saved: Remembered) -> None:
-        """Put it back; numbers given from now on are others than these."""
+        """Restore the entries of one world; new connections get other numbers."""
         self._flow[world], self._place[world], self._fresh[world] = saved.flow, saved.place, saved.fresh
         self._numbered = max(self._numbered, int(saved.flow.max()) + 1)
         for kind, rows in saved.memory.items():
@@ -72,7 +72,7 @@ class Roster:
 
 
 def observe(function: Observation, stats: Stats, who: Who) -> NDArray[np.float32]:
-    """What a Python observation says of these flows, clipped to its bounds, f32[n, D].
+    """The observations of these flows from a Python function, clipped to its bounds, f32[n, D].
 
     Raises:
         OrbitccError: it returned another shape, NaN or infinity.
@@ -82,7 +82,7 @@ def observe(function: Observation, stats: Stats, who: Who) -> NDArray[np.float32
 
 
 def control(function: Action, actions: NDArray[np.float32], stats: Stats, who: Who) -> NDArray[np.float64]:
-    """What a Python action makes of actions [n, dim]: windows in packets, pacing rates in bit/s (0: none), f64[2, n].
+    """Windows in packets and pacing rates in bit/s (0: none) from a Python action and actions [n, dim], f64[2, n].
 
     Raises:
         OrbitccError: it returned another shape, NaN, infinity or a negative number.
@@ -95,8 +95,8 @@ def control(function: Action, actions: NDArray[np.float32], stats: Stats, who: W
     return values
 
 
-def pay(function: Reward, stats: Stats, who: Who) -> NDArray[np.float64]:
-    """What a Python reward pays these flows, f64[n].
+def rewards(function: Reward, stats: Stats, who: Who) -> NDArray[np.float64]:
+    """The rewards of these flows from a Python function, f64[n].
 
     Raises:
         OrbitccError: it returned another shape, NaN or infinity.

@@ -1,4 +1,4 @@
-"""Episodes as a scenario describes them: agents come and go at its times."""
+"""Episodes as a scenario describes them: agents join and leave at its times."""
 
 import json
 
@@ -12,7 +12,7 @@ from orbitcc.envs.environments.source import agent_flows
 from orbitcc.envs.errors import OrbitccError
 
 SHORTEST_S = 2.0
-"""No episode that is cut at random is shorter."""
+"""Seconds; an episode that ends at a random moment is at least this long."""
 
 
 class Episodes:
@@ -42,7 +42,7 @@ class Episodes:
 
 
 def _shortened(network: str, shortest_ns: int, rng: np.random.Generator) -> str:
-    """A compiled network that ends at a random moment; its first agent must have come by then."""
+    """A compiled network that ends at a random moment after its first agent has joined."""
     data = json.loads(network)
     first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == EXTERNAL)
     if data["duration"] > first + shortest_ns:

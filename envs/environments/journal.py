@@ -1,4 +1,4 @@
-"""What happened to running worlds, so that they can be brought to the same moment once more, bit for bit.
+"""A record of running worlds, from which they can be run again to the same moment, bit for bit.
 
 The state of a world lives in memory alone (`_sim.WorldState`). What can be written down is what it was made of, and
 what was done in it since.
@@ -15,7 +15,7 @@ from orbitcc.envs.errors import OrbitccError
 
 
 class Journal:
-    """The networks of N worlds and the actions of all steps since the oldest of them began."""
+    """The networks of N worlds and the actions of all steps since the oldest world began."""
 
     def __init__(self, worlds: int) -> None:
         self._networks = [""] * worlds
@@ -24,13 +24,13 @@ class Journal:
         self._actions: deque[NDArray[np.float32]] = deque()
 
     def begin(self, world: int, network: str) -> None:
-        """A world begins now, as this network."""
+        """Record that a world begins now with this network."""
         self._networks[world], self._births[world] = network, self._now
         while len(self._actions) > self._now - min(self._births):
             self._actions.popleft()
 
     def step(self, actions: NDArray[np.float32]) -> None:
-        """All worlds take a step with actions f32[N, S, A]."""
+        """Record a step of all worlds with actions f32[N, S, A]."""
         self._actions.append(actions.copy())
         self._now += 1
 
@@ -40,13 +40,13 @@ class Journal:
         return {"networks": list(self._networks), "ages": ages, "actions": np.array(self._actions, np.float32)}
 
     def replay(self, written: dict[str, Any], batch: Batch, agents: list[int], alone: Batch) -> None:
-        """Bring all worlds of a batch to the moment at which a journal was written, and go on from there.
+        """Run all worlds of a batch to the moment at which a journal was written, and continue the record.
 
         Args:
             written: what :meth:`written` gave.
             batch: N worlds, which are replaced.
             agents: with how many flows each world began (:meth:`Batch.reset`).
-            alone: a batch of a single world, of the same functions, in which each lives through its past.
+            alone: a batch of one world with the same functions, in which each world is run again.
 
         Raises:
             OrbitccError: it is the journal of another number of worlds.

@@ -1,4 +1,4 @@
-"""Every agent of a world at once: the PettingZoo environment, and what the multi-agent adapters stand on."""
+"""The PettingZoo environment: all agents of a world at once."""
 
 import copy
 import math
@@ -30,32 +30,33 @@ Obs = dict[str, NDArray[np.float32]]
 Infos = dict[str, dict[str, Any]]
 
 _ABSENT: dict[str, Any] = dict.fromkeys((*STEP_INFO, *FINAL_INFO), 0.0)
-"""What the infos of a fixed population tell of who is not there, and of totals before the end."""
+"""Infos of a fixed population for agents that are absent, and totals before the end."""
 
 
 class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
     """
     ## Description
 
-    Flows of one simulated network, each with an agent, decide at the same moments (every 30 ms of simulated time).
-    Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's order; a scenario
-    without one lends all its flows. The other flows run the controllers the scenario names.
+    Several flows of one simulated network have an agent each. All agents decide at the same moments, every 30 ms of
+    simulated time. Flows with the controller `external` are agents, called `flow_0`, `flow_1`, ... in the scenario's
+    order; without such a flow, all flows are agents. The other flows run the controllers that the scenario names.
 
-    Agents join late and leave early: `possible_agents` lists all who may ever join, `agents` who acts now. Whoever
-    joins appears in the step's results with its first observation and reward 0. Whoever leaves gets its last
-    observation and reward, `terminated` if its object was delivered, else `truncated`, and does not come back in this
-    episode. While nobody is there but someone will come, the environment advances to the next arrival.
+    Agents can join late and leave early. `possible_agents` lists all agents of the episode, `agents` those that act
+    now. An agent that joins appears in the results of the step with its first observation and reward 0. An agent that
+    leaves gets its last observation and reward, is `terminated` if its object was delivered and `truncated` otherwise,
+    and does not return in this episode. While no agent is active but one will join, the environment advances to the
+    time when it joins.
 
-    With `pad_absent` the population is fixed, as libraries want it that only know who is there at the start: everybody
-    in `possible_agents` is in `agents` until the episode ends for all. `infos[agent]["present"]` tells who acts next;
-    who is absent sees zeros, is paid nothing, and its action is not heeded. The
-    end is for all alike, as those libraries understand no other: terminated if every object was delivered, else
-    truncated. Infos have the same keys in every step: totals are 0 but in the step in which a flow leaves.
+    With `pad_absent` the set of agents is fixed, for libraries that only know the agents of the reset: `agents` equals
+    `possible_agents` until the episode ends for all of them. `infos[agent]["present"]` says which agents act next. An
+    absent agent observes zeros, gets reward 0, and its action has no effect. The episode ends for all agents at once:
+    terminated if every object was delivered, else truncated. Infos have the same keys in every step; totals are 0
+    except in the step in which the flow leaves.
 
     ## Action, observation, reward
 
-    Those of :class:`orbitcc.CongestionEnv`, one of each per agent. The preset `astraea` pays all agents of
-    a world the same.
+    As in :class:`orbitcc.CongestionEnv`, for each agent. With the preset `astraea` all agents of a world get the same
+    reward.
 
     ## State
 
@@ -65,16 +66,16 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     ## Episode End
 
-    When nobody is left and nobody will come. Infos are as in the single environment; the last of each agent holds its
-    flow's totals.
+    When no agent is active and none will join. Infos are as in the single environment; the last info of an agent holds
+    the totals of its flow.
 
     ## Arguments
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
     * `preset`, `observation`, `action`, `reward`, `interval_ms`: as in the single environment.
     * `render_mode`, `backend`: as in the single environment.
-    * `max_agents`: at most so many agents; further external flows get the controller `background`.
-    * `pad_absent`: the population is fixed (default false).
+    * `max_agents`: the largest number of agents; further external flows get the controller `background`.
+    * `pad_absent`: keep the set of agents fixed (default false).
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -166,7 +167,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         terminated: dict[str, bool],
         truncated: dict[str, bool],
     ) -> None:
-        """Put in who is not there, and let the episode end for all at once."""
+        """Add absent agents, and end the episode for all agents at once."""
         self._delivered |= {agent for agent, done in terminated.items() if done}
         over = not present
         delivered = len(self._delivered) == len(self.possible_agents)
@@ -178,7 +179,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self.agents = [] if over else list(self.possible_agents)
 
     def render(self) -> Any:
-        """As in the single environment, of the bottleneck of the first agent that is there."""
+        """As in the single environment, for the bottleneck of the first active agent."""
         if self.render_mode is None:
             return None
         frames = self._core.frames()
@@ -192,7 +193,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return self._core.save(0)
 
     def restore(self, saved: tuple[Scenario, WorldState]) -> Obs:
-        """Go back to a saved moment: who acts then, and what they see. The episode continues identically."""
+        """Go back to a saved moment and return its observations by agent. The episode continues identically."""
         self._core.restore(0, saved)
         self.agents = list(self.possible_agents) if self.pad_absent else self._present()
         return {agent: self._obs(agent) for agent in self.agents}
@@ -228,7 +229,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         return self._core.batch.obs[0, self._index[agent]].copy()
 
     def _padded(self, infos: Infos, present: list[str]) -> Infos:
-        """Infos of everybody, with the same keys in every step."""
+        """Infos of all agents, with the same keys in every step."""
         absent = _ABSENT | self._core.live_info()
         return {a: absent | infos.get(a, {}) | {"present": a in present} for a in self.possible_agents}
 
@@ -249,7 +250,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 def parallel_env(
     scenario: str | Scenario | ScenarioDistribution | EnvConfig, **arguments: Any
 ) -> ParallelCongestionEnv:
-    """The PettingZoo environment of a scenario, under the name that PettingZoo's modules have for theirs."""
+    """The PettingZoo environment of a scenario; PettingZoo's modules use the same function name."""
     return ParallelCongestionEnv(scenario, **arguments)
 
 

@@ -1,4 +1,4 @@
-"""Live pictures of bottlenecks: who sends how much, how long the queue is, and what that does to the RTT."""
+"""Rendering of bottlenecks: goodput of the flows, queue and RTT over the last seconds."""
 
 from collections import deque
 from typing import Any
@@ -15,9 +15,9 @@ FPS = 30
 """Frames per second of a film: at 30 ms a decision, about real time."""
 
 WINDOW_S = 20.0
-"""How far back the picture shows."""
+"""Seconds that a picture shows."""
 SMOOTHING_S = 0.3
-"""Rates are means over so long."""
+"""Seconds over which rates are averaged."""
 
 # Okabe and Ito's colour-blind safe set ("Color Universal Design", 2008)
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5EA6", "#7A4B2A")
@@ -27,7 +27,7 @@ _INK, _MUTED, _AREA = "#222222", "#8A8F98", "#D9DEE4"
 
 
 class Pictures:
-    """Pictures of the worlds of a batch, each of the bottleneck of the first agent that is there.
+    """Pictures of the worlds of a batch, each for the bottleneck of the first active agent.
 
     Args:
         mode: `rgb_array`; or `human` for a window with the first world, which follows :meth:`add` by itself and needs a
@@ -40,12 +40,12 @@ class Pictures:
         self._of = [Picture() for _ in range(1 if mode == "human" else worlds)]
 
     def clear(self, world: int) -> None:
-        """An episode begins in this world."""
+        """Start an episode in this world."""
         if world < len(self._of):
             self._of[world].clear()
 
     def add(self, batch: Batch) -> None:
-        """Keep the present state of all worlds."""
+        """Record the present state of all worlds."""
         now, statistics = batch.now_s(), batch.statistics()
         for world, picture in enumerate(self._of):
             there = np.flatnonzero(batch.status[world] != IDLE)
@@ -64,14 +64,14 @@ class Pictures:
 
 
 def pictures(mode: str | None, worlds: int = 1) -> Pictures | None:
-    """None without a mode; UnknownNameError unless it is one of :data:`MODES`."""
+    """The render mode, or None; raises UnknownNameError unless it is one of :data:`MODES`."""
     if mode is not None and mode not in MODES:
         raise UnknownNameError("render_mode", mode, MODES)
     return None if mode is None else Pictures(mode, worlds)
 
 
 class Picture:
-    """What one world has been doing: :meth:`add` keeps every step, :meth:`frame` draws the last of them."""
+    """The recent history of one world: :meth:`add` records a step, :meth:`frame` draws the last ones."""
 
     def __init__(self) -> None:
         self._figure: Any = None
@@ -79,7 +79,7 @@ class Picture:
         self.clear()
 
     def clear(self) -> None:
-        """An episode begins."""
+        """Start an episode."""
         self._times: deque[float] = deque()
         self._samples: deque[NDArray[np.float64]] = deque()
         self._rates: deque[NDArray[np.float64]] = deque()
@@ -88,7 +88,7 @@ class Picture:
         self._names: list[str] = []
 
     def add(self, now: float, flows: list[dict[str, Any]], row: NDArray[np.float64] | None) -> None:
-        """Keep a moment: totals of all flows, and the raw statistics of an agent's flow if there is one."""
+        """Record a step: totals of all flows, and the raw statistics of an agent's flow if there is one."""
         if self._times and now == self._times[-1]:
             return  # it has been kept
         total: dict[str, float] = {}

@@ -20,7 +20,7 @@ from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.errors import OrbitccError
 
 FLOWS, WORLDS = "orbitcc-flows", "orbitcc-worlds"
-"""RLlib's names of :func:`slots` and :class:`RLlibCongestionEnv`, once :func:`register_envs` has been called."""
+"""The names under which RLlib knows :func:`flows` and :class:`RLlibCongestionEnv` after :func:`register_envs`."""
 
 Obs = dict[str, NDArray[np.float32]]
 
@@ -133,7 +133,7 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
 
 
 def flows(config: dict[str, Any]) -> FlowVectorEnv:
-    """One sub-environment per flow, made from what RLlib hands over: `env_config` and `num_envs`.
+    """One sub-environment per flow, from RLlib's `env_config` and `num_envs`.
 
     Args:
         config: arguments of :class:`orbitcc.FlowVectorEnv`, and `global_state`: observations end with the
@@ -150,7 +150,7 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
 
 
 def register_envs() -> None:
-    """Tell RLlib the names :data:`SLOTS` and :data:`WORLDS`; `ray.shutdown()` makes it forget them."""
+    """Register the names :data:`FLOWS` and :data:`WORLDS` with RLlib; `ray.shutdown()` removes them."""
     from ray.tune import register_env
 
     register_env(FLOWS, flows)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's view of the native vector environments. It needs SB3; nothing else in this room does."""
+"""The native vector environments as Stable-Baselines3's `VecEnv`. This module needs SB3."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,18 +58,18 @@ class SB3VecEnv(VecEnv):
         return observations, rewards.astype(np.float32), dones, each
 
     def render(self, mode: str | None = None) -> NDArray[np.uint8] | None:
-        """One frame with those of all environments; with the render mode `human` the window follows by itself."""
+        """One frame that shows all environments; with the render mode `human` every step updates the window."""
         return None if self.render_mode == "human" else super().render(mode)
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """A frame of each environment, where the native one has the render mode `rgb_array`."""
+        """A frame of each environment, with the render mode `rgb_array`."""
         return self.native.render() or [None] * self.num_envs
 
     def close(self) -> None:
         self.native.close()
 
     def get_attr(self, attr_name: str, indices: int | Sequence[int] | None = None) -> list[Any]:
-        """The attribute of the native environment, once per index: its parts have none of their own."""
+        """The attribute of the native environment, repeated for each index."""
         return [getattr(self.native, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Sequence[int] | None = None) -> None:

@@ -26,9 +26,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     """
     ## Description
 
-    One TCP flow on a simulated network is the agent's. Every decision interval (30 ms of simulated time) the agent sees
-    statistics of its flow and moves the congestion window; the simulator then plays every packet of every flow until
-    the next decision. The other flows of the scenario run the controllers it names.
+    The agent controls one TCP flow on a simulated network. At every decision interval (30 ms of simulated time) it
+    observes statistics of its flow and changes the congestion window. The simulator then runs every packet of every
+    flow until the next decision. The other flows of the scenario run the controllers that the scenario names.
 
     The agent is the scenario's first flow with the controller `external`, or its first flow if it has none. Further
     external flows get the controller `background`.
@@ -78,8 +78,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     1. Termination: the flow's object was delivered whole (traffic `bytes`).
     2. Truncation: the scenario's time limit, or the flow's scheduled leave.
 
-    Every `info` tells of the last interval: `step_goodput_mbps`, `step_rtt_ms`, `step_utilisation` (goodput over the
-    capacity of the bottleneck), `step_queue_bytes` (there, at its end). The last one also holds the flow's totals:
+    Every `info` describes the last interval: `step_goodput_mbps`, `step_rtt_ms`, `step_utilisation` (goodput over the
+    capacity of the bottleneck), `step_queue_bytes` (queue of the bottleneck at the end). The last info of an episode
+    also holds the totals of the flow:
     `goodput_mbps`, `sent_packets`, `retransmitted_packets`, `lost_packets`.
 
     ## Arguments
@@ -91,15 +92,15 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, the name or file of one, or an
       :class:`~orbitcc.envs.environments.config.EnvConfig`. Parameters of a named one are arguments, too.
-    * `preset`, `observation`, `action`, `reward`, `interval_ms`: what the agent sees, does and is paid for, and how
-      often; names, the TOML file of a preset, or Python functions of `orbitcc.envs.environments.presets`.
+    * `preset`, `observation`, `action`, `reward`, `interval_ms`: the functions and the decision interval;
+      names, the TOML file of a preset, or Python functions (`orbitcc.Observation`, `Action`, `Reward`).
     * `background`: the controller of external flows beyond the first.
     * `render_mode`: `rgb_array` or `human`: a picture of the last 20 s of the bottleneck: goodput of every flow and
       capacity, queue, smoothed and base RTT, handovers.
-    * `backend`: `simulator`, or `emulator`: the flow is this machine's own TCP, in real time (docs/emulation.md). Every
-      `info` then has `overruns`: decisions so far that came late because the agent took longer than an interval.
+    * `backend`: `simulator`, or `emulator`: the flow runs on the TCP of this machine's kernel, in real time
+      (docs/emulation.md). Every `info` then has `overruns`: the number of decisions so far that came late.
 
-    `reset(seed=..., options={"scenario": Scenario})` plays that scenario for one episode. With a fixed scenario
+    `reset(seed=..., options={"scenario": Scenario})` runs that scenario for one episode. With a fixed scenario
     `reset(seed=7)` has the same noise as `orbitcc run --seed 7`.
 
     ## Version History
@@ -145,7 +146,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         return batch.obs.flatten(), batch.reward.item(), terminated, truncated, info
 
     def render(self) -> Any:
-        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` the window follows every step by itself."""
+        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` every step updates the window."""
         if self.render_mode is None:
             return None
         frames = self._core.frames()

@@ -1,4 +1,4 @@
-"""Where the episodes of an environment come from, and which of their flows are agents."""
+"""Draws the scenarios of episodes and marks the flows that are agents."""
 
 import numpy as np
 
@@ -71,5 +71,5 @@ class EpisodeSource:
 
 
 def agent_flows(scenario: Scenario) -> list[int]:
-    """Indices of the flows driven from outside; agent index k is the k-th of them."""
+    """Positions of the flows that agents control; agent index k is the k-th of them."""
     return [i for i, flow in enumerate(scenario.flows) if flow.controller.name == EXTERNAL]

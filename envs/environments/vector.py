@@ -1,4 +1,4 @@
-"""N single-agent environments stepped natively: the vector form behind the same ids."""
+"""N single-agent environments that native threads step together."""
 
 import copy
 from typing import Any, ClassVar, Self, Unpack
@@ -31,18 +31,18 @@ _STEP_MASKS = tuple(f"_{name}" for name in STEP_INFO)
 class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
     """N worlds of :class:`orbitcc.CongestionEnv`, stepped together by native threads.
 
-    Environment i of a batch reset with `seed` is, bit for bit, the single environment reset with `seed + i` (or with
-    `seed[i]`), whatever the number of threads.
+    After a reset with `seed`, environment i is, bit for bit, the single environment reset with `seed + i` (or with
+    `seed[i]`), for any number of threads.
 
-    `infos` are arrays: of every world the figures of its last interval, `step_goodput_mbps` and so on as in the single
-    environment, float64[N], with the masks `_step_goodput_mbps`, ... Where an episode ended, its flow's totals stand
-    under their names (`goodput_mbps`, ...) with such masks; with same-step autoreset they move to `final_info`, with
-    the figures of the last interval, and `final_obs` holds the last observations.
+    `infos` are arrays. The figures of the last interval, `step_goodput_mbps` and so on, are float64[N] with the masks
+    `_step_goodput_mbps` and so on. Where an episode ended, the totals of its flow (`goodput_mbps`, ...) are given with
+    masks, too. With same-step autoreset, totals and figures of the last interval move to `final_info`, and `final_obs`
+    holds the last observations.
 
     Args:
-        num_envs: worlds.
+        num_envs: number of worlds.
         autoreset_mode: `AutoresetMode.NEXT_STEP` (default) or `SAME_STEP`, or their values.
-        threads: of the native pool; 0 = one per core.
+        threads: size of the native thread pool; 0: one per core.
         render_mode: `rgb_array`: :meth:`render` gives a frame of every world; `human`: a window shows the first one.
         other arguments: as in the single environment.
     """
@@ -172,13 +172,13 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
             raise OrbitccError("seed", f"{len(seeds)} seeds", f"one number, or {self.num_envs} of them")
         return seeds
 
-    def _step_infos(self, told: NDArray[np.bool_]) -> dict[str, Any]:
-        return step_infos(self._made.batch.step_figures()[..., 0].copy(), told)
+    def _step_infos(self, present: NDArray[np.bool_]) -> dict[str, Any]:
+        return step_infos(self._made.batch.step_figures()[..., 0].copy(), present)
 
 
-def step_infos(figures: NDArray[np.float64], told: NDArray[np.bool_]) -> dict[str, Any]:
-    """Figures f64[4, n] of a step as infos of a vector environment; told: of whom they are, bool[n]."""
-    infos: dict[str, Any] = dict.fromkeys(_STEP_MASKS, told)
+def step_infos(figures: NDArray[np.float64], present: NDArray[np.bool_]) -> dict[str, Any]:
+    """Figures f64[4, n] of a step as infos of a vector environment; present: which entries are valid, bool[n]."""
+    infos: dict[str, Any] = dict.fromkeys(_STEP_MASKS, present)
     infos.update(zip(STEP_INFO, figures))  # noqa: B905 (four and four, in every step)
     return infos
 
@@ -192,7 +192,7 @@ def _final_obs(obs: NDArray[np.float32], ended: NDArray[np.bool_]) -> dict[str, 
 
 
 def autoreset_of(mode: AutoresetMode | str) -> AutoresetMode:
-    """The mode by itself or by its value; OrbitccError for those that are not supported."""
+    """An autoreset mode from itself or its value; raises OrbitccError for unsupported ones."""
     if mode not in _MODES and mode not in [known.value for known in _MODES]:
         raise OrbitccError("autoreset_mode", mode, f"one of {', '.join(known.value for known in _MODES)}")
     return AutoresetMode(mode)

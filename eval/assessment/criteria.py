@@ -106,7 +106,7 @@ class Criterion(BaseModel):
 _WORDS: Mapping[str, str] = {
     "buffer_bdp": "buffer {} BDP",
     "bully": "unresponsive flow at {} × the link rate",
-    "candidate": "candidate: {} flows",
+    "candidate": "flows of the candidate: {}",
     "event": "{}",
     "flows": "{} flows",
     "loss": "loss probability {}",
@@ -118,9 +118,8 @@ _WORDS: Mapping[str, str] = {
     "rtt_ms": "RTT {} ms",
     "rtt_ratio": "RTT ratio {}",
     "senders": "{} senders",
-    "signals": "signals: {}",
 }
-"""Factor of a point -> its words. Other factors are shown as name and value."""
+"""Factor of a point -> its words; other factors are shown as `name: value`."""
 
 
 def where(point: Point) -> str:
@@ -128,7 +127,7 @@ def where(point: Point) -> str:
     said = []
     for key, value in point.items():
         shown = f"{value:g}" if isinstance(value, float) else str(value)
-        words = _WORDS.get(key, key.replace("_", " ") + " {}").format(shown)
+        words = _WORDS.get(key, key + ": {}").format(shown)
         said.append("1 flow" if words == "1 flows" else words)
     return ", ".join(words for key, words in zip(point, said, strict=True) if key != "worlds")
 

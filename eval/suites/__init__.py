@@ -73,7 +73,7 @@ SUITES: dict[str, type[Suite]] = {
 
 
 FIXED = ("run", "controller", "flows", "rate_mbps", "duration_s")
-"""What is no setting: runs differ by it, contenders stand there, or measurements and their windows rest on it."""
+"""Parameters that are not settings, because runs, contenders or measurements depend on them."""
 
 
 def names() -> list[str]:
@@ -82,16 +82,16 @@ def names() -> list[str]:
 
 
 def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
-    """The suite of that name, or of a folder's scenarios.
+    """The suite of that name, or the suite of the scenarios in a folder.
 
-    settings: parameters of its scenarios that are to be others than the suite's, factors of its grid that are to have
-    one value.
+    settings: parameters of its scenarios with other values than the suite's, and factors of its grid with a single
+    value.
 
-    Raises UnknownNameError naming the nearest suite or parameter, OrbitccError for a value that is not allowed.
+    Raises UnknownNameError with the nearest suite or parameter, and OrbitccError for a value that is not allowed.
     """
     if name not in SUITES and Path(name).is_dir():
         if settings:
-            raise OrbitccError("--set", ", ".join(settings), "nothing: the scenarios of a folder are what they are")
+            raise OrbitccError("--set", ", ".join(settings), "no settings, because the scenarios of a folder are fixed")
         return FolderSuite(name)
     if name not in SUITES:
         raise UnknownNameError("suite", name, names(), "orbitcc list suites")
@@ -106,7 +106,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
 
 
 def metrics_of(name: str) -> Sequence[Metric]:
-    """What the suite of that name measures, as rows of finished results name it: also of a folder's scenarios."""
+    """The metrics of the suite of that name, as in finished results; also for the scenarios of a folder."""
     return FolderSuite.metrics if name == FolderSuite.name else get(name).metrics
 
 

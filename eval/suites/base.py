@@ -1,4 +1,4 @@
-"""What a suite is: cases to run, and metrics of a finished run."""
+"""The base class of suites: cases to run, and metrics of a finished run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Metric:
     """One column of the results.
 
-    percent: shown as 100 x the value. ideal: the best possible value, where the axis of a comparison is anchored.
+    percent: shown as 100 x the value.
+    ideal: the best possible value, at which the axis of a comparison starts.
     """
 
     key: str
@@ -37,19 +38,19 @@ class Metric:
     decimals: int = 3
 
     def format(self, value: float) -> str:
-        """As people read it, with its unit; an en dash for NaN."""
+        """The value as text with its unit; an en dash for NaN."""
         if value != value:
             return "–"
         return f"{100 * value if self.percent else value:.{self.decimals}f}{self.unit}"
 
 
 Point = Mapping[str, float | int | str]
-"""Where in a suite's grid of conditions a case lies: name of a factor -> its value."""
+"""A point in the grid of conditions of a suite: name of a factor -> its value."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Conditions every contender meets alike: the scenario with placeholder flows, and the seed of its noise."""
+    """Conditions that are equal for all contenders: the scenario with placeholder flows, and the seed of its noise."""
 
     seed: int
     scenario: Scenario
@@ -57,17 +58,16 @@ class Case:
 
     @cached_property
     def digest(self) -> str:
-        """12 hex digits of the compiled network and the point (who enters may do so differently at each)."""
+        """12 hex digits that identify the compiled network and the point."""
         point = json.dumps(dict(self.point), sort_keys=True) if self.point else ""
         return hashlib.sha256((self.scenario.compile() + point).encode()).hexdigest()[:12]
 
 
 class Suite(ABC):
-    """An experiment that any controller or policy can be put through.
+    """An experiment for any controller or policy.
 
-    settings: parameters of its scenarios that differ from what the suite says, the alternatives of its source; one that
-    the grid varies is pinned to that value. `first_run` is the number of the first run (1): other numbers are fresh
-    schedules and seeds.
+    settings: parameters of its scenarios with other values than the suite's. A parameter that the grid varies is fixed
+    to that value. `first_run` is the number of the first run (default 1); other numbers give new schedules and seeds.
     """
 
     name: ClassVar[str]
@@ -80,9 +80,9 @@ class Suite(ABC):
     max_runs: ClassVar[int]
     record_interval_s: ClassVar[float] = 1.0
     trade: ClassVar[tuple[str, str] | None] = None
-    """The metrics of goodput and delay, where both are measured: reports lead with one against the other."""
+    """The metrics of goodput and delay, if both are measured; reports begin with a plot of one against the other."""
     scenario: ClassVar[str]
-    """The named scenario it runs."""
+    """The name of its scenario."""
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.settings = dict(settings or {})
@@ -92,42 +92,42 @@ class Suite(ABC):
             raise error.at("first_run") from None
 
     def build(self, **params: Any) -> Scenario:
-        """Its scenario with these parameters and the suite's settings, which go first."""
+        """Its scenario with these parameters; the suite's settings have priority."""
         changed = {key: value for key, value in self.settings.items() if key != "first_run"}
         return scenarios.get(self.scenario, **{**params, **changed})
 
     def grid(self, profile: str) -> Sequence[Point]:
-        """The conditions of a profile; by default there is only one."""
+        """The points of a profile; by default only one."""
         return ({},)
 
     def points(self, profile: str) -> Sequence[Point]:
-        """The grid with what the settings pin."""
+        """The points of the grid, with the factors that the settings fix."""
         pinned = [{name: self.settings.get(name, value) for name, value in p.items()} for p in self.grid(profile)]
         return [point for k, point in enumerate(pinned) if point not in pinned[:k]]
 
     @abstractmethod
     def case(self, point: Point, seed: int) -> Case:
-        """Run number `seed` (from 1) at a point of the grid, always the same one."""
+        """The case of run number `seed` (from 1) at a point of the grid; it is always the same."""
 
     def cases(self, profile: str, runs: int) -> list[Case]:
-        """The first `runs` cases at each point of the profile's grid."""
+        """The first `runs` cases at each point of the profile."""
         numbers = range(self.first_run, self.first_run + runs)
         return [self.case(point, number) for number in numbers for point in self.points(profile)]
 
     def shows(self, case: Case) -> bool:
-        """Are the series of this case kept for pictures? By default those of the very first."""
+        """Whether the time series of this case are kept for figures; by default those of the first run."""
         return case.seed == self.first_run
 
     @abstractmethod
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
-        """The metrics of one finished run, by key (and further columns for the table, after them)."""
+        """The metrics of one finished run, by key, and further columns of the table."""
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        """The case with the contender in it: by default it drives every flow."""
+        """The scenario of the case with the contender; by default it drives every flow."""
         return contender.take_all(case.scenario)
 
     def runs(self, profile: str, runs: int | None = None) -> int:
-        """How many runs per contender. Raises OrbitccError for an unknown profile or a count the suite has not."""
+        """Number of runs per contender. Raises OrbitccError for an unknown profile or a number that is not allowed."""
         if profile not in self.profiles:
             raise UnknownNameError("profile", profile, self.profiles)
         if runs is None:

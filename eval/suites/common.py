@@ -1,4 +1,4 @@
-"""What several suites of the LEO paper measure alike."""
+"""Metrics that several suites of the LEO paper share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELAY_INFLATION = Metric(
     better="lower",
     ideal=1.0,
     decimals=2,
-    definition="mean of smoothed RTT over the unloaded RTT of the same second, without the first and last 10 s",
+    definition="mean ratio of the smoothed RTT to the unloaded RTT of the same second, without the first and last 10 s",
 )
 RETRANSMISSION_RATE = Metric(
     key="retransmission_rate",
@@ -29,7 +29,7 @@ RETRANSMISSION_RATE = Metric(
     ideal=0.0,
     percent=True,
     decimals=2,
-    definition="retransmitted over sent packets",
+    definition="retransmitted packets divided by sent packets",
 )
 RATIO = Metric(
     key="goodput_ratio",
@@ -37,15 +37,17 @@ RATIO = Metric(
     unit="",
     better="higher",
     ideal=1.0,
-    definition="smaller over larger goodput of the two flows, second by second in the scored window, then the mean",
+    definition="ratio of the smaller to the larger goodput of the two flows per second, averaged over the evaluated "
+    "window",
 )
 
 
 def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: float) -> dict[str, float]:
     """How the first two flows share a link in a window.
 
-    goodput_ratio, its standard deviation over seconds and their number allow runs to be pooled; second_share is what
-    the second flow has of both, goodput_cv how much a flow's seconds differ (standard deviation over mean, of both).
+    Runs can be pooled by goodput_ratio, its standard deviation over seconds and the number of seconds. second_share is
+    the second flow's share of the goodput of both. goodput_cv is the coefficient of variation of the goodput per
+    second, averaged over both flows.
     """
     inside = metrics.window(recording.t_s, start_s, end_s)
     first, second = (recording.flows["goodput_mbps"][inside, i] for i in (0, 1))

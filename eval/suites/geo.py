@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 OBJECT_BYTES = 10**9
-"""What the papers downloaded."""
+"""Size of the downloads in the papers."""
 START_UP_BYTES = 50_000_000
-"""Claypool et al.'s start-up."""
+"""The start-up phase, as defined by Claypool et al."""
 MARKS_MB = (1, 5, 10, 20, 30, 50)
 RTT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TIMEOUT_S = 400.0
 UNBOUNDED_PACKETS = 1e6
-"""No window gets here: a threshold above is none yet."""
+"""A slow-start threshold above this counts as not set; no window becomes as large."""
 FIRST_RUN = 1000
-"""The links were calibrated on runs 1 to 60; what is reported comes from others."""
+"""The links were calibrated on runs 1 to 60; results come from other runs."""
 
 GEO_2020 = (
     "Claypool, Chung, Claypool: Measurements Comparing TCP Cubic and TCP BBR over a Satellite Network, CCNC 2021; "
@@ -46,9 +46,9 @@ class GeoDownload(Suite):
     scenario = "geo-viasat-2020"
     title = "Downloads over a GEO link"
     description = (
-        "A download of 1 GB over the model of a Viasat link of July 2020 (144 Mbit/s at most, 564 ms at least, a "
-        "queue of 36 MB that drops from 18 MB on, outages and a wandering rate), alone. Run k of every contender meets "
-        "the same link."
+        "A single download of 1 GB over the model of a Viasat link of July 2020: at most 144 Mbit/s, an RTT of at "
+        "least 564 ms, a queue of 36 MB that drops from 18 MB on, outages and a varying rate. Run k has the same link "
+        "for every contender."
     )
     source = f"{GEO_2020}."
     metrics = (
@@ -77,7 +77,7 @@ class GeoDownload(Suite):
             better="higher",
             ideal=144.0,
             decimals=1,
-            definition="the first 50 MB over the time they took",
+            definition="the first 50 MB divided by the time they took",
         ),
         Metric(
             key="steady_power",
@@ -86,17 +86,17 @@ class GeoDownload(Suite):
             better="higher",
             ideal=255.0,
             decimals=0,
-            definition="steady throughput over steady RTT",
+            definition="steady throughput divided by steady RTT",
         ),
         Metric(
             key="retransmission_rate",
-            title="Retransmissions, steady",
+            title="Steady retransmissions",
             unit=" %",
             better="lower",
             ideal=0.0,
             percent=True,
             decimals=2,
-            definition="retransmitted over sent packets in the last half of the bytes",
+            definition="retransmitted packets divided by sent packets, over the last half of the bytes",
         ),
     )
     profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 80}
@@ -112,28 +112,29 @@ class GeoDownload(Suite):
 
 
 class GeoDownload2021(GeoDownload):
-    """The same downloads over the link of a year later."""
+    """The same downloads over the link of May 2021."""
 
     name = "geo-download-2021"
     scenario = "geo-viasat-2021"
     title = "Downloads over a GEO link of 2021"
     description = (
-        "A download of 1 GB over the model of a Viasat link of May 2021 (120 Mbit/s on average), alone. Run k of every "
-        "contender meets the same link."
+        "A single download of 1 GB over the model of a Viasat link of May 2021, with a mean rate of 120 Mbit/s. Run k "
+        "has the same link for every contender."
     )
-    source = f"The experiment of {GEO_2020} The link is that of {GEO_2021}."
+    source = f"The experiment of {GEO_2020}. The link of {GEO_2021}."
     profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 40}
 
 
 class Hystart(Suite):
-    """Peters et al.: Cubic's slow start with HyStart on, off, and by one of its conditions; competing pairs."""
+    """Peters et al.: Cubic with HyStart on, off, or with one of its conditions, alone and in competing pairs."""
 
     name = "hystart"
     scenario = "geo-viasat-2021"
     title = "HyStart over a GEO link"
     description = (
-        "Downloads of 1 GB over the model of a Viasat link of May 2021 (120 Mbit/s on average) with HyStart on, off, "
-        "or one of its two conditions alone; and two flows at once, both with it or one with and one without."
+        "Downloads of 1 GB over the model of a Viasat link of May 2021 (mean rate 120 Mbit/s) by Cubic with HyStart "
+        "on, off, or with one of its two conditions only. Also two flows at once, both with HyStart, or one with and "
+        "one without."
     )
     source = f"{GEO_2021}."
     metrics = (
@@ -144,7 +145,7 @@ class Hystart(Suite):
             better="lower",
             ideal=0.0,
             decimals=1,
-            definition="from the request to the 5,000,000th byte",
+            definition="time from the request to the 5,000,000th byte",
         ),
         Metric(
             key="time_1gb_s",
@@ -153,7 +154,7 @@ class Hystart(Suite):
             better="lower",
             ideal=0.0,
             decimals=1,
-            definition="from the request to the last byte",
+            definition="time from the request to the last byte",
         ),
         Metric(
             key="steady_at_s",
@@ -162,8 +163,8 @@ class Hystart(Suite):
             better="lower",
             ideal=0.0,
             decimals=1,
-            definition="until the mean goodput of 5 s is 90 % of that over the second half of the download (of its "
-            "first 115 s)",
+            definition="time until the mean goodput over 5 s reaches 90 % of the mean over the second half of the "
+            "download (or of its first 115 s)",
         ),
     )
     profiles: ClassVar = {"quick": 1, "reduced": 5, "full": 10}
@@ -187,7 +188,7 @@ class Hystart(Suite):
     def enter(self, case: Case, contender: Contender) -> Scenario:
         if contender.controller != "cubic" or "hystart" in contender.params:
             raise OrbitccError(
-                "controller", contender.label, "cubic, without its parameter hystart: the suite varies it"
+                "controller", contender.label, "cubic without the parameter hystart, which the suite varies"
             )
         modes = str(case.point["hystart"]).split("+")
         flows = [
@@ -214,7 +215,7 @@ class Hystart(Suite):
             "jain_15_s": metrics.jain(goodput[early].mean(axis=0)),
             "jain_steady": metrics.jain(goodput[late].mean(axis=0)),
             "early_ratio": second / first if first > 0 else float("nan"),
-            # When five seconds first give the slower flow half of what the other has, once there is something to share.
+            # First time at which the slower flow has half of the faster one's goodput over 5 s.
             "fair_at_s": float(fair[0]) if fair.size else recording.scenario.duration_s,
         }
 
@@ -229,14 +230,15 @@ WMEM_BYTES: Mapping[str, tuple[int, int, int]] = {"default": (4096, 16_384, 4_19
 
 
 class Buffers(Suite):
-    """Peters et al.: socket buffers that a GEO path needs."""
+    """Peters et al.: effect of socket buffers on a GEO path."""
 
     name = "buffers"
     scenario = "geo-viasat-2021"
     title = "Socket buffers over a GEO link"
     description = (
-        "A flow over the model of a Viasat link of May 2021 with each of four settings of tcp_rmem (A default, B first "
-        "doubled, C most doubled, D all 60 MB), two of tcp_wmem (default, 60 MB), autotuning on and off."
+        "One flow over the model of a Viasat link of May 2021 with four settings of tcp_rmem (A: default, B: initial "
+        "value doubled, C: maximum doubled, D: all 60 MB), two settings of tcp_wmem (default, 60 MB), and autotuning "
+        "on and off."
     )
     source = f"{GEO_2021}."
     metrics = (
@@ -247,7 +249,7 @@ class Buffers(Suite):
             better="higher",
             ideal=120.0,
             decimals=1,
-            definition="mean from 55 to 115 s",
+            definition="mean goodput from 55 to 115 s",
         ),
     )
     profiles: ClassVar = {"quick": 1, "reduced": 2, "full": 5}
@@ -281,14 +283,14 @@ class Buffers(Suite):
 
 
 def _downloads(scenario: Scenario) -> Scenario:
-    """The same network with objects of 1 GB."""
+    """The same network with downloads of 1 GB."""
     return scenario.with_flows(
         [flow.changed(traffic={"kind": "bytes", "bytes": OBJECT_BYTES}) for flow in scenario.flows]
     )
 
 
 def download_values(recording: Recording) -> dict[str, float]:
-    """Of a download from the request at 0 to its last byte, recorded every 0.1 s."""
+    """The metrics of a download from the request at 0 to the last byte, recorded every 0.1 s."""
     totals = recording.flow_totals[0]
     flow = {name: series[:, 0] for name, series in recording.flows.items()}
     t, step = recording.t_s, float(recording.t_s[0])
@@ -334,7 +336,7 @@ def download_values(recording: Recording) -> dict[str, float]:
 
 
 def _slow_start_s(t: Array, flow: Mapping[str, Array]) -> float:
-    """From the first packet sent to the first slow-start threshold."""
+    """Time from the first packet to the first slow-start threshold."""
     sent, bounded = (
         np.flatnonzero(part) for part in (flow["sent_packets"] > 0, flow["ssthresh_packets"] < UNBOUNDED_PACKETS)
     )
@@ -342,7 +344,7 @@ def _slow_start_s(t: Array, flow: Mapping[str, Array]) -> float:
 
 
 def _dips(t: Array, delivered_mbps: Array) -> dict[str, float]:
-    """Times of at least half a second with less than half of the median delivered: how far apart, how long."""
+    """Interval and length of dips: at least half a second with less than half of the median delivery rate."""
     low = delivered_mbps < np.nanmedian(delivered_mbps) / 2
     edges = np.flatnonzero(np.diff(np.concatenate(([False], low, [False])).astype(int)))
     spans = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= 5]
@@ -356,7 +358,7 @@ def _dips(t: Array, delivered_mbps: Array) -> dict[str, float]:
 
 
 def _steady_at_s(t: Array, goodput: Array, end_s: float) -> float:
-    """When the mean of 5 s first is 90 % of that over the last half of [0, end_s]."""
+    """First time at which the mean over 5 s is 90 % of that over the last half of [0, end_s]."""
     per = round(5.0 / float(t[0]))
     reference = 0.9 * float(goodput[(t > end_s / 2) & (t <= end_s)].mean())
     means = np.convolve(goodput, np.ones(per) / per, mode="valid")
@@ -365,13 +367,13 @@ def _steady_at_s(t: Array, goodput: Array, end_s: float) -> float:
 
 
 def _at_100_mbps_s(goodput: Array, end_s: float) -> float:
-    """When a second first has 100 Mbit/s."""
+    """First second with a mean of 100 Mbit/s."""
     enough = np.flatnonzero(_by_second(goodput) >= 100.0)
     return float(enough[0]) if enough.size else end_s
 
 
 def _by_second(values: Array) -> Array:
-    """Means of ten samples each."""
+    """Means of ten samples each, that is, per second."""
     whole = values.shape[0] // 10
     means: Array = values[: whole * 10].reshape(whole, 10).mean(axis=1)
     return means

@@ -1,4 +1,4 @@
-"""The LEO paper's repository holds experiments that its paper does not: high rates, four flows, wide changes, AQM."""
+"""Experiments of the LEO paper's repository that are not in the paper: high rates, four flows, wide changes, AQM."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REPOSITORY = "the repository behind Mazilu, Valentine, Wakeman, Parisis, IFIP Ne
 
 
 class HighRates(Suite):
-    """Two flows of one RTT at 150 to 500 Mbit/s."""
+    """Two flows with equal RTTs at 150 to 500 Mbit/s."""
 
     name = "high-rates"
     scenario = "intra-rtt"
     title = "Two flows at high rates"
     description = (
-        "Two flows of 40 ms, the second 50 s later, on 150–500 Mbit/s with a buffer of one bandwidth-delay product; "
-        "seconds 100–200 count."
+        "Two flows with a base RTT of 40 ms share a link of 150–500 Mbit/s with a buffer of one bandwidth-delay "
+        "product. The second starts after 50 s. Seconds 100–200 are evaluated."
     )
     source = f"Test of fairness over bandwidths in {REPOSITORY}."
     metrics = (RATIO, SHARE)
@@ -58,20 +58,30 @@ class HighRates(Suite):
 
 
 class FourFlows(Suite):
-    """Four flows that join 25 s apart, before three kinds of queue."""
+    """Four flows that start 25 s apart, with three kinds of queue."""
 
     name = "four-flows"
     scenario = "efficiency"
     title = "Four flows, one after the other"
     description = (
-        "Four flows start 25 s apart and stay for 100 s on 100 Mbit/s; RTTs of 20 and 200 ms, buffers of 0.2, 1 and 4 "
-        "bandwidth-delay products, drop-tail, FQ-CoDel or CoDel. Seconds 75–100, when all are there, count."
+        "Four flows start 25 s apart and stay for 100 s each on a link of 100 Mbit/s, with RTTs of 20 and 200 ms, "
+        "buffers of 0.2, 1 and 4 bandwidth-delay products, and drop-tail, FQ-CoDel or CoDel. Seconds 75–100, in which "
+        "all flows are active, are evaluated."
     )
     source = f"Test of efficiency and convergence in {REPOSITORY}."
     metrics = (
         SHARE,
-        Metric("jain", "Jain index", "", "higher", 1.0, "of the mean goodputs of all four flows in the scored window"),
-        Metric("delay_ratio", "Delay ratio", "×", "lower", 1.0, "mean smoothed RTT over the base RTT", decimals=2),
+        Metric(
+            "jain",
+            "Jain index",
+            "",
+            "higher",
+            1.0,
+            "Jain index of the mean goodputs of all four flows in the evaluated window",
+        ),
+        Metric(
+            "delay_ratio", "Delay ratio", "×", "lower", 1.0, "mean smoothed RTT divided by the base RTT", decimals=2
+        ),
         RETRANSMISSION_RATE,
     )
     trade = ("goodput_share", "delay_ratio")
@@ -102,15 +112,15 @@ class FourFlows(Suite):
 
 
 class EfficiencyManaged(Efficiency):
-    """Efficiency (section V-C) before managed queues."""
+    """Efficiency (section V-C) with managed queues."""
 
     name = "efficiency-aqm"
-    title = "Many flows before a managed queue"
+    title = "Many flows on a managed queue"
     description = (
-        "As `efficiency` (5, 10 or 20 flows), before FQ-CoDel (target 5 ms, interval 100 ms, 100 queues), PIE or CoDel "
+        "As `efficiency` (5, 10 or 20 flows), with FQ-CoDel (target 5 ms, interval 100 ms, 100 queues), PIE or CoDel "
         "instead of a deep drop-tail queue."
     )
-    source = f"Test of AQM in {REPOSITORY}; PIE and CoDel stand for CAKE and FQ-PIE."
+    source = f"Test of AQM in {REPOSITORY}. PIE and CoDel replace its CAKE and FQ-PIE."
     trade = ("goodput_share", "delay_ratio")
 
     def grid(self, profile: str) -> Sequence[Point]:
@@ -125,13 +135,13 @@ class EfficiencyManaged(Efficiency):
 
 
 class WideResponsiveness(Responsiveness):
-    """A change every 10 s in ranges far wider than a LEO path's."""
+    """Changes every 10 s in ranges much wider than those of a LEO path."""
 
     name = "responsiveness-wide"
     title = "Responsiveness to wide changes"
     description = (
-        "One flow runs for 200 s over a path of which every 10 s the bandwidth (1–100 Mbit/s) and the base RTT "
-        "(20–200 ms) are others, without interruption; the buffer is a bandwidth-delay product of 50 Mbit/s, 100 ms."
+        "One flow runs for 200 s over a path whose bandwidth (1–100 Mbit/s) and base RTT (20–200 ms) change every 10 "
+        "s, without interruptions. The buffer is the bandwidth-delay product of 50 Mbit/s and 100 ms."
     )
     source = f"Original test of responsiveness in {REPOSITORY}."
     PERIOD_S, PERIODS = 10, 20
@@ -176,18 +186,19 @@ class WideResponsiveness(Responsiveness):
 
 
 class WideResponsivenessLoss(WideResponsiveness):
-    """The same with bandwidth and loss instead of bandwidth and RTT."""
+    """As WideResponsiveness, but bandwidth and loss change instead of bandwidth and RTT."""
 
     name = "responsiveness-wide-loss"
     title = "Responsiveness to wide changes, with loss"
     description = (
-        "As `responsiveness-wide`, at a base RTT of 100 ms and with a random loss of 0–5 % that is new every 10 s."
+        "As `responsiveness-wide`, with a constant base RTT of 100 ms and a random loss of 0–5 % that changes every "
+        "10 s."
     )
     loss = True
 
 
 def managed(scenario: Scenario, queue: str) -> Scenario:
-    """The scenario with another queue at its bottleneck; `fifo` keeps its own, whose limit the others take over."""
+    """The scenario with another queue at its bottleneck and the same limit; `fifo` keeps the queue of the scenario."""
     (bottleneck,) = scenario.links
     if queue == "fifo":
         return scenario
@@ -202,7 +213,7 @@ def managed(scenario: Scenario, queue: str) -> Scenario:
 
 
 def shared_values(recording: Recording, start_s: float, end_s: float) -> dict[str, float]:
-    """How all flows share their bottleneck in a window."""
+    """Metrics of how all flows share their bottleneck in a window."""
     inside = metrics.window(recording.t_s, start_s, end_s)
     series = {name: values[inside] for name, values in recording.flows.items()}
     resent, goodputs = float(series["retransmitted_packets"].sum()), series["goodput_mbps"].mean(axis=0)

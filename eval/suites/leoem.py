@@ -1,4 +1,4 @@
-"""E1 and E2 of the LEO paper: one flow, and two, on the six paths of LeoEM."""
+"""Experiments E1 and E2 of the LEO paper: one and two flows on the six paths of LeoEM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PATHS = ("sea-ny-isl", "sea-ny-bp", "sd-ny-isl", "sd-ny-bp", "ny-ldn-isl", "sd-sha-isl")
 """In the order of the paper's Figure 1."""
 QUICK_PATHS = ("sd-ny-bp", "sd-sha-isl")
-"""The path with the most interruptions of its kind, and the calmest."""
+"""The bent pipe with the most interruptions, and the most stable path."""
 RATE_MBPS = 100.0
 
 
@@ -36,13 +36,13 @@ class _Leoem(Suite):
 
 
 class LeoemSingle(_Leoem):
-    """Mazilu et al. 2026, section IV-A: a flow alone on each path for 300 s."""
+    """Mazilu et al. 2026, section IV-A: a single flow on each path for 300 s."""
 
     name = "leoem-single"
     title = "One flow on LeoEM's paths"
     description = (
-        "A flow runs alone for 300 s over each of six paths that LeoEM logged: their base RTT changes every second, "
-        "satellites at the ends change every 16 s or more and interrupt the path for 45–120 ms."
+        "A single flow runs for 300 s over each of the six paths that LeoEM logged. Their base RTT changes every "
+        "second. Every 16 s or more, the satellite at an end changes and interrupts the path for 45–120 ms."
     )
     source = "Experiment E1 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-A, Figure 1a–c."
     flows = 1
@@ -53,7 +53,8 @@ class LeoemSingle(_Leoem):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="mean of the 1-s goodput samples over the 100 Mbit/s of the path; headers leave 0.956",
+            definition="mean of the 1-s goodput samples divided by the path's 100 Mbit/s; at most 0.956, because of "
+            "headers",
         ),
         DELAY_INFLATION,
         RETRANSMISSION_RATE,
@@ -77,8 +78,8 @@ class LeoemFairness(_Leoem):
     name = "leoem-fairness"
     title = "Two flows on LeoEM's paths"
     description = (
-        "Two flows of one contender share each of LeoEM's six paths; the second starts after 100 s, the run ends after "
-        "300 s, and the last 100 s count."
+        "Two flows of one contender share each of LeoEM's six paths. The second starts after 100 s, and the run ends "
+        "after 300 s. The last 100 s are evaluated."
     )
     source = (
         "Experiment E2 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-B, Figures 1d and 2."
@@ -92,7 +93,7 @@ class LeoemFairness(_Leoem):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="mean of both goodputs together in the last 100 s over 100 Mbit/s",
+            definition="mean goodput of both flows together in the last 100 s, divided by 100 Mbit/s",
         ),
     )
 

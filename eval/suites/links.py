@@ -1,4 +1,4 @@
-"""Single links: an access network as measured, the ends of the usual ranges, and a GEO link with company."""
+"""Single links: a measured access network, extreme links, scenarios of a folder, and a GEO link with two flows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ UTILISATION = Metric(
     unit="",
     better="higher",
     ideal=1.0,
-    definition="delivered over possible bits of the bottleneck, without the first 10 s",
+    definition="bits delivered by the bottleneck divided by its capacity, without the first 10 s",
 )
 START_S = 10.0
 
 
 def link_values(recording: Recording) -> dict[str, float]:
-    """Of the first flow on the first link, after the start."""
+    """Metrics of the first flow on the first link, without the start."""
     after = metrics.window(recording.t_s, START_S, recording.scenario.duration_s + 1)
     delivered, capacity = (recording.links[name][after, 0] for name in ("delivered_mbps", "capacity_mbps"))
     flow = {name: series[after, 0] for name, series in recording.flows.items()}
@@ -46,16 +46,16 @@ def link_values(recording: Recording) -> dict[str, float]:
 
 
 class LeoAccess(Suite):
-    """A Starlink-like access link, as measured."""
+    """A Starlink-like access link as measured before 2024."""
 
     name = "leo-access"
     scenario = "leo-access"
-    title = "On an access link as measured"
+    title = "Measured access link"
     description = (
-        "A flow runs for 120 s over the model of a Starlink-like access link: slots of 15 s, jitter, bursts of loss, "
-        "interruptions, and a rate that moves. Run k of every contender meets the same link."
+        "A flow runs for 120 s over the model of a Starlink-like access link with 15-s slots, jitter, loss bursts, "
+        "interruptions and a varying rate. Run k has the same link for every contender."
     )
-    source = "The model and its sources: docs/links.md."
+    source = "Ours. docs/links.md describes the model and its sources."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
     trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
@@ -70,29 +70,29 @@ class LeoAccess(Suite):
 
 
 class LeoAccessSince2024(LeoAccess):
-    """The same with what has been measured since 2024."""
+    """A Starlink-like access link with the effects measured since 2024."""
 
     name = "leo-access-2024"
-    title = "On an access link as measured since 2024"
+    title = "Measured access link since 2024"
     description = (
-        "A flow runs for 120 s over the model of a Starlink-like access link with what has been measured since 2024: "
-        "spikes of delay around the edges of slots, rates that move in steps and bursts, windows of loss. Run k of "
-        "every contender meets the same link."
+        "A flow runs for 120 s over the model of a Starlink-like access link with the effects measured since 2024: "
+        "delay spikes around slot edges, rates in steps and bursts, and windows of loss. Run k has the same link for "
+        "every contender."
     )
     profile = "since-2024"
 
 
 class Extremes(Suite):
-    """Links at the ends of the usual ranges."""
+    """Links with extreme rate, RTT or buffer."""
 
     name = "extremes"
     scenario = "dumbbell"
-    title = "Links at the ends of the usual ranges"
+    title = "Extreme links"
     description = (
-        "A flow runs for 60 s on a link of 100 Mbit/s, 50 ms and one bandwidth-delay product of buffer, of which one "
-        "thing is another: 500 or 2 Mbit/s, 5 or 300 ms, 8 or 0.2 products."
+        "A flow runs for 60 s on a link of 100 Mbit/s and 50 ms with a buffer of one bandwidth-delay product (BDP), of "
+        "which one value is extreme: 500 or 2 Mbit/s, 5 or 300 ms, 8 or 0.2 BDP."
     )
-    source = "Ours: whether a controller collapses where it was not tuned."
+    source = "Ours. It shows whether a controller fails where it was not tuned."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
     trade = ("utilisation", "delay_inflation")
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
@@ -126,12 +126,12 @@ class Extremes(Suite):
 
 
 class FolderSuite(Suite):
-    """The scenarios of a folder, one point each: flows with the controller `external` are the contender's."""
+    """The scenarios of a folder, one point each; the contender drives the flows with the controller `external`."""
 
     name = "worlds"
     scenario = "dumbbell"
-    title = "The worlds of a folder"
-    description = "Every scenario of a folder, such as `orbitcc search` leaves; run k has seed k."
+    title = "Scenarios of a folder"
+    description = "Every scenario of a folder, e.g. one of `orbitcc search`. Run k has seed k."
     source = "Ours."
     metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
     trade = ("utilisation", "delay_inflation")
@@ -159,16 +159,16 @@ class FolderSuite(Suite):
 
 
 class GeoSharing(Suite):
-    """A contender beside Cubic, Hybla and its own kind on a GEO link."""
+    """A contender beside Cubic, Hybla and a flow of its own kind on a GEO link."""
 
     name = "geo-sharing"
     scenario = "geo-viasat-2020"
     title = "Two flows over a GEO link"
     description = (
-        "Cubic, Hybla, or a flow of the contender's own kind has the model of a Viasat link of July 2020; after 20 s a "
-        "flow of the contender joins. Seconds 100–200 count."
+        "A flow of Cubic, Hybla or the contender uses the model of a Viasat link of July 2020. After 20 s, a flow of "
+        "the contender joins. Seconds 100–200 are evaluated."
     )
-    source = "Ours; the link is that of Claypool et al."
+    source = "Ours, with the link of Claypool et al."
     metrics = (
         RATIO,
         Metric(
@@ -177,7 +177,7 @@ class GeoSharing(Suite):
             unit="",
             better="higher",
             ideal=0.5,
-            definition="goodput of the joining contender over that of both; 0.5 is fair",
+            definition="goodput of the joining contender divided by that of both flows; 0.5 is fair",
         ),
     )
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}

@@ -1,4 +1,4 @@
-"""E3 of the LEO paper: one flow on a path whose bandwidth and base RTT jump every 15 seconds."""
+"""Experiments E3 and E4 of the LEO paper: one flow on a path whose bandwidth and base RTT change every 15 s."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 PAYLOAD = 1448 / 1514
-"""What headers leave of the bandwidth."""
+"""Share of the bandwidth that is payload."""
 SHOWCASE_RUN = 2
-"""The run the paper's Figure 3 shows, and the seconds of it."""
+"""The run in the paper's Figure 3, and the seconds that it shows."""
 SHOWCASE_WINDOW_S = (105.0, 225.0)
 REGAIN_150 = Metric(
     key="regain_150_s",
@@ -25,8 +25,8 @@ REGAIN_150 = Metric(
     better="lower",
     ideal=0.0,
     decimals=0,
-    definition="from the rise of the base RTT at 150 s until a second's goodput is 90 % of what headers leave of the "
-    "bandwidth",
+    definition="time from the rise of the base RTT at 150 s until the goodput of a second is 90 % of the bandwidth "
+    "without headers",
 )
 
 
@@ -38,8 +38,8 @@ class Responsiveness(Suite):
     title = "Responsiveness on a LEO path"
     description = (
         "One flow runs for 300 s over a path that is reconfigured every 15 s: a new bandwidth (50–100 Mbit/s), a new "
-        "base RTT (10–100 ms), and an interruption of 45–120 ms that empties the bottleneck's queue. Every contender "
-        "meets the same schedules."
+        "base RTT (10–100 ms), and an interruption of 45–120 ms that empties the queue of the bottleneck. The "
+        "schedules are the same for every contender."
     )
     source = "Experiment E3 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
     metrics: ClassVar[tuple[Metric, ...]] = (
@@ -49,8 +49,8 @@ class Responsiveness(Suite):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="mean of the 1-s goodput samples (0 < t < 300 s) over the mean bandwidth of the run; headers "
-            "count in the bandwidth, so 0.956 is the ceiling",
+            definition="mean of the 1-s goodput samples (0 < t < 300 s) divided by the mean bandwidth of the run; at "
+            "most 0.956, because the bandwidth includes headers",
         ),
         DELAY_INFLATION,
         RETRANSMISSION_RATE,
@@ -61,7 +61,7 @@ class Responsiveness(Suite):
     loss: ClassVar[bool] = False
 
     def case(self, point: Point, seed: int) -> Case:
-        """A schedule in the order of the paper's repository; the noise is seeded with the run's number."""
+        """A schedule in the order of the paper's repository; the number of the run seeds the noise."""
         return Case(seed, self.build(run=seed, loss=self.loss), point)
 
     def shows(self, case: Case) -> bool:
@@ -70,7 +70,7 @@ class Responsiveness(Suite):
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         duration_s = recording.scenario.duration_s
         totals = recording.flow_totals[0]
-        # Second by second at its middle: the schedule switches within 120 ms of a full second.
+        # Sampled in the middle of each second, because the schedule changes within 120 ms of a full second.
         optimal = float(np.mean([recording.scenario.capacity_mbps(s + 0.5) for s in range(int(duration_s))]))
         flow = {name: series[:, 0] for name, series in recording.flows.items()}
         t = recording.t_s
@@ -95,20 +95,21 @@ class ResponsivenessLoss(Responsiveness):
     name = "responsiveness-loss"
     title = "Responsiveness on a lossy LEO path"
     description = (
-        "As `responsiveness`, and every 15 s a new random loss of 0–1 % on the data direction, before the bottleneck."
+        "As `responsiveness`, with a random loss of 0–1 % in the data direction, before the bottleneck, that changes "
+        "every 15 s."
     )
     source = "Experiment E4 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
     loss = True
 
 
 class ResponsivenessShown(Responsiveness):
-    """The run of Figure 3."""
+    """The run in Figure 3 of the paper."""
 
     name = "responsiveness-shown"
-    title = "The run the paper shows"
+    title = "The run in the paper's figure"
     description = (
-        "Run 2 of `responsiveness` with base RTTs as in the paper's code (5–100 ms): the one its figure shows, with a "
-        "rise from 27 to 70 ms at 150 s."
+        "Run 2 of `responsiveness` with base RTTs as in the paper's code (5–100 ms). The paper's figure shows this "
+        "run, with a rise from 27 to 70 ms at 150 s."
     )
     metrics = (REGAIN_150, *Responsiveness.metrics)
     profiles: ClassVar = {"quick": 1, "reduced": 1, "full": 1}
@@ -129,16 +130,16 @@ class ResponsivenessShown(Responsiveness):
 
 
 class ResponsivenessLossShown(ResponsivenessShown):
-    """The same with random loss."""
+    """The same run with random loss."""
 
     name = "responsiveness-loss-shown"
-    title = "The run the paper shows, with loss"
-    description = "As `responsiveness-shown`, with a random loss of 0–1 % that is new every 15 s."
+    title = "The run in the paper's figure, with loss"
+    description = "As `responsiveness-shown`, with a random loss of 0–1 % that changes every 15 s."
     loss = True
 
 
 def by_least_rtt(recording: Recording) -> dict[str, float]:
-    """Goodput over the bandwidth where the base RTT is the least so far (within 5 %), and where it is twice that."""
+    """Goodput over bandwidth while the base RTT is the smallest so far (within 5 %), or at least twice that."""
     t, goodput = recording.t_s, recording.flows["goodput_mbps"][:, 0]
     base = np.array([recording.scenario.base_rtt_ms(0, s - 0.5) for s in t])
     capacity = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])

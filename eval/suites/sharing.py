@@ -1,4 +1,4 @@
-"""E5 to E8 of the LEO paper, and friendliness: how flows share bottlenecks."""
+"""How flows share bottlenecks: experiments E5 to E8 of the LEO paper, and friendliness."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RTTS_MS: dict[str, tuple[int, ...]] = {
     "full": tuple(range(20, 201, 20)),
 }
 RATE_MBPS = 100.0
-STUDY = "Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026"
+PAPER = "Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026"
 
 SHARE = Metric(
     key="goodput_share",
@@ -30,7 +30,7 @@ SHARE = Metric(
     unit="",
     better="higher",
     ideal=1.0,
-    definition="mean goodput of all flows together in the scored window over 100 Mbit/s",
+    definition="mean goodput of all flows together in the evaluated window, divided by 100 Mbit/s",
 )
 
 
@@ -47,16 +47,16 @@ class _Sharing(Suite):
 
 
 class InterRtt(_Sharing):
-    """Section V-B a: a flow of another base RTT joins one of 20 ms."""
+    """Section V-B a: a flow with another base RTT joins a flow of 20 ms."""
 
     name = "inter-rtt"
     scenario = "inter-rtt"
-    title = "Two flows of different RTT"
+    title = "Two flows with different RTTs"
     description = (
-        "A flow of 20 ms base RTT has a link of 100 Mbit/s; after 50 s another one of 20–200 ms joins. Buffers of 0.2, "
-        "1 and 4 bandwidth-delay products of the joining flow; seconds 100–200 count."
+        "A flow with a base RTT of 20 ms uses a link of 100 Mbit/s. After 50 s, a flow with a base RTT of 20–200 ms "
+        "joins. Buffers are 0.2, 1 and 4 bandwidth-delay products of the joining flow. Seconds 100–200 are evaluated."
     )
-    source = f"Experiment E5 of {STUDY}, section V-B a, Figure 4."
+    source = f"Experiment E5 of {PAPER}, section V-B a, Figure 4."
     metrics = (RATIO, SHARE)
 
     def grid(self, profile: str) -> Sequence[Point]:
@@ -71,16 +71,17 @@ class InterRtt(_Sharing):
 
 
 class IntraRtt(_Sharing):
-    """Section V-B b: a flow of the same base RTT joins, on a link with interruptions."""
+    """Section V-B b: a flow with the same base RTT joins, on a link with interruptions."""
 
     name = "intra-rtt"
     scenario = "intra-rtt"
-    title = "Two flows of one RTT"
+    title = "Two flows with equal RTTs"
     description = (
-        "Two flows of the same base RTT of 20–200 ms, the second 50 s later, on 100 Mbit/s with a buffer of one "
-        "bandwidth-delay product and an interruption of 45–120 ms every 15 s; seconds 100–200 count."
+        "Two flows with the same base RTT of 20–200 ms share a link of 100 Mbit/s with a buffer of one "
+        "bandwidth-delay product and an interruption of 45–120 ms every 15 s. The second starts after 50 s. Seconds "
+        "100–200 are evaluated."
     )
-    source = f"Experiment E6 of {STUDY}, section V-B b, Figure 5."
+    source = f"Experiment E6 of {PAPER}, section V-B b, Figure 5."
     metrics = (RATIO, SHARE)
 
     def grid(self, profile: str) -> Sequence[Point]:
@@ -102,10 +103,10 @@ class ParkingLot(_Sharing):
     scenario = "parking-lot"
     title = "A long flow over several bottlenecks"
     description = (
-        "A chain of 3 or 6 bottlenecks of 100 Mbit/s: a cross flow on each from the start, a long flow over all "
-        "from 50 s on, all of one base RTT; an interruption every 15 s. Seconds 100–200 count."
+        "A chain of 3 or 6 bottlenecks of 100 Mbit/s has a cross flow on each from the start, and a long flow over all "
+        "from 50 s on, all with the same base RTT. All links are interrupted every 15 s. Seconds 100–200 are evaluated."
     )
-    source = f"Experiment E7 of {STUDY}, section V-B c, Figure 6."
+    source = f"Experiment E7 of {PAPER}, section V-B c, Figure 6."
     metrics = (
         Metric(
             key="long_ratio",
@@ -113,8 +114,8 @@ class ParkingLot(_Sharing):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="goodput of the long flow over the largest of a cross flow, second by second, then the mean; 1 "
-            "is max-min fair, one over the number of bottlenecks proportionally fair",
+            definition="goodput of the long flow divided by the largest goodput of a cross flow, per second, "
+            "averaged; 1 is max-min fair, 1 / number of bottlenecks is proportionally fair",
         ),
     )
 
@@ -145,10 +146,11 @@ class Efficiency(_Sharing):
     scenario = "efficiency"
     title = "Many flows on a deep buffer"
     description = (
-        "5, 10 or 20 flows start evenly over 100 s and stay for 150 s on 100 Mbit/s, 50 ms, with a buffer of 5 "
-        "bandwidth-delay products and an interruption every 15 s; seconds 100–150, when all are there, count."
+        "5, 10 or 20 flows start evenly over 100 s and stay for 150 s each on a link of 100 Mbit/s and 50 ms, with a "
+        "buffer of 5 bandwidth-delay products and an interruption every 15 s. Seconds 100–150, in which all flows are "
+        "active, are evaluated."
     )
-    source = f"Experiment E8 of {STUDY}, section V-C, Figure 7."
+    source = f"Experiment E8 of {PAPER}, section V-C, Figure 7."
     metrics = (
         Metric(
             key="delay_ratio",
@@ -157,7 +159,7 @@ class Efficiency(_Sharing):
             better="lower",
             ideal=1.0,
             decimals=2,
-            definition="mean smoothed RTT of all flows over the base RTT of 50 ms; a full buffer is 6.24",
+            definition="mean smoothed RTT of all flows divided by the base RTT of 50 ms; a full buffer gives 6.24",
         ),
         SHARE,
         RETRANSMISSION_RATE,
@@ -196,8 +198,8 @@ class CubicFriendliness(_Sharing):
     scenario = "cubic-friendliness"
     title = "Beside Cubic"
     description = (
-        "A contender's flow joins a Cubic flow of the same base RTT after 50 s on 100 Mbit/s; buffers of 0.2, 1 and 4 "
-        "bandwidth-delay products; seconds 100–200 count."
+        "After 50 s, a flow of the contender joins a Cubic flow with the same base RTT on a link of 100 Mbit/s. "
+        "Buffers are 0.2, 1 and 4 bandwidth-delay products. Seconds 100–200 are evaluated."
     )
     source = "Test `friendly` of the repository behind the LEO paper."
     metrics = (
@@ -208,7 +210,7 @@ class CubicFriendliness(_Sharing):
             unit="",
             better="higher",
             ideal=0.5,
-            definition="goodput of the contender over that of both; 0.5 is fair",
+            definition="goodput of the contender divided by that of both flows; 0.5 is fair",
         ),
         SHARE,
     )
@@ -235,8 +237,8 @@ class CubicCrowd(_Sharing):
     scenario = "cubic-friendliness"
     title = "Beside many Cubic flows"
     description = (
-        "A contender's flow and 2 to 20 Cubic flows that join at random within 50 s, on 100 Mbit/s, 30 ms, one "
-        "bandwidth-delay product of buffer; seconds 100–200 count."
+        "A flow of the contender shares a link of 100 Mbit/s and 30 ms with 2 to 20 Cubic flows, which join at random "
+        "times within 50 s. The buffer is one bandwidth-delay product. Seconds 100–200 are evaluated."
     )
     source = "Test `friendly` of the repository behind the LEO paper, with 3 to 21 flows."
     metrics = (
@@ -247,8 +249,8 @@ class CubicCrowd(_Sharing):
             better="higher",
             ideal=1.0,
             decimals=2,
-            definition="goodput of the contender over the mean goodput of all flows; 1 is fair, more is at the expense "
-            "of the others",
+            definition="goodput of the contender divided by the mean goodput of all flows; 1 is fair, more is at the "
+            "expense of the others",
         ),
         SHARE,
     )
@@ -280,10 +282,10 @@ class CrossPath(_Sharing):
 
     name = "cross-path"
     scenario = "double-dumbbell"
-    title = "Rerouted onto another bottleneck"
+    title = "Two flows rerouted to another bottleneck"
     description = (
-        "Two pairs of flows have a bottleneck of 100 Mbit/s each; then the second pair is rerouted through the first "
-        "one's, and later back. The seconds after the change count, as many as a tenth of the RTT in ms."
+        "Two pairs of flows have a bottleneck of 100 Mbit/s each. Then the second pair is rerouted to the bottleneck "
+        "of the first, and later back. The first seconds after the change are evaluated: 0.1 s per ms of RTT."
     )
     source = "Test `cross_path` of the repository behind the LEO paper."
     metrics = (
@@ -293,7 +295,7 @@ class CrossPath(_Sharing):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="of the mean goodputs of all four flows in the window after the change",
+            definition="Jain index of the mean goodputs of all four flows in the window after the change",
         ),
         SHARE,
     )
@@ -311,7 +313,7 @@ class CrossPath(_Sharing):
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         changed = next(flow.reroutes[0].at_s for flow in scenario.flows if flow.reroutes)
-        # A tenth of the RTT in ms would be 2 s at 20 ms; the paper's window is RTT-dependent, at least that long.
+        # 0.1 s per ms of RTT, and at least 2 s: the window of the paper depends on the RTT.
         length = max(scenario.base_rtt_ms(0) / 10, 2.0)
         inside = metrics.window(recording.t_s, changed, changed + length + 1e-6)
         goodputs = recording.flows["goodput_mbps"][inside].mean(axis=0)

@@ -1,4 +1,4 @@
-"""One kind of event at a time: interruptions of one length, and a jump of the base RTT (the LEO paper's repository)."""
+"""One kind of event at a time: interruptions, and steps of the rate or the base RTT (the LEO paper's repository)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 RATE_MBPS = 100.0
 STEP_AT_S = 20.0
 PAYLOAD = 1448 / 1514
-"""What headers leave of a link."""
+"""Share of a link's rate that is payload."""
 
 
 class HardHandover(Suite):
-    """Every 5 s the path is gone for a while."""
+    """Every 5 s the path is interrupted."""
 
     name = "hard-handover"
     scenario = "hard-handover"
     title = "Interruptions of one length"
     description = (
-        "A flow runs for 100 s at 100 Mbit/s, 50 ms, one bandwidth-delay product of buffer; every 5 s the hop before "
-        "the bottleneck is down for 20–200 ms, both ways."
+        "A flow runs for 100 s on a link of 100 Mbit/s and 50 ms with a buffer of one bandwidth-delay product. Every "
+        "5 s the hop before the bottleneck is down for 20–200 ms, in both directions."
     )
     source = "Test `handover/hard` of the repository behind the LEO paper."
     metrics = (
@@ -38,7 +38,7 @@ class HardHandover(Suite):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="mean goodput of the run over 100 Mbit/s; headers leave 0.956",
+            definition="mean goodput of the run divided by 100 Mbit/s; at most 0.956, because of headers",
         ),
         RETRANSMISSION_RATE,
     )
@@ -66,26 +66,27 @@ class HardHandover(Suite):
 
 REGAIN = Metric(
     key="regain_s",
-    title="Time to regain",
+    title="Recovery time",
     unit=" s",
     better="lower",
     ideal=0.0,
     decimals=1,
-    definition="from the change until the mean goodput of a second is again 90 % of what headers leave of the link, "
-    "and stays so for 3 s; 30 s if never",
+    definition="time from the change until the mean goodput of a second reaches 90 % of the link's rate without "
+    "headers and stays there for 3 s; 30 s if never",
 )
 
 
 class RateStep(Suite):
-    """The rate doubles, the RTT stays: what F20 of the paper is about."""
+    """The rate doubles, and the RTT does not change (claim F20 of the LEO paper)."""
 
     name = "rate-step"
     scenario = "dumbbell"
-    title = "A step of the bandwidth"
+    title = "Step of the bandwidth"
     description = (
-        "A flow runs for 50 s at 50 ms, one bandwidth-delay product of buffer; after 20 s 50 Mbit/s become 100."
+        "A flow runs for 50 s on a link of 50 ms with a buffer of one bandwidth-delay product. After 20 s, its rate "
+        "rises from 50 to 100 Mbit/s."
     )
-    source = "Made for a remark in section V-A of the LEO paper (time until BBRv3 finds new bandwidth)."
+    source = "Ours, for a statement in section V-A of the LEO paper: the time until BBRv3 finds new bandwidth."
     metrics = (REGAIN,)
     profiles: ClassVar = {"quick": 3, "reduced": 5, "full": 10}
     max_runs = 100
@@ -101,14 +102,14 @@ class RateStep(Suite):
 
 
 class DelayJump(Suite):
-    """The base RTT becomes longer at once."""
+    """The base RTT rises in one step."""
 
     name = "delay-jump"
     scenario = "delay-jump"
-    title = "A jump of the base RTT"
+    title = "Step of the base RTT"
     description = (
-        "A flow runs for 50 s at 100 Mbit/s; after 20 s its base RTT of 10–100 ms becomes 1.5 to 4 times as long. The "
-        "buffer is one bandwidth-delay product of the first RTT."
+        "A flow runs for 50 s on a link of 100 Mbit/s. After 20 s, its base RTT of 10–100 ms rises by a factor of 1.5 "
+        "to 4. The buffer is one bandwidth-delay product of the first RTT."
     )
     source = "Test `benchmarks/delay_jump` of the repository behind the LEO paper."
     metrics = (
@@ -119,7 +120,7 @@ class DelayJump(Suite):
             unit="",
             better="higher",
             ideal=1.0,
-            definition="mean goodput after the jump over 100 Mbit/s",
+            definition="mean goodput after the step, divided by 100 Mbit/s",
         ),
         DELAY_INFLATION,
     )
@@ -150,7 +151,7 @@ class DelayJump(Suite):
         flow = {name: series[:, 0] for name, series in recording.flows.items()}
         return {
             "regain_s": regain_s(recording.t_s, flow["goodput_mbps"], jump, RATE_MBPS),
-            # What a controller that restarts begins with, in products of the RTT before.
+            # The window with which a controller restarts, in bandwidth-delay products of the RTT before.
             "restart_bdp": float(np.nanmin(flow["cwnd_packets"][just_after])) / bdp_packets,
             "goodput_after": metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], jump, 1e9) / RATE_MBPS,
             "delay_inflation": metrics.delay_inflation(
@@ -160,9 +161,9 @@ class DelayJump(Suite):
 
 
 def regain_s(t_s: np.ndarray, goodput_mbps: np.ndarray, since_s: float, rate_mbps: float) -> float:
-    """Seconds from since_s until 1-s goodput is 90 % of what headers leave of the link, and stays so for 3 s.
+    """Seconds from since_s until the 1-s goodput reaches 90 % of the rate without headers and stays there for 3 s.
 
-    The time to the end if that never happens.
+    If that never happens, the time to the end of the run.
     """
     after = t_s > since_s + 1e-9
     t, g, step = t_s[after] - since_s, goodput_mbps[after], float(t_s[0])
