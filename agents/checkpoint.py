@@ -29,7 +29,7 @@ WEIGHTS = "policy.safetensors"
 
 
 class CheckpointError(FileError):
-    """A checkpoint that cannot be used: names the file and the reason."""
+    """A checkpoint that cannot be used; the message names the file and the reason."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__("checkpoint", str(path), f"a folder with {WEIGHTS} and {CARD}, as `orbitcc train` writes it")
@@ -37,7 +37,7 @@ class CheckpointError(FileError):
         self.args = (f"checkpoint {path}: {reason}; allowed: {self.allowed}",)
 
     def at(self, field: str) -> Self:
-        """Itself: the file says more than where it was named."""
+        """The error itself, because it names the file."""
         return self
 
     def __reduce__(self) -> tuple[type, tuple[Path, str]]:
@@ -55,7 +55,7 @@ class UnknownPolicyError(UnknownNameError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy ready to act, and its card."""
+    """A policy that can act, and its model card."""
 
     card: ModelCard
     policy: _sim.Policy
@@ -63,7 +63,7 @@ class Checkpoint:
 
     @property
     def preset(self) -> Preset:
-        """What the policy sees and does and how often, for environments: `CongestionEnv(..., preset=loaded.preset)`."""
+        """Observation, action and interval of the policy: `CongestionEnv(..., preset=loaded.preset)`."""
         seen, done = self.card.observation, self.card.action
         return preset(
             {
@@ -110,7 +110,7 @@ def load(name_or_path: str | Path) -> Checkpoint:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Only the card, without building the network."""
+    """The model card alone."""
     path = folder / CARD
     try:
         return ModelCard.model_validate_json(path.read_bytes())
@@ -119,11 +119,11 @@ def read_card(folder: Path) -> ModelCard:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "JSON"
-        raise CheckpointError(path, f"is not a card: {field}: {first['msg']}") from None
+        raise CheckpointError(path, f"is not a model card: {field}: {first['msg']}") from None
 
 
 def read_tensors(folder: Path) -> Tensors:
-    """Only the weights, unchecked."""
+    """The weights alone, unchecked."""
     path = folder / WEIGHTS
     try:
         return load_tensors(path.read_bytes())
@@ -134,7 +134,7 @@ def read_tensors(folder: Path) -> Tensors:
 
 
 def policy_every(loaded: Checkpoint, interval_ms: float) -> _sim.Policy:
-    """The checkpoint's network, deciding every so many ms instead of as its card says."""
+    """The network of a checkpoint with another decision interval than its model card has."""
     card = loaded.card.model_copy(update={"interval_ms": interval_ms, "interval_rtts": 0.0})
     return build(card, read_tensors(loaded.path))
 
@@ -175,7 +175,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def save(folder: Path, card: ModelCard, tensors: Tensors) -> Path:
-    """Write a checkpoint; the folder changes from the old one to the new one at once.
+    """Write a checkpoint; readers see the old folder or the new one, never a part.
 
     Files the format does not know (a README) are kept.
 

@@ -1,4 +1,4 @@
-"""Decisions of flows, whoever makes them, as episodes for offline learning: what was seen, done and paid, flow by flow.
+"""Decisions of flows as episodes for offline learning: observations, actions and rewards, flow by flow.
 
 An agent's actions are its own. A controller that decides by itself is watched as if it were an agent: its actions are
 the change of its window (or pacing rate) over each interval, expressed in the preset's action where that can be turned
@@ -51,7 +51,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who decides for a flow: a controller by itself, or a policy (`act`), which sees and does what `preset` says."""
+    """What decides for a flow: a classical controller, or a policy (`act`) with its `preset`."""
 
     controller: ControllerSpec
     act: Act | None = None
@@ -59,7 +59,7 @@ class Actor:
 
     @staticmethod
     def of(controller: ControllerSpec) -> Actor:
-        """From a controller's name: `policy:path=...` and shipped policies act, all others are watched.
+        """From a controller's name: `policy:path=...` and shipped policies act, all others are recorded.
 
         Raises:
             OrbitccError: there is no such policy, or it cannot be used.
@@ -86,7 +86,7 @@ def collect(
     seed: int = 1,
     at_least: int = 2,
 ) -> Iterator[Episode]:
-    """Play worlds and yield what each of their flows decided, flow by flow.
+    """Simulate worlds and yield the decisions of each flow.
 
     Args:
         scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
@@ -98,7 +98,7 @@ def collect(
 
     Raises:
         OrbitccError: a distribution without controllers, more controllers than flows, or policies that see or do other
-            things than `pieces`.
+            things than `preset`.
     """
     source = EpisodeSource(scenario)
     given = list(controllers)
@@ -189,7 +189,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
 
 
 class _Log:
-    """What a flow saw, did and was paid so far."""
+    """Observations, actions and rewards of a flow so far."""
 
     def __init__(self) -> None:
         self.seen: list[NDArray[np.float32]] = []
@@ -212,7 +212,7 @@ class _Log:
 
 
 def expressed(action: Any, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The action in [-1, 1] that would have moved windows (or rates) as they moved, f64[n]; bounds and rounding apart.
+    """The action in [-1, 1] that would have changed windows (or rates) as observed, f64[n], up to bounds and rounding.
 
     before, after: raw statistics at the decisions and an interval later, f64[n, F]. An action that cannot be turned
     round gives the logarithm of the change to base 2: 1 is a doubling.
@@ -258,7 +258,7 @@ def _stepped(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArr
 
 
 def table_of(preset: Preset) -> dict[str, Any]:
-    """The preset as a table that `preset=` of every environment takes; only where all its functions are native."""
+    """The preset as a table for `preset=` of every environment; all its functions must be native."""
 
     def entry(function: Any) -> dict[str, Any]:
         if not isinstance(function, Native):

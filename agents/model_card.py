@@ -1,4 +1,4 @@
-"""The card of a checkpoint: what a policy needs beside its weights, and what a reader wants to know of it."""
+"""The model card of a checkpoint: inputs, actions, training range, training and scores of a policy."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ class _Model(BaseModel):
 
 
 class Layer(_Model):
-    """One dense layer: how many units, what follows it."""
+    """One dense layer: its units, activation and norm."""
 
     units: Annotated[int, Field(ge=1)]
     activation: Literal["tanh", "relu", "leaky_relu", "linear"]
@@ -21,8 +21,8 @@ class Layer(_Model):
 
 
 class Observation(_Model):
-    """The native observation a policy reads: its name, the parameters that differ from that name's, and the hash of its
-    definition when the policy was trained."""
+    """The native observation of a policy: its name, the parameters that differ from the named ones, and the hash of its
+    definition at the time of training."""
 
     preset: str
     parameters: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class Observation(_Model):
 
 
 class Action(_Model):
-    """The native action a policy performs, likewise."""
+    """The native action of a policy, described in the same way."""
 
     preset: str
     parameters: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class Action(_Model):
 
 
 class TrainingRange(_Model):
-    """The network conditions a policy was trained in, as [low, high]; None = not stated."""
+    """The network conditions in which a policy was trained, as [low, high]; None: not stated."""
 
     scenario: str
     rate_mbps: Range | None = None
@@ -52,7 +52,7 @@ class TrainingRange(_Model):
 
 
 class SafetyFilter(_Model):
-    """Bounds outside of the network (docs/policies.md): the window is at most `max_bdp` measured bandwidth-delay
+    """Limits around the policy network (docs/policies.md): the window is at most `max_bdp` measured bandwidth-delay
     products (0: no bound); Cubic takes over when, for `patience_s` and four RTTs, the path has measured outside of the
     training range: its smallest RTT, largest delivery rate and share of lost packets over ten seconds (0: never)."""
 
@@ -64,7 +64,7 @@ class SafetyFilter(_Model):
 
 
 class Training(_Model):
-    """How a policy came about; `command` makes it again."""
+    """The training of a policy; `command` repeats it."""
 
     recipe: str
     command: str

@@ -1,4 +1,4 @@
-"""From tensors and card to a native network."""
+"""Builds a native network from tensors and a model card."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Tensors = Mapping[str, NDArray[np.float32]]
 
 
 def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor a card asks for.
+    """Name and shape of every tensor that a model card requires.
 
     `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out];
     with a normaliser `normaliser.mean` and `normaliser.std` [D].
@@ -34,7 +34,7 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
 
 
 def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
-    """Why these tensors are not the network of this card, or None."""
+    """The reason why these tensors do not fit this model card, or None."""
     expected = expected_tensors(card)
     if card.layers[-1].units != card.action.dim:
         return f"its last layer has {card.layers[-1].units} units for an action of {card.action.dim}"

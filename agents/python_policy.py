@@ -1,10 +1,9 @@
-"""Policies that are no plain networks: `package.module:factory`, wherever the folder of a checkpoint may stand.
+"""Policies in Python: `package.module:factory`, accepted wherever a checkpoint is.
 
 `factory()` returns an object with `act(obs f32[n, D]) -> actions [n, A]`, in [-1, 1] unless the preset has an action of
-its own, and optionally `preset`: what it sees and does (:func:`orbitcc.envs.environments.presets.preset`; else
-astraea), native or in Python. It is called anew for every run, so that nothing leaks from one to the next. The object
-drives all flows of the run that were given to it, one at a time; what is to be remembered of a flow belongs into the
-`memory` of a function.
+its own, and optionally `preset` (:func:`orbitcc.preset`; default astraea), whose functions are native or in Python.
+The factory is called for every run, so that runs do not influence each other. The object decides for all flows of the
+run that use the policy, one at a time; state of a flow belongs into the `memory` of a function.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ def is_python_policy(name_or_path: str) -> bool:
 
 @lru_cache(maxsize=16)
 def load(name: str) -> _sim.PythonPolicy:
-    """The policy that `package.module:factory` makes; the working directory is searched first.
+    """The policy of `package.module:factory`; the working directory is searched first.
 
     Raises:
         OrbitccError: the module or the factory is missing or raises, or what it returns has no `act` or no usable
@@ -62,7 +61,7 @@ def digest(name: str) -> str:
 
 
 class Run:
-    """The policy in one run: a fresh object, and what its functions remember of each flow."""
+    """The policy in one run: a new object, and the memory of its functions for each flow."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -110,7 +109,7 @@ class Run:
         return float(actions[0, 0])
 
     def act(self, seen: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Actions f32[1, A] of what a flow sees, f32[1, D]; OrbitccError for anything else."""
+        """Actions f32[1, A] for an observation f32[1, D]; raises OrbitccError for any other result."""
         actions = np.asarray(self._policy.act(seen), np.float32)
         if actions.shape != self._shape:
             raise OrbitccError("act", f"an array of shape {actions.shape}", f"shape {self._shape}: a row per flow")

@@ -41,7 +41,7 @@ def _agent(params: dict[str, Any]) -> Made:
 
 
 def register_agents() -> None:
-    """Register `agent` and every shipped checkpoint; weights are read when a flow uses them."""
+    """Register `policy` and every shipped checkpoint; weights are read at the first use."""
     controllers.register(
         ControllerInfo(
             name="policy",

@@ -1,11 +1,11 @@
-"""The folder a training run leaves behind: the same whoever trains.
+"""The folder of a training run, equal for all learners.
 
 runs/<scenario>__<recipe>__<seed>__<time>/
     config.json     the resolved recipe, command, seed, versions, revision
     metrics.csv     step, tag, value: what TensorBoard shows, as text
     events.out.*    TensorBoard
     best/ last/     checkpoints (policy.safetensors + card.json)
-    state/          what the learner needs to resume
+    state/          the learner's state for --resume
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselin
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder that exists."""
+    """An existing run folder."""
 
     path: Path
 
@@ -40,7 +40,7 @@ class RunFolder:
     def create(
         root: Path, scenario: str, recipe: str, seed: int, config: Mapping[str, Any], *, name: str | None = None
     ) -> "RunFolder":
-        """Make a fresh folder with its `config.json`.
+        """Make a new folder with its `config.json`.
 
         scenario: a name or a file. name: of the folder; None: scenario, recipe, seed and time.
 
@@ -94,14 +94,14 @@ class RunFolder:
         return re.sub(r"[^a-z0-9._-]+", "-", self.path.name.lower()).lstrip("._-") or "run"
 
     def take_back(self) -> None:
-        """Remove the folder of a run that never began: one that holds nothing but its configuration."""
+        """Remove the folder of a run that never began, which holds only its configuration."""
         with contextlib.suppress(OSError):
             if {entry.name for entry in self.path.iterdir()} <= {CONFIG}:
                 (self.path / CONFIG).unlink(missing_ok=True)
                 self.path.rmdir()
 
     def config(self) -> dict[str, Any]:
-        """What `config.json` holds."""
+        """The content of `config.json`."""
         try:
             data = json.loads(read_text(self.path / CONFIG))
         except json.JSONDecodeError as error:
@@ -147,7 +147,7 @@ class MetricsFile:
 
 
 def versions() -> dict[str, str]:
-    """Versions of this package, Python and what trains with it."""
+    """Versions of this package, Python and the learning libraries."""
     found = {"python": platform.python_version()}
     for name in ("orbitcc", *_PACKAGES):
         try:

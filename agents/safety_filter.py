@@ -1,4 +1,4 @@
-"""A safety filter for a checkpoint: bounds outside of its network, read off the training range it was trained in."""
+"""Safety filters of checkpoints: limits derived from the training range."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.numbers import checked_number
 
 RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
-"""What is measured strays beyond the ranges of training by so much: queues are in smallest RTTs, bursts in rates."""
+"""Margins on the training range, because measured minimum RTTs include queues and measured rates include bursts."""
 LOSS_MARGIN = 0.1
-"""Losses of its own, beside those of the links."""
+"""Additional loss that a policy may cause itself."""
 
 
 def limits(training_range: TrainingRange, max_bdp: float = 4.0, patience_s: float = 1.0) -> SafetyFilter:
-    """What a safety filter allows by these conditions; where they say nothing, it bounds nothing.
+    """The safety filter for a training range; conditions that are not stated are not limited.
 
     Raises:
         OrbitccError: a bound below 1.5 BDP (which would stop a connection's start), or a negative patience.
@@ -35,7 +35,7 @@ def limits(training_range: TrainingRange, max_bdp: float = 4.0, patience_s: floa
 
 
 def filtered(name_or_path: str | Path, out: Path, safety_filter: SafetyFilter | None) -> Path:
-    """A copy of a checkpoint in the folder `out`, with this safety filter, or without one.
+    """Write a copy of a checkpoint to the folder `out`, with this safety filter or without one.
 
     Raises:
         OrbitccError: no such checkpoint, or the folder exists or cannot be written.

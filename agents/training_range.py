@@ -1,4 +1,4 @@
-"""The conditions a policy was trained in, read off the distribution it was trained on."""
+"""The training range of a policy, from the distribution on which it was trained."""
 
 from orbitcc.agents.model_card import Range, TrainingRange
 from orbitcc.envs.description.ranges import Span
@@ -7,8 +7,10 @@ from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 
 
 def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
-    """What a world may hold at any time, over all parts of a distribution: rates after changes, flows as they come and
-    go. A single scenario or a foreign distribution is only named."""
+    """The ranges of worlds over time, over all parts of a distribution, including changed rates and joining flows.
+
+    For a single scenario or a distribution of another kind only the name is known.
+    """
     if isinstance(scenario, Mixture):
         parts: tuple[PathDistribution, ...] = scenario.parts
     elif isinstance(scenario, PathDistribution):

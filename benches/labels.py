@@ -12,7 +12,7 @@ REACHES = (7.0, 10.0, 14.0, 20.0, 28.0, 38.0, 50.0, 65.0, 82.0, 100.0)
 """How far a name may stand from its point, in points (1/72 inch)."""
 POINT = 8.0
 """The width and height of a point."""
-STARTS, SWEEPS = 10, 5
+STARTS, SWEEPS = 6, 5
 
 
 def reach(offset: Array, size: Array) -> float:

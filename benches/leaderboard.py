@@ -84,7 +84,8 @@ QUESTIONS = (
             "responsiveness": "one flow runs for 300 s. Every 15 s the path gets a new bandwidth (50–100 Mbit/s) and a "
             "new base RTT (10–100 ms), and an interruption of 45–120 ms empties the queue of the bottleneck.",
             "leoem-single": "one flow runs for 300 s at 100 Mbit/s on paths that the emulator LeoEM logged. The base "
-            "RTT changes every second. A handover of a ground station interrupts the path for 45–120 ms.",
+            "RTT changes every second. Every 16 s or more the satellite at an end changes, which interrupts the path "
+            "for 45–120 ms.",
         },
     ),
     Question(
@@ -101,7 +102,7 @@ QUESTIONS = (
         "Sudden changes",
         {
             "hard-handover": "one flow runs for 100 s at 100 Mbit/s and 50 ms. Every 5 s the path is interrupted.",
-            "delay-jump": "one flow runs for 50 s at 100 Mbit/s. After 20 s the base RTT becomes longer.",
+            "delay-jump": "one flow runs for 50 s at 100 Mbit/s. After 20 s the base RTT rises once.",
             "responsiveness-wide": "one flow runs for 200 s. Every 10 s the path gets a new bandwidth (1–100 Mbit/s) "
             "and a new base RTT (20–200 ms), without an interruption.",
         },
@@ -111,11 +112,11 @@ QUESTIONS = (
         "Own kind",
         {
             "leoem-fairness": "two flows share a path that LeoEM logged. The second starts after 100 s; seconds "
-            "200–300 count.",
+            "200–300 are evaluated.",
             "intra-rtt": "two flows of the same base RTT share 100 Mbit/s. The second starts after 50 s, every 15 s "
-            "the path is interrupted for 45–120 ms, and seconds 100–200 count.",
+            "the path is interrupted for 45–120 ms, and seconds 100–200 are evaluated.",
             "high-rates": "two flows of 40 ms share a link of more than 100 Mbit/s. The second starts after 50 s; "
-            "seconds 100–200 count.",
+            "seconds 100–200 are evaluated.",
         },
     ),
     Question(
@@ -123,12 +124,12 @@ QUESTIONS = (
         "RTTs, bottle\u00adnecks",
         {
             "inter-rtt": "a flow of 20 ms has a link of 100 Mbit/s. After 50 s a flow with another base RTT joins; "
-            "seconds 100–200 count.",
+            "seconds 100–200 are evaluated.",
             "parking-lot": "a chain of bottlenecks of 100 Mbit/s, each with a cross flow. After 50 s a long flow over "
-            "all of them joins; seconds 100–200 count. A ratio of 1 is max-min fair, a ratio of one over the number of "
-            "bottlenecks is proportionally fair.",
+            "all of them joins; seconds 100–200 are evaluated. A ratio of 1 is max-min fair, a ratio of one over the "
+            "number of bottlenecks is proportionally fair.",
             "cross-path": "two pairs of flows have a bottleneck of 100 Mbit/s each. Then the second pair is rerouted "
-            "through the bottleneck of the first pair; the first seconds after this change count.",
+            "through the bottleneck of the first pair; the first seconds after this change are evaluated.",
         },
     ),
     Question(
@@ -136,11 +137,11 @@ QUESTIONS = (
         "Cubic, Hybla",
         {
             "cubic-friendliness": "the contender joins a Cubic flow of the same base RTT on 100 Mbit/s after 50 s; "
-            "seconds 100–200 count.",
+            "seconds 100–200 are evaluated.",
             "cubic-crowd": "one flow of the contender competes with several Cubic flows on 100 Mbit/s and 30 ms; "
-            "seconds 100–200 count.",
+            "seconds 100–200 are evaluated.",
             "geo-sharing": "the contender joins a flow of Cubic, of Hybla or of its own kind on a GEO link after 20 s; "
-            "seconds 100–200 count. The median is over these three.",
+            "seconds 100–200 are evaluated. The median is over these three.",
         },
         "The own share is best at one half and the ratio to the fair share at 1: a lower value means that the "
         "contender yields, a higher one that it takes bandwidth from the others. No suite pairs a contender with BBR.",
@@ -150,10 +151,10 @@ QUESTIONS = (
         "Many flows",
         {
             "efficiency": "flows start evenly over 100 s on 100 Mbit/s and 50 ms, with a drop-tail queue of five "
-            "bandwidth-delay products and an interruption every 15 s; seconds 100–150 count.",
+            "bandwidth-delay products and an interruption every 15 s; seconds 100–150 are evaluated.",
             "efficiency-aqm": "the same with FQ-CoDel, PIE or CoDel at the bottleneck.",
             "four-flows": "four flows start 25 s apart on 100 Mbit/s with a drop-tail queue, FQ-CoDel or CoDel; "
-            "seconds 75–100 count.",
+            "seconds 75–100 are evaluated.",
         },
     ),
     Question(
@@ -221,13 +222,13 @@ CAPTION = (
 )
 
 MISSING = {
-    "goodput_ratio": "neither flow delivered anything in the seconds that count",
-    "jain": "no flow delivered anything in the seconds that count",
-    "own_share": "neither flow delivered anything in the seconds that count",
-    "own_over_fair": "no flow delivered anything in the seconds that count",
-    "long_ratio": "no cross flow delivered anything in the seconds that count",
-    "delay_inflation": "no RTT was measured in the seconds that count",
-    "delay_ratio": "no RTT was measured in the seconds that count",
+    "goodput_ratio": "neither flow delivered anything in the evaluated seconds",
+    "jain": "no flow delivered anything in the evaluated seconds",
+    "own_share": "neither flow delivered anything in the evaluated seconds",
+    "own_over_fair": "no flow delivered anything in the evaluated seconds",
+    "long_ratio": "no cross flow delivered anything in the evaluated seconds",
+    "delay_inflation": "no RTT was measured in the evaluated seconds",
+    "delay_ratio": "no RTT was measured in the evaluated seconds",
     "steady_rtt_ms": "no RTT was measured in the second half of the bytes",
 }
 """Metric -> why a run may have no value of it."""
@@ -634,7 +635,9 @@ def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str
         return ""
     why = MISSING.get(metric.key, "the run has no such value")
     text = (
-        f"No run gives this value: {why}" if entry.runs == 0 else f"From {entry.runs} of {most} runs; in others {why}"
+        f"No run gives this value: {why}"
+        if entry.runs == 0
+        else f"From {entry.runs} of {most} runs; the others have none: {why}"
     )
     return notes.setdefault(text, f"<sup>{len(notes) + 1}</sup>")
 
@@ -718,6 +721,7 @@ def draw(own: Mapping[str, Mapping[str, Entry]], suite: str, goodput: Metric, de
             ax.xaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
             ax.xaxis.set_minor_locator(mpl.ticker.NullLocator())
             ax.xaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_major_locator(mpl.ticker.MaxNLocator(7, steps=[1, 2, 5, 10]))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.margins(0.13, 0.16)
         colours = [BLUE if beaten[name] == 0 else GREY for name in known]

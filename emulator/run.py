@@ -10,7 +10,7 @@ import numpy as np
 
 from orbitcc.emulator import needs
 from orbitcc.envs import controllers
-from orbitcc.envs.backends.simulator import PIECES, Recording
+from orbitcc.envs.backends.simulator import PARTS, Recording
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
@@ -18,10 +18,10 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.numbers import checked_number
 
 UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
-"""Series and totals of flows that a stock kernel does not tell."""
+"""Series and totals of flows that a stock kernel does not supply."""
 
 TOLD_OF_AGENTS = "lost_packets"
-"""What it tells only of flows that our own program drives."""
+"""Series that it supplies only for flows of our own program."""
 
 
 def emulate(
@@ -55,10 +55,10 @@ def emulate(
             emulator=binary,
         )
         end = simulation.duration_ns
-        for piece in range(1, PIECES + 1):
-            simulation.run_until(end * piece // PIECES)
+        for part in range(1, PARTS + 1):
+            simulation.run_until(end * part // PARTS)
             if progress is not None:
-                progress(piece / PIECES)
+                progress(part / PARTS)
         report = json.loads(simulation.finish())
     except OrbitccError:
         raise

@@ -84,9 +84,9 @@ class UnknownKeywordError(UnknownNameError, TypeError):
 
 
 class StateError(OrbitccError):
-    """Something asked for at the wrong moment, or without what it needs: the message is a sentence about it.
+    """A call at the wrong moment or without a prerequisite; the message is a sentence.
 
-    field: what was asked for; sentence: what is in its way and what to do.
+    field: the call; sentence: the obstacle and the remedy.
     """
 
     def __init__(self, field: str, sentence: str) -> None:

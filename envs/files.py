@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written under a temporary name, then renamed."""
+"""Writes files atomically: under a temporary name, then renamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one check of numbers: scenarios, recipes, parameters of controllers, options of the command."""
+"""The check of all numbers: scenarios, recipes, parameters of controllers, command-line options."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two results side by side: what became better, what worse, under the same conditions."""
+"""Compares the results of two folders under the same conditions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Difference:
 
     @property
     def verdict(self) -> Standing:
-        """What the change says of B."""
+        """Whether B is better or worse."""
         return verdict(self.change, self.metric.better)
 
 
 def differences(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[Difference]:
-    """Every metric of every contender that both folders have runs of.
+    """Every metric of every contender with runs in both folders.
 
     A case counts by its scenario and seed; of a contender's runs of one case (several versions) the last one counts.
     Raises FileError for a folder without the results, and where the two have nothing in common.

@@ -1,4 +1,4 @@
-"""Who is evaluated: a controller or a learned policy, under one label."""
+"""Contenders: classical controllers and policies under evaluation, each with a label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Contender:
 
     @property
     def key(self) -> str:
-        """Identifies the contender in stored results; a policy is known by its weights, wherever they lie."""
+        """Identifies the contender in stored results; a policy is identified by its weights."""
         return f"{self.label.split(' ')[0]}#{self.digest}" if self.digest else spec_text(self.controller, self.params)
 
     def take_all(self, scenario: Scenario) -> Scenario:

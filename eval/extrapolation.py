@@ -1,4 +1,4 @@
-"""Says when a learned policy is judged under conditions it was not trained for."""
+"""Warns when a policy is evaluated outside its training range."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Range = tuple[float, float]
 
 
 def warnings(results: Results) -> list[str]:
-    """One sentence for every policy of the results that meets conditions outside its card's training range.
+    """One sentence for every policy of the results that is evaluated outside its training range.
 
-    A policy in Python has no card.
+    A policy in Python has no model card.
     """
     from orbitcc.agents import checkpoint
     from orbitcc.agents.python_policy import is_python_policy
@@ -66,7 +66,7 @@ def conditions(scenarios: Iterable[Scenario]) -> dict[str, Range]:
 
 
 def buffer_bytes(link: Link, packet_bytes: int) -> float:
-    """How much the queue before a link holds."""
+    """Size of a link's queue."""
     queue = link.queue
     if isinstance(queue, DropTailBytes | Viasat | Red):
         return float(queue.limit_bytes)

@@ -1,4 +1,4 @@
-"""Who is on the front: nobody else has more goodput at no more delay, or less delay at no less goodput."""
+"""The Pareto front of goodput against delay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from orbitcc.eval.statistics import MIN_PAIRS, median_estimate
 from orbitcc.eval.suites.base import Metric
 
 TIE = 0.005
-"""Of the spread of a metric: closer values count as equal."""
+"""Share of the range of a metric within which values count as equal."""
 USES_THE_LINK = 0.8
-"""Who has less than this part of the largest goodput leaves the link idle: its delay and losses are no merit."""
+"""Below this part of the largest goodput a contender leaves the link idle, and low delay is no merit."""
 
 
 def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> set[str]:
-    """Who is not beaten: no other is at least as near the ideal in all metrics and nearer in one."""
+    """Contenders on the Pareto front: no other is at least as near the ideal in all metrics and nearer in one."""
     away = {name: [abs(v - m.ideal) for v, m in zip(row, metrics, strict=True)] for name, row in values.items()}
     table = np.array(list(away.values()))
     tie = TIE * (np.nanmax(table, axis=0) - np.nanmin(table, axis=0))
@@ -30,7 +30,7 @@ def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> 
 
 
 def trade(results: Results) -> tuple[Metric, Metric] | None:
-    """Goodput and delay, where the suite measures both."""
+    """The metrics of goodput and delay, if the suite has both."""
     if results.suite.trade is None:
         return None
     known = {metric.key: metric for metric in results.suite.metrics}
@@ -39,7 +39,7 @@ def trade(results: Results) -> tuple[Metric, Metric] | None:
 
 
 def front(results: Results) -> list[str]:
-    """Who is on the front of goodput against delay by the medians, in the order of the contenders.
+    """Contenders on the front of goodput against delay by their medians, in order.
 
     Nobody where the suite does not measure both, or where runs are too few to tell contenders apart.
     """
@@ -54,7 +54,7 @@ def front(results: Results) -> list[str]:
 
 
 def idle(results: Results) -> set[str]:
-    """Who leaves the link idle: less than `USES_THE_LINK` of the largest median goodput."""
+    """Contenders with less than `USES_THE_LINK` of the largest median goodput."""
     metrics = trade(results)
     if metrics is None:
         return set()

@@ -1,4 +1,4 @@
-"""What a finished run is judged by.
+"""Metrics of a finished run.
 
 The definitions are those of the LEO paper (Mazilu, Valentine, Wakeman, Parisis, "An Experimental Study of Congestion
 Control in LEO Satellite Networks", IFIP Networking 2026) and of the scripts behind it. Rates are Mbit/s with 1 Mbit =
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 Series = NDArray[np.float64]
 
 RETRANSMITTED_PACKET_BYTES = 1500
-"""The size the paper's scripts count a retransmitted segment with."""
+"""The size of a retransmitted segment in the paper's scripts."""
 
 INFLATION_TRIM_S = 10.0
 """The paper drops the first and the last 10 s of a run before it averages the delay inflation."""
@@ -37,7 +37,7 @@ def mean_in_window(t_s: ArrayLike, values: ArrayLike, start_s: float, end_s: flo
 def goodput_over_optimal(
     t_s: ArrayLike, goodput_mbps: ArrayLike, optimal_mbps: float, start_s: float, end_s: float
 ) -> float:
-    """Mean 1-s goodput in the window over the best a sender could have had on average.
+    """Mean 1-s goodput in the window over the optimal goodput.
 
     The optimum counts every bit of the link, headers included, so 1448-byte payloads in 1514-byte frames reach 0.956.
     """

@@ -1,4 +1,4 @@
-"""The papers as wholes: which suites with which contenders, and what is claimed of the outcome."""
+"""Papers: their suites with contenders, and their claims."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Paper:
 
 LEO_LINE_UP = ("cubic", "satcp", "bbr3", "leocc:trigger=global", "vivace")
 GEO_LINE_UP = ("bbr", "cubic", "hybla:ssthresh_cache=5000", "vivace:preset=geo")
-"""On hosts of Linux 4.15. The cached threshold is calibrated: as if an earlier download had left it."""
+"""On hosts of Linux 4.15. The cached threshold is calibrated, as if it came from an earlier download."""
 
 LEO_SUITES = (
     "leoem-single",
@@ -101,7 +101,7 @@ PAPERS: dict[str, Paper] = {
 }
 
 REDUCED_AT_MOST = {"delay-jump": "reduced"}
-"""Suites beside a paper's own experiments, of which its claims need only a part."""
+"""Suites of which the claims need only this profile."""
 
 WITHOUT_POLICIES = ("hystart", "buffers")
 """Suites about one controller."""
@@ -126,7 +126,7 @@ def run_paper(
     command: str = "",
     done: Callable[[Results], object] = lambda _: None,
 ) -> dict[str, Results]:
-    """Run every suite into a folder of its own below out_dir; `done` is told of each that is finished.
+    """Run every suite into a folder of its own below out_dir; `done` is called with the results of each.
 
     Raises FileError for a folder that holds something else, OrbitccError for wrong arguments.
     """
@@ -134,9 +134,9 @@ def run_paper(
     others = [name for name in ("", *suites.names()) if name not in paper.suites and (folder / name / RUNS).exists()]
     if others:
         raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
-    all_results, told = {}, []
+    all_results, reports = {}, []
     # Pictures of a finished suite are drawn beside the runs of the next one.
-    with ThreadPoolExecutor(1) as teller:
+    with ThreadPoolExecutor(1) as reporter:
         for name, line_up in paper.suites.items():
             entering = contenders.line_up(line_up, [] if name in WITHOUT_POLICIES else policies)
             all_results[name] = run_suite(
@@ -149,8 +149,8 @@ def run_paper(
                 resume=resume,
                 command=command,
             )
-            told.append(teller.submit(done, all_results[name]))
-    for report in told:
+            reports.append(reporter.submit(done, all_results[name]))
+    for report in reports:
         report.result()
     return all_results
 
@@ -183,7 +183,7 @@ def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[
 
 
 def judge(paper: Paper, all_results: Mapping[str, Results]) -> list[tuple[Claim, ClaimResult]]:
-    """Every claim with what was measured."""
+    """Every claim with its measured result."""
     evidence = Evidence(all_results)
     return [(claim, claim.judge(evidence)) for claim in paper.claims]
 

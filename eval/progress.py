@@ -14,9 +14,9 @@ LINE_EVERY_S = 5.0
 
 
 class Progress:
-    """Counts finished pieces of work. Use as a context manager.
+    """Counts finished runs. Use as a context manager.
 
-    total: pieces in all; done: pieces finished before (a resumed results); quiet: show nothing.
+    total: all runs; done: runs that were finished before; quiet: show nothing.
     """
 
     def __init__(self, title: str, total: int, *, done: int = 0, quiet: bool = False) -> None:
@@ -57,7 +57,7 @@ class Progress:
             print(f"{self.title}: {self.done}/{self.total} runs, {elapsed:.1f} s", file=sys.stderr, flush=True)
 
     def advance(self) -> None:
-        """One more piece is finished."""
+        """Count one finished run."""
         self.done += 1
         now = time.monotonic()
         if self._bar is not None:

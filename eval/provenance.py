@@ -1,4 +1,4 @@
-"""Which code made a result."""
+"""The code and the command that made a result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def version() -> str:
 
 
 def versions() -> dict[str, str]:
-    """What a reader needs to make the result again."""
+    """The facts that a reader needs to repeat the result."""
     return {
         "orbitcc": version(),
         "python": platform.python_version(),
@@ -32,5 +32,5 @@ def versions() -> dict[str, str]:
 
 
 def command_line() -> str:
-    """The command line this process was given."""
+    """The command line of this process."""
     return shlex.join(["orbitcc", *sys.argv[1:]])

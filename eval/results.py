@@ -1,4 +1,4 @@
-"""the results' folder: what was asked (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
+"""The folder of results: the plan (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
 
 `runs.jsonl` only ever grows, one line per finished run, written in one piece; a line torn by a kill is cut off when the
 results continues. A run is known by suite, scenario, contender and seed, and counts only for the version that made it.
@@ -43,7 +43,7 @@ KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "paramete
 
 @dataclass
 class Results:
-    """One suite run for several contenders: the plan, and the rows that are there."""
+    """The results of one suite for several contenders: the plan, and the finished rows."""
 
     suite: Suite
     contenders: Sequence[Contender]
@@ -96,13 +96,13 @@ class Results:
         }
 
     def series_path(self, contender: Contender, case: Case) -> Path:
-        """Where the series of a contender in a case lie."""
+        """The file with the time series of a contender in a case."""
         readable = re.sub(r"[^A-Za-z0-9._-]+", "_", contender.label)[:60]
         unique = hashlib.sha256(f"{contender.key}|{case.digest}|{case.seed}|{self.version}".encode()).hexdigest()[:8]
         return self.out_dir / "series" / f"{readable}-{unique}.npz"
 
     def shown(self) -> list[Case]:
-        """The cases whose series are kept."""
+        """The cases whose time series are kept."""
         return [case for case in self.suite.cases(self.profile, self.runs) if self.suite.shows(case)]
 
     def recordings(self, case: Case | None = None) -> dict[str, Recording]:
@@ -148,7 +148,7 @@ def append(file: IO[bytes], row: Row) -> None:
 
 
 def read_rows(data: bytes, path: Path) -> list[Row]:
-    """The rows of a runs.jsonl whose torn end is cut off. Raises FileError naming the line that is no row."""
+    """The rows of a runs.jsonl; a torn last line is dropped. Raises FileError naming a line that is no row."""
     rows = []
     for number, line in enumerate(data.splitlines(), start=1):
         try:
@@ -195,7 +195,7 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
 
 
 def write_plan(results: Results, versions: Mapping[str, str]) -> None:
-    """results.json: what was asked for."""
+    """results.json: the plan."""
     plan = {
         "suite": results.suite.name,
         "settings": results.suite.settings,

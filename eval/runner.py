@@ -33,7 +33,7 @@ from orbitcc.eval.suites import Case, Suite
 
 @dataclass(frozen=True)
 class Task:
-    """One run: a case met by a contender on a backend. series: where to keep its time series, if anywhere."""
+    """One run: a case with a contender on a backend. series: file for its time series, or None."""
 
     suite: Suite
     case: Case
@@ -79,7 +79,7 @@ def run_suite(
     command: str = "",
     backend: str = "simulator",
 ) -> Results:
-    """Run what is missing and compile the table; returns the results with a row for every run asked for.
+    """Run the missing runs and compile the table; returns the results with a row for every planned run.
 
     runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
     of a Ray cluster that takes the runs instead ("local": one of this machine alone). backend: emulated runs take their
@@ -199,7 +199,7 @@ def _enter_worker() -> None:
 
 
 def _leave_with_parent() -> None:
-    """A parent that was killed cannot stop its workers: they leave by themselves."""
+    """Workers end by themselves when their parent was killed."""
     parent: Any = multiprocessing.parent_process()
     parent.join()
     os._exit(1)

@@ -1,4 +1,4 @@
-"""How sure a number is: bootstrap intervals of medians over runs, of differences paired by seed, of training seeds."""
+"""Bootstrap intervals: of medians over runs, of differences paired by seed, and over training seeds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Scores = NDArray[np.float64]
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 _BLOCK = 500
-"""Resamples made at once: keeps the memory of many runs small."""
+"""Resamples per block, which limits memory."""
 _SEED = 20260101
-"""Of the resampling: the same values give the same interval, every time."""
+"""Seed of the resampling, so that the same values give the same interval."""
 
 
 MIN_PAIRS = 6
@@ -80,7 +80,7 @@ Standing = Literal["better", "worse", "tied", "too few runs"]
 
 
 def verdict(difference: Estimate, better: Literal["higher", "lower"]) -> Standing:
-    """What a paired difference says of its first side: tied if the interval holds zero."""
+    """Standing of the first side of a paired difference: tied if the interval contains zero."""
     if difference.n < MIN_PAIRS:
         return "too few runs"
     if difference.low <= 0 <= difference.high:

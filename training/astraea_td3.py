@@ -30,7 +30,7 @@ from orbitcc.training.recipe import Td3, Td3Network, Td3Recipe
 LEAK = 0.2
 """Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
 OWN = 3
-"""What critics see of the flow itself: its throughput, its distance to the mean, its share of the sum."""
+"""Inputs of the critics about the flow itself: throughput, distance to the mean, share of the sum."""
 
 Array = NDArray[np.float32]
 
@@ -103,11 +103,10 @@ class TwinCritic(nn.Module):
 
 
 class Replay:
-    """The last `rows` steps of N worlds with S agents, in order of time, so that returns of n steps can be read off.
+    """The last `rows` steps of N worlds with S agents, in order of time, from which returns of n steps are computed.
 
-    Row t holds what agents saw and did, what they were paid, and what they saw at the end of the interval: of a flow
-    that left or whose time was up its last observation, which is bootstrapped from; nothing follows a flow that
-    finished.
+    Row t holds observations, actions, rewards, and the observations at the end of the interval. For a flow that left or
+    was truncated the latter is its last observation, from which the return is bootstrapped; a finished flow has none.
     """
 
     def __init__(self, rows: int, worlds: int, agents: int, width: int) -> None:
@@ -182,7 +181,7 @@ def targets(
     settings: Td3,
     noise: torch.Tensor,
 ) -> torch.Tensor:
-    """What both critics should say, [K]: the rewards and, discounted, the lower of both targets' values of the smoothed
+    """The target of both critics, [K]: the rewards and, discounted, the lower of both targets' values of the smoothed
     target action; `noise`: standard normal, [K]."""
     with torch.no_grad():
         smoothing = (settings.target_noise * noise).clamp(-settings.target_noise_clip, settings.target_noise_clip)
@@ -192,12 +191,12 @@ def targets(
 
 
 def critic_loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Huber's loss of what the two critics said, [2, K], summed over them as published."""
+    """Huber loss of the outputs of the two critics, [2, K], summed over them as published."""
     return 2 * functional.huber_loss(said, wanted.expand_as(said))
 
 
 def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
-    """What critics see of each flow among those present, f32[N, S, 3]; 0 for the others."""
+    """Inputs of the critics about each active flow, f32[N, S, 3]; 0 for the others."""
     rate = np.where(present, statistics[..., STATS["delivery_rate_bps"]], 0.0) / 1e8
     total, count = rate.sum(axis=1, keepdims=True), np.maximum(present.sum(axis=1, keepdims=True), 1)
     share = np.where(total > 0, rate / np.maximum(total, 1e-9), 0.0)
@@ -252,7 +251,7 @@ class AstraeaTd3Learner:
     # --- sampling ---
 
     def iterate(self) -> dict[str, float]:
-        """Sample `iteration` decisions, learning all the while."""
+        """Sample `iteration` decisions and learn meanwhile."""
         paid = Mean()
         learned: dict[str, Mean] = {}
         until = self.decisions + self.settings.iteration
@@ -283,7 +282,7 @@ class AstraeaTd3Learner:
         }
 
     def _step(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float64]]:
-        """Act once in all worlds and remember it; the row, and the statistics agents acted on."""
+        """Act once in all worlds and store it; returns the row and the statistics before the action."""
         env, settings = self.env, self.settings
         acted, obs, state = env.active, env.obs.copy(), env.state()
         statistics = env.statistics()
@@ -329,7 +328,7 @@ class AstraeaTd3Learner:
     # --- learning ---
 
     def _learn(self) -> dict[str, float]:
-        """One step of the critics, and every so often one of the actor."""
+        """One step of the critics, and regularly one of the actor."""
         settings = self.settings
         sample = self.replay.sample(settings.batch, settings.steps, settings.gamma, self.rng, settings.by_world)
         batch = {name: torch.from_numpy(value) for name, value in sample.items()}
@@ -366,7 +365,7 @@ class AstraeaTd3Learner:
         return self._fallen(self.settings.noise_std, self.settings.noise_std_final)
 
     def _fallen(self, first: float, last: float) -> float:
-        """Between a setting of exploration at first and at last."""
+        """Interpolate between the initial and the final exploration."""
         share = min(1.0, self._done_share() / self.settings.noise_decay)
         return first + share * (last - first)
 
@@ -463,7 +462,7 @@ _MODULES = (
 
 
 class Scale:
-    """Mean and standard deviation of what networks see, measured before learning and then fixed."""
+    """Mean and standard deviation of the networks' inputs, measured before learning and then fixed."""
 
     def __init__(self, width: int) -> None:
         self.count = 0

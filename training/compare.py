@@ -1,4 +1,4 @@
-"""How a checkpoint stands to classical controllers and to policies that know nothing, on worlds it was not chosen by.
+"""Compares a checkpoint with classical controllers and trivial policies, on worlds that did not choose it.
 
     python -m orbitcc.training.compare CHECKPOINT [--worlds 32] [--seed 2000000] [--write]
 
@@ -16,7 +16,7 @@ from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import Figures, Weights, print_figures
 
 CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
-"""Constant actions to beat. Any action but 0 moves the window by a packet at least, so little lies between these."""
+"""Constant actions for comparison. Any action except 0 changes the window by at least a packet."""
 
 CLASSICAL = ("cubic", "reno")
 
@@ -24,7 +24,7 @@ CLASSICAL = ("cubic", "reno")
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:
     """Figures by contender: the policy, classical controllers, the best constant policy, a uniformly random one.
 
-    The first three have the scorecard and its `score` with the default weights, the others a reward only.
+    The first three have all held-out metrics and the `score` with the default weights, the others only a reward.
     """
     loaded = checkpoint.load(name_or_path)
     heldout = HeldOut(loaded.card.training_range.scenario, loaded.preset, worlds, seed)

@@ -1,4 +1,4 @@
-"""Held-out worlds: the same at every evaluation, for policies and for classical controllers.
+"""Held-out worlds: equal in every evaluation, for policies and classical controllers.
 
 Figures: `reward` per decision and `action_spread`, the standard deviation of the actions, over all worlds, step by
 step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` measures on their recordings.
@@ -27,15 +27,15 @@ Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 ACTION_BINS = 40
 
-Told = Callable[[str], None]
-"""Hears now and then how far an evaluation is."""
+Report = Callable[[str], None]
+"""A callback for the progress of an evaluation."""
 
 _WINDOW_NS = 10**9
-"""What the scorecard counts in."""
+"""Length of the windows that the held-out metrics use."""
 
 
 class HeldOut:
-    """`worlds` scenarios drawn from `scenario` with seeds no training run uses."""
+    """`worlds` scenarios from `scenario`, drawn with seeds that training does not use."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class HeldOut:
         self._preset = preset(preset_name)
         self._max_agents = source.max_agents
         self.actions = np.zeros(ACTION_BINS, np.int64)
-        """How often :meth:`play` has last seen actions in each of so many equal parts of [-1, 1]."""
+        """Histogram of the actions in the last :meth:`play`, over equal parts of [-1, 1]."""
 
     def reward(self, act: Act) -> float:
         """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
         return self.play(act)["reward"]
 
-    def play(self, act: Act, progress: Told | None = None) -> Figures:
-        """`reward` and `action_spread` of `act`; near 0 spread means that it always does the same."""
+    def play(self, act: Act, progress: Report | None = None) -> Figures:
+        """`reward` and `action_spread` of `act`; a spread near 0 means a constant action."""
         self.actions[:] = 0
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
@@ -89,9 +89,9 @@ class HeldOut:
         self,
         controller: Mapping[str, Any],
         policies: Mapping[str, AnyPolicy] | None = None,
-        progress: Told | None = None,
+        progress: Report | None = None,
     ) -> Figures:
-        """Give every agent's flow a native controller, e.g. `{"name": "cubic", "params": {}}`; there is no reward."""
+        """Run every agent's flow with a native controller, e.g. `{"name": "cubic", "params": {}}`; without a reward."""
 
         def one(scenario: Scenario) -> Figures:
             network = json.loads(scenario.compile())
@@ -113,8 +113,8 @@ class HeldOut:
                     progress(f"evaluating {len(found)}/{len(self.scenarios)}")
             return mean_figures(found)
 
-    def score(self, policy: _sim.Policy, progress: Told | None = None) -> Figures:
-        """Everything about a policy: its reward, and the figures of its native runs."""
+    def score(self, policy: _sim.Policy, progress: Report | None = None) -> Figures:
+        """All figures of a policy: its reward, and the metrics of its native runs."""
         return {
             **self.play(policy.act, progress),
             **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}, progress),
@@ -122,7 +122,7 @@ class HeldOut:
 
 
 def constant(value: float) -> Act:
-    """Always the same action."""
+    """A constant action."""
     return lambda obs: np.full((len(obs), 1), value, np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What a training run writes while it goes: TensorBoard events, `metrics.csv`, and a sign of life on the screen."""
+"""Output of a training run: TensorBoard events, `metrics.csv`, and progress on the screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orbitcc.training.heldout_metrics import FIGURES
 
 
 class Logbook:
-    """Where the figures of a training run go: scalars by tag and agent step. What is not overridden is left out.
+    """Receives the figures of a training run: scalars by tag and agent step. Methods do nothing unless overridden.
 
     TensorBoard and `metrics.csv` are two of them, written by every run; `orbitcc train --logbook module:factory` adds
     others (docs/tuning.md), for which `factory(folder, resume_at)` is called: the run's folder, and the step from which
@@ -32,16 +32,16 @@ class Logbook:
         """Append figures, all finite."""
 
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
-        """The resolved recipe, nested, and the tags to judge by; once, before all else."""
+        """The resolved recipe, nested, and the tags of the main metrics; called once at the start."""
 
     def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
-        """How often values fell into equal parts of [-1, 1]."""
+        """A histogram of values over equal parts of [-1, 1]."""
 
     def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
-        """The same tags of something that does not learn."""
+        """The same tags for a reference that does not learn."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Called once at the end."""
 
 
 class CsvLogbook(Logbook):
@@ -58,7 +58,7 @@ class CsvLogbook(Logbook):
 
 
 class TensorBoardLogbook(Logbook):
-    """Events for TensorBoard; what does not learn is drawn as runs of their own beside this one."""
+    """Events for TensorBoard; references are separate runs beside this one."""
 
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -109,7 +109,7 @@ def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:
 
 
 class Logbooks(Logbook):
-    """Several at once; figures that are not finite (one that does not exist yet) are left out for all."""
+    """Several logbooks at once; figures that are not finite are left out."""
 
     def __init__(self, books: Sequence[Logbook]) -> None:
         self._books = tuple(books)
@@ -179,11 +179,11 @@ def describe(tag: str) -> str:
 
 
 MakeLogbook: TypeAlias = Callable[[Path, "int | None"], Logbook]
-"""Makes a logbook for the folder of a run; and from which step on a resumed run repeats itself, or None."""
+"""Makes a logbook for the folder of a run. The second argument: the step from which a run is resumed, or None."""
 
 
 def factory(name: str) -> MakeLogbook:
-    """What `package.module:factory` names; the working directory is searched first.
+    """The object named by `package.module:factory`; the working directory is searched first.
 
     Raises:
         OrbitccError: there is none.
@@ -252,7 +252,7 @@ class Display:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """One line now."""
+        """Print one line."""
         self._line(self._who + text)
 
     def _line(self, text: str) -> None:
@@ -262,7 +262,7 @@ class Display:
             print(text, file=sys.stderr, flush=True)
 
     def working(self, what: str) -> None:
-        """What goes on between two updates."""
+        """Show the activity between two updates."""
         if self._bar is not None:
             self._bar.update(self._task, note=what)
         elif time.monotonic() - self._last >= self._every_s:
@@ -270,7 +270,7 @@ class Display:
             self._line(f"{self._title}: {what}")
 
     def update(self, done: int, note: str) -> None:
-        """How far it is, and one figure worth watching."""
+        """Show the progress and a note."""
         if self._bar is not None:
             self._bar.update(self._task, completed=min(done, self._total), note=note)
         elif time.monotonic() - self._last >= self._every_s:

@@ -1,4 +1,4 @@
-"""A training run from start to end, whoever learns: evaluation on held-out worlds, checkpoints, resuming, interrupts.
+"""A training run with any learner: evaluation on held-out worlds, checkpoints, resuming, interrupts.
 
 A learner samples and learns; this file asks it for one iteration after another, scores what it exports, and saves.
 """
@@ -34,17 +34,17 @@ from orbitcc.training.recipe import Recipe
 
 _PROGRESS = "progress.json"
 DIVERGED, INTERRUPTED = 3, 130
-"""Exit codes of a run whose policy is past help, and of one that was stopped from outside (128 + SIGINT)."""
+"""Exit codes of a run whose policy has diverged, and of one that was interrupted (128 + SIGINT)."""
 
 
 class Learner(Protocol):
-    """What trains: a learner of our own, RLlib or Stable-Baselines3."""
+    """A learner: our own, RLlib's or Stable-Baselines3's."""
 
     squash: Literal["tanh", "clip"]
-    """How the exported network's last layer becomes an action: `clip` or `tanh`."""
+    """How the output of the exported network becomes an action: `clip` or `tanh`."""
 
     layers: tuple[Layer, ...]
-    """The exported network, first hidden layer to output layer: units, activation, norm; as the card keeps them."""
+    """The layers of the exported network as in the model card, from the first hidden layer to the output."""
 
     def iterate(self) -> dict[str, float]:
         """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, and `learner/...`."""
@@ -53,18 +53,18 @@ class Learner(Protocol):
         """The policy network as the tensors of a checkpoint: deterministic actions, no exploration."""
 
     def save(self, folder: Path) -> None:
-        """Write all that is needed to go on into an existing folder."""
+        """Write the complete state into an existing folder."""
 
     def load(self, folder: Path) -> None:
-        """Go on from what :meth:`save` wrote."""
+        """Restore the state that :meth:`save` wrote."""
 
     def stop(self) -> None:
-        """Free what the learner holds."""
+        """Free the learner's resources."""
 
 
 @dataclass
 class TrainingState:
-    """Where a run stands; saved with the learner's state."""
+    """The state of a run, saved with the learner's state."""
 
     agent_steps: int = 0
     seconds: float = 0.0
@@ -78,7 +78,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a run came to.
+    """The result of a run.
 
     scores, best: figures of the last policy and of `best/`. failure: why it stopped for good, or nothing.
     """
@@ -97,7 +97,7 @@ class TrainingResult:
 
     @staticmethod
     def stored(run: RunFolder, recipe: Recipe) -> TrainingResult:
-        """As the run folder has it."""
+        """The result that is stored in the run folder."""
         return _outcome(run, recipe, read_progress(run))
 
 
@@ -113,7 +113,7 @@ def new_run(recipe: Recipe, seed: int, out: Path, command: str, name: str | None
 
 
 class Diverged(Exception):
-    """A run that is not worth going on with."""
+    """The run diverged."""
 
 
 def train(
@@ -126,7 +126,7 @@ def train(
     display: Display | None = None,
     logbooks: Sequence[str | MakeLogbook] = (),
 ) -> TrainingResult:
-    """Train until `recipe.agent_steps`, or until interrupted (Ctrl-C or SIGTERM), which saves and returns.
+    """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
     A learner that diverges ends the run, too (see :class:`Outcome`): figures or weights are no numbers any more, or
     evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
@@ -181,7 +181,7 @@ class _Loop:
     _references: dict[str, Figures] = field(default_factory=dict)
 
     def run(self, interrupt: Interrupt) -> None:
-        """Iterations of sampling and learning, with an evaluation and a save every so often and at the end."""
+        """Iterate sampling and learning, with regular evaluations and saves, and one of each at the end."""
         progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
         while not interrupt.requested:
             if progress.evaluated_at < 0 or progress.agent_steps - progress.evaluated_at >= every:
@@ -216,7 +216,7 @@ class _Loop:
             raise
 
     def _check(self, figures: dict[str, float]) -> None:
-        """A mean reward or a loss that was a number and is none any more will not become one again."""
+        """Stop when a mean reward or a loss that was finite is not finite any more."""
         watched = {tag: x for tag, x in figures.items() if tag == "train/reward" or tag.endswith("loss")}
         for tag, value in watched.items():
             if tag in self._numbers and not math.isfinite(value):
@@ -261,14 +261,14 @@ class _Loop:
         if 0 < self.recipe.evaluation.give_up_after <= progress.failing:
             raise Diverged(
                 f"gave up after {progress.agent_steps:,} agent steps: in {progress.failing} evaluations in a row the "
-                f"policy flooded or starved, in the last it {' and '.join(failures(scores))}; saved (--resume goes on, "
-                "evaluation.give_up_after=0 never gives up)"
+                f"policy flooded or starved, in the last it {' and '.join(failures(scores))}; saved "
+                "(--resume continues, evaluation.give_up_after=0 never gives up)"
             )
 
     def _write_references(self) -> None:
-        """What Cubic, and doing nothing, come to on the same worlds: flat lines beside the policy's curves."""
+        """Figures of Cubic and of a constant action on the same worlds, as flat lines beside the curves."""
         if not self._references:
-            self.display.say("evaluating Cubic and a constant action, to compare with")
+            self.display.say("evaluating Cubic and a constant action for comparison")
             cubic = self.heldout.run({"name": "cubic", "params": {}}, progress=self.display.working)
             cubic["score"] = self.recipe.evaluation.score.score(cubic)
             self._references = {"cubic": cubic, "constant-action": self.heldout.play(constant(0.0))}
@@ -283,11 +283,11 @@ class _Loop:
         self.progress.failing = self.progress.failing + 1 if failed else 0
 
     def _failing(self) -> str:
-        """What is wrong with the policy last evaluated, for the line of its progress; the untrained one may fail."""
+        """The failures of the last evaluated policy for the progress line; the untrained policy is not reported."""
         return "".join(f", {failure}" for failure in failures(self.progress.scores) if self.progress.evaluated_at)
 
     def _selection(self) -> str:
-        """How `best/` is chosen, for the card."""
+        """The rule that chooses `best/`, for the model card."""
         evaluation = self.recipe.evaluation
         return (
             f"best/ has the highest score of all evaluations, on {evaluation.worlds} held-out worlds of "
@@ -370,7 +370,7 @@ def _rounded(scores: Figures) -> dict[str, float | None]:
 
 
 def read_progress(run: RunFolder) -> TrainingState:
-    """Where a run stood when it was last saved.
+    """The state of a run when it was last saved.
 
     Raises:
         OrbitccError: its state cannot be read.
@@ -383,7 +383,7 @@ def read_progress(run: RunFolder) -> TrainingState:
 
 
 class Interrupt:
-    """The first Ctrl-C or SIGTERM asks for an orderly end, the second Ctrl-C forces one."""
+    """The first Ctrl-C or SIGTERM requests an orderly end, the second Ctrl-C forces one."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -396,7 +396,7 @@ class Interrupt:
         return self
 
     def take(self) -> None:
-        """Take the signals, also from whoever has taken them meanwhile."""
+        """Install the signal handlers, again if another library has replaced them."""
         for number in self._before:
             signal.signal(number, self._ask)
 

@@ -1,4 +1,4 @@
-"""Dense networks whose gradients are taken by hand, in memory that is used again and again.
+"""Dense networks with hand-written gradients in preallocated memory.
 
 For networks of a few thousand weights autograd spends much on bookkeeping and on fresh memory, which is not in the
 processor's cache: this takes a fifth less for minibatches of 2,048 rows, and two fifths less for 256
@@ -62,7 +62,7 @@ class Mlp:
         self._input: Any = None
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """f32[n, inputs] -> f32[n, outputs]; the result lives until the next call."""
+        """f32[n, inputs] -> f32[n, outputs]; the next call overwrites the result."""
         self._reserve(len(rows))
         self._input, x = rows, rows
         for (weight, bias), layer, room in zip(self.weights, self.layers, self._outputs, strict=True):
@@ -72,7 +72,7 @@ class Mlp:
         return x
 
     def backward(self, gradient: torch.Tensor) -> None:
-        """Overwrite `theta.grad` by that of a loss, given its gradient f32[n, outputs] at what `forward` gave last."""
+        """Set `theta.grad` from the gradient of a loss, f32[n, outputs], at the last outputs of `forward`."""
         n = len(gradient)
         ones, gradient = self._ones[:n], gradient.clone()
         for index in range(len(self.layers) - 1, -1, -1):

@@ -28,7 +28,7 @@ F32 = NDArray[np.float32]
 
 _LEARNER, _WORLDS = "ppo.pt", "worlds.pkl"
 _AT_ONCE = 2_048
-"""Rows the critic is asked about at a time: what lies in between stays in the processor's cache."""
+"""Rows per call of the critic, so that intermediate results stay in the processor's cache."""
 
 
 class PpoLearner:
@@ -106,7 +106,7 @@ class PpoLearner:
             pickle.dump(self._env.journal(), file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def load(self, folder: Path) -> None:
-        """Go on exactly where :meth:`save` stood, worlds included: these live through their past once more.
+        """Continue exactly from :meth:`save`; the worlds are simulated again up to that moment.
 
         Raises:
             OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
@@ -141,7 +141,7 @@ class PpoLearner:
             self.log_std.fill_(math.log(std))
 
     def _sample(self) -> None:
-        """Fill the rollout, and the row of inputs after its last step."""
+        """Fill the rollout, and the inputs after its last step."""
         env, roll = self._env, self._rollout
         self._rng.standard_normal(out=roll.noise, dtype=np.float32)
         np.multiply(roll.noise, self.log_std.exp().numpy(), out=roll.sampled)
@@ -270,7 +270,7 @@ class PpoLearner:
 
 
 _FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clipped")
-"""What a step of the optimiser reports, as `learner/...`; `clipped`: share of ratios beyond the clip."""
+"""Figures of an optimiser step, logged as `learner/...`; `clipped`: share of ratios beyond the clip."""
 
 
 def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, gamma: float, lambda_: float) -> F32:
@@ -299,7 +299,7 @@ class Normaliser:
 
     CLIP = float(ModelCard.model_fields["clip"].default)
     FLOOR = 0.01
-    """Of the standard deviation: what hardly ever changes is not blown up (our choice; observations are ratios)."""
+    """Smallest standard deviation: nearly constant inputs are not amplified (our choice; observations are ratios)."""
 
     def __init__(self, dim: int) -> None:
         self._count = 0.0
@@ -312,7 +312,7 @@ class Normaliser:
         return np.clip(scaled, -self.CLIP, self.CLIP, out=scaled)
 
     def update(self, obs: F32) -> None:
-        """Count rows [n, D] in."""
+        """Add rows [n, D]."""
         mean, count = obs.mean(axis=0, dtype=np.float64), float(len(obs))
         off, total = mean - self._mean, self._count + count
         self._square += ((obs - mean) ** 2).sum(axis=0) + off**2 * (self._count * count / total)
@@ -334,21 +334,21 @@ class Normaliser:
 
 
 class _Rollout:
-    """What was sampled, used again by every iteration."""
+    """The samples of an iteration, in arrays that are reused."""
 
     def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:
         self.steps, self.sees = steps, sees
         self.inputs: F32 = np.zeros((steps + 1, flows, sees + knows), np.float32)
-        """What the networks see: the observation, perhaps normalised, and what only the critic knows."""
+        """Inputs of the networks: the observation, possibly normalised, and the critic's privileged inputs."""
         self.rows = torch.from_numpy(self.inputs)
         self.obs: F32 = np.zeros((steps, flows, sees), np.float32)
-        """Observations as they are, where they are normalised."""
+        """Observations before normalisation, if they are normalised."""
         self.noise: F32 = np.zeros((steps, flows, acts), np.float32)
         self.sampled: F32 = np.zeros((steps, flows, acts), np.float32)
         self.rewards: F32 = np.zeros((steps, flows), np.float32)
         self.ended = np.zeros((steps, flows), np.bool_)
         self.heeded = np.zeros((steps, flows), np.bool_)
-        """Whose action counted: a connection that has only just begun does not heed it, and teaches nothing."""
+        """Which actions were applied: a connection that has just begun does not apply its first action."""
         self.judged: F32 = np.zeros((steps, flows, 4), np.float32)
         """Log-probability, value, advantage, return."""
         self.finals: list[tuple[int, NDArray[np.int64], F32]] = []

@@ -1,4 +1,4 @@
-"""What a critic may know and a policy must not: the state of the whole world, and the truth about the flow's path."""
+"""Privileged inputs of a critic: the state of the whole world, and the true state of the flow's path."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,13 +7,13 @@ from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import STATS
 
 TRUTHS = ("capacity_bps", "base_rtt_s", "queue_bytes", "buffer_bytes", "link_loss", "fair_share_bps", "flows_active")
-"""Raw statistics that no sender can measure, and ..."""
+"""Raw statistics that a sender cannot measure, and ..."""
 OWN = ("delivery_rate_bps",)
-"""... what they are compared with."""
+"""... those that they are compared with."""
 COLUMNS = [STATS[name] for name in (*TRUTHS, *OWN)]
-"""Where :func:`privileged` finds them in a row of raw statistics."""
+"""Their columns in the raw statistics."""
 DIM = GLOBAL_STATE + 8
-"""Width of what :func:`privileged` returns."""
+"""Number of privileged inputs."""
 
 
 def privileged(state: NDArray[np.float32], statistics: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""One recipe with several training seeds: a process for each, some side by side, and what came of them."""
+"""Trains a recipe with several seeds, each in its own process, and summarises them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResu
 from orbitcc.training.recipe import Recipe
 
 _POLL_S = 0.2
-"""How soon an interrupt is passed on."""
+"""Seconds between two checks for an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a seed: the exit code of its process, and what its folder has (None: it never saved anything)."""
+    """The result of a seed: the exit code of its process and the result in its folder (None: nothing was saved)."""
 
     seed: int
     run: RunFolder
@@ -55,12 +55,12 @@ class Result:
 
     @property
     def counts(self) -> bool:
-        """Is it part of the statistics? A seed that failed is one, or the others would flatter the recipe."""
+        """Is it part of the statistics? Diverged seeds are; without them the statistics would be too good."""
         return self.outcome is not None and self.status in ("finished", "failed")
 
 
 def train_all(jobs: Sequence[Job], at_once: int) -> list[Result]:
-    """Train every job that is not done; one that crashes does not stop the others.
+    """Train every unfinished job; a crash of one does not stop the others.
 
     Ctrl-C or SIGTERM lets those that run save, and starts no other; a second Ctrl-C ends them.
     """
@@ -103,7 +103,7 @@ def over_seeds(results: Sequence[Result]) -> Aggregate | None:
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """All of it for `--json`."""
+    """The results for `--json`."""
     mean, median = over_seeds(results), median_seed(results)
     return {
         "seeds": [
@@ -158,7 +158,7 @@ def _start(job: Job, alone: bool) -> BaseProcess:
 
 
 def _train(job: Job, alone: bool) -> None:
-    """What the process of a seed does."""
+    """The main function of a seed's process."""
     display = Display(job.recipe.agent_steps, job.recipe.name, who=f"seed {job.seed}", bar=alone)
     try:
         outcome = train(

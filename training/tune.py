@@ -1,4 +1,4 @@
-"""Hyper-parameters of a recipe by search: Optuna proposes values, `orbitcc train`'s own loop tries them."""
+"""Search of a recipe's hyper-parameters: Optuna proposes values, the training loop tries them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
 _RANGE = re.compile(r"(log|int)?\(([^,]+),([^,]+)\)")
 _FACTORS = {"lr": 10.0, "actor_lr": 10.0, "critic_lr": 10.0, "exploration_std": 3.0}
 _RANGES = {"gamma": (0.95, 0.995), "gae_lambda": (0.9, 0.99), "clip": (0.1, 0.3), "tau": (0.002, 0.02)}
-"""What is searched unless told otherwise, where the recipe's learner has it: these factors up and down from the value
-of the recipe, in the logarithm, and these ranges."""
+"""The default search space, for settings that the learner has: factors around the value of the recipe, on a logarithmic
+scale, and ranges."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Range:
 
 
 def default_space(recipe: Recipe) -> dict[str, Range]:
-    """What to search in a recipe of this algorithm: rates, discounts and exploration of its learner."""
+    """The default search space of a recipe: learning rates, discounts and exploration."""
     space = {}
     for section in ("ppo", "sac", "td3"):
         for key, value in recipe.model_dump().get(section, {}).items():
@@ -80,7 +80,7 @@ def default_space(recipe: Recipe) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a search: trials that were tried to the end, and the best of them."""
+    """The result of a search: its complete trials and the best one."""
 
     complete: int
     pruned: int
@@ -101,7 +101,7 @@ def tune(
     seed: int = 0,
     report: Callable[[str], None] = print,
 ) -> Found:
-    """Try so many settings, each with all training seeds; the mean of the scores of `best/` is what counts.
+    """Try this number of settings, each with all training seeds; a setting's score is the mean score of `best/`.
 
     A trial whose held-out scores fall behind the median of earlier ones ends early. `folder` receives Optuna's journal,
     `trials.csv`, the run folders, and `best.toml`, the recipe with the best values; a search goes on where the journal
@@ -155,7 +155,7 @@ def tune(
 
 
 def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> None:
-    """The ends of every range are allowed values, told before anything is tried."""
+    """Check the ends of every range before the first trial."""
     if not space:
         raise OrbitccError(
             "--search", "(none)", "KEY=(low, high): this recipe's learner has no settings searched by habit"
@@ -180,7 +180,7 @@ def _pruner(trial: Any) -> Callable[[Path, int | None], Logbook]:
     import optuna
 
     class Pruning(Logbook):
-        """Tells Optuna of every held-out score, and ends the trial where it says so."""
+        """Reports every held-out score to Optuna and ends the trial when Optuna prunes it."""
 
         def write(self, step: int, values: Mapping[str, float]) -> None:
             if "heldout/score" in values:

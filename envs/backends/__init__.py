@@ -1,4 +1,4 @@
-"""What runs a scenario from start to end: the packet simulator, through `orbitcc._sim`, or this machine's kernel."""
+"""Backends that run a scenario from start to end: the simulator (`orbitcc._sim`) and this machine's kernel."""
 
 from __future__ import annotations
 

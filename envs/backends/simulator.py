@@ -24,18 +24,18 @@ from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
-PIECES = 200
-"""A run is simulated in this many pieces, between which progress is told and an interrupt is noticed."""
+PARTS = 200
+"""A run is simulated in this many parts; progress is reported and interrupts are handled between them."""
 
 LONGEST_CAPTURED_NS = 1_000_000_000
-"""What is captured goes to its file once in so much simulated time at least: it waits in memory."""
+"""Captures are written to their files at least once in this much simulated time."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What happened in a run.
+    """The recording of a run.
 
     t_s: [T] the end of each interval. flows, links: name of a series -> [T, F] or [T, L] (see docs/architecture.md);
     a level (delay, window) of a flow that is not there is NaN. flow_totals, link_totals: figures over the whole run.
@@ -121,7 +121,7 @@ def simulate(
 ) -> Recording:
     """Run `scenario` (with `seed`, if given, instead of its own) and record it every `record_interval_s` seconds.
 
-    progress is told the simulated share of the run, 0..1, now and then. pcap, qlog: files that capture what passes the
+    progress is called with the simulated share of the run, 0..1. pcap, qlog: files that capture what passes the
     senders' hosts (:class:`orbitcc.envs.backends.captures.Captures`). Raises OrbitccError for a flow that waits for
     actions from outside (the controller `external`), which only an environment can give.
     """
@@ -148,14 +148,14 @@ def simulate(
     except ValueError as error:
         raise OrbitccError("scenario", scenario.name, f"a network the simulator takes: {error}") from None
     end = simulation.duration_ns
-    pieces = max(PIECES, math.ceil(end / LONGEST_CAPTURED_NS)) if captures.wanted else PIECES
+    parts = max(PARTS, math.ceil(end / LONGEST_CAPTURED_NS)) if captures.wanted else PARTS
     with captures:
-        for piece in range(1, pieces + 1):
-            simulation.run_until(end * piece // pieces)
+        for part in range(1, parts + 1):
+            simulation.run_until(end * part // parts)
             if captures.wanted:
                 captures.take(simulation)
             if progress is not None:
-                progress(piece / pieces)
+                progress(part / parts)
     series = simulation.recording()
     return Recording(
         scenario=scenario,

@@ -292,7 +292,7 @@ class Batch:
         self._stale[:] = False
 
     def _tell(self, worlds: _sim.Worlds, status: NDArray[np.uint8], numbers: NDArray[np.int64]) -> None:
-        """Call the Python functions for an interval of all active flows; numbers: indices of the worlds in the batch."""
+        """Call the Python functions for an interval of all active flows; numbers: indices of the worlds."""
         if self._roster is None or not status.any():
             return
         stats, places = np.zeros((*status.shape, len(STATS))), np.zeros(status.shape, np.int64)

@@ -1,1 +1,1 @@
-"""Pictures: of results, runs, paths and scenarios, each drawn from what it is given."""
+"""Figures of results, runs, paths and scenarios."""

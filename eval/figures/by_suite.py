@@ -1,4 +1,4 @@
-"""What is shown of each suite's results: its pictures, in the order of a report."""
+"""The figures of each suite in a report, in order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture of the results, drawn once per theme. folded: the page shows its title, a click the picture."""
+    """A figure of the results, drawn once per theme. folded: the page shows its title, a click shows the figure."""
 
     slug: str
     title: str
@@ -54,7 +54,7 @@ class Figure:
 
 
 def figures_of(results: Results) -> Sequence[Figure]:
-    """What to show of a finished results: goodput against delay first."""
+    """The figures of finished results: goodput against delay first."""
     return [*_front(results), *figures_of_suite(results.suite, results)]
 
 

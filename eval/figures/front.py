@@ -14,7 +14,7 @@ from orbitcc.eval.suites.base import Metric
 
 
 def draw_front(results: Results, goodput: Metric, delay: Metric, on_it: list[str], theme: Theme) -> Figure:
-    """Delay to the left is less, goodput upwards is more; who is on the front is ringed, a dashed line joins them."""
+    """Delay decreases to the left, goodput increases upwards; a dashed line joins the contenders on the front."""
     lines = style.lines_of(results)
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(8, 4.8))

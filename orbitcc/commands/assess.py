@@ -1,4 +1,4 @@
-"""`orbitcc assess`: what RFC 9743 asks of a congestion controller, as a assessment."""
+"""`orbitcc assess`: the assessment of a congestion controller by RFC 9743."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orbitcc compare`: what changed from one results to another."""
+"""`orbitcc compare`: compare the results in two folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`orbitcc dataset`: what flows saw, did and were paid, as a Minari data set."""
+"""`orbitcc dataset`: observations, actions and rewards of flows as a Minari data set."""
 
 from __future__ import annotations
 

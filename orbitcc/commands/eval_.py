@@ -92,7 +92,7 @@ def new_folder(suite: str) -> Path:
 
 
 def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None:
-    """Report and table of a finished results; what both `eval` and `demo` end with."""
+    """Write the report and print the table of finished results, for `eval` and `demo`."""
     from orbitcc.eval.extrapolation import warnings
     from orbitcc.eval.report import write_report
 

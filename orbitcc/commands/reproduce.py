@@ -1,4 +1,4 @@
-"""`orbitcc reproduce`: a paper's experiments, and what of its claims holds."""
+"""`orbitcc reproduce`: the experiments of a paper and the check of its claims."""
 
 from __future__ import annotations
 

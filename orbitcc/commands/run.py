@@ -100,7 +100,7 @@ def run(
 
 
 def prepare(source: str, flows: list[str], policies: list[str], changes: list[str], seed: int | None) -> Scenario:
-    """The scenario as asked for on the command line.
+    """The scenario of the command line.
 
     A distribution is sampled with the seed (1 without one); flows given replace its learning flows one for one, and a
     single one stands for all of them.
@@ -216,7 +216,7 @@ def print_tables(recording: Recording) -> None:
 
 
 def _downloads(recording: Recording) -> Table:
-    """What became of the downloads of traffic `objects`."""
+    """A table of the downloads of traffic `objects`."""
     import numpy as np
 
     listed = table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")

@@ -52,11 +52,11 @@ def search(
     from orbitcc.agents import python_policy
     from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
     from orbitcc.eval import contenders, provenance
-    from orbitcc.eval import search as room
+    from orbitcc.eval import search as searching
     from orbitcc.eval.report.search import words, write_search
 
-    if objective not in room.OBJECTIVES:
-        raise UnknownNameError("--objective", objective, room.OBJECTIVES)
+    if objective not in searching.OBJECTIVES:
+        raise UnknownNameError("--objective", objective, searching.OBJECTIVES)
     if not 1 <= trials <= 1_000_000:
         raise OrbitccError("--trials", trials, "1 to 1000000")
     if not 0 <= seed < 2**31:
@@ -71,19 +71,19 @@ def search(
         return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
-    chosen = room.Search(
-        contender(target), contender(against), objective, room.space_of(scenario), trials, folder, seed
+    chosen = searching.Search(
+        contender(target), contender(against), objective, searching.space_of(scenario), trials, folder, seed
     )  # fmt: skip
     command = provenance.command_line()
     try:
-        found = room.run_search(chosen, workers=workers, resume=resume)
+        found = searching.run_search(chosen, workers=workers, resume=resume)
     except KeyboardInterrupt:
         print(
             f"interrupted; finished trials are kept. Continue with: {again(command, out, folder, resume)}",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
-    commands = room.save(chosen, found)
+    commands = searching.save(chosen, found)
     report = write_search(chosen, found, commands, command)
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=2))

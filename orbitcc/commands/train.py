@@ -1,4 +1,4 @@
-"""`orbitcc train`: a recipe becomes a run folder with checkpoints."""
+"""`orbitcc train`: train a policy from a recipe."""
 
 import json
 import shlex

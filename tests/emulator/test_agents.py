@@ -146,7 +146,7 @@ def test_a_vector_environment_of_one_world_begins_anew_by_itself():
 def test_there_is_one_reality():
     env = CongestionEnv(scenarios.get("dumbbell", duration_s=2.0), backend="emulator")
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="one reality"):
+    with pytest.raises(ValueError, match="hosts are real"):
         env.save()
     with pytest.raises(OrbitccError, match=r"flows.1.controller: 'bbr3'"):
         env.reset(options={"scenario": scenarios.get("dumbbell", flows=2).with_controller("bbr3")})

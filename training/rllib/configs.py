@@ -1,4 +1,4 @@
-"""What RLlib is told: the configuration of a recipe."""
+"""The RLlib configuration of a recipe."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def _agents(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_stat
 
 
 def _sac_on_worlds(config: Any, recipe: RllibSacWorldsRecipe) -> Any:
-    """Agents come late and leave early, so episodes are sampled and replayed whole.
+    """Agents join late and leave early, so complete episodes are sampled and replayed.
 
     RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
     It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets

@@ -1,4 +1,4 @@
-"""A torch module for PPO whose value function sees more than its policy: multi-agent PPO with a centralised critic."""
+"""A torch module for PPO with a centralised critic: the value function has more inputs than the policy."""
 
 import math
 from collections.abc import Sequence

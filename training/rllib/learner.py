@@ -1,4 +1,4 @@
-"""An RLlib algorithm as the training loop wants it, and its policy as the tensors of a checkpoint."""
+"""An RLlib algorithm behind the training loop's interface, and the export of its policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An env runner that keeps what it samples in arrays, for vector environments whose steps are cheap."""
+"""An env runner that keeps samples in arrays, for vector environments with cheap steps."""
 
 import time
 import uuid
@@ -145,7 +145,7 @@ class ArrayEnvRunner(SingleAgentEnvRunner):
             yield self._episode(rollout, flow, begins[flow], length)
 
     def _episode(self, rollout: dict[str, NDArray[Any]], flow: int, begin: int, end: int) -> SingleAgentEpisode:
-        """What one sub-environment did in the steps from `begin` up to `end`."""
+        """The episode of one sub-environment in the steps from `begin` up to `end`."""
 
         def part(column: str, more: int = 0) -> InfiniteLookbackBuffer:
             return InfiniteLookbackBuffer(rollout[column][begin : end + more, flow].copy())

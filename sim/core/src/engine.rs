@@ -13,8 +13,8 @@ use crate::world::{Control, ROUTE_END, World};
 const KNOWN_CHANGE: usize = usize::MAX;
 
 impl World {
-    /// Process every event up to and including `end`. Policies decide after the events of their instant; one that cannot
-    /// stops the world for good.
+    /// Process every event up to and including `end`. Policies decide after the events of their instant; one that
+    /// cannot stops the world for good.
     pub fn run_until(&mut self, end: Nanos) {
         let end = end.min(self.duration);
         if self.has_kernel_hosts() {
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Links at the edge show what came before `end`.
+    /// Process the packets that arrived at links at the edge before `end`.
     fn meet_at_edges(&mut self, end: Nanos) {
         for k in 0..self.edges.len() {
             let link = self.edges[k] as usize;
@@ -74,8 +74,8 @@ impl World {
         }
     }
 
-    /// Count an event of `source` at `at` that shows: an arrival, a flow's timer or a change. Their order does not, nor
-    /// whether departures were events.
+    /// Add an observable event of `source` at `at` to the hash: an arrival, a timer of a flow, or a change. The hash
+    /// does not depend on the order of the events, nor on whether departures were events.
     #[inline]
     fn log(&mut self, source: usize, at: Nanos) {
         self.events += 1;

@@ -1,4 +1,4 @@
-//! Flows come, act when their time has come, and go.
+//! Events at hosts: start, timers and end of flows.
 
 use crate::cc::SSTHRESH_INFINITE;
 use crate::decisions::next_on_grid;

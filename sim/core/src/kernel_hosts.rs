@@ -1,6 +1,6 @@
-//! A world whose hosts are real: a kernel's TCP sends over links of ours ([`crate::real_packets`]), and the world follows what it
-//! is told of them. Statistics, observations, actions, rewards, policies, recordings and totals are those of a simulated
-//! world; only what passes between two readings is not computed but read.
+//! A world whose hosts are real: a kernel's TCP sends over links of ours ([`crate::real_packets`]), and the world
+//! follows what it is told of them. Statistics, observations, actions, rewards, policies, recordings and totals are
+//! those of a simulated world; only what passes between two readings is not computed but read.
 
 use std::sync::{Arc, Mutex};
 
@@ -76,12 +76,12 @@ pub trait Hosts: Send {
     fn set_window(&mut self, flow: usize, cwnd: u32, pacing: Option<u64>) -> Result<(), Failure>;
 }
 
-/// The hosts of a live world. Copies of the world share them: there is one reality.
+/// The real hosts of an emulated world. Copies of the world share them.
 #[derive(Clone)]
 pub(crate) struct KernelHosts {
     hosts: Arc<Mutex<dyn Hosts>>,
     reading: Reading,
-    /// Decisions whose time had passed before anybody asked for what to decide from.
+    /// Decisions that were late: their time had passed before the observation was read.
     overruns: u64,
 }
 
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Controllers that an agent drives decide what becomes of its wish; then the kernel is told.
+    /// Set the window that an agent requests: the controller applies its limits, then the kernel is notified.
     pub(crate) fn set_live_window(&mut self, i: usize, cwnd: u32, pacing: Option<u64>) {
         let Some(kernel_hosts) = &self.kernel_hosts else { return };
         let sender = &mut self.flows[i].sender;

@@ -89,13 +89,13 @@ pub struct World {
     pub(crate) recorder: Option<Recorder>,
     /// Earliest decision of a native policy.
     pub(crate) next_decision: Nanos,
-    /// Why a policy could not decide: the world stands still since then.
+    /// The reason why a policy could not decide; the world has stopped.
     pub(crate) failure: Option<Failure>,
-    /// Where its hosts are real: they.
+    /// The hosts, if they are real.
     pub(crate) kernel_hosts: Option<Box<KernelHosts>>,
-    /// Where it carries others' packets: those that have come out.
+    /// The packets that have left the network, if it carries packets of others.
     pub(crate) carried: Option<Carried>,
-    /// Where somebody looks on: what passes the senders' hosts.
+    /// Captured packets at the senders' hosts, if captures are wanted.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) hash: u64,
 }
@@ -380,8 +380,8 @@ impl World {
 }
 
 /// Make edges of the links that are only ever the first of a path, from hosts with the same delay: their packets are
-/// announced almost in order. The least packet has `least_bytes`. All paths count that any flow will ever take, also those of
-/// flows that come later, so that an edge stays one.
+/// announced almost in order. The least packet has `least_bytes`. All paths count that any flow will ever take, also
+/// those of flows that come later, so that an edge stays one.
 fn find_edges(links: &mut [Link], flows: &[Flow], least_bytes: u64) -> Vec<u32> {
     let mut feeders: Vec<Option<Nanos>> = vec![None; links.len()];
     let mut others = vec![false; links.len()];

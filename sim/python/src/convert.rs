@@ -31,7 +31,7 @@ pub fn spec_error(error: SpecError) -> PyErr {
 /// An error for a world whose hosts are real.
 pub fn only_simulated(world: &World) -> PyResult<()> {
     match world.has_kernel_hosts() {
-        true => Err(value_error("an emulated network cannot be copied: there is one reality")),
+        true => Err(value_error("an emulated network cannot be copied, because its hosts are real")),
         false => Ok(()),
     }
 }

@@ -1,12 +1,14 @@
 //! One direction of a link: a queue with a server, then a propagation pipe.
 //!
-//! The server ([`server`]) finishes one packet at a time; the pipe ([`pipe`]) holds packets sorted by arrival. Only the server and
-//! the pipe's head are event sources. There is one rule for ties: a departure that is due comes before any arrival.
+//! The server ([`server`]) finishes one packet at a time; the pipe ([`pipe`]) holds packets sorted by arrival. Only the
+//! server and the pipe's head are event sources. There is one rule for ties: a departure that is due comes before any
+//! arrival.
 //!
-//! Two shortcuts lie over that. A packet that joins a drop-tail queue, and whose service will be over before anything about the
-//! link changes, goes into the pipe at once: its departure is committed ([`committed`]), is kept for the sake of the backlog, and
-//! needs no event. All others wait for an explicit departure, so that rate changes, outages and managed queues have one meaning.
-//! And hosts' packets may be met late ([`edge`]). An exact link does without both; nothing else about it differs.
+//! Two shortcuts lie over that. A packet that joins a drop-tail queue, and whose service will be over before anything
+//! about the link changes, goes into the pipe at once: its departure is committed ([`committed`]), is kept for the sake
+//! of the backlog, and needs no event. All others wait for an explicit departure, so that rate changes, outages and
+//! managed queues have one meaning. And hosts' packets may be met late ([`edge`]). An exact link does without both;
+//! nothing else about it differs.
 //!
 //! A server with a token bucket sends up to `burst` bytes before its rate binds: it departs that much earlier than the
 //! exact server would finish, which is Linux's tbf (net/sched/sch_tbf.c: a packet goes when there are tokens for all of
@@ -85,14 +87,14 @@ pub struct Link {
     rates: Steps<BitRate>,
     /// Departures to come of packets that are in the pipe already, or will be lost when they depart.
     committed: Committed,
-    /// The last committed departure; with a token bucket, when the exact server would be done with what has departed: from
-    /// then on the bucket is full.
+    /// The last committed departure; with a token bucket, when the exact server would be done with what has departed:
+    /// from then on the bucket is full.
     busy_until: Nanos,
     /// Depth of the token bucket, in bytes and at the present rate; 0 without one.
     burst_bytes: u64,
     burst: Nanos,
-    /// Departures before this may be committed: the link's next change, or zero when packets wait or a managed queue must see
-    /// every packet.
+    /// Departures before this may be committed: the link's next change, or zero when packets wait or a managed queue
+    /// must see every packet.
     commits_before: Nanos,
     /// Behind those, packets whose departure is not committed: the one in service, and those in a drop-tail queue.
     queue: VecDeque<Entry>,
@@ -353,8 +355,8 @@ impl Link {
             // Every committed departure has taken place.
             self.counters.lost += self.committed.clear();
         }
-        // Others that have left by now may still be counted: where even so there is room, and the backlog no record,
-        // they need not be taken off yet.
+        // The count may still include packets that have left. If there is room even so, and the backlog is not a new
+        // maximum, they need not be removed yet.
         let (bytes, packets) = self.sure_room;
         let sure = self.committed.bytes() + u64::from(size) <= bytes && self.committed.len() < packets as usize;
         sure || self.admit_exactly(now, size)
@@ -376,8 +378,8 @@ impl Link {
         true
     }
 
-    /// A packet may join as long as the backlog is no record, the rule takes it for certain, and its departure can be kept
-    /// without more memory.
+    /// A packet may join as long as the backlog is no record, the rule takes it for certain, and its departure can be
+    /// kept without more memory.
     fn find_sure_room(&mut self) {
         if let Discipline::DropTail(rule) = &self.discipline {
             let (bytes, packets) = rule.sure_room();

@@ -1,4 +1,4 @@
-//! A link as a few numbers: read where packets pass, taken in where they are only told of.
+//! The state of a link as a few numbers: read from a link that carries packets, and set on its copy in another process.
 
 use crate::kernel_hosts::LinkReading;
 use crate::time::Nanos;

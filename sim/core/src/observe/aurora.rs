@@ -1,7 +1,8 @@
-//! Aurora's observation, action and reward (Jay et al.: "A Deep Reinforcement Learning Perspective on Internet Congestion
-//! Control", ICML 2019, and its released simulator): the agent moves a sending rate, every half RTT.
+//! Aurora's observation, action and reward (Jay et al.: "A Deep Reinforcement Learning Perspective on Internet
+//! Congestion Control", ICML 2019, and its released simulator): the agent changes a sending rate every half RTT.
 //!
-//! The rate is limited to what satellite links need (the authors' simulator stopped at 12 Mbit/s), and actions to [-1, 1].
+//! The limit of the rate suits satellite links (the authors' simulator stopped at 12 Mbit/s). Actions are limited to
+//! [-1, 1].
 
 use std::sync::Arc;
 
@@ -13,18 +14,18 @@ use super::stats::IntervalStats;
 
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
     let features = vec![
-        ratio("rise of the RTT / interval", -1.0, 10.0),
+        ratio("RTT rise in the interval / length of the interval", -1.0, 10.0),
         ratio("mean RTT / min RTT", 1.0, 10_000.0),
         ratio("send rate / receive rate", 0.0, 1_000.0),
     ];
     stateless(given, features, fill)
 }
 
-/// Weights of the reward, in thousandths, and its bound: 1.2 Gbit/s earn so much; ours, to keep it finite.
+/// Weights of the reward, in thousandths, and its bound, which a rate of 1.2 Gbit/s reaches (ours, to keep it finite).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Terms {
-    /// Of packets per second, of seconds of RTT, of the share of lost packets.
+    /// Weight of packets per second; next of the RTT in seconds, and of the share of lost packets.
     throughput: f64,
     latency: f64,
     loss: f64,
@@ -62,7 +63,7 @@ fn fill(stats: &IntervalStats, out: &mut [f64]) {
 }
 
 impl Terms {
-    /// 10 per packet a second, less 1000 per second of latency and 2000 of all that is lost; in thousandths.
+    /// 10 per packet/s, minus 1000 per second of latency, minus 2000 times the share of lost packets; in thousandths.
     fn pay(&self, stats: &IntervalStats) -> f64 {
         let packets_per_s = stats.acked_rate_bps / 8.0 / PACKET_BYTES;
         let known = stats.acked_packets + stats.lost_packets;

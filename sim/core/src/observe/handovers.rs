@@ -1,4 +1,4 @@
-//! What an observation may know of changes of a flow's path: the truth, or what was predicted half a second ahead.
+//! Handover signals of observations: the true changes of a flow's path, or predictions half a second ahead.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::time::Nanos;
 #[derive(Clone, Debug, Default)]
 pub struct Handovers {
     actual: Arc<[Nanos]>,
-    /// (reported at, predicted for)
+    /// (time of the report, predicted time)
     reports: Arc<[(Nanos, Nanos)]>,
 }
 
@@ -23,7 +23,7 @@ impl Handovers {
         Handovers { actual: changes.iter().map(|c| c.at).collect(), reports: reports.into() }
     }
 
-    /// How many changes there are after `from`, up to and including `to`.
+    /// The number of changes after `from`, up to and including `to`.
     pub fn count(&self, from: Nanos, to: Nanos) -> usize {
         self.actual.partition_point(|at| *at <= to) - self.actual.partition_point(|at| *at <= from)
     }
@@ -32,7 +32,7 @@ impl Handovers {
         let passed = self.actual.partition_point(|at| *at <= now);
         stats.handover_in_s = span(now, self.actual.get(passed).copied());
         stats.handover_since_s = passed.checked_sub(1).map_or(f64::INFINITY, |k| span(self.actual[k], Some(now)));
-        // A report may be given late: only those given by now are known.
+        // Only reports that have been given by now are known.
         let known = &self.reports[..self.reports.partition_point(|r| r.0 <= now)];
         let passed = known.partition_point(|r| r.1 <= now);
         stats.reported_handover_in_s = span(now, known.get(passed).map(|r| r.1));
@@ -40,19 +40,19 @@ impl Handovers {
     }
 }
 
-/// Seconds from one time to a later one; infinite if that never comes.
+/// Seconds from one time to a later one; infinite without a later one.
 fn span(from: Nanos, to: Option<Nanos>) -> f64 {
     to.map_or(f64::INFINITY, |to| (to - from).secs_f64())
 }
 
-/// The two features that news of handovers make.
+/// The two features of the handover signal `handovers`: none, reported or true.
 pub(super) fn news_features(handovers: &str) -> Vec<Feature> {
     let (next, last) = match handovers {
-        "reported" => ("to the reported handover", "since the reported handover"),
-        "true" => ("to the next handover", "since the last handover"),
+        "reported" => ("until the reported handover", "since the reported handover"),
+        "true" => ("until the next handover", "since the last handover"),
         _ => return Vec::new(),
     };
-    [next, last].map(|what| ratio(format!("1 / (1 s + time {what})"), 0.0, 1.0)).into()
+    [next, last].map(|what| ratio(format!("1 s / (1 s + time {what})"), 0.0, 1.0)).into()
 }
 
 /// Their values.

@@ -1,11 +1,11 @@
-//! What observations remember of a flow: extremes of a window of time, and averages over RTTs.
+//! State of observations: extremes over a window of time, averages over RTTs, and a detector of pauses.
 
 use crate::observe::stats::IntervalStats;
 
-/// A window moves in so many steps.
+/// Number of steps of a moving window.
 const BUCKETS: usize = 10;
 
-/// The largest of the values of the last `window_s` seconds, known to a tenth of the window; 0: of all.
+/// The largest value of the last `window_s` seconds, to within a tenth of the window; 0: of all values.
 #[derive(Clone, Debug)]
 pub struct WindowedMax {
     bucket_s: f64,
@@ -18,7 +18,7 @@ impl WindowedMax {
         WindowedMax { bucket_s: window_s / BUCKETS as f64, buckets: [f64::NEG_INFINITY; BUCKETS], now: 0 }
     }
 
-    /// Add a value (NaN: none) at a time that never goes back; the largest of the window, if there is one.
+    /// Add a value (NaN: none) at a time that never decreases; return the largest value of the window, if there is one.
     pub fn update(&mut self, time_s: f64, value: f64) -> Option<f64> {
         let now = if self.bucket_s > 0.0 { (time_s / self.bucket_s) as usize } else { 0 };
         for passed in (self.now + 1)..=now.min(self.now + BUCKETS) {
@@ -26,7 +26,7 @@ impl WindowedMax {
         }
         self.now = now;
         let bucket = &mut self.buckets[now % BUCKETS];
-        *bucket = bucket.max(value); // NaN loses
+        *bucket = bucket.max(value); // NaN is ignored
         let most = self.buckets.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         most.is_finite().then_some(most)
     }
@@ -36,7 +36,7 @@ impl WindowedMax {
     }
 }
 
-/// The smallest of the values, likewise.
+/// The smallest value of a window, as [`WindowedMax`].
 #[derive(Clone, Debug)]
 pub struct WindowedMin(WindowedMax);
 
@@ -54,8 +54,8 @@ impl WindowedMin {
     }
 }
 
-/// Notices that nothing was acknowledged for much longer than usual, as when a path is changed: `gap_s` at least, and
-/// three times the longest pause of an ordinary interval (frames and slow links pause all the time).
+/// Detects pauses of the acknowledgements that are much longer than usual, as at a handover: at least `gap_s`, and
+/// three times the usual longest pause of an interval (with frames and on slow links, pauses are normal).
 #[derive(Clone, Debug)]
 pub struct GapDetector {
     gap_s: f64,
@@ -66,12 +66,12 @@ impl GapDetector {
     const TIMES_USUAL: f64 = 3.0;
     const WEIGHT: f64 = 1.0 / 16.0;
 
-    /// `gap_s` = 0: never.
+    /// With `gap_s` = 0, it never detects a pause.
     pub fn new(gap_s: f64) -> GapDetector {
         GapDetector { gap_s, usual_s: 0.0 }
     }
 
-    /// Has such a pause ended, or reached its length, in this interval?
+    /// Whether such a pause has ended, or reached this length, in the interval.
     pub fn notices(&mut self, stats: &IntervalStats) -> bool {
         let gap = self.gap_s > 0.0 && stats.ack_gap_s >= self.gap_s.max(GapDetector::TIMES_USUAL * self.usual_s);
         if !gap {
@@ -81,13 +81,13 @@ impl GapDetector {
     }
 }
 
-/// The share of a new value in an average over so many RTTs.
+/// The weight of a new value in an average over `rtts` RTTs.
 pub fn weight(stats: &IntervalStats, rtt_s: f64, rtts: f64) -> f64 {
     let span = rtt_s * rtts;
     if span > 0.0 { 1.0 - libm::exp(-stats.interval_s / span) } else { 1.0 }
 }
 
-/// 1 at a handover, less before and after it, 0 when none is known.
+/// 1 s / (1 s + span): 1 at a handover, less before and after it, 0 if none is known.
 pub fn nearness(span_s: f64) -> f64 {
     1.0 / (1.0 + span_s)
 }

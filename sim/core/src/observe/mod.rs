@@ -1,4 +1,4 @@
-//! What an agent sees, does and is paid for.
+//! Observations, actions and rewards of agents.
 
 pub mod astraea;
 mod aurora;

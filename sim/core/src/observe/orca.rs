@@ -1,6 +1,6 @@
 //! Orca's observation, action and reward (Abbasloo, Yen, Chao: "Classic Meets Modern: a Pragmatic Learning-Based
-//! Congestion Control for the Internet", SIGCOMM 2020, and its released code): Cubic acts with every ACK, the agent
-//! multiplies its window every 20 ms. Rates inside the features are bytes per second.
+//! Congestion Control for the Internet", SIGCOMM 2020, and its released code): Cubic acts on every ACK, and the agent
+//! multiplies its window every 20 ms. Rates in the features are in bytes per second.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Scaling {
-    /// An action of 1 multiplies the window by this.
+    /// Factor on the window for an action of 1.
     base: f64,
 }
 
@@ -52,9 +52,9 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Terms {
-    /// What losses cost, of throughput.
+    /// Weight of the loss rate relative to the throughput.
     loss: f64,
-    /// An interval that loses all it sends is as bad as it gets (unbounded in the paper).
+    /// Bound of the reward, which an interval reaches that loses all packets (unbounded in the paper).
     bound: f64,
 }
 
@@ -73,9 +73,9 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     Ok((Reward { definition: Default::default(), low: -bound, high: bound, memory: 1, payment }, all))
 }
 
-/// What losses cost, of throughput, in the published formulas.
+/// Weight of the loss rate relative to the throughput, as published.
 const LOSS_WEIGHT: f64 = 5.0;
-/// Queueing below 25 % of the minimum RTT is free.
+/// Queueing delay below 25 % of the minimum RTT has no cost.
 const FREE_INFLATION: f64 = 1.25;
 /// Bytes per packet in the pacing rate of an unpaced flow.
 const PACKET_BYTES: f64 = 1460.0;
@@ -88,14 +88,14 @@ fn loss_bps(stats: &IntervalStats) -> f64 {
     if stats.interval_s > 0.0 { 8.0 * stats.lost_bytes / stats.interval_s } else { 0.0 }
 }
 
-/// 1 with a queue that is short enough, then falling with the smoothed RTT.
+/// 1 with a short queue; with a longer queue, inversely proportional to the smoothed RTT.
 fn delay_metric(stats: &IntervalStats) -> f64 {
     let free = FREE_INFLATION * stats.min_rtt_s;
     if stats.srtt_s > free { free / stats.srtt_s } else { 1.0 }
 }
 
-/// Linux keeps a pacing rate of connections it does not pace, too: two windows per smoothed RTT early in slow start, 1.2
-/// later.
+/// Linux also computes a pacing rate for connections without pacing: two windows per smoothed RTT early in slow start,
+/// 1.2 later.
 fn pacing_bps(stats: &IntervalStats) -> f64 {
     if stats.pacing_rate_bps > 0.0 || stats.srtt_s <= 0.0 {
         return stats.pacing_rate_bps;
@@ -116,7 +116,7 @@ fn fill(stats: &IntervalStats, out: &mut [f64]) {
     ]);
 }
 
-/// Whole segments; 0 leaves the window to Cubic.
+/// The window in whole segments; 0 leaves it to Cubic.
 fn scaled(cwnd: u32, base: f64, action: f64) -> u32 {
     libm::round(f64::from(cwnd) * libm::pow(base, action)) as u32
 }

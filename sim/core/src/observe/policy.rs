@@ -1,8 +1,8 @@
-//! Policies that drive flows from within a world: feed-forward networks run natively (dense layers, layer normalisation,
-//! tanh / ReLU / leaky ReLU), and whatever else can decide.
+//! Policies that drive flows inside a world: native feed-forward networks (dense layers, layer normalisation, tanh,
+//! ReLU, leaky ReLU), and other implementations of [`Decide`].
 //!
-//! A network's sums run over eight fixed lanes and transcendental functions come from `libm`, so that results are the same on
-//! every machine, thread count and batch position.
+//! Sums of a network use eight fixed lanes, and transcendental functions come from `libm`. Results are therefore the
+//! same on every machine and for every thread count and position in a batch.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::registry::{Action, Control, Interval, Observation};
 use super::safety_filter::Limits;
 use super::stats::IntervalStats;
 
-/// Numbers in an action.
+/// Number of values in an action.
 pub const ACTION_DIM: usize = 1;
 
 /// Slope of the leaky ReLU below zero.
@@ -50,34 +50,34 @@ pub struct Layer {
     pub activation: Activation,
 }
 
-/// What a policy decided.
+/// The decision of a policy.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
-    /// In [-1, 1], to be performed by the policy's action.
+    /// An action in [-1, 1], which the policy's action function performs.
     Action(f32),
-    /// The window and pacing rate themselves.
+    /// The window and the pacing rate.
     Control(Control),
 }
 
-/// Why a policy could not decide; its world stops there.
+/// The reason why a policy could not decide; its world stops.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
 /// Decides for the flows of one world.
 pub trait Decide: Send + Sync {
-    /// For a flow, from its observation and the statistics of the interval that ended.
+    /// The decision for a flow, from its observation and the statistics of the last interval.
     fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure>;
 }
 
-/// Called once for every new world.
+/// Called once per new world.
 pub type Begin = dyn Fn() -> Arc<dyn Decide> + Send + Sync;
 
-/// Who decides, what it sees, what its actions do, and how often.
+/// A policy with its observation, action and decision interval.
 pub struct Policy {
     pub begin: Box<Begin>,
     pub observation: Arc<Observation>,
     pub action: Arc<Action>,
     pub interval: Interval,
-    /// Bounds outside of it.
+    /// Bounds that are applied to its decisions.
     pub safety_filter: Option<Limits>,
 }
 
@@ -99,11 +99,11 @@ impl Decide for Network {
 }
 
 impl Network {
-    /// Check shapes for observations of this width; the error names the layer.
+    /// Check the shapes for observations of this width; the error names the layer.
     pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
         let mut width = observation_dim;
         if self.layers.is_empty() {
-            return Err("layers: at least one".into());
+            return Err("layers: needs at least one".into());
         }
         for (i, layer) in self.layers.iter().enumerate() {
             let outputs = layer.bias.len();
@@ -136,7 +136,7 @@ impl Network {
         Ok(())
     }
 
-    /// Observation -> action, each in [-1, 1].
+    /// Compute the action, each value in [-1, 1], for an observation.
     pub fn act(&self, observation: &[f32], action: &mut [f32]) {
         let mut x: Vec<f32> = observation.to_vec();
         if let Some((mean, std)) = &self.normaliser {

@@ -1,10 +1,11 @@
-//! Logarithms of ratios: an observation for paths whose delay and rate move, over short memories that a path's
-//! interruption clears (ours).
+//! Logarithms of ratios: an observation for paths with varying delay and rate, with windows that are cleared after an
+//! interruption of the path (ours).
 //!
-//! Logarithms make a doubling weigh the same at every rate and RTT, so that one small network serves 1 Mbit/s and
-//! 500 Mbit/s. Minimum RTT and maximum rate are those of a window, and a pause in the acknowledgements much longer than
-//! usual clears both: a handover interrupts a path for 45-120 ms and may change its delay (Mazilu et al.; Starlink's slots
-//! of 15 s), after which old extremes say nothing. Averages run over RTTs, so that they mean the same at 10 and 600 ms.
+//! With logarithms, a doubling has the same weight at every rate and RTT, so that one small network works at 1 Mbit/s
+//! and at 500 Mbit/s. Minimum RTT and maximum rate are taken over a window. A pause of the acknowledgements that is
+//! much longer than usual clears both windows: a handover interrupts a path for 45-120 ms and may change its delay
+//! (Mazilu et al.; Starlink's slots of 15 s), so that old extremes are no longer valid. Averages are over RTTs, so that
+//! they have the same meaning at 10 and 600 ms.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,16 +22,18 @@ struct Sight {
     min_rtt_window_s: f64,
     short_window_s: f64,
     max_rate_window_s: f64,
-    /// The RTT of an interval: `mean` of its samples, or the `least` of them, which jitter on a link hardly moves.
+    /// The RTT of an interval: the `mean` of its samples, or the `least`, which jitter on a link hardly affects.
     rtt: String,
-    /// RTTs of the fast and the slow averages.
+    /// Length of the fast and of the slow averages, in RTTs.
     fast_rtts: f64,
     slow_rtts: f64,
-    /// A pause of the acknowledgements of this length (and three times the usual one) clears the windows; 0: never.
+    /// A pause of the acknowledgements of at least this length, and three times the usual one, clears the windows; 0:
+    /// never.
     gap_s: f64,
-    /// The absolute size of the flow's own queue is seen, which tells large shares from small ones.
+    /// Observe the number of the flow's own queued packets, which distinguishes large shares of the link from small
+    /// ones.
     own_queue: bool,
-    /// News of handovers: none, reported, true.
+    /// Handover signals: none, reported, true.
     handovers: String,
 }
 
@@ -65,25 +68,28 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     one_of("rtt", &sight.rtt, &["mean", "least"])?;
     one_of("handovers", &sight.handovers, &["none", "reported", "true"])?;
     let (min, short, max) = (sight.min_rtt_window_s, sight.short_window_s, sight.max_rate_window_s);
+    let [min_rtt, short_rtt] = [min, short].map(|window_s| format!("min RTT of {}", span(window_s)));
+    let max_rate = format!("max delivery rate of {}", span(max));
+    let [fast, slow, slowest] = [sight.fast_rtts, sight.slow_rtts, 4.0 * sight.slow_rtts].map(average);
     let mut features: Vec<Feature> = vec![
-        ratio(format!("ln(RTT / min RTT of {min} s)"), 0.0, 3.0),
-        ratio("the same, fast average", 0.0, 3.0),
-        ratio(format!("ln(RTT / min RTT of {short} s)"), 0.0, 3.0),
-        ratio("10 x rise of the RTT / min RTT, fast average", -3.0, 3.0),
-        ratio("ln(acknowledged / pacing rate), fast average", -3.0, 3.0),
-        ratio(format!("ln(delivery rate / max of {max} s)"), -3.0, 0.0),
-        ratio("the same, slow average", -3.0, 0.0),
-        ratio("sqrt(share of lost packets), fast average", 0.0, 1.0),
-        ratio("sqrt(share of lost packets), average over four slow ones", 0.0, 1.0),
+        ratio(format!("ln(RTT / {min_rtt})"), 0.0, 3.0),
+        ratio(format!("ln(RTT / {min_rtt}), {fast}"), 0.0, 3.0),
+        ratio(format!("ln(RTT / {short_rtt})"), 0.0, 3.0),
+        ratio(format!("10 x RTT rise in the interval / min RTT, {fast}"), -3.0, 3.0),
+        ratio(format!("ln(acknowledged rate / pacing rate), {fast}"), -3.0, 3.0),
+        ratio(format!("ln(delivery rate / {max_rate})"), -3.0, 0.0),
+        ratio(format!("ln(delivery rate / {max_rate}), {slow}"), -3.0, 0.0),
+        ratio(format!("square root of the share of lost packets, {fast}"), 0.0, 1.0),
+        ratio(format!("square root of the share of lost packets, {slowest}"), 0.0, 1.0),
         ratio("ln(1 + own queued packets) / 4", 0.0, 3.0),
-        ratio("the same, fast average", 0.0, 3.0),
+        ratio(format!("ln(1 + own queued packets) / 4, {fast}"), 0.0, 3.0),
         ratio("ln(pacing rate / 10 Mbit/s) / 2", -4.0, 4.0),
-        ratio(format!("ln(min RTT of {min} s / 50 ms)"), -4.0, 4.0),
-        ratio("ln(in flight / BDP)", -3.0, 3.0),
+        ratio(format!("ln({min_rtt} / 50 ms)"), -4.0, 4.0),
+        ratio("ln(packets in flight / BDP)", -3.0, 3.0),
         ratio("ln(window / BDP)", -3.0, 3.0),
-        ratio("4 x ln(window / window before)", -3.0, 3.0),
-        ratio("1 / (1 s + time since the windows were cleared)", 0.0, 1.0),
-        ratio("time without acknowledgement / min RTT", 0.0, 3.0),
+        ratio("4 x ln(window / previous window)", -3.0, 3.0),
+        ratio("1 s / (1 s + time since the windows were cleared)", 0.0, 1.0),
+        ratio("longest time without an ACK / min RTT", 0.0, 3.0),
     ];
     features.extend(news_features(&sight.handovers));
     let history = sight.history;
@@ -103,6 +109,20 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     Ok((Observation { definition: Default::default(), features, history, watch: Box::new(watch) }, all))
 }
 
+/// A window in words.
+fn span(window_s: f64) -> String {
+    if window_s > 0.0 { format!("the last {window_s} s") } else { "the connection".into() }
+}
+
+/// An average in words.
+fn average(rtts: f64) -> String {
+    match rtts {
+        0.0 => "no average".into(),
+        1.0 => "average over 1 RTT".into(),
+        _ => format!("average over {rtts} RTTs"),
+    }
+}
+
 #[derive(Clone)]
 struct RatiosWatch {
     sight: Sight,
@@ -110,18 +130,18 @@ struct RatiosWatch {
     short_rtt: WindowedMin,
     max_rate: WindowedMax,
     gaps: GapDetector,
-    /// Is the RTT of an interval its least sample, not the mean?
+    /// Whether the RTT of an interval is its smallest sample instead of the mean.
     least: bool,
-    /// Inflation, rise, delivered, of the maximum, loss, loss slowly, queue.
+    /// Inflation, rise, delivered, share of the maximum rate, loss, loss (slow), queue.
     averages: [f64; 7],
-    /// Is there anything in the averages?
+    /// Whether the averages have values.
     known: bool,
     rtt_s: f64,
     window: f64,
     cleared_at_s: Option<f64>,
 }
 
-/// ln(a / b), 0 where there is nothing to compare.
+/// ln(a / b); 0 if a or b is not positive.
 fn log_ratio(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { libm::log(a / b) } else { 0.0 }
 }
@@ -145,7 +165,7 @@ impl Watch for RatiosWatch {
         } else if self.rtt_s <= 0.0 {
             self.rtt_s = stats.srtt_s;
         }
-        // Nothing was heard since the gap: what is known of the path is its RTT before.
+        // No RTT sample since the pause: the last known RTT of the path is the one before.
         let min_rtt = recent.unwrap_or(self.rtt_s);
         let inflation = log_ratio(self.rtt_s, min_rtt);
         let pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
@@ -162,7 +182,7 @@ impl Watch for RatiosWatch {
         let now = [inflation, rise, delivered, of_max, loss, loss, queue];
         let weights = [fast, fast, fast, slow, fast, slowest, fast];
         for (k, (average, (x, w))) in self.averages.iter_mut().zip(now.into_iter().zip(weights)).enumerate() {
-            // Losses are forgotten by nothing but time.
+            // Averages of losses are not reset by a pause.
             *average = if self.known || k == 4 || k == 5 { *average + w * (x - *average) } else { x };
         }
         self.known = true;

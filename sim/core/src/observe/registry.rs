@@ -1,8 +1,8 @@
-//! What an agent sees, does and is paid for: three kinds of functions, chosen by name and set by parameters, and how often
-//! it decides.
+//! Observation, action and reward functions, which are selected by name and have parameters, and decision intervals.
 //!
-//! A function is asked for as JSON: its name, or an object with the name and the parameters that differ from that name's,
-//! `{"name": "astraea", "history": 1}`. Several names may stand for one family of formulas with other parameters.
+//! A function is requested as JSON: its name, or an object with the name and the parameters that differ from the name's
+//! defaults, `{"name": "astraea", "history": 1}`. Several names can stand for one family of formulas with different
+//! parameters.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::astraea::Member;
 use super::stats::IntervalStats;
 use super::{astraea, aurora, orca, ratios, share, steps};
 
-/// One number of an observation; its bounds are enforced.
+/// One value of an observation; it is clipped to its bounds.
 #[derive(Clone, Debug)]
 pub struct Feature {
     pub meaning: String,
@@ -31,12 +31,12 @@ pub(super) fn ratio(meaning: impl Into<String>, low: f32, high: f32) -> Feature 
     Feature { meaning: meaning.into(), low, high, unit: "1" }
 }
 
-/// Most features an observation has.
+/// Maximum number of features of an observation.
 const MAX_FEATURES: usize = 24;
 
-/// How features come from statistics: its parameters, and what it remembers of one flow.
+/// Computes features from statistics; holds the parameters and the state for one flow.
 pub trait Watch: Send + Sync {
-    /// Write the features of an interval; they are clipped afterwards.
+    /// Write the features of an interval, which are clipped afterwards.
     fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]);
 
     fn clone_box(&self) -> Box<dyn Watch>;
@@ -48,19 +48,19 @@ impl Clone for Box<dyn Watch> {
     }
 }
 
-/// What a function was made from, for cards and their hashes.
+/// The definition of a function, for model cards and their hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Definition {
-    /// The name it was asked for by, and that of its formulas.
+    /// The requested name, and the name of the family of formulas.
     pub name: String,
     pub family: &'static str,
-    /// Raised when the formulas of the family change: what was trained on the old ones is refused.
+    /// Version of the family's formulas; policies trained with another version are refused.
     pub formula: u32,
-    /// All parameters of the family, those left at their defaults too.
+    /// All parameters of the family, including those with defaults.
     pub parameters: Value,
 }
 
-/// Features of one interval, stacked over the last `history` of them: oldest first, zeros at first.
+/// Features of an interval, stacked over the last `history` intervals: oldest first, zeros before the first interval.
 #[derive(Clone)]
 pub struct Observation {
     pub definition: Definition,
@@ -74,7 +74,7 @@ impl Observation {
         self.features.len() * self.history
     }
 
-    /// What each number of the stacked observation is.
+    /// The feature of each value of the stacked observation.
     pub fn labels(&self) -> impl Iterator<Item = &Feature> {
         (0..self.history).flat_map(|_| &self.features)
     }
@@ -83,32 +83,32 @@ impl Observation {
 /// The window (segments) and, if the action sets it, the pacing rate (bytes per second).
 pub type Control = (u32, Option<u64>);
 
-/// What an action does to a connection: its state, the statistics of the interval that ended, the action in [-1, 1], and
-/// the exact window it last asked for (segments, 0 at first).
+/// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
+/// action in [-1, 1], and the exact window of the last action (segments, 0 at first).
 pub type Perform = dyn Fn(&Conn, &IntervalStats, f64, &mut f64) -> Control + Send + Sync;
 
-/// What an action in [-1, 1] does.
+/// An action function for actions in [-1, 1].
 #[derive(Clone)]
 pub struct Action {
     pub definition: Definition,
     pub meaning: String,
-    /// Parameters of the controller underneath.
+    /// Parameters of the underlying controller.
     pub controller: Map<String, Value>,
     pub perform: Arc<Perform>,
 }
 
-/// What all flows of a world are paid, from what is known of each and the utilisation of their links.
+/// The common reward of all flows of a world, from their statistics and the utilisation of their links.
 pub type PayAll = dyn Fn(&[Member], f64) -> f64 + Send + Sync;
 
-/// What a flow is paid for itself.
+/// The reward of a single flow.
 pub type PayOne = dyn Fn(&IntervalStats) -> f64 + Send + Sync;
 
-/// Who is paid.
+/// The formula of a reward.
 #[derive(Clone)]
 pub enum Payment {
-    /// All flows of a world the same, from all its flows and its utilisation.
+    /// One reward for all flows of a world, from all its flows and its utilisation.
     Shared(Arc<PayAll>),
-    /// Each flow for itself.
+    /// A reward per flow.
     Own(Arc<PayOne>),
 }
 
@@ -117,12 +117,12 @@ pub struct Reward {
     pub definition: Definition,
     pub low: f64,
     pub high: f64,
-    /// Intervals of throughput that are remembered of each flow.
+    /// Number of intervals for which the throughput of each flow is stored.
     pub memory: usize,
     pub payment: Payment,
 }
 
-/// A name in the table of a kind: the family it stands for, and the family's parameters it sets.
+/// A name of a function: the family for which it stands, and the parameters that it sets.
 pub struct Entry<T> {
     pub name: &'static str,
     pub family: &'static str,
@@ -186,7 +186,7 @@ pub const REWARDS: &[Entry<Reward>] = &[
     entry("log-share", "log-share", 1, "{}", share::reward),
 ];
 
-/// The function that `request` asks for; the error names the field, the value and what is allowed.
+/// The requested function; an error names the field, the value and the allowed values.
 fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Definition), String> {
     let mut changes = match request {
         Value::Object(fields) => fields.clone(),
@@ -232,18 +232,18 @@ pub fn reward(request: &Value) -> Result<Reward, String> {
     build("reward", request, REWARDS).map(|(function, definition)| Reward { definition, ..function })
 }
 
-/// A family's parameters from JSON: those that are missing have their defaults. And all of them as JSON.
+/// The parameters of a family from JSON, with defaults for missing ones, and all of them as JSON.
 pub(super) fn read<P: DeserializeOwned + Serialize>(given: Value) -> Result<(P, Value), String> {
     let parameters: P = serde_json::from_value(given).map_err(|e| format!("parameters: {e}"))?;
     let all = serde_json::to_value(&parameters).expect("parameters are JSON");
     Ok((parameters, all))
 }
 
-/// The one parameter of an observation without memories.
+/// The only parameter of an observation without state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Stack {
-    /// Intervals stacked.
+    /// Number of stacked intervals.
     history: usize,
 }
 
@@ -253,7 +253,7 @@ impl Default for Stack {
     }
 }
 
-/// Features that come from the statistics of their interval alone.
+/// Features that depend only on the statistics of their interval.
 #[derive(Clone)]
 struct Stateless(fn(&IntervalStats, &mut [f64]));
 
@@ -267,7 +267,7 @@ impl Watch for Stateless {
     }
 }
 
-/// An observation of such features.
+/// An observation with such features.
 pub(super) fn stateless(
     given: Value,
     features: Vec<Feature>,
@@ -278,7 +278,7 @@ pub(super) fn stateless(
     Ok((Observation { definition: Definition::default(), features, history, watch: Box::new(Stateless(fill)) }, all))
 }
 
-/// Refuse a parameter outside its range.
+/// Return an error for a parameter outside its range.
 pub(super) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), String> {
     if (low..=high).contains(&value) {
         Ok(())
@@ -287,7 +287,7 @@ pub(super) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(),
     }
 }
 
-/// Refuse a text that is none of these.
+/// Return an error for a text that is not among the allowed ones.
 pub(super) fn one_of(field: &str, value: &str, allowed: &[&str]) -> Result<(), String> {
     if allowed.contains(&value) {
         Ok(())
@@ -296,11 +296,11 @@ pub(super) fn one_of(field: &str, value: &str, allowed: &[&str]) -> Result<(), S
     }
 }
 
-/// How long until an agent decides again.
+/// The time between two decisions of an agent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub fixed: Nanos,
-    /// Above 0: so many mean RTTs of the interval that ends, instead; `fixed` holds until there is one.
+    /// Above 0: the interval is this many mean RTTs of the last interval; `fixed` applies until there is an RTT.
     pub rtts: f64,
 }
 
@@ -313,12 +313,12 @@ impl Interval {
         Interval { fixed: length, rtts: 0.0 }
     }
 
-    /// The interval after the one with these statistics.
+    /// The interval that follows one with these statistics.
     pub fn after(self, stats: &IntervalStats) -> Nanos {
         self.after_rtt(stats.latest_rtt_s())
     }
 
-    /// The interval after one with this mean RTT in seconds; 0: not known.
+    /// The interval that follows one with this mean RTT in seconds; 0: not known.
     pub fn after_rtt(self, rtt_s: f64) -> Nanos {
         if self.rtts > 0.0 && rtt_s > 0.0 {
             Nanos((self.rtts * rtt_s * 1e9) as u64).clamp(Interval::SHORTEST, Interval::LONGEST)
@@ -328,7 +328,7 @@ impl Interval {
     }
 }
 
-/// All that a batch of worlds needs to know of its agents.
+/// The functions and the interval of the agents of a batch of worlds.
 #[derive(Clone)]
 pub struct Preset {
     pub observation: Arc<Observation>,
@@ -350,7 +350,7 @@ impl Preset {
     }
 }
 
-/// One flow's observation as it grows.
+/// The observation of one flow, updated with every interval.
 #[derive(Clone)]
 pub struct Observer {
     function: Arc<Observation>,

@@ -1,8 +1,8 @@
-//! A safety filter around a policy, outside its network: bounds on what it may ask for, and Cubic where it was never trained.
+//! A safety filter around a policy: bounds on its decisions, and Cubic outside its training range.
 //!
-//! The window stays below so many measured bandwidth-delay products, and a pacing rate above one segment per RTT. When the
-//! path has measured outside of the training range for some time, the window follows Cubic's function (RFC 9438, from
-//! one decision to the next) until the path has been inside for as long.
+//! The window stays below a multiple of the measured bandwidth-delay product, and the pacing rate above one segment per
+//! RTT. When the measured path has been outside the training range for some time, the window follows Cubic's function
+//! (RFC 9438, evaluated at every decision) until the path has been inside for the same time.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,18 +12,19 @@ use super::memory::{GapDetector, WindowedMax, WindowedMin, weight};
 use super::registry::{Control, within};
 use super::stats::IntervalStats;
 
-/// What is allowed, as a checkpoint's card states it.
+/// The limits, as stated in a model card.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// The window is at most so many products of the largest delivery rate of ten seconds and the smallest RTT since the
-    /// path was last interrupted; 0: no bound.
+    /// Largest window in bandwidth-delay products: the largest delivery rate of ten seconds times the smallest RTT
+    /// since the last interruption of the path; 0: no limit.
     pub max_bdp: f64,
-    /// The training range: smallest RTT, largest delivery rate and lost share of ten seconds that are no reason for Cubic.
+    /// The training range: smallest RTT, largest delivery rate and share of lost packets, each over ten seconds.
     pub min_rtt_ms: (f64, f64),
     pub max_rate_mbps: f64,
     pub max_loss: f64,
-    /// Cubic takes over, and hands back, after so long (and four RTTs); 0: never.
+    /// Time outside (or inside) the training range, and at least four RTTs, after which Cubic takes over (or hands
+    /// back); 0: never.
     pub patience_s: f64,
 }
 
@@ -34,11 +35,11 @@ impl Default for Limits {
 }
 
 const WINDOW_S: f64 = 10.0;
-/// A pause of the acknowledgements that is an interruption of the path.
+/// Length of a pause of the acknowledgements that counts as an interruption of the path.
 const GAP_S: f64 = 0.03;
-/// Segments that are always allowed: a connection's first window (RFC 6928).
+/// Window that is always allowed: the initial window of a connection (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
-/// Payload of a segment, as observations count it.
+/// Payload of a segment, as in observations.
 const SEGMENT_BYTES: f64 = 1460.0;
 
 impl Limits {
@@ -58,11 +59,13 @@ pub struct SafetyFilter {
     limits: Limits,
     recent_rtt: WindowedMin,
     max_rate: WindowedMax,
-    /// Since the last interruption: a queue that stands is no reason for a larger bound, a new path is one.
+    /// Smallest RTT since the last interruption: a new path may raise the limit of the window, a standing queue may
+    /// not.
     path_rtt: WindowedMin,
     gaps: GapDetector,
     loss: f64,
-    /// Since when the path has been on the other side of the training range than who decides.
+    /// Time since which the path has been outside the training range while the policy decides, or inside while Cubic
+    /// does.
     strayed_at_s: Option<f64>,
     fallback: Option<CubicWindow>,
     lost_before: bool,
@@ -83,12 +86,13 @@ impl SafetyFilter {
         }
     }
 
-    /// Is Cubic in charge?
+    /// Whether Cubic decides.
     pub fn has_taken_over(&self) -> bool {
         self.fallback.is_some()
     }
 
-    /// What becomes of the policy's answer for this interval; `window` is the exact window last asked for.
+    /// The window and pacing rate for this interval, given the policy's decision; `window` is the exact window of the
+    /// last decision.
     pub fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
         let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
         let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
@@ -124,7 +128,7 @@ impl SafetyFilter {
         (cwnd.max(1), pacing.map(|rate| rate.max(least as u64)))
     }
 
-    /// Who decides from now on.
+    /// Choose whether the policy or Cubic decides from now on.
     fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64, conn: &Conn) {
         let limits = &self.limits;
         if limits.patience_s == 0.0 {
@@ -146,13 +150,13 @@ impl SafetyFilter {
     }
 }
 
-/// Cubic's window from one decision to the next.
+/// Cubic's window, updated at every decision.
 #[derive(Clone, Debug)]
 struct CubicWindow {
     cwnd: f64,
     ssthresh: f64,
     w_max: f64,
-    /// Reno's window beside it (RFC 9438, section 4.3).
+    /// Estimate of Reno's window (RFC 9438, section 4.3).
     w_est: f64,
     epoch_s: Option<f64>,
     reduced_at_s: f64,
@@ -172,7 +176,7 @@ impl CubicWindow {
         let now = stats.time_s;
         let rtt = stats.latest_rtt_s();
         if stats.lost_packets > 0.0 && now - self.reduced_at_s > rtt {
-            // A flow that is below its last maximum gives room to others (fast convergence).
+            // A flow below its last maximum releases bandwidth to others (fast convergence).
             self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
             self.ssthresh = (self.cwnd * BETA).max(LEAST_WINDOW);
             self.cwnd = if stats.rtos > 0.0 { LEAST_WINDOW } else { self.ssthresh };

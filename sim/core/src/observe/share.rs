@@ -1,8 +1,9 @@
-//! A reward for teams: the logarithm of each flow's share of what is fair, less its queue and its needless losses.
+//! A shared reward: the logarithm of each flow's goodput relative to its fair share, minus costs of its queue and of
+//! its avoidable losses.
 //!
-//! Averaged over the flows of a world (or each flow's own, with `team` off), so that equal shares are worth most. What
-//! is fair, the base RTT and the random loss of the links are the simulator's. Ours, after the proportional fairness
-//! of Kelly et al. (J. Oper. Res. Soc., 1998).
+//! It is averaged over the flows of a world (with `team` off, each flow gets its own), so that equal shares are best.
+//! The fair share, the base RTT and the random loss of the links are known from the simulator. Ours, after the
+//! proportional fairness of Kelly et al. (J. Oper. Res. Soc., 1998).
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use super::stats::IntervalStats;
 #[serde(default, deny_unknown_fields)]
 struct Terms {
     scale: f64,
-    /// A smaller share of what is fair counts as this.
+    /// Lower bound of the goodput relative to the fair share.
     least_share: f64,
-    /// Of the queueing delay in base RTTs, up to `most_delay` of them.
+    /// Weight of the queueing delay in base RTTs, up to `most_delay`.
     delay: f64,
     most_delay: f64,
-    /// Of the share of packets lost beyond what links lose at random.
+    /// Weight of the share of packets lost, in excess of the random loss of the links.
     loss: f64,
     team: bool,
 }
@@ -52,7 +53,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     Ok((Reward { definition: Default::default(), low, high, memory: 1, payment }, all))
 }
 
-/// A flow alone on a link of many has this share of what is fair, at most.
+/// Upper bound of the goodput relative to the fair share, for a flow that has the link of many flows.
 const MOST_SHARE: f64 = 1_000.0;
 
 impl Terms {

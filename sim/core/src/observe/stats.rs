@@ -1,16 +1,16 @@
-//! Interval statistics of a flow: one documented struct that serves observations, rewards and users' own functions.
+//! Interval statistics of a flow, for observations, rewards and functions of users.
 
 use crate::tcp::sender::{Sender, SenderCounters};
 use crate::time::Nanos;
 
-/// Who can supply a statistic.
+/// The source of a statistic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
-    /// `TCP_INFO` of a stock kernel.
+    /// `TCP_INFO` of an unmodified kernel.
     Kernel,
-    /// Each ACK: the simulator and an eBPF program see them all, `TCP_INFO` only the latest sample.
+    /// Every ACK: available to the simulator and an eBPF program; `TCP_INFO` has only the latest sample.
     PerAck,
-    /// The simulator alone: properties of links and other flows.
+    /// Only the simulator: properties of links and other flows.
     Oracle,
 }
 
@@ -26,7 +26,7 @@ pub struct Statistic {
     pub meaning: &'static str,
 }
 
-/// Declares the statistics: the struct, its description, and its values as an array.
+/// Declares the statistics: the struct, its descriptions, and its values as an array.
 macro_rules! statistics {
     ($($name:ident: $unit:literal, $low:expr, $high:expr, $source:ident, $meaning:literal;)*) => {
         /// Statistics of one flow over one decision interval, in the units of their names ([`STATISTICS`]).
@@ -58,18 +58,18 @@ statistics! {
     time_s: "s", 0.0, 1e6, Kernel, "End of the interval, in time of the world.";
     interval_s: "s", 0.0, f64::INFINITY, Kernel, "Length of the interval.";
     active: "1", 0.0, 1.0, Kernel, "1 while the flow exists, else 0.";
-    goodput_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "In-order payload at the receiver over the length of the interval.";
+    goodput_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "In-order payload at the receiver, divided by the length of the interval.";
     delivery_rate_bps: "bit/s", 0.0, f64::INFINITY, PerAck, "Mean of the delivery-rate samples of all ACKs; 0 without a sample.";
-    max_delivery_rate_bps: "bit/s", 0.0, f64::INFINITY, PerAck, "Largest `delivery_rate_bps` since the flow started.";
-    send_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload sent, retransmissions included, over the length of the interval.";
-    acked_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload acknowledged over the length of the interval.";
+    max_delivery_rate_bps: "bit/s", 0.0, f64::INFINITY, PerAck, "Largest `delivery_rate_bps` since the start of the flow.";
+    send_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload sent, including retransmissions, divided by the length of the interval.";
+    acked_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Payload acknowledged, divided by the length of the interval.";
     rtt_mean_s: "s", 0.0, f64::INFINITY, PerAck, "Mean of the RTT samples of the interval; NaN without a sample.";
     rtt_min_s: "s", 0.0, f64::INFINITY, PerAck, "Smallest RTT sample of the interval; NaN without a sample.";
-    rtt_rise_s: "s", f64::NEG_INFINITY, f64::INFINITY, PerAck, "Rise of the RTT from the first half of the samples to the second, by least squares; 0 below two samples.";
+    rtt_rise_s: "s", f64::NEG_INFINITY, f64::INFINITY, PerAck, "Rise of the RTT from the first half of the samples to the second, by least squares; 0 with fewer than two samples.";
     srtt_s: "s", 0.0, f64::INFINITY, Kernel, "Smoothed RTT (RFC 6298); 0 before the first sample.";
-    min_rtt_s: "s", 0.0, f64::INFINITY, Kernel, "Smallest RTT since the flow started; before the first sample that of the handshake.";
+    min_rtt_s: "s", 0.0, f64::INFINITY, Kernel, "Smallest RTT since the start of the flow; before the first sample, the RTT of the handshake.";
     rtt_samples: "1", 0.0, f64::INFINITY, PerAck, "Number of RTT samples in the interval.";
-    ack_gap_s: "s", 0.0, f64::INFINITY, PerAck, "Longest time without an ACK that ended in the interval or still lasts.";
+    ack_gap_s: "s", 0.0, f64::INFINITY, PerAck, "Longest time without an ACK that ended in the interval or is still going on.";
     acked_packets: "packets", 0.0, f64::INFINITY, Kernel, "Payload acknowledged, in segments.";
     lost_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments marked lost.";
     lost_bytes: "bytes", 0.0, f64::INFINITY, Kernel, "Payload marked lost.";
@@ -80,17 +80,17 @@ statistics! {
     pacing_rate_bps: "bit/s", 0.0, f64::INFINITY, Kernel, "Pacing rate; 0 when packets are not paced.";
     packets_out: "packets", 0.0, f64::INFINITY, Kernel, "Segments sent and not yet acknowledged cumulatively.";
     retrans_out: "packets", 0.0, f64::INFINITY, Kernel, "Retransmitted segments in flight.";
-    in_flight_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments in flight: packets out, less SACKed and lost ones, plus retransmissions.";
+    in_flight_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments in flight: `packets_out`, minus SACKed and lost segments, plus `retrans_out`.";
     ca_state: "1", 0.0, 4.0, Kernel, "State of TCP: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.";
     app_limited: "1", 0.0, 1.0, Kernel, "1 when the application, not the window, limits the flow.";
     rwnd_packets: "packets", 0.0, f64::INFINITY, Kernel, "Receive window, in segments.";
     base_rtt_s: "s", 0.0, f64::INFINITY, Oracle, "RTT of the path without queues.";
-    capacity_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "Rate of the tightest link of the path.";
-    queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the tightest link.";
+    capacity_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "Rate of the bottleneck, the slowest link of the path.";
+    queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the bottleneck.";
     buffer_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Size of that queue.";
     link_loss: "1", 0.0, 1.0, Oracle, "Expected share of packets lost at random along the path.";
-    flows_active: "1", 0.0, f64::INFINITY, Oracle, "TCP flows of the world that are active now.";
-    fair_share_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "`capacity_bps` over the number of active TCP flows that cross the tightest link.";
+    flows_active: "1", 0.0, f64::INFINITY, Oracle, "Number of active TCP flows in the world.";
+    fair_share_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "`capacity_bps` divided by the number of active TCP flows that cross the bottleneck.";
     handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "Time to the next handover of the path; infinite if there is none.";
     handover_since_s: "s", 0.0, f64::INFINITY, Oracle, "Time since the last handover of the path; infinite if there was none.";
     reported_handover_in_s: "s", 0.0, f64::INFINITY, Oracle, "`handover_in_s` as a predictor reports it half a second ahead, with SaTCP's error.";
@@ -104,20 +104,20 @@ impl IntervalStats {
     }
 }
 
-/// What the acknowledgements of some stretch of time said.
+/// Sums over the acknowledgements of some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acks {
     pub rtt_sum_us: u64,
-    /// Sum of the samples times their place, counted from 0.
+    /// Sum of the samples times their index, from 0 on.
     pub rtt_placed_us: u64,
     pub rtt_least_us: u32,
     pub rtt_samples: u32,
-    /// Of the delivery-rate samples, bytes per second.
+    /// Sum of the delivery-rate samples, in bytes per second.
     pub rate_sum: f64,
     pub rate_samples: u32,
-    /// The longest time that an acknowledgement ended in which there was none.
+    /// The longest time without an acknowledgement that has ended.
     pub longest_gap: Nanos,
-    /// When the last one came, also before this stretch; zero: none ever.
+    /// Arrival of the last acknowledgement, also if it was before this time; zero: none yet.
     pub last: Nanos,
 }
 
@@ -153,7 +153,7 @@ impl Acks {
         }
     }
 
-    /// And those of the stretch that follows.
+    /// Add the acknowledgements of the time that follows.
     fn append(&mut self, later: &Acks) {
         self.rtt_placed_us += later.rtt_placed_us + u64::from(self.rtt_samples) * later.rtt_sum_us;
         self.rtt_sum_us += later.rtt_sum_us;
@@ -166,7 +166,7 @@ impl Acks {
     }
 }
 
-/// Accumulates one flow's interval.
+/// Accumulates the statistics of a flow over an interval.
 #[derive(Clone, Debug)]
 pub struct Meter {
     since: Nanos,
@@ -194,7 +194,7 @@ impl Meter {
         self.acks.add(now, rtt_us, rate);
     }
 
-    /// The acknowledgements that a real host has counted itself until `now`, which followed those known.
+    /// Add acknowledgements that a real host has counted until `now`.
     pub fn push(&mut self, now: Nanos, acks: &Acks) {
         self.acks.append(&Acks { last: acks.last.min(now), ..*acks });
     }
@@ -203,7 +203,7 @@ impl Meter {
         self.since
     }
 
-    /// Half the number of samples times the slope of the line through them.
+    /// Half the number of samples times the slope of the line fitted to them.
     fn rtt_rise_us(&self) -> f64 {
         let n = f64::from(self.acks.rtt_samples);
         if self.acks.rtt_samples < 2 {
@@ -213,7 +213,7 @@ impl Meter {
         6.0 * covariance / (n * n - 1.0)
     }
 
-    /// Close the interval at `now`; the oracle fields are left to the caller.
+    /// Close the interval at `now`; the caller fills the oracle fields.
     pub fn take(&mut self, now: Nanos, sender: &Sender, received_bytes: u64) -> IntervalStats {
         let span = now.saturating_sub(self.since).secs_f64();
         let per_s = if span > 0.0 { 1.0 / span } else { 0.0 };
@@ -223,7 +223,7 @@ impl Meter {
         let rate = if acks.rate_samples > 0 { acks.rate_sum / f64::from(acks.rate_samples) } else { 0.0 };
         self.max_rate = self.max_rate.max(rate);
         self.min_rtt_us = self.min_rtt_us.min(acks.rtt_least_us);
-        // Before the first sample of its own the flow knows the handshake's.
+        // Before its first sample, the flow has the RTT of the handshake.
         let min_rtt = if self.min_rtt_us == u32::MAX { sender.min_rtt_us() } else { self.min_rtt_us };
         let lost = (c.lost - p.lost) as f64;
         let stats = IntervalStats {

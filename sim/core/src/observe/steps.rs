@@ -1,9 +1,9 @@
-//! Actions that move a window or a pacing rate by a step: the ways of Astraea (Liao et al., EuroSys 2024, equation 3),
-//! of Aurora (Jay et al., ICML 2019), and logarithmic ones.
+//! Actions that change a window or a pacing rate by a step: as in Astraea (Liao et al., EuroSys 2024, equation 3), as
+//! in Aurora (Jay et al., ICML 2019), and logarithmic ones.
 //!
-//! With x = (1 - cubic) a + cubic a^3, a step up multiplies by 1 + step x, a step down divides by 1 - step x (`linear`),
-//! or both multiply by exp(step x) (`log`). A window alone is paced at `pacing_gain` windows per smoothed RTT; a rate
-//! has a window of two RTTs, which does not bind.
+//! With x = (1 - cubic) a + cubic a^3, a step up multiplies by 1 + step x and a step down divides by 1 - step x
+//! (`linear`), or both multiply by exp(step x) (`log`). An action on the window paces at `pacing_gain` windows per
+//! smoothed RTT. An action on the rate sets a window of two RTTs, which does not limit it.
 
 use std::sync::Arc;
 
@@ -15,13 +15,12 @@ use crate::cc::Conn;
 use super::registry::{Action, Control, one_of, read, within};
 use super::stats::IntervalStats;
 
-/// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): fine near 0, up to 28 % at the ends (ours).
+/// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): small near 0, up to 28 % at the ends (ours).
 pub const LOG_WINDOW: &str = r#"{"form": "log", "step": 0.25, "cubic": 0.7, "rounding": "fraction"}"#;
 pub const LOG_RATE: &str = r#"{"moves": "rate", "form": "log", "step": 0.25, "cubic": 0.7, "rounding": "fraction",
     "floor_mbps": 0.1}"#;
 
-/// Bytes per packet on the wire, as in Aurora's simulator; and in windows of so many bandwidth-delay products, as in
-/// Astraea's code.
+/// Bytes per packet on the wire, as in Aurora's simulator, and in limits of the window, as in Astraea's code.
 const WIRE_BYTES: f64 = 1500.0;
 const WINDOW_BYTES: f64 = 1460.0;
 /// The highest rate: 100 Gbit/s, in bytes per second.
@@ -30,23 +29,23 @@ const MOST: f64 = 12.5e9;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Steps {
-    /// What moves: `window` or `rate`.
+    /// What the action changes: `window` or `rate`.
     moves: String,
     /// `linear` or `log`.
     form: String,
     step: f64,
     /// Share of a^3 in the step.
     cubic: f64,
-    /// Of windows: `away`, to the next whole segment at least; `fraction`, fractions are kept for the next decision.
+    /// Rounding of windows: `away`, by at least a whole segment; `fraction`, fractions are kept for the next decision.
     rounding: String,
     /// Windows per smoothed RTT.
     pacing_gain: f64,
     floor_packets: u32,
     floor_mbps: f64,
-    /// The window, or the rate, is never more than this many BDP; 0: no such bound.
+    /// Upper limit of the window in BDP, or of the rate in multiples of the capacity; 0: no limit.
     cap_bdp: f64,
-    /// The BDP of the bound: `measured` by the flow (largest delivery rate, smallest RTT), or the `true` one of the link,
-    /// which only the simulator knows: for training (Astraea: 1.5).
+    /// BDP of the limit: `measured` by the flow (largest delivery rate, smallest RTT), or the `true` one of the link,
+    /// which only the simulator knows, for training (Astraea: 1.5).
     cap_of: String,
 }
 
@@ -118,7 +117,7 @@ impl Steps {
         }
     }
 
-    /// The most a flow may have under way, and its rate: bytes and bytes per second; infinite without a bound.
+    /// The upper limits of data in flight (bytes) and of the rate (bytes per second); infinite without a limit.
     fn cap(&self, stats: &IntervalStats) -> (f64, f64) {
         let (rate, rtt) = match self.cap_of.as_str() {
             "true" => (stats.capacity_bps, stats.base_rtt_s),
@@ -141,13 +140,13 @@ impl Steps {
             let whole = if action >= 0.0 { libm::ceil(next) } else { libm::floor(next) };
             return whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32;
         }
-        // The window may have been moved by somebody else.
+        // Something else may have changed the window.
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         *exact = (start * self.factor(action)).clamp(f64::from(self.floor_packets), most);
         libm::round(*exact) as u32
     }
 
-    /// The next rate, and two RTTs of it as window.
+    /// The next rate, and a window of two RTTs.
     fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64) -> Control {
         let floor = self.floor_mbps * 1e6 / 8.0;
         let rate = (conn.pacing_rate as f64 * self.factor(action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));

@@ -1,8 +1,8 @@
-//! Statistics that tests of the functions share.
+//! Statistics for tests of the functions.
 
 use super::stats::IntervalStats;
 
-/// A flow that gets this share of 100 Mbit/s at 50 ms.
+/// A flow with this share of a link of 100 Mbit/s and 50 ms.
 pub fn flow(goodput_share: f64) -> IntervalStats {
     IntervalStats {
         time_s: 30.0,
@@ -36,7 +36,7 @@ pub fn flow(goodput_share: f64) -> IntervalStats {
     }
 }
 
-/// Nothing arrives and everything is lost; and a flow nothing is known of yet.
+/// Statistics of an outage in which everything is lost, of a new flow, and of an interval without length.
 pub fn hard_cases() -> [IntervalStats; 3] {
     let outage = IntervalStats {
         rtt_mean_s: f64::NAN,

@@ -1,4 +1,4 @@
-//! A sender that is only told of: a real kernel does the sending.
+//! A sender whose state is read from a real kernel, which does the sending.
 
 use crate::cc::CaState;
 use crate::kernel_hosts::FlowReading;
@@ -7,7 +7,7 @@ use super::rtt::MinFilter;
 use super::sender::Sender;
 
 impl Sender {
-    /// Be as the reading says.
+    /// Set the state to that of the reading.
     pub(crate) fn take_in(&mut self, reading: &FlowReading) {
         let mss = self.conn.mss;
         let conn = &mut self.conn;

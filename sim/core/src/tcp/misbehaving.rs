@@ -1,9 +1,9 @@
 //! Receivers that do not acknowledge as TCP requires (RFC 9743, section 7.6): seldom, in parts, or too early.
 //!
-//! The last two are attacks of Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999. A part does not
-//! acknowledge a whole segment. Linux grows its window by acknowledged segments, so the parts bring the attacker nothing
-//! but more acknowledgements to send. The sender ignores acknowledgements beyond what it has sent (RFC 9293, section
-//! 3.10.7.4).
+//! The last two are attacks of Savage et al., "TCP Congestion Control with a Misbehaving Receiver", 1999. A part does
+//! not acknowledge a whole segment. Linux grows its window by acknowledged segments, so the parts bring the attacker
+//! nothing but more acknowledgements to send. The sender ignores acknowledgements beyond what it has sent (RFC 9293,
+//! section 3.10.7.4).
 
 use std::collections::VecDeque;
 

@@ -7,6 +7,6 @@ pub(super) use observation::observation;
 pub(super) use reward::reward;
 pub use reward::{History, Member, global_state};
 
-/// Intervals over which fairness and stability are averaged, and that an observation holds, as published.
+/// Number of intervals over which fairness and stability are averaged, and which an observation contains, as published.
 pub const HISTORY: usize = 5;
 pub const STATE_DIM: usize = 12;

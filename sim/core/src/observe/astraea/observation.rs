@@ -1,9 +1,10 @@
-//! Astraea's observation: ten features of the last interval, stacked over five intervals, oldest first, zeros at first.
+//! Astraea's observation: ten features of an interval, stacked over five intervals, oldest first, zeros at the start.
 //!
-//! Rates inside the features are bytes per second, times seconds. As published, minimum RTT and maximum throughput are
-//! those of a flow's whole life: a longer path then looks like a queue for ever, the cause of Astraea's low utilisation
-//! on LEO paths. Parameters give them windows, and add news of handovers (what is reported half a second ahead, or the
-//! truth). Ten seconds (our choice) are less than a slot of Starlink (15 s) and more than any RTT.
+//! In the features, rates are in bytes per second and times in seconds. As published, minimum RTT and maximum
+//! throughput are those of the whole connection. A path that becomes longer then always looks like a queue, which
+//! causes Astraea's low utilisation on LEO paths. Parameters limit both to windows, and add handover signals (reported
+//! half a second ahead, or true). Ten seconds (our choice) are less than a slot of Starlink (15 s) and more than any
+//! RTT.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,21 +18,21 @@ use crate::observe::stats::IntervalStats;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Sight {
-    /// Intervals stacked.
+    /// Number of stacked intervals.
     history: usize,
-    /// Seconds; 0: the flow's life.
+    /// Length of the windows in seconds; 0: the whole connection.
     min_rtt_window_s: f64,
     max_rate_window_s: f64,
-    /// An interruption of the acknowledgements of this length clears both windows; 0: never.
+    /// A pause of the acknowledgements of this length clears both windows; 0: never.
     gap_s: f64,
-    /// News of handovers: none, reported, true.
+    /// Handover signals: none, reported, true.
     handovers: String,
-    /// How RTTs over the minimum are seen: ratio (published); log-queue, which resolves small queues ([`log_queue`]);
-    /// log-queue-ms, in which flows of different base RTTs see the same of the queue they share ([`log_queue_ms`]).
+    /// Scale of the RTT relative to the minimum: ratio (published); log-queue, which resolves small queues
+    /// ([`log_queue`]); log-queue-ms, which is equal for flows with different base RTTs that share a queue
+    /// ([`log_queue_ms`]).
     rtt: String,
-    /// How the path's own two figures are seen, its maximum throughput and minimum RTT: linear (published); log, which
-    /// tells 5 from 6 Mbit/s as well as 100 from 120; log-rate, which leaves the minimum RTT out, and the window over
-    /// the BDP with it.
+    /// Scale of maximum throughput and minimum RTT: linear (published); log, which distinguishes 5 from 6 Mbit/s as
+    /// well as 100 from 120 Mbit/s; log-rate, which omits the minimum RTT and the window relative to the BDP.
     path: String,
 }
 
@@ -59,12 +60,12 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
     one_of("rtt", &sight.rtt, &["ratio", "log-queue", "log-queue-ms"])?;
     one_of("path", &sight.path, &["linear", "log", "log-rate"])?;
     let min_rtt = if sight.min_rtt_window_s > 0.0 {
-        format!("min RTT of {} s", sight.min_rtt_window_s)
+        format!("min RTT of the last {} s", sight.min_rtt_window_s)
     } else {
         "min RTT".to_owned()
     };
     let max = if sight.max_rate_window_s > 0.0 {
-        format!("max throughput of {} s", sight.max_rate_window_s)
+        format!("max throughput of the last {} s", sight.max_rate_window_s)
     } else {
         "max throughput".to_owned()
     };
@@ -75,16 +76,20 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
         rtt_feature("mean RTT", &min_rtt, &sight.rtt),
         rtt_feature("smoothed RTT", &min_rtt, &sight.rtt),
         ratio(
-            if min_rtt == "min RTT" { "0.8 x window / BDP".into() } else { format!("0.8 x window / BDP, {min_rtt}") },
+            if min_rtt == "min RTT" {
+                "0.8 x window / BDP".into()
+            } else {
+                format!("0.8 x window / BDP, with {min_rtt}")
+            },
             0.0,
             2.0,
         ),
         path_rate,
         path_rtt,
         ratio(format!("loss rate / {max}"), 0.0, 2.0),
-        ratio("packets out / window", 0.0, 2.0),
+        ratio("unacknowledged packets / window", 0.0, 2.0),
         ratio(format!("pacing rate / {max}"), 0.0, 2.0),
-        ratio("retransmissions out / window", 0.0, 2.0),
+        ratio("retransmitted packets in flight / window", 0.0, 2.0),
     ];
     let seen: &[usize] = if sight.path == "log-rate" { &SEEN_BY_RATE } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
     let mut features: Vec<Feature> = seen.iter().map(|&feature| all_features[feature].clone()).collect();
@@ -101,7 +106,7 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
     Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
 }
 
-/// The features that do not tell flows of different base RTTs apart.
+/// The features that do not depend on the base RTT.
 const SEEN_BY_RATE: [usize; 8] = [0, 1, 2, 4, 6, 7, 8, 9];
 
 fn rtt_feature(rtt: &str, min_rtt: &str, seen: &str) -> Feature {
@@ -120,19 +125,19 @@ fn path_features(max: &str, min_rtt: &str, log: bool) -> [Feature; 2] {
     }
 }
 
-/// What of the RTT a queue makes is doubled at 1 / `QUEUE_GAIN` of the minimum RTT in [`log_queue`]. Our choice.
+/// In [`log_queue`], queues are resolved down to 1 / `QUEUE_GAIN` of the minimum RTT (our choice).
 const QUEUE_GAIN: f64 = 50.0;
 
-/// RTT over the minimum RTT, so that queues far below the minimum RTT differ as much as long ones: flows that share a
-/// link must tell 2 % from 4 %. 0 without a queue, 3.93 with one of the minimum RTT.
+/// RTT relative to the minimum RTT on a logarithmic scale, which also resolves queues far below the minimum RTT: flows
+/// that share a link must distinguish 2 % from 4 %. 0 without a queue, 3.93 with a queue of the minimum RTT.
 fn log_queue(ratio: f64) -> f64 {
     (QUEUE_GAIN * (ratio - 1.0).max(0.0)).ln_1p()
 }
 
-/// About a packet's time on 120 Mbit/s: shorter queues are hardly told apart by [`log_queue_ms`]. Our choice.
+/// Resolution of [`log_queue_ms`], about the time of a packet at 120 Mbit/s (our choice).
 const QUEUE_MS: f64 = 0.1;
 
-/// The same of the queue itself: 0 without one, 4.62 at 10 ms, whatever the minimum RTT.
+/// The queueing delay on a logarithmic scale: 0 without a queue, 4.62 at 10 ms, independent of the minimum RTT.
 fn log_queue_ms(ratio: f64, min_rtt_s: f64) -> f64 {
     ((ratio - 1.0).max(0.0) * min_rtt_s / 1e-3 / QUEUE_MS).ln_1p()
 }
@@ -145,7 +150,7 @@ struct AstraeaWatch {
     handovers: String,
     rtt: String,
     log_path: bool,
-    /// Which of the ten features, in order.
+    /// Indices of the features in use, in order.
     seen: &'static [usize],
 }
 
@@ -156,7 +161,7 @@ impl Watch for AstraeaWatch {
             self.min_rtt.iter_mut().for_each(WindowedMin::forget);
             self.max_rate.iter_mut().for_each(WindowedMax::forget);
         }
-        // A window without a sample: the life's extreme is the best guess there is.
+        // Without a sample in the window, the extreme of the connection is the best estimate.
         if let Some(window) = &mut self.min_rtt {
             seen.min_rtt_s = window.update(stats.time_s, stats.rtt_min_s).unwrap_or(stats.min_rtt_s);
         }
@@ -186,7 +191,7 @@ impl Watch for AstraeaWatch {
     }
 }
 
-/// Bytes per packet in the window feature.
+/// Bytes per packet in the feature of the window.
 const PACKET_BYTES: f64 = 1460.0;
 
 fn features(s: &IntervalStats, out: &mut [f64]) {

@@ -1,4 +1,4 @@
-//! Astraea's reward, one for all flows of a world, and the global state that its critics see.
+//! Astraea's reward, which is common to all flows of a world, and the global state for its critics.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{HISTORY, STATE_DIM};
 use crate::observe::registry::{Payment, Reward, one_of, read, within};
 use crate::observe::stats::IntervalStats;
 
-/// Recent throughputs of one flow, for the fairness and stability terms: bytes per second.
+/// Recent throughputs of one flow in bytes per second, for the fairness and stability terms.
 #[derive(Clone, Debug)]
 pub struct History {
     throughputs: Vec<f64>,
@@ -24,7 +24,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Of the last `length` intervals.
+    /// A history of the last `length` intervals.
     pub fn new(length: usize) -> History {
         History { throughputs: vec![0.0; length], next: 0, filled: 0 }
     }
@@ -35,7 +35,7 @@ impl History {
         self.filled = (self.filled + 1).min(self.throughputs.len());
     }
 
-    /// Oldest first.
+    /// The throughputs, oldest first.
     fn recent(&self) -> impl Iterator<Item = f64> {
         let length = self.throughputs.len();
         (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
@@ -55,29 +55,29 @@ impl History {
     }
 }
 
-/// Weights of the reward's terms and what they forgive; the published values.
+/// Weights and tolerances of the reward's terms; the defaults are the published values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Terms {
     throughput: f64,
     latency: f64,
-    /// What queueing that is not free is a share of: half of the flow's `base-rtt`, as published, or `25-ms`, the same
-    /// where that is 50 ms, by which flows of different base RTTs that share a queue want it equally long.
+    /// Unit of the queueing delay: half of the flow's `base-rtt`, as published, or `25-ms`, which is equal at a base
+    /// RTT of 50 ms. With `25-ms`, flows with different base RTTs that share a queue prefer the same length of it.
     latency_of: String,
     loss: f64,
     fairness: f64,
-    /// What the deviation of throughputs is a share of: their `sum`, as published, or their `mean`, by which a crowd's
-    /// unfairness costs as much as a pair's.
+    /// Unit of the deviation of throughputs: their `sum`, as published, or their `mean`, with which unfairness has the
+    /// same cost for many flows as for two.
     fairness_of: String,
     stability: f64,
-    /// Queueing up to this multiple of the base RTT is free.
+    /// RTTs up to this multiple of the base RTT have no cost.
     free_inflation: f64,
-    /// And so is a queue of this many milliseconds.
+    /// A queueing delay of up to this many milliseconds has no cost.
     free_queue_ms: f64,
-    /// The sum is clipped to these.
+    /// Bounds of the reward.
     floor: f64,
     ceiling: f64,
-    /// What lost bytes are a share of: `delivered` ones of the flow, or what the link's `capacity` could have carried.
+    /// Unit of the lost bytes: bytes `delivered` by the flow, or the `capacity` of the link.
     loss_of: String,
     /// Intervals over which throughput is averaged for fairness and stability.
     memory: usize,
@@ -127,16 +127,17 @@ pub(in crate::observe) fn reward(given: Value) -> Result<(Reward, Value), String
     Ok((Reward { definition: Default::default(), low, high, memory, payment }, all))
 }
 
-/// One flow's part in the global reward.
+/// The data of one flow for the global reward.
 pub struct Member<'a> {
     pub stats: &'a IntervalStats,
     pub history: &'a History,
 }
 
 impl Terms {
-    /// The global reward, one for all flows. `utilisation` is the mean over bottleneck links of delivered payload over
-    /// payload capacity. The latency term has the dimensionless form of the authors' earlier code: excess over the free
-    /// inflation in one-way delays, weighted by total pacing over capacity and divided by the root of the flow count.
+    /// The global reward for all flows. `utilisation` is the ratio of delivered payload to payload capacity, averaged
+    /// over the bottleneck links. The latency term has the dimensionless form of the authors' earlier code: excess over
+    /// the free inflation in one-way delays, times the total pacing rate over the capacity, divided by the square root
+    /// of the number of flows.
     fn pay(&self, members: &[Member], utilisation: f64) -> f64 {
         let n = members.len() as f64;
         if members.is_empty() {
@@ -152,7 +153,7 @@ impl Terms {
             if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / unit }
         });
         let load = mean(&|m| {
-            // Controllers that do not pace count with what they sent.
+            // For controllers without pacing, the send rate counts.
             let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
             if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
         }) * n;
@@ -184,7 +185,7 @@ impl Terms {
     }
 }
 
-/// The critic's global state over the flows alive now (twelve values).
+/// The global state for the critic, over the active flows (twelve values).
 pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
     if members.is_empty() {
         return [0.0; STATE_DIM];

@@ -69,8 +69,8 @@ pub struct Receiver {
     recent: [u32; 4],
     recent_len: usize,
     duplicate: Option<SegRange>,
-    /// Generic receive offload: most segments in order that go up the stack as one and cause one ACK (Linux: 64 KB), and
-    /// those of the present poll.
+    /// Generic receive offload: most segments in order that go up the stack as one and cause one ACK (Linux: 64 KB),
+    /// and those of the present poll.
     pub(super) merges: u32,
     merged: u32,
     /// Time from a first arrival to the poll.
@@ -85,7 +85,8 @@ pub struct Receiver {
     ato_min: u64,
     /// Half of the least, as time: gaps below it need no counting of ticks.
     short_gap: Nanos,
-    /// No ACK waits longer than the handshake's RTT, within 40 ms and the kernel's maximum. A pure receiver measures no other.
+    /// No ACK waits longer than the handshake's RTT, within 40 ms and the kernel's maximum. A pure receiver measures no
+    /// other.
     delay_bound: u64,
     /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
     rto: u64,

@@ -1,0 +1,234 @@
+"""The leaderboard: page and table agree, its origin is stated, and the comparison says what it claims."""
+
+import datetime
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benches import labels, leaderboard
+from benches.leaderboard import Entry
+from orbitcc.eval import suites
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "leaderboard.md"
+STAMP = leaderboard.Stamp(
+    "2026-11-23", "`0123456789ab`", "0.1.0+sim.01234567", "quick", "python -m benches.leaderboard"
+)
+
+
+class Tables(HTMLParser):
+    """The tables of a page: the metrics of the columns, and rows of cells."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tables, self.open, self.skipped = [], False, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "table":
+            self.tables.append(([], []))
+        if tag == "th" and "data-metric" in dict(attributes):
+            self.tables[-1][0].append(dict(attributes)["data-metric"])
+        if tag == "tr":
+            self.tables[-1][1].append([])
+        if tag in ("th", "td"):
+            self.tables[-1][1][-1].append("")
+            self.open = True
+        self.skipped = tag == "sup"
+
+    def handle_endtag(self, tag):
+        self.open = self.open and tag not in ("th", "td")
+        self.skipped = self.skipped and tag != "sup"
+
+    def handle_data(self, data):
+        if self.open and not self.skipped:
+            self.tables[-1][1][-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def text():
+    return PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def entries():
+    return leaderboard.read_csv(leaderboard.table_of(PAGE))
+
+
+def entry(contender, suite, metric, value, runs=2):
+    return Entry(contender, suite, metric, value, value, value, runs)
+
+
+def board(suite, **rows):
+    """Contender -> its medians, in the order of the suite's columns."""
+    keys = [metric.key for metric in leaderboard.columns(suite)]
+    return {
+        name.replace("_", "-"): {
+            key: entry(name, suite, key, value, 0 if np.isnan(value) else 2)
+            for key, value in zip(keys, values, strict=True)
+        }
+        for name, values in rows.items()
+    }
+
+
+def test_the_page_states_date_commit_and_version():
+    stamp = leaderboard.stated(PAGE)
+    assert datetime.date.fromisoformat(stamp.date) >= datetime.date(2026, 11, 23)
+    assert re.match(r"`[0-9a-f]{12}`( \(uncommitted changes in .+\))?$", stamp.commit)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*\+sim\.[0-9a-f]{8}", stamp.version)
+    assert stamp.command.startswith("python -m benches.leaderboard")
+    assert stamp.profile in ("quick", "reduced", "full")
+
+
+def test_every_figure_of_the_page_is_in_the_table(text, entries):
+    known = {(e.contender, f"{e.suite}/{e.metric}"): e.median for e in entries}
+    metrics = {f"{suite}/{m.key}": m for suite in leaderboard.suite_names() for m in suites.metrics_of(suite)}
+    seen = set()
+    for columns, rows in Tables(text).tables[1:]:
+        assert {row[0].removesuffix(" ◆") for row in rows[2:]} == {e.contender for e in entries}
+        for name, _, *cells in rows[2:]:
+            for column, cell in zip(columns, cells, strict=True):
+                value = known[name.removesuffix(" ◆"), column]
+                metric = metrics[column]
+                said = "–" if np.isnan(value) else f"{(100 if metric.percent else 1) * value:.{metric.decimals}f}"
+                assert cell == said, (name, column)
+                seen.add((name, column))
+    assert len(seen) == sum(e.metric not in leaderboard.LEFT_OUT for e in entries)
+
+
+def test_the_overview_follows_from_the_table(text, entries):
+    board = leaderboard.board_of(entries)
+    beaten = {suite: leaderboard.beaten_by(own, suite) for suite, own in board.items()}
+    _, (_, *rows) = Tables(text).tables[0]
+    for name, _, *cells in rows:
+        for question, cell in zip(leaderboard.QUESTIONS, cells, strict=True):
+            assert cell == f"{leaderboard.mean_of(question, beaten, name.removesuffix(' ◆')):.1f}", (name, question)
+
+
+def test_no_nan_is_shown(text, entries):
+    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+    assert not re.search(r"\bnan\b", leaderboard.table_of(PAGE).read_text(encoding="utf-8"), re.IGNORECASE)
+    assert all(np.isnan(e.median) == (e.runs == 0) for e in entries)
+
+
+def test_figures_of_the_page_are_there(text):
+    pictures = re.findall(r"\]\((images/leaderboard-[a-z0-9-]+\.png)\)", text)
+    assert len(pictures) == len(set(pictures)) >= 10
+    assert {PAGE.parent / picture for picture in pictures} == set((PAGE.parent / "images").glob("leaderboard*.png"))
+
+
+def test_a_missing_figure_is_a_dash_with_its_reason():
+    rows = board("inter-rtt", cubic=(0.5, 0.9), bbr=(float("nan"), 0.9))
+    text = leaderboard.page_text({"inter-rtt": rows}, STAMP)
+    assert "<td class=first>–<sup>1</sup></td>" in text
+    assert "<sup>1</sup> No run gives this value: neither flow delivered anything in the evaluated seconds." in text
+    assert "nan" not in text.lower().split()
+    assert leaderboard.beaten_by(rows, "inter-rtt") == {"cubic": 0, "bbr": 1}
+
+
+def test_the_table_keeps_what_it_is_given(tmp_path):
+    given = [entry("cubic", "inter-rtt", "goodput_ratio", 0.5), Entry("bbr", "inter-rtt", "x", *[float("nan")] * 3, 0)]
+    (tmp_path / "a.csv").write_text(leaderboard.csv_text(given), encoding="utf-8")
+    first, second = leaderboard.read_csv(tmp_path / "a.csv")
+    assert first == given[0]
+    assert np.isnan([second.median, second.low, second.high]).all()
+
+
+def test_every_suite_belongs_to_one_question():
+    asked = [suite for question in leaderboard.QUESTIONS for suite in question.suites]
+    assert sorted(asked) == sorted(leaderboard.suite_names())
+
+
+def test_better_means_as_good_in_all_and_better_in_one():
+    # Goodput, delay inflation, retransmission rate.
+    rows = board("responsiveness", a=(0.9, 1.1, 0.0), b=(0.85, 1.2, 0.0), c=(0.95, 1.5, 0.0), d=(0.8, 1.6, 0.1))
+    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1, "c": 0, "d": 3}
+
+
+def test_differences_that_are_too_small_are_none():
+    rows = board("responsiveness", a=(0.900, 1.1, 0.0), b=(0.902, 1.3, 0.0))
+    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1}
+
+
+def test_low_delay_on_an_idle_link_is_no_merit():
+    rows = board("responsiveness", a=(0.9, 1.5, 0.01), idle=(0.1, 1.0, 0.0), b=(0.89, 2.0, 0.01))
+    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "idle": 2, "b": 1}
+
+
+def test_a_share_is_best_at_its_ideal():
+    # Goodput ratio, own share, goodput of all.
+    rows = board("cubic-friendliness", fair=(0.9, 0.5, 0.95), taking=(0.9, 0.9, 0.95), yielding=(0.9, 0.1, 0.95))
+    assert leaderboard.beaten_by(rows, "cubic-friendliness") == {"fair": 0, "taking": 1, "yielding": 1}
+
+
+def test_names_overlap_neither_each_other_nor_points():
+    points = 200 + np.array([[3.0 * (i % 4), 3.0 * (i // 4)] for i in range(12)])
+    sizes = np.tile([80.0, 14.0], (12, 1))
+    box = np.array([0.0, 0.0, 420.0, 360.0])
+    middles = labels.place(points, sizes, box)
+    assert (middles == labels.place(points, sizes, box)).all()
+    low, high = middles - sizes / 2, middles + sizes / 2
+    assert (low >= box[:2]).all()
+    assert (high <= box[2:]).all()
+    apart = (low[:, None] >= high[None] - 1e-9).any(axis=-1) | (low[None] >= high[:, None] - 1e-9).any(axis=-1)
+    assert apart[~np.eye(12, dtype=bool)].all()
+    assert not ((points[None] > low[:, None]) & (points[None] < high[:, None])).all(axis=-1).any()
+
+
+def test_the_age_of_the_page_is_told():
+    command = [sys.executable, "-m", "benches.leaderboard", "--age", "docs/leaderboard.md"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told = r"docs/leaderboard\.md: commit [0-9a-f]{12}, \d{4}-\d\d-\d\d; commits since then .+: (\d+|unknown)\n"
+    assert re.fullmatch(told, done.stdout)
+
+
+def test_outside_a_checkout_the_age_is_unknown(tmp_path):
+    copy = shutil.copy(PAGE, tmp_path)
+    assert leaderboard.age(Path(copy)).endswith(": unknown")
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_age_counts_commits_that_changed_what_the_figures_depend_on(tmp_path):
+    def change(*paths):
+        for path in paths:
+            file = tmp_path / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(file.read_text() + "more\n" if file.exists() else "some\n")
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        assert leaderboard.git(tmp_path, "add", ".") is not None
+        assert leaderboard.git(tmp_path, *who, "commit", "-q", "-m", "change") is not None
+
+    assert leaderboard.git(tmp_path, "init", "-q") is not None
+    change("eval/metrics.py")
+    stamp = leaderboard.Stamp(STAMP.date, leaderboard.commit(tmp_path), STAMP.version, "quick", STAMP.command)
+    rows = board("inter-rtt", cubic=(0.5, 0.9), bbr=(0.6, 0.9))
+    page = tmp_path / "docs" / "leaderboard.md"
+    page.parent.mkdir()
+    page.write_text(leaderboard.page_text({"inter-rtt": rows}, stamp), encoding="utf-8")
+    assert leaderboard.stated(page) == stamp
+    change("docs/leaderboard.csv", "benches/leaderboard.py")
+    assert leaderboard.age(page).endswith(": 0")
+    change("README.md")
+    assert leaderboard.age(page).endswith(": 0")
+    change("eval/suites/geo.py")
+    assert leaderboard.age(page).endswith(": 1")
+    (tmp_path / "eval" / "metrics.py").write_text("changed\n")
+    assert leaderboard.commit(tmp_path).endswith("(uncommitted changes in eval/metrics.py)")
+
+
+@pytest.mark.slow
+def test_the_page_is_made_and_made_again_from_its_table(tmp_path):
+    page = tmp_path / "leaderboard.md"
+    leaderboard.main([str(tmp_path / "results"), "--suites", "delay-jump", "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert "## Does it recover from interruptions and sudden changes?" in text
+    assert "perigee ◆" in text
+    assert (tmp_path / "images" / "leaderboard-delay-jump.png").stat().st_size > 3000
+    leaderboard.main(["--redraw", str(page)])
+    assert page.read_text(encoding="utf-8") == text
