@@ -54,7 +54,7 @@ class Captures:
             self._packets.write(Simulation.pcap_header())
         if self._qlog is not None:
             folder = self._qlog.absolute().parent
-            with _told(self._qlog):
+            with _file_errors(self._qlog):
                 folder.mkdir(parents=True, exist_ok=True)
                 self._logs = [tempfile.TemporaryFile(dir=folder) for _ in self._scenario.flows]  # noqa: SIM115
         return self
@@ -63,10 +63,10 @@ class Captures:
         """Append what has passed since the last call."""
         packets, logs = simulation.take_captured()
         if self._pcap is not None and self._packets is not None:
-            with _told(self._pcap):
+            with _file_errors(self._pcap):
                 self._packets.write(packets)
         if self._qlog is not None:
-            with _told(self._qlog):
+            with _file_errors(self._qlog):
                 for file, text in zip(self._logs, logs, strict=True):
                     file.write(text)
 
@@ -87,7 +87,7 @@ class Captures:
     def _join(self, path: Path) -> None:
         out = _temporary(path)
         try:
-            with _told(path):
+            with _file_errors(path):
                 head = {"qlog_version": QLOG_VERSION, "qlog_format": "JSON", "title": self._scenario.name}
                 out.write(json.dumps(head)[:-1].encode() + b', "traces": [')
                 first = True
@@ -119,7 +119,7 @@ def _trace(flow: Any) -> dict[str, Any]:
 
 
 def _temporary(path: Path) -> IO[bytes]:
-    with _told(path):
+    with _file_errors(path):
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         return tempfile.NamedTemporaryFile(
             dir=path.absolute().parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
@@ -128,7 +128,7 @@ def _temporary(path: Path) -> IO[bytes]:
 
 
 def _publish(file: IO[bytes], path: Path) -> None:
-    with _told(path):
+    with _file_errors(path):
         file.flush()
         os.fsync(file.fileno())
         set_usual_mode(file.fileno())
@@ -136,7 +136,7 @@ def _publish(file: IO[bytes], path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Any:
+def _file_errors(path: Path) -> Any:
     try:
         yield
     except OSError as error:

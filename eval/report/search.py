@@ -37,14 +37,14 @@ def write_search(search: Search, found: Sequence[Found], commands: Mapping[str, 
 
 def words(search: Search, one: Found) -> str:
     """What of a world differs from the usual, with its values."""
-    told = []
+    words_of = []
     for p in search.space.parameters:
         value = one.values[p.name]
         if value != p.default:
             what = p.name.removesuffix(f"_{p.change}").replace("_", " ").removesuffix(" ms").removesuffix(" mbps")
             when = f" from second {p.change * 10}" if p.change else ""
-            told.append(f"{what.removesuffix(' bdp')} {value:.3g} {p.unit}".rstrip() + when)
-    return ", ".join(told) or "nothing: the usual world"
+            words_of.append(f"{what.removesuffix(' bdp')} {value:.3g} {p.unit}".rstrip() + when)
+    return ", ".join(words_of) or "nothing: the usual world"
 
 
 def _world(search: Search, one: Found, name: str, command: str) -> str:

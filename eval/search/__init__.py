@@ -1,4 +1,4 @@
-"""Worlds in which a controller does much worse than another: searched in declared ranges, shrunk, told apart."""
+"""Worlds in which a controller does much worse than another: searched in declared ranges, shrunk and grouped."""
 
 from orbitcc.eval.search.regret import OBJECTIVES, Objective
 from orbitcc.eval.search.search import Found, Search, run_search, save

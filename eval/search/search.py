@@ -1,4 +1,4 @@
-"""The search: Optuna suggests worlds in batches, all cores try them; what was worst is shrunk and told apart."""
+"""The search: Optuna suggests worlds in batches, all cores try them; what was worst is shrunk and grouped."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _try_worlds(search: Search, pool: ProcessPoolExecutor, quiet: bool) -> list[
 
 
 def _sampler(seed: int) -> Any:
-    """Tree-structured Parzen estimators (Bergstra et al. 2011), told of what its own batch is trying."""
+    """Tree-structured Parzen estimators (Bergstra et al. 2011), that know what their own batch is trying."""
     import warnings
 
     import optuna

@@ -74,14 +74,14 @@ def dataset(
 
     with RunProgress(name) as progress:
 
-        def told() -> Iterator[Episode]:
+        def episodes_with_progress() -> Iterator[Episode]:
             for episode in collect(loaded, controllers, preset=chosen, episodes=episodes, seed=seed):
                 progress((episode.seed - seed + 1) / episodes)
                 yield episode
 
         place, flows, decisions = minari.write(
             name,
-            told(),
+            episodes_with_progress(),
             chosen,
             environment,
             root=root,

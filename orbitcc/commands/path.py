@@ -222,7 +222,7 @@ def _words(slot: Slot) -> str:
     named = (
         ("first hop", slot.access_fwd_change),
         ("last hop", slot.access_rev_change),
-        ("between them", slot.mid_change),
+        ("middle", slot.mid_change),
     )
     words = ", ".join(word for word, change in named if change and slot.start_s > 0)
     return f"{words} ({slot.interruption_ms:g} ms)" if words and slot.interruption_ms else words

@@ -52,7 +52,7 @@ def test_known_paths_and_files_are_shown_too(tmp_path):
     assert found["great_circle_rtt_ms"] is None
     out = path("--path", "leoem-sd-ny-bp")
     assert "56 more (--out)" in out
-    assert "first hop, last hop, between (8.4 ms)" in out
+    assert "first hop, last hop, middle (8.4 ms)" in out
     written = tmp_path / "a.csv"
     path("--path", "sd-ny-bp", "--duration", "400", "--out", str(written))
     again = json.loads(path("--path", str(written), "--json"))
@@ -83,7 +83,7 @@ def test_a_shell_of_ones_own():
         (["--from", "Seattle"], "--to: missing"),
         (["--from", "Seatle", "--to", "Tokyo"], "--from: unknown place 'Seatle'; did you mean 'Seattle'?"),
         (["--from", "Seattle", "--to", "91,0"], "--to: '91,0' is not allowed; allowed: latitude in [-90, 90]"),
-        (["--from", "Seattle", "--to", "Seattle"], "--to: 'Seattle' is not allowed; allowed: another place"),
+        (["--from", "Seattle", "--to", "Seattle"], "--to: 'Seattle' is not allowed; allowed: a place other than the source"),
         ([*SD_NY, "--shell", "starlink"], "--shell: unknown name 'starlink'; did you mean 'starlink1'?"),
         ([*SD_NY, "--shell", "{planes=3}"], "--shell.satellites_per_plane: missing"),
         (
@@ -95,7 +95,7 @@ def test_a_shell_of_ones_own():
         ([*SD_NY, "--duration", "0"], "--duration: 0.0 is not allowed; allowed: a number in [1, 1e+06] s"),
         ([*SD_NY, "--seed", "-1"], "--seed: -1"),
         ([*SD_NY, "--min-elevation", "100"], "--min-elevation: 100.0"),
-        ([*SD_NY, "--at", "301"], "--at: 301.0 is not allowed; allowed: a second of the path, 0 to 300"),
+        ([*SD_NY, "--at", "301"], "--at: 301.0 is not allowed; allowed: a time within the path, 0 to 300 s"),
         ([*SD_NY, "--path", "sd-ny-bp"], "--path: 'sd-ny-bp' is not allowed; allowed: either --path, or"),
         (["--path", "leoem-sd-ny"], "--path: unknown name 'leoem-sd-ny'; did you mean 'leoem-sd-ny-bp'?"),
         (["--path", "none.csv"], "no such file: none.csv"),

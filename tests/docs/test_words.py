@@ -12,7 +12,7 @@ from orbitcc.commands.list_ import KINDS, _entries
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
     if "_build" not in path.parts
 )
 REPLACED = {

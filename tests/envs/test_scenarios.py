@@ -285,8 +285,8 @@ def test_a_disturbance_depends_on_its_number_alone(name):
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("one_bottleneck_probability", "0.5", "one_bottleneck_probability: 0.5 .*1, with paths"),
-        ("slots", "{}", "slots: 'a table' .*left out"),
+        ("one_bottleneck_probability", "0.5", "one_bottleneck_probability: 0.5 .*1 with paths"),
+        ("slots", "{}", "slots: 'a table' .*no table, because"),
         ("paths.size", "0", r"paths.size: 0 .*\[1, 100000\]"),
         ("access.interruption_ms", "[5, -1]", "access.interruption_ms.high: -1"),
         ("weather.attenuation.kind", '"snow"', "weather.attenuation.kind: unknown name 'snow'"),

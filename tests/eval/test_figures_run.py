@@ -35,8 +35,10 @@ def test_guides_are_named_beside_their_lines() -> None:
     figure = draw_run(recorded("dumbbell", "reno", duration_s=10), LIGHT)
     assert {"capacity", "base RTT", "cwnd", "ssthresh", "BDP", "buffer"} <= words(figure)
     assert not any("handover" in text for text in words(figure))
-    changing = draw_run(recorded("leo-responsiveness", "cubic", duration_s=20), DARK)
-    assert "dotted: handovers, red: outages" in words(changing)
+    run = recorded("leo-responsiveness", "cubic", duration_s=20)
+    changing, changing_scenario = draw_run(run, DARK), run.scenario
+    (outage,) = (o for link in changing_scenario.links for o in link.outages)
+    assert f"red: outages of {outage.duration_ms:g} ms" in words(changing)
 
 
 @pytest.mark.parametrize("interval_s", [0.01, 0.1, 1.0, 7.0])

@@ -98,7 +98,7 @@ def test_a_shell_too_thin_for_links_is_refused():
     ("change", "says"),
     [
         ({"planes": 0}, r"planes: 0 .* \[1, 1000\]"),
-        ({"planes": 500}, "planes: 500 .* at most 20000 satellites, not 50000"),
+        ({"planes": 500}, "planes: 500 .* at most 20000 satellites in total, not 50000"),
         ({"altitude_km": 100}, r"altitude_km: 100 .* \[200, 36000\] km"),
         ({"inclination_deg": 190}, "inclination_deg: 190"),
     ],

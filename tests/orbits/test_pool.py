@@ -54,7 +54,7 @@ def test_a_kept_path_becomes_a_link_at_once():
 def test_settings_are_a_table_and_wrong_ones_are_named():
     pool = PathPool(paths=PATHS)
     assert PathPool.build(pool.model_dump()) == pool
-    with pytest.raises(OrbitccError, match=r"paths: \[\] .* one path or more"):
+    with pytest.raises(OrbitccError, match=r"paths: \[\] .* at least one path"):
         PathPool(paths=())
     with pytest.raises(OrbitccError, match="paths.0.mode: 'bnet'"):
         PathPool.build({"paths": [{"source": "Seattle", "target": "Tokyo", "mode": "bnet"}]})

@@ -327,7 +327,7 @@ def test_a_fresh_path_is_cheap():
     ("change", "says"),
     [
         ({"source": "Sand Diego"}, "source: unknown place 'Sand Diego'; did you mean 'San Diego'"),
-        ({"target": "San Diego"}, "target: 'San Diego' .* another place than the source"),
+        ({"target": "San Diego"}, "target: 'San Diego' .* a place other than the source"),
         ({"shell": "starlink"}, "shell: unknown name 'starlink'; did you mean 'starlink1'"),
         ({"shell": {"planes": -1}}, "shell.planes: -1"),
         ({"mode": "bent"}, "mode: 'bent' .*'isl', 'bp' or 'bp1'"),

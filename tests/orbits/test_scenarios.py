@@ -88,7 +88,7 @@ def test_flows_share_a_leo_path():
 def test_wrong_settings_of_a_leo_path_are_named():
     for given, says in (
         ({"source": "Atlantis"}, "source: unknown place 'Atlantis'"),
-        ({"target": "Oulu"}, r"target: 'Oulu' .* a route from San Diego \(starlink1, isl\)"),
+        ({"target": "Oulu"}, r"target: 'Oulu' .* a route from San Diego \(shell starlink1, mode isl\)"),
         ({"shell": "iridium"}, "shell: unknown name 'iridium'"),
         ({"run": -1}, "run: -1"),
         ({"interruption": "lose"}, "interruption: 'lose'"),
