@@ -246,7 +246,8 @@ during development. One command made all figures with one version of the code.
 - **Data**: [leaderboard.csv](leaderboard.csv) holds the median, the 95 % bootstrap interval and the number of runs of
   every figure.
 
-This command makes the page again. If it was stopped, it continues where it was:
+This command makes the page again. If it was stopped, it continues where it was. The profile `quick` takes about ten
+minutes on two cores.
 
 ```sh
 {command}
@@ -265,8 +266,9 @@ The schedules depend on `--first-run`: choose a number that nobody has used, and
 {overview}
 
 **How to read it**: a cell is the number of other contenders that are better, as a mean over the suites of the question;
-0.0 is best. **Bold**: on the Pareto front of at least one of these suites. *All* is the mean over the questions, which
-have equal weight; the rows are sorted by it. The column titles lead to the tables.
+0.0 is best. **Bold**: on the Pareto front of at least one of these suites, that is, no other contender is better there.
+*All* is the mean over the questions, which have equal weight; the rows are sorted by it. The column titles lead to the
+tables.
 
 *Better* means at least as good in every metric of a suite and better in one. Two values are equal if they differ by
 less than {tie} % of the larger one or of the metric's range. A contender whose goodput is below

@@ -1,11 +1,11 @@
-"""How Sphinx makes the documentation site (`make docs`)."""
+"""Settings of Sphinx for the documentation site (`make docs`)."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import environments, reference
+from pages import environments, reference, statistics
 
 import orbitcc
 
@@ -26,7 +26,7 @@ html_theme = "furo"
 html_theme_options = {"light_css_variables": {"font-stack": "system-ui, sans-serif"}}
 html_static_path: list[str] = ["static"]
 html_css_files = ["site.css"]
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 html_copy_source = html_show_sourcelink = False
 
 GENERATED = Path(__file__).parent / "generated"
@@ -41,5 +41,6 @@ def _write(path: Path, text: str) -> None:
 environments.write(GENERATED / "environments")
 _write(GENERATED / "scenario-files.md", reference.scenario_page())
 _write(GENERATED / "recipes.md", reference.recipe_page())
+_write(GENERATED / "statistics.inc", statistics.table())
 for name, text in reference.api_pages().items():
     _write(GENERATED / "api" / f"{name}.md", text)

@@ -1,1 +1,1 @@
-"""What the documentation's pages are made of that nobody writes by hand."""
+"""Programs that generate pages of the documentation."""

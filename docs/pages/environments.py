@@ -1,4 +1,4 @@
-"""A page for every registered environment: spaces, parameters, reward, a picture and a short film of a policy."""
+"""A page for every registered environment: spaces, parameters, reward, a picture and an animation of a policy."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .reference import allowed, code, prose
 
 POLICY = "perigee"
 FRAMES, EVERY_S, SIZE = 16, 1.2, (480, 270)
-"""A film shows 19 s in 16 frames."""
+"""An animation shows 19 s in 16 frames."""
 
 
 def film(scenario: str) -> tuple[bytes, bytes]:
-    """A PNG and a GIF of the policy that ships, on seed 1."""
+    """A PNG and a GIF of a policy that ships with OrbitCC, with seed 1."""
     actor = Actor.of(ControllerSpec(name=POLICY))
     assert actor.act is not None
     assert actor.preset is not None
@@ -57,8 +57,8 @@ def parameters(scenario: str) -> str:
     """The table of a scenario's parameters, which are arguments of its environment."""
     if scenario not in SCENARIOS:
         return (
-            "The worlds are drawn from a distribution, which has no parameters; its fields are set in "
-            "[recipes](../recipes.md) and with `--set`."
+            "Every episode draws a new world from a distribution. A distribution has no parameters. Change its fields "
+            "in a [recipe](../recipes.md) or with `--set`."
         )
     signature = inspect.signature(SCENARIOS[scenario].build)
     rows = ["| parameter | default | allowed |", "|---|---|---|"]
@@ -86,7 +86,7 @@ def page(env_id: str, scenario: str) -> str:
 
 {prose(description)}
 
-![What the shipped policy {POLICY} does here](images/{scenario}.gif)
+![Animation of the policy {POLICY} in this environment](images/{scenario}.gif)
 
 ```python
 import gymnasium
@@ -99,17 +99,17 @@ observation, reward, terminated, truncated, info = env.step(env.action_space.sam
 
 | | |
 |---|---|
-| scenario | `{scenario}`{" (a distribution: every episode is another world)" if drawn else ""} |
+| scenario | `{scenario}`{" (a distribution: every episode draws a new world)" if drawn else ""} |
 | action space | `Box({act.low.min():g}, {act.high.max():g}, {act.shape}, float32)` |
 | observation space | `Box({obs.low.min():g}, {obs.high.max():g}, {obs.shape}, float32)` |
-| a decision every | {env.config.preset.interval_ms:g} ms |
+| decision interval | {env.config.preset.interval_ms:g} ms |
 | episode | {length} |
 | several worlds | `gymnasium.make_vec("{env_id}", num_envs=8, vectorization_mode="vector_entry_point")` |
 | all agents | `orbitcc.parallel_env("{scenario}")` (PettingZoo) |
 
 ## Parameters
 
-Arguments of `gymnasium.make` beside those that [every environment takes](../../environments.md).
+Arguments of `gymnasium.make`, in addition to those of [all environments](../../environments.md#settings).
 
 {parameters(scenario)}
 
@@ -117,7 +117,7 @@ Arguments of `gymnasium.make` beside those that [every environment takes](../../
 
 With the preset `astraea`: {native["meaning"]}.
 
-Other presets ({other}) are on [their page](../../presets.md).
+[Presets](../../presets.md) describes the others: {other}.
 
 ## Observations
 
@@ -125,20 +125,20 @@ Other presets ({other}) are on [their page](../../presets.md).
 
 ## Rewards
 
-With the preset `astraea` between {reward["low"]:g} and {reward["high"]:g} per decision, the same for all agents of a
-world: 0.1 × utilisation − 0.02 × excess delay − loss ratio − 0.02 × unfairness − 0.01 × instability (Liao et al.,
-EuroSys 2024).
+With the preset `astraea`, the reward is between {reward["low"]:g} and {reward["high"]:g} per decision and the same for
+all agents of a world: 0.1 × utilisation − 0.02 × excess delay − loss ratio − 0.02 × unfairness − 0.01 × instability
+(Liao et al., EuroSys 2024).
 
 ## End of an episode
 
-Truncated at the time limit or when the flow leaves by schedule; terminated when an object has been delivered whole.
+The time limit, or a scheduled leave of the flow, truncates the episode. A completed transfer terminates it.
 
 ## Picture
 
-Goodput of every flow and the capacity, queue, RTT and handovers, as `render_mode="rgb_array"` draws them; the agent is
-`{POLICY}`.
+A frame of `render_mode="rgb_array"`: goodput of every flow and capacity, queue, RTT and handovers. The policy
+`{POLICY}` controls the agent.
 
-![The last seconds at the bottleneck](images/{scenario}.png)
+![Goodput, queue and RTT at the bottleneck in the last 20 s](images/{scenario}.png)
 """
 
 
@@ -147,7 +147,7 @@ def _pictured(scenario: str) -> tuple[str, tuple[bytes, bytes]]:
 
 
 def write(folder: Path) -> None:
-    """All pages, their index, and the pictures that are not there yet."""
+    """Write all pages, their index, and the pictures that are missing."""
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     missing = [scenario for scenario in IDS.values() if not (images / f"{scenario}.gif").exists()]
@@ -155,9 +155,9 @@ def write(folder: Path) -> None:
         for scenario, (still, moving) in pool.map(_pictured, missing):
             (images / f"{scenario}.png").write_bytes(still)
             (images / f"{scenario}.gif").write_bytes(moving)
-            print(f"filmed {scenario}", flush=True)
-    index = ["# Environments by id", "", "From the registry: one for every scenario that needs no argument.", ""]
-    index += ["| id | |", "|---|---|"]
+            print(f"rendered {scenario}", flush=True)
+    index = ["# Environments by id", "", "One environment for every scenario that needs no argument.", ""]
+    index += ["| id | scenario |", "|---|---|"]
     for env_id, scenario in IDS.items():
         (folder / f"{scenario}.md").write_text(page(env_id, scenario), encoding="utf-8")
         loaded = load(scenario)

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
+import itertools
 import re
 import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orbitcc
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.training import heldout_metrics, recipe
 
 MODULES = {
-    "orbitcc.envs.environments": ("config", "presets", "flow_vector", "batched_parallel", "rllib", "sb3"),
-    "orbitcc.envs.description": ("scenario", "flows", "links", "hosts"),
+    "orbitcc.envs.environments": (
+        "single",
+        "vector",
+        "parallel",
+        "batched_parallel",
+        "flow_vector",
+        "presets",
+        "config",
+        "rllib",
+        "sb3",
+    ),
+    "orbitcc.envs.description": ("scenario", "flows", "links", "sim_settings"),
     "orbitcc.envs": ("scenarios", "controllers", "errors"),
     "orbitcc.envs.backends": ("simulator", "captures"),
     "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "decisions", "minari"),
     "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers"),
     "orbitcc.training": ("recipe", "loop", "logbook", "seeds", "tune"),
 }
-"""Package -> its modules with a page of the API reference."""
+"""Package -> its modules with a page in the API reference."""
 
 
 def code(text: Any) -> str:
@@ -133,9 +146,9 @@ def scenario_page() -> str:
         [
             "# Scenario files",
             "",
-            "Every field of a scenario in TOML, from the models that check it. Times are seconds from the start; a",
-            "schedule's value holds from its time on. `orbitcc scenario export NAME` writes a file to begin with, "
-            "`orbitcc scenario show FILE` checks one.",
+            "All fields of a scenario in TOML, generated from the models that check them. Times are in seconds from",
+            "the start. A value of a schedule holds from its time on. `orbitcc scenario export NAME` writes a file",
+            "to begin with, and `orbitcc scenario show FILE` checks a file.",
             "",
             *parts,
         ]
@@ -150,8 +163,8 @@ def recipe_page() -> str:
     head = [
         "# Recipes",
         "",
-        "Every setting of `orbitcc train`, from the models that check a recipe. [Training](../training.md) says how to",
-        "use them; any of them is changed with `--set`, e.g. `--set ppo.lr=1e-4`.",
+        "All settings of `orbitcc train`, generated from the models that check a recipe. [Training](../training.md)",
+        "explains their use. `--set` changes any of them, for example `--set ppo.lr=1e-4`.",
         "",
         "| algorithm | model |",
         "|---|---|",
@@ -195,6 +208,20 @@ def public(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
             yield name, item
 
 
+def constants(module: types.ModuleType) -> Iterator[tuple[str, str]]:
+    """Public constants of a module and the strings that document them."""
+    body = ast.parse(inspect.getsource(module)).body
+    for statement, text in itertools.pairwise(body):
+        target = statement.target if isinstance(statement, ast.AnnAssign) else None
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            (target,) = statement.targets
+        documented = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if isinstance(target, ast.Name) and re.fullmatch(r"[A-Z]\w*[A-Z]", target.id) and documented:
+            assert isinstance(text, ast.Expr)
+            assert isinstance(text.value, ast.Constant)
+            yield target.id, inspect.cleandoc(str(text.value.value))
+
+
 def signature(name: str, item: Callable[..., Any]) -> str:
     try:
         made = inspect.signature(item)
@@ -205,15 +232,23 @@ def signature(name: str, item: Callable[..., Any]) -> str:
     return f"{name}{re.sub(r'<[^>]*>', '...', text)}"
 
 
+def source(module: str, name: str) -> str:
+    """Where users import a name from: the package itself, if it is public there."""
+    return "orbitcc" if name in orbitcc.__all__ else module
+
+
 def module_page(name: str) -> str:
     module = importlib.import_module(name)
     lines = [f"# {name}", "", _described(prose(inspect.getdoc(module) or "")), ""]
+    for title, text in constants(module):
+        lines += [f"## {title}", "", "```python", f"from {source(name, title)} import {title}", "```", ""]
+        lines += [_members_doc(text), ""]
     for title, item in public(module):
         lines += [
             f"## {title}",
             "",
             "```python",
-            f"from {name} import {title}",
+            f"from {source(name, title)} import {title}",
             "",
             signature(title, item),
             "```",
@@ -236,6 +271,26 @@ def _members_doc(text: str) -> str:
     return _described(text)
 
 
+def _linked(name: str) -> str:
+    """A public name, with a link to its page if it has one."""
+    item = getattr(orbitcc, name)
+    if inspect.ismodule(item):
+        return f"`{name}`"
+    module = getattr(item, "__module__", "orbitcc.envs.environments.presets")
+    twin = name.islower() and hasattr(importlib.import_module(module), name.capitalize())  # preset, after Preset
+    return f"[`{name}`]({module}.md#{name.lower()}{'-1' if twin else ''})"
+
+
+def _first_line(name: str) -> str:
+    """The first sentence of what documents a public name."""
+    item = getattr(orbitcc, name)
+    text = inspect.getdoc(item) if callable(item) or inspect.ismodule(item) else None
+    documented = text or dict(constants(importlib.import_module("orbitcc.envs.environments.presets"))).get(name, "")
+    lines = [line for line in prose(documented).splitlines() if line.strip() and not line.startswith("#")]
+    paragraph = " ".join(itertools.takewhile(str.strip, lines))
+    return paragraph.split(". ")[0].rstrip(".").replace("|", "\\|")
+
+
 def api_pages() -> dict[str, str]:
     """File name -> text, with an index."""
     pages = {}
@@ -246,7 +301,13 @@ def api_pages() -> dict[str, str]:
     index = [
         "# API reference",
         "",
-        "What the modules that users import say of themselves.",
+        "Generated from the docstrings of the modules that users import.",
+        "",
+        "| name | what it is |",
+        "|---|---|",
+        *(f"| {_linked(name)} | {_first_line(name)} |" for name in orbitcc.__all__ if not name.startswith("__")),
+        "",
+        "All these names are imported from `orbitcc`. The modules in full:",
         "",
         "```{toctree}",
         ":maxdepth: 1",

@@ -83,7 +83,10 @@ def test_a_shell_of_ones_own():
         (["--from", "Seattle"], "--to: missing"),
         (["--from", "Seatle", "--to", "Tokyo"], "--from: unknown place 'Seatle'; did you mean 'Seattle'?"),
         (["--from", "Seattle", "--to", "91,0"], "--to: '91,0' is not allowed; allowed: latitude in [-90, 90]"),
-        (["--from", "Seattle", "--to", "Seattle"], "--to: 'Seattle' is not allowed; allowed: a place other than the source"),
+        (
+            ["--from", "Seattle", "--to", "Seattle"],
+            "--to: 'Seattle' is not allowed; allowed: a place other than the source",
+        ),
         ([*SD_NY, "--shell", "starlink"], "--shell: unknown name 'starlink'; did you mean 'starlink1'?"),
         ([*SD_NY, "--shell", "{planes=3}"], "--shell.satellites_per_plane: missing"),
         (

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
-    if "_build" not in path.parts
+    if "generated" not in path.parts
 )
 REPLACED = {
     r"\benvelopes?\b": "training range",
