@@ -2,13 +2,22 @@
 
 import os
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
-from orbitcc import _moved  # noqa: F401  the package is importable here
+from orbitcc.cli import app
+from orbitcc.envs import scenarios
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.scenario import ControllerSpec
+from orbitcc.eval import suites
 
-TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+ROOT = Path(__file__).parents[2]
+TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 def blocks(name, language):
@@ -16,9 +25,18 @@ def blocks(name, language):
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def run(name, shorter=()):
-    """Execute the Python blocks of a tutorial one after another, with some numbers replaced."""
-    code = "\n".join(blocks(name, "python"))
+def commands(name):
+    """The arguments of every `orbitcc` command in a tutorial."""
+    text = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
+    lines = "\n".join(blocks(name, "sh")).replace("\\\n", " ").splitlines()
+    lines += re.findall(r"`(orbitcc (?:run|eval|train) [^`]+)`", text)
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("orbitcc ")]
+
+
+def run(name, shorter=(), only=None):
+    """Execute the Python blocks of a tutorial (or these) one after another, with some numbers replaced."""
+    found = blocks(name, "python")
+    code = "\n".join(found if only is None else [found[index] for index in only])
     for before, after in shorter:
         assert code.count(before) == 1, f"{before!r} is not in {name}.md"
         code = code.replace(before, after)
@@ -37,7 +55,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_every_tutorial_is_run_here():
     assert {path.stem for path in TUTORIALS.glob("*.md")} == {
-        "first-training", "multi-agent", "your-scenario", "your-controller", "reading-a-report"
+        "gymnasium", "sb3", "rllib", "multi-agent", "your-scenario", "your-controller", "reading-a-report"
     }  # fmt: skip
 
 
@@ -73,12 +91,106 @@ def test_your_scenario(folder):
     assert 2 <= made["drawn"].mean_capacity_mbps() <= 40
 
 
+def write_module(folder, name, tutorial, index):
+    """A Python block as a module that policies can be loaded from."""
+    (folder / f"{name}.py").write_text(blocks(tutorial, "python")[index], encoding="utf-8")
+    sys.modules.pop(name, None)
+
+
+def totals(policy, scenario="dumbbell", rivals=(), **arguments):
+    """What a policy in Python achieves, alone or beside others."""
+    mine = Flow(controller=ControllerSpec(name="policy", params={"path": policy}))
+    flows = [mine, *(Flow(controller=ControllerSpec(name=rival)) for rival in rivals)]
+    return simulate(scenarios.get(scenario, **arguments).with_flows(flows)).flow_totals[0]
+
+
 def test_your_controller(folder):
-    module = blocks("your-controller", "python")[0]
-    (folder / "mine.py").write_text(module, encoding="utf-8")
+    write_module(folder, "mine", "your-controller", 0)
     total = run("your-controller")["total"]
-    assert total["goodput_mbps"] > 50
-    assert total["srtt_ms"] < 1.5 * total["base_rtt_ms"]
+    assert total["goodput_mbps"] > 90
+    assert total["srtt_ms"] < 1.1 * total["base_rtt_ms"]
+    (printed,) = [text for text in blocks("your-controller", "text") if "over a base RTT" in text]
+    assert printed.startswith(f"{total['goodput_mbps']:.1f} Mbit/s, {total['srtt_ms']:.1f} ms")
+    leo = totals("mine:make", "leo-responsiveness", run=1004, duration_s=90)
+    assert leo["goodput_mbps"] > 0.85 * 82  # of the mean rate
+    assert leo["srtt_ms"] < 1.25 * leo["base_rtt_ms"]
+    beside = totals("mine:make", rivals=["cubic"], duration_s=60)
+    assert 3 < beside["goodput_mbps"] < 15  # it yields, as the page says, but it does not starve
+
+
+def test_gymnasium(folder, capsys):
+    shorter = [
+        (
+            "population, best, generations, seconds = 32, 8, 15, 30",
+            "population, best, generations, seconds = 32, 8, 6, 10",
+        )
+    ]
+    made = run("gymnasium", shorter, only=(0, 1))
+    assert capsys.readouterr().out.startswith(blocks("gymnasium", "text")[0])  # nothing is random there
+    first, *_, last = made["history"]
+    assert last > first + 0.05
+    write_module(folder, "linear", "gymnasium", 2)
+    total = totals("linear:make", "leo-responsiveness", run=1, duration_s=20)
+    assert total["goodput_mbps"] > 40
+    assert total["delay_inflation"] < 2
+
+
+@pytest.mark.slow
+def test_sb3(folder):
+    pytest.importorskip("stable_baselines3")
+    made = run("sb3", [("flows, decisions = 256, 400_000", "flows, decisions = 256, 190_000")], only=(0,))
+    first, *_, last = made["PrintReward"].history
+    assert last > first + 0.02
+    write_module(folder, "trained", "sb3", 1)
+    assert totals("trained:make", "leo-responsiveness", run=1, duration_s=15)["goodput_mbps"] > 20
+
+
+@pytest.mark.slow
+def test_rllib(folder, monkeypatch):
+    ray = pytest.importorskip("ray")
+    learner = pytest.importorskip("orbitcc.training.rllib.learner")
+    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_AUTH_MODE", "disabled")):
+        monkeypatch.setenv(name, value)
+    shorter = [
+        (
+            "flows, batch, minibatch, iterations = 256, 32_768, 4_096, 12",
+            "flows, batch, minibatch, iterations = 16, 512, 256, 1",
+        )
+    ]
+    # As training starts it: a busy machine may need a second try.
+    learner._init_ray(ray, {"address": None, "num_cpus": 2, "include_dashboard": False, "log_to_driver": False})
+    try:
+        made = run("rllib", shorter, only=(0, 2))
+    finally:
+        ray.shutdown()
+    assert len(made["history"]) == 1
+    assert made["result"]["num_env_steps_sampled_lifetime"] >= 500
+    write_module(folder, "trained", "rllib", 1)
+    assert totals("trained:make", duration_s=2)["sent_packets"] > 10
+
+
+def test_commands_exist():
+    """Every command of the tutorials parses; suites and recipes exist and take the settings."""
+    from orbitcc.training import recipe
+
+    known = get_command(app)
+    for name in ("gymnasium", "sb3", "rllib", "your-controller", "reading-a-report", "your-scenario"):
+        for arguments in commands(name):
+            command, rest = known, list(arguments)
+            while hasattr(command, "commands"):
+                command = command.commands[rest.pop(0)]
+            given = command.make_context("orbitcc", rest, resilient_parsing=False).params
+            if arguments[0] == "eval":
+                assert given["suite"] in suites.SUITES
+            if arguments[0] == "train":
+                assert recipe.load(arguments[1], given["changes"] or ())
+
+
+def test_the_controller_of_the_docs_is_that_of_the_examples():
+    """docs/adding-a-controller.md quotes examples/aimd_controller.py."""
+    example = (ROOT / "examples" / "aimd_controller.py").read_text(encoding="utf-8")
+    function = example[example.index("COLUMNS =") : example.index("class Aimd:")].strip()
+    assert function in (ROOT / "docs" / "adding-a-controller.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -105,23 +217,3 @@ def test_multi_agent():
     assert made["agents"] == 3
     reads_all = made["critic"].module
     assert reads_all.centralized
-
-
-@pytest.mark.slow
-def test_first_training(monkeypatch):
-    ray = pytest.importorskip("ray")
-    learner = pytest.importorskip("orbitcc.training.rllib.learner")
-    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_AUTH_MODE", "disabled")):
-        monkeypatch.setenv(name, value)
-    shorter = [
-        ("slots = 128", "slots = 8"), ("batch = 16_384", "batch = 256"), ("iterations = 40", "iterations = 1"),
-        ("minibatch_size=4_096, num_epochs=4", "minibatch_size=128, num_epochs=1"),
-    ]  # fmt: skip
-    # As training starts it: a busy machine may need a second try.
-    learner._init_ray(ray, {"address": None, "num_cpus": 2, "include_dashboard": False, "log_to_driver": False})
-    try:
-        made = run("first-training", shorter)
-    finally:
-        ray.shutdown()
-    assert made["result"]["env_runners"]["num_env_steps_sampled_lifetime"] >= 256
-    assert all(key.startswith("layers.") for key in made["tensors"])
