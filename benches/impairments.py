@@ -230,7 +230,7 @@ def rain(theme: Theme) -> Figure:
     """Attenuation by fades and by rain, and the remaining share of the rate."""
     kinds = {
         "fades (10 x faster than nature)": Fades(per_h=6, speedup=Span(low=10, high=10)),
-        "rain (20 x faster), starting at the attenuation exceeded 0.03 % of the time": Rain(
+        "rain (20 x faster), starting at the\nattenuation exceeded 0.03 % of the time": Rain(
             start_percent=0.03, beta_per_s=Span(low=4e-3, high=4e-3)
         ),
     }
@@ -256,7 +256,7 @@ def rain(theme: Theme) -> Figure:
                 steps = effect.forward.loss.t_s[effect.forward.loss.values > 0]
                 lower.plot(steps, np.full(steps.size, 1.06), "|", color=theme.outage, markersize=7)
             upper.text(0.01, 0.97, words, transform=upper.transAxes, va="top", fontsize=8.5, color=theme.muted)
-            upper.set_ylim(0, 19)
+            upper.set_ylim(0, 23)
             lower.set_ylim(0, 1.12)
             lower.set_xlim(0, 300)
             lower.set_xlabel("time, s")

@@ -19,11 +19,11 @@ INFINITE = {
 """Which columns are infinite, and when."""
 
 
-def special(statistic: Statistic) -> str:
-    """When a column is NaN or infinite."""
-    if "NaN" in statistic.meaning:
-        return "NaN without an RTT sample in the interval"
-    return INFINITE.get(statistic.name, "–")
+def meaning(statistic: Statistic) -> str:
+    """What a column means, and when it is NaN or infinite."""
+    text = statistic.meaning.rstrip(".").replace("NaN without a sample", "NaN without an RTT sample")
+    special = INFINITE.get(statistic.name)
+    return f"{text}; {special}." if special and "infinite" not in text else f"{text}."
 
 
 def span(statistic: Statistic) -> str:
@@ -31,13 +31,11 @@ def span(statistic: Statistic) -> str:
     low = "(-∞" if math.isinf(statistic.low) else f"[{statistic.low:.10g}"
     closing = "]" if not math.isinf(statistic.high) or statistic.name in INFINITE else ")"
     high = "∞" if math.isinf(statistic.high) else f"{statistic.high:.10g}"
-    return f"{low}, {high}{closing}"
+    return f"{low}, {high}{closing}{' or NaN' if 'NaN' in statistic.meaning else ''}"
 
 
 def table() -> str:
     """A row for every column."""
-    rows = ["| name | unit | range | meaning | NaN or infinite | from a kernel |", "|---|---|---|---|---|---|"]
-    for s in STATISTICS:
-        meaning = s.meaning.replace("; NaN without a sample", "").replace("|", "\\|")
-        rows.append(f"| `{s.name}` | {s.unit} | {span(s)} | {meaning} | {special(s)} | {SOURCES[s.source]} |")
+    rows = ["| name | unit | range | from a kernel | meaning |", "|---|---|---|---|---|"]
+    rows += [f"| `{s.name}` | {s.unit} | {span(s)} | {SOURCES[s.source]} | {meaning(s)} |" for s in STATISTICS]
     return "\n".join([*rows, ""])

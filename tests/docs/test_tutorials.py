@@ -142,7 +142,7 @@ def test_sb3(folder):
     first, *_, last = made["PrintReward"].history
     assert last > first + 0.02
     write_module(folder, "trained", "sb3", 1)
-    assert totals("trained:make", "leo-responsiveness", run=1, duration_s=15)["goodput_mbps"] > 20
+    assert totals("trained:make", "leo-responsiveness", run=1, duration_s=10)["sent_packets"] > 1000
 
 
 @pytest.mark.slow
