@@ -34,14 +34,14 @@ def table(folder: Path) -> str:
     )
 
 
-def card(paper: papers.Paper, folder: Path) -> str:
+def medians(paper: papers.Paper, folder: Path) -> str:
     """The medians of a paper's suites as a Markdown table; the best, and what is tied with it, is bold."""
     all_results = papers.load_paper(paper, folder)
     scores = papers.medians(paper, all_results)
     metrics = [metric for metric, _ in next(iter(scores.values()))]
     first = [leaders(all_results[s.suite], m) for s, m in zip(paper.scores, metrics, strict=True)]
     lines = [
-        "| | "
+        "| contender | "
         + " | ".join(
             f"{s.title} {'↑' if m.better == 'higher' else '↓'}" for s, m in zip(paper.scores, metrics, strict=True)
         )
@@ -58,8 +58,8 @@ def card(paper: papers.Paper, folder: Path) -> str:
 
 
 def main(leo: str, geo: str) -> None:
-    replace(ROOT / "docs" / "reproduction.md", {"leo": table(Path(leo)), "geo": table(Path(geo))})
-    replace(ROOT / "README.md", {"scorecard": card(papers.get("leo"), Path(leo))})
+    filled = {"leo": table(Path(leo)), "geo": table(Path(geo)), "leo-medians": medians(papers.get("leo"), Path(leo))}
+    replace(ROOT / "docs" / "reproduction.md", filled)
     for name, picture in PICTURES.items():
         (ROOT / "docs" / "images" / f"{name}.png").write_bytes((Path(leo) / picture).read_bytes())
 

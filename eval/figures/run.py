@@ -278,7 +278,7 @@ def _interruptions(ax: Axes, recording: Recording, theme: Theme) -> None:
 def _lengths(recording: Recording) -> str:
     """`80 ms` or `45 to 120 ms`: the lengths of the outages."""
     found = sorted({1e3 * length for _, length in outages(recording)})
-    return f"{found[0]:g} ms" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g} ms" if found else ""
+    return f"{found[0]:.3g} ms" if len(found) == 1 else f"{found[0]:.3g} to {found[-1]:.3g} ms" if found else ""
 
 
 def _note(ax: Axes, words: str, theme: Theme) -> None:

@@ -38,7 +38,7 @@ def test_guides_are_named_beside_their_lines() -> None:
     run = recorded("leo-responsiveness", "cubic", duration_s=20)
     changing, changing_scenario = draw_run(run, DARK), run.scenario
     (outage,) = (o for link in changing_scenario.links for o in link.outages)
-    assert f"red: outages of {outage.duration_ms:g} ms" in words(changing)
+    assert f"red: outages of {outage.duration_ms:.3g} ms" in words(changing)
 
 
 @pytest.mark.parametrize("interval_s", [0.01, 0.1, 1.0, 7.0])

@@ -1,5 +1,7 @@
 """The tables that benches write into the documents."""
 
+from pathlib import Path
+
 import pytest
 
 from benches.pages import replace
@@ -20,3 +22,9 @@ def test_a_document_without_marks_stays_as_it_is(text, tmp_path):
     with pytest.raises(FileError, match="a document with <!-- leo -->"):
         replace(document, {"leo": "new"})
     assert document.read_text() == text
+
+
+def test_the_page_has_the_marks_that_the_command_fills():
+    text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for mark in ("leo", "geo", "leo-medians"):
+        assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
