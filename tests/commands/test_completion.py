@@ -31,3 +31,21 @@ def test_commands_and_options_are_completed():
     assert completed("orbitcc re") == ["reproduce"]
     assert "dataset" in completed("orbitcc d")
     assert completed("orbitcc run --pc") == ["--pcap"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("orbitcc run leo-resp", "leo-responsiveness"),
+        ("orbitcc run dumbbell --flow bbr", "bbr3"),
+        ("orbitcc run dumbbell --policy peri", "perigee"),
+        ("orbitcc eval responsiveness-l", "responsiveness-loss"),
+        ("orbitcc train peri", "perigee"),
+        ("orbitcc policy show apo", "apogee"),
+        ("orbitcc list rec", "recipes"),
+    ],
+)
+def test_names_are_completed(words, name):
+    place = str(words.count(" "))
+    shown = told(_ORBITCC_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place).split()
+    assert name in shown
