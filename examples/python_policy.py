@@ -21,10 +21,11 @@ MIN_RTT_S, AGE_S = range(2)
 
 def queueing(stats: np.ndarray, who: Who) -> np.ndarray:
     """ln(RTT / smallest RTT of some ten seconds) and the share of lost packets: [n, 2]."""
-    interval, rtt = stats[:, STATS["interval_s"]], stats[:, STATS["rtt_mean_s"]]
-    rtt = np.where(np.isnan(rtt), stats[:, STATS["srtt_s"]], rtt)  # no sample in this interval
+    interval, sample = stats[:, STATS["interval_s"]], stats[:, STATS["rtt_mean_s"]]
+    known = ~np.isnan(sample)
+    rtt = np.where(known, sample, stats[:, STATS["srtt_s"]])  # an old RTT must not become the smallest one
     least, age = who.memory.T
-    renewed = who.fresh | (rtt <= least) | (age > HORIZON_S)
+    renewed = who.fresh | (known & ((rtt <= least) | (age > HORIZON_S)))
     who.memory[:, MIN_RTT_S] = np.where(renewed, rtt, least)
     who.memory[:, AGE_S] = np.where(renewed, 0.0, age + interval)
     ratio = rtt / np.where(rtt > 0, who.memory[:, MIN_RTT_S], 1.0)

@@ -5,7 +5,7 @@ Importing the package registers the controllers (`orbitcc.envs.controllers`) and
 Environments: :class:`CongestionEnv`, :class:`VectorCongestionEnv`, :func:`parallel_env`
 (:class:`ParallelCongestionEnv`), :class:`BatchedParallelEnv`, :class:`FlowVectorEnv`; their common settings are
 :class:`EnvConfig`. Functions of your own: :class:`Observation`, :class:`Action`, :class:`Reward`, bundled by
-:class:`Preset`, on the raw statistics whose columns are :data:`STATS`.
+:class:`Preset`, on the raw statistics whose columns are :data:`STATS`, described by :data:`STATISTICS`.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.environments.config import EnvConfig
     from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.envs.environments.parallel import ParallelCongestionEnv, parallel_env
-    from orbitcc.envs.environments.presets import STATS, Action, Observation, Preset, Reward, Who, preset
+    from orbitcc.envs.environments.presets import STATISTICS, STATS, Action, Observation, Preset, Reward, Who, preset
     from orbitcc.envs.environments.single import CongestionEnv
     from orbitcc.envs.environments.vector import VectorCongestionEnv
 
@@ -30,6 +30,7 @@ register_agents()
 register_when_imported()
 
 __all__ = [
+    "STATISTICS",
     "STATS",
     "Action",
     "BatchedParallelEnv",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    **dict.fromkeys(("STATS", "Action", "Observation", "Preset", "Reward", "Who", "preset"), "presets"),
+    **dict.fromkeys(("STATISTICS", "STATS", "Action", "Observation", "Preset", "Reward", "Who", "preset"), "presets"),
     "BatchedParallelEnv": "batched_parallel",
     "CongestionEnv": "single",
     "EnvConfig": "config",

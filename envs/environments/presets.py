@@ -126,10 +126,9 @@ STATS: Mapping[str, int] = _Columns((statistic.name, column) for column, statist
 class Who:
     """Whose statistics the rows of a Python function are: arrays with an entry per row.
 
-    world: i64[n], number of the world in the batch. agent: i64[n], index of the flow among the agents of its
-    world.
-    flow: i64[n], a number that identifies the connection in the batch; the next flow with the same agent index has
-    another one.
+    world: i64[n], number of the world in the batch.
+    agent: i64[n], index of the flow among the agents of its world.
+    flow: i64[n], number of the connection in the batch; the next flow with the same agent index has another one.
     fresh: bool[n], true in the first interval in which a connection is seen.
     memory: f64[n, memory], what the function wrote into these rows in the interval before; zeros where `fresh`. It is
     written in place, belongs to the function, and is saved, restored and cloned with the world.

@@ -99,7 +99,10 @@ def test_commands_of_a_page_exist(page: Path) -> None:
 
 
 def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:
-    text = "    orbitcc run dumbel --flow cubic\n\n```sh\norbitcc eval responsiveness --agnt x  # why\n```\nand `orbitcc lst`"
+    text = (
+        "    orbitcc run dumbel --flow cubic\n\n"
+        "```sh\norbitcc eval responsiveness --agnt x  # why\n```\nand `orbitcc lst`"
+    )
     assert [wrong for line in commands(text) for wrong in problems(line)] == [
         "eval has no option --agnt",
         "run: nothing is called 'dumbel'",
