@@ -110,7 +110,7 @@ def test_a_foreign_file_is_refused(saved) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: "not json", "is not a card"),
+        (lambda text: "not json", "is not a model card"),
         (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": -1'), "interval_ms"),
         (lambda text: text.replace('"interval_ms": 30.0', '"interval_ms": 1e15'), "interval_ms"),
         (lambda text: text.replace('"clip": 10.0', '"clip": Infinity'), "clip"),
