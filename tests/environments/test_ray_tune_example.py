@@ -15,7 +15,7 @@ def test_a_trial_trains_with_the_values_it_is_given(tmp_path):
     spec = importlib.util.spec_from_file_location("ray_tune_example", ROOT / "examples" / "ray_tune.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    small = {"agent_steps": 256, "ppo.max_agents": 8, "ppo.batch": 128, "ppo.minibatch": 64, "ppo.epochs": 1}
+    small = {"agent_steps": 256, "ppo.flows": 8, "ppo.batch": 128, "ppo.minibatch": 64, "ppo.epochs": 1}
     small |= {"evaluation.worlds": 1, "evaluation.every": 256, "network.hidden": [4]}
     assert set(example.SPACE) == {"ppo.lr", "ppo.clip", "agent_steps"}
     found = example.trial({**small, "ppo.lr": 1e-3, "ppo.clip": 0.2}, tmp_path)
