@@ -117,6 +117,13 @@ class FileError(OrbitccError):
     """A file that cannot be read or written, or that has the wrong content."""
 
 
+class FileContentError(FileError):
+    """A file with the wrong content; `allowed` says what it should be, and where it is not."""
+
+    def _message(self) -> str:
+        return f"{self.field} {self.value}: must be {self.allowed}"
+
+
 class NoSuchFileError(FileError):
     """A file that does not exist."""
 

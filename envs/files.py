@@ -12,7 +12,7 @@ from typing import Any
 
 import tomli_w
 
-from orbitcc.envs.errors import FileError, NoSuchFileError
+from orbitcc.envs.errors import FileContentError, FileError, NoSuchFileError
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -56,7 +56,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise FileError("file", str(path), "UTF-8 text") from None
+        raise FileContentError("file", str(path), "UTF-8 text") from None
     except FileNotFoundError:
         raise NoSuchFileError("file", str(path)) from None
     except OSError as error:
@@ -69,7 +69,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FileError("file", str(path), f"TOML text ({error})") from None
+        raise FileContentError("file", str(path), f"TOML text ({error})") from None
 
 
 def toml_text(data: Mapping[str, Any]) -> str:

@@ -138,7 +138,8 @@ def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[s
     for key, value in fields.items():
         first = key.partition(".")[0]
         others = [name for name, info in SCENARIOS.items() if key in info.params]
-        if others and not isinstance(value, list | tuple | Mapping):  # not meant as a field of that name
+        number = not isinstance(value, list | tuple | Mapping)
+        if others and number and (first not in Scenario.model_fields or isinstance(getattr(scenario, first), tuple)):
             raise StateError(key, f"{scenario.name} has no such parameter; these scenarios do: {', '.join(others)}")
         if first not in Scenario.model_fields:  # name the parameters, too
             raise UnknownNameError(key, first, (*params, *Scenario.model_fields))

@@ -96,7 +96,7 @@ def _lead(results: Results) -> str:
             said = f"{names} are tied at about {m.format(estimates[first[0]][m.key].median)}"
         elif first:
             alone = results.suite.trade is None or not idle(results)
-            leads = "is best" if alone else "leads those who use the link"
+            leads = "is best" if alone else "is best of the contenders with at least 80 % of the best goodput"
             value = m.format(estimates[first[0]][m.key].median)
             said = f"<strong>{html.escape(first[0])}</strong> {leads} with {value}"
         else:

@@ -13,7 +13,6 @@ import typer
 from orbitcc.commands.options import (
     AsJson,
     Backend,
-    Changes,
     Controllers,
     Out,
     Policies,
@@ -28,6 +27,7 @@ from orbitcc.commands.options import (
 if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
     from orbitcc.eval.results import Results
+    from orbitcc.eval.suites import Metric
 
 DEFAULT_CONTROLLERS = ("cubic", "reno")
 
@@ -45,7 +45,14 @@ def evaluate(
     runs: Annotated[int | None, typer.Option(help="Runs per contender, instead of the profile's number.")] = None,
     workers: Workers = None,
     ray: Ray = None,
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set first_run (schedules and seeds start there), or a parameter of the suite's scenario. Repeatable.",
+        ),
+    ] = None,
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -152,8 +159,7 @@ def print_table(results: Results) -> None:
     )
     table.add_column("contender", no_wrap=True)
     for metric in results.suite.metrics:
-        arrow = "↑" if metric.better == "higher" else "↓"
-        table.add_column(f"{metric.title} {arrow}", justify="right")
+        table.add_column(f"{metric.title} {goal(metric)}", justify="right")
     estimates, lines = results.estimates(), lines_of(results)
     for label in results.labels:
         cells = []
@@ -163,6 +169,13 @@ def print_table(results: Results) -> None:
             cells.append(f"[bold]{metric.format(e.median)}[/bold]{interval}")
         table.add_row(f"[{DARK.tone(lines[label].colour)}]●[/] {label}", *cells)
     Console().print(table)
+
+
+def goal(metric: Metric) -> str:
+    """An arrow to the better direction, or the ideal value where it lies in between."""
+    if metric.unit == "" and 0.0 < metric.ideal < 1.0:
+        return f"→ {metric.ideal:g}"
+    return "↑" if metric.better == "higher" else "↓"
 
 
 def finite(value: float) -> float | None:

@@ -9,7 +9,7 @@ import typer
 
 from orbitcc.commands.options import AsJson
 
-KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places")
+KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places", "statistics")
 
 
 def list_names(
@@ -19,7 +19,7 @@ def list_names(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List scenarios, environments, presets, controllers, suites, recipes, policies and places."""
+    """List scenarios, environments, presets, controllers, suites, recipes, policies, places and statistics."""
     from orbitcc.envs.errors import UnknownNameError
 
     if what is not None and what not in KINDS:
@@ -77,6 +77,10 @@ def _entries(kind: str) -> list[dict[str, Any]]:
         from orbitcc.training import recipe
 
         return [{"name": name, "description": recipe.load(name).description} for name in recipe.names()]
+    if kind == "statistics":
+        from orbitcc.envs.environments.presets import STATISTICS
+
+        return [{"name": s.name, "description": f"{s.meaning} [{s.unit}; {s.source}]"} for s in STATISTICS]
     if kind == "places":
         from orbitcc.envs.orbits.places import CITIES
 

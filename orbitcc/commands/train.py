@@ -33,7 +33,8 @@ def train(
         typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
     ] = [1],  # noqa: B006
     name: Annotated[
-        str | None, typer.Option(help="Name of the run and its policy. Default: scenario, recipe, seed and time.")
+        str | None,
+        typer.Option(help="Name of the run, also of its policy in tables. Default: scenario, recipe, seed and time."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Seeds to train in parallel.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from orbitcc.cli import app
 from orbitcc.envs.errors import OrbitccError
 
-KINDS = ["scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places"]
+KINDS = ["scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places", "statistics"]
 
 
 def listed(*args):

@@ -421,6 +421,12 @@ def test_a_link_must_state_its_rate(dumbbell):
     assert dumbbell.override("links.0.rate_mbps", "unlimited").links[0].rate_mbps is None
 
 
+def test_fields_of_a_file_are_set_though_other_scenarios_have_parameters_of_these_names(tmp_path):
+    saved = scenarios.get("dumbbell").save(tmp_path / "mine.toml")
+    changed = scenarios.load(saved, {"duration_s": "23", "seed": "4"})
+    assert (changed.duration_s, changed.seed) == (23.0, 4)
+
+
 def test_a_parameter_of_other_scenarios_is_answered_with_their_names():
     expected = r"^flows: leo-responsiveness has no such parameter; these scenarios do: dumbbell, "
     with pytest.raises(OrbitccError, match=expected):
