@@ -36,7 +36,7 @@ def search(
         typer.Option(help="The reference in the same world, in the same forms.", autocompletion=complete_controller),
     ] = "cubic",
     objective: Annotated[
-        str, typer.Option(help="The figure to compare: utilisation, delay, fairness, starvation or loss.")
+        str, typer.Option(help="The metric to compare: utilisation, delay, fairness, starvation or loss.")
     ] = "utilisation",
     scenario: Annotated[
         str, typer.Option(help="The distribution whose ranges are searched.", autocompletion=complete_scenario)
