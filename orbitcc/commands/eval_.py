@@ -147,9 +147,11 @@ def print_table(results: Results) -> None:
 
     from orbitcc.eval.figures.style import DARK, lines_of
 
-    runs = f"{results.runs} run{'s' if results.runs != 1 else ''}"
+    runs, conditions = f"{results.runs} run{'s' if results.runs != 1 else ''}", len(results.points())
+    if conditions > 1:
+        runs += f" of each of {conditions} conditions"
     table = Table(
-        title=f"{results.suite.title}, {runs} each",
+        title=f"{results.suite.title}, {runs} per contender",
         caption="median, and below it its 95 % bootstrap interval" if results.runs > 1 else None,
         caption_justify="left",
         title_justify="left",
