@@ -108,7 +108,7 @@ QUESTIONS = (
         },
     ),
     Question(
-        "Is it fair to flows of its own kind?",
+        "Is it fair to flows of the same controller?",
         "Own kind",
         {
             "leoem-fairness": "two flows share a path that LeoEM logged. The second starts after 100 s; seconds "
@@ -140,7 +140,7 @@ QUESTIONS = (
             "seconds 100–200 are evaluated.",
             "cubic-crowd": "one flow of the contender competes with several Cubic flows on 100 Mbit/s and 30 ms; "
             "seconds 100–200 are evaluated.",
-            "geo-sharing": "the contender joins a flow of Cubic, of Hybla or of its own kind on a GEO link after 20 s; "
+            "geo-sharing": "after 20 s the contender joins a flow of Cubic, Hybla or the contender itself on a GEO link; "
             "seconds 100–200 are evaluated. The median is over these three.",
         },
         "The own share is best at one half and the ratio to the fair share at 1: a lower value means that the "
@@ -210,7 +210,7 @@ NAMES = {
     "pie": "PIE",
     "cubic": "Cubic",
     "hybla": "Hybla",
-    "itself": "own kind",
+    "itself": "itself",
 }
 """Value of a factor -> what readers call it."""
 

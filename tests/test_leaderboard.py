@@ -193,7 +193,10 @@ def test_outside_a_checkout_the_age_is_unknown(tmp_path):
     assert leaderboard.age(Path(copy)).endswith(": unknown")
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.skipif(
+    shutil.which("git") is None,
+    reason="it makes a git repository of its own; it runs where git is installed, as on every checkout",
+)
 def test_the_age_counts_commits_that_changed_what_the_figures_depend_on(tmp_path):
     def change(*paths):
         for path in paths:
