@@ -140,7 +140,7 @@ QUESTIONS = (
             "seconds 100–200 are evaluated.",
             "cubic-crowd": "one flow of the contender competes with several Cubic flows on 100 Mbit/s and 30 ms; "
             "seconds 100–200 are evaluated.",
-            "geo-sharing": "after 20 s the contender joins a flow of Cubic, Hybla or the contender itself on a GEO link; "
+            "geo-sharing": "after 20 s the contender joins a flow of Cubic, Hybla or itself on a GEO link; "
             "seconds 100–200 are evaluated. The median is over these three.",
         },
         "The own share is best at one half and the ratio to the fair share at 1: a lower value means that the "
