@@ -183,16 +183,20 @@ class Action:
     """A custom action: ``function(actions[n, dim], stats[n, F], who) -> cwnd[n]`` in packets; actions in [-1, 1].
 
     The function may return ``(cwnd[n], pacing_bps[n])`` instead; a pacing rate of 0 leaves pacing to the sender.
+    recovery: what losses do to the window: `hold`, nothing; `kernel`, Linux's recovery acts on it.
     """
 
     function: Callable[[NDArray[np.float32], Stats, Who], Any]
     dim: int = 1
     name: str = "custom"
     memory: int = 0
+    recovery: str = "hold"
 
     def __post_init__(self) -> None:
         if not (isinstance(self.dim, int) and self.dim >= 1):
             raise OrbitccError("action.dim", self.dim, "a whole number of at least 1")
+        if self.recovery not in ("hold", "kernel"):
+            raise OrbitccError("action.recovery", self.recovery, "hold or kernel")
         _check_memory("action", self.memory)
 
 
@@ -283,6 +287,8 @@ class Preset:
     def native(self, kind: str) -> Native:
         """The native function to run: the named one, or astraea's where a Python function replaces its result."""
         function = getattr(self, kind)
+        if isinstance(function, Action):
+            return Native("astraea", {"recovery": function.recovery})
         return function if isinstance(function, Native) else Native("astraea")
 
     def for_deployment(self) -> "Preset":
@@ -371,12 +377,13 @@ def parameters(kind: str, name: str) -> dict[str, Any]:
 
 
 def definition_hash(kind: str, function: str | Mapping[str, Any] | Native) -> str:
-    """16 hex digits that identify a native function: family, version of its formulas, parameters, bounds.
+    """16 hex digits that identify a native function: family, version of its formulas, parameters that differ from the
+    family's defaults, bounds.
 
     A checkpoint whose hash differs is refused. Labels and other texts are not part of it.
     """
     spec = Native.of(kind, function).definition(kind)
-    covered = ("family", "formula", "parameters", "low", "high")
+    covered = ("family", "formula", "changes", "low", "high")
     text = json.dumps({key: spec[key] for key in covered if key in spec}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

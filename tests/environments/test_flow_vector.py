@@ -82,7 +82,7 @@ def test_flows_are_never_idle_and_every_end_is_a_truncation(mode: AutoresetMode)
         if mode is NEXT:
             assert (rewards[ended_before] == 0).all()
             assert not truncated[ended_before].any()
-            assert (obs[:, -9:-7] > 0).all(), "everybody has an RTT"
+            assert (obs[:, -9] > 0).all(), "everybody has an RTT, or 2 without a sample"
         else:
             assert (env.statistics()[ended_before, STATS["active"]] == 1).all(), "the new connection has begun"
         if truncated.any():

@@ -80,10 +80,10 @@ class Ratios:
         for k, rtts in enumerate((1, 16)):
             weight = 1 - math.exp(-s["interval_s"] / (rtts * min_rtt)) if min_rtt > 0 else 1.0
             self.loss[k] += weight * (loss - self.loss[k])
-        queued = max(self.rtt - min_rtt, 0.0) * rate / 8 / 1460 if rate > 0 else 0.0
+        queued = max(self.rtt - min_rtt, 0.0) * rate / 8 / s["mss_bytes"] if rate > 0 else 0.0
         delivered = log_of(s["acked_rate_bps"], pacing) if s["acked_rate_bps"] > 0 else -3.0
         of_max = log_of(rate, max_rate) if rate > 0 else -3.0
-        bdp = max_rate / 8 * min_rtt / 1460
+        bdp = max_rate / 8 * min_rtt / s["mss_bytes"]
         before, self.window = self.window, s["cwnd_packets"]
         rise = 10 * s["rtt_rise_s"] / min_rtt if min_rtt > 0 else 0.0
         return [
@@ -114,14 +114,15 @@ class Astraea:
     history = 5
 
     def features(self, s: Stats) -> list[float]:
-        top, rtt, cwnd = s["max_delivery_rate_bps"], s["min_rtt_s"], s["cwnd_packets"]
+        top, cwnd = s["max_delivery_rate_bps"], s["cwnd_packets"]
+        rtt = s["min_rtt_s"] if top > 0 else 0.0  # the kernel module's minimum has no sample before the first ACK
 
         def over_rtt(x: float) -> float:
-            return 0.0 if rtt <= 0 else 2.0 if not x > 0 else x / rtt
+            return 2.0 if not x > 0 else 0.0 if rtt == 0 else x / rtt
 
         per_s = 8 * s["lost_bytes"] / s["interval_s"] if s["interval_s"] else 0.0
         return [
-            0.0 if top <= 0 else s["delivery_rate_bps"] / top or 0.5,
+            s["delivery_rate_bps"] / top if s["delivery_rate_bps"] > 0 else 0.5,
             over_rtt(s["rtt_mean_s"]),
             over_rtt(s["srtt_s"]),
             0.8 * cwnd * 1460 * 8 / (top * rtt) if top > 0 and rtt > 0 else 0.0,
@@ -139,12 +140,8 @@ class Orca:
 
     def features(self, s: Stats) -> list[float]:
         top, srtt = s["max_delivery_rate_bps"], s["srtt_s"]
-        early = s["cwnd_packets"] < s["ssthresh_packets"] / 2
-        pacing = s["pacing_rate_bps"]
-        if pacing == 0 and srtt > 0:
-            pacing = (2.0 if early else 1.2) * s["cwnd_packets"] * 1460 * 8 / srtt
         lost = 8 * s["lost_bytes"] / s["interval_s"] if s["interval_s"] else 0.0
-        scaled = [s["delivery_rate_bps"], pacing, 5 * lost]
+        scaled = [s["delivery_rate_bps"], s["pacing_rate_bps"], 5 * lost]
         return [
             *(x / top if top > 0 else 0.0 for x in scaled),
             s["rtt_samples"] / max(s["cwnd_packets"], 1),

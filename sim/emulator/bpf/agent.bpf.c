@@ -1,9 +1,9 @@
 /* Agents as congestion controllers of a stock kernel (BPF struct_ops).
  *
  * An agent sets a window, and maybe a pacing rate, through a map; the socket's mark says which entry is its own. What
- * the acknowledgements say is summed up there. `agent` is driven by the agent alone: no slow start, no reaction to loss;
- * the window stands through recoveries and timeouts; packets are paced at a window per smoothed RTT. `cubic` runs the
- * kernel's Cubic, whose window the agent moves from time to time.
+ * the acknowledgements say is summed up there. Packets are paced at a window per smoothed RTT. Under `agent`, the window
+ * stands through recoveries and timeouts. Under `linux_agent`, the kernel's recovery acts on it, as under Astraea's
+ * module. `cubic` runs the kernel's Cubic, whose window the agent moves from time to time, as in Orca.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -15,8 +15,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define PACING_NEEDED 1
 /* Bytes of a segment in the pacing formula. */
 #define MTU 1500
-#define CA_CWR 2
 #define CA_LOSS 4
+/* Orca's server polls so often during the first slow start. */
+#define POLL_NS 2000000ULL
 
 struct acks {
 	__u64 rtt_sum_us;
@@ -37,13 +38,14 @@ struct slot {
 	__u32 epoch;		/* sums go to acks[epoch & 1] */
 	__u32 gain_milli;	/* windows per RTT, in thousandths */
 	__u32 initial_cwnd;
-	__u32 unused;
 	/* Written here. */
+	__u32 passed;		/* a poll has found that Cubic's first slow start is over */
 	__u64 last_ack_ns;
+	__u64 next_poll_ns;
 	__u32 seen_epoch;
 	__u32 done_order;
 	__u32 lost;
-	__u32 state;
+	__u32 unused;
 	struct acks acks[2];
 };
 
@@ -167,6 +169,21 @@ __u32 BPF_PROG(agent_burst, struct sock *sk)
 	return LEAST_BURST;
 }
 
+/* Under the kernel's recovery, and under Cubic: the kernel computes a pacing rate of its own with every ACK. */
+static __always_inline __u32 take_order(struct sock *sk)
+{
+	struct slot *s = slot_of(sk);
+
+	if (s) {
+		if (s->order != s->done_order) {
+			s->done_order = s->order;
+			set_window(sk, s);
+		}
+		set_pacing(sk, s);
+	}
+	return LEAST_BURST;
+}
+
 SEC("struct_ops/agent_state")
 void BPF_PROG(agent_state, struct sock *sk, __u8 new_state)
 {
@@ -200,26 +217,31 @@ extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
 extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 
-static __always_inline void take_order(struct sock *sk, struct slot *s)
+SEC("struct_ops/linux_avoid")
+void BPF_PROG(linux_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{
+}
+
+SEC("struct_ops/linux_acked")
+void BPF_PROG(linux_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	struct slot *s = slot_of(sk);
 
-	if (s->order == s->done_order)
-		return;
-	s->done_order = s->order;
-	/* TCP sets the window itself while it recovers. A smaller window is no reason for slow start: the agent made it. */
-	if (s->cwnd && s->state < CA_CWR) {
-		set_window(sk, s);
-		if (tp->snd_ssthresh > tp->snd_cwnd)
-			tp->snd_ssthresh = tp->snd_cwnd;
-		/* As Cubic does after a loss: it grows on from here. */
-		cubictcp_state(sk, CA_LOSS);
-	}
+	if (s)
+		count(tp, s, sample->rtt_us, tp->rate_delivered, tp->rate_interval_us);
+}
+
+SEC("struct_ops/linux_burst")
+__u32 BPF_PROG(linux_burst, struct sock *sk)
+{
+	return take_order(sk);
 }
 
 SEC("struct_ops/cubic_init")
 void BPF_PROG(cubic_init, struct sock *sk)
 {
+	sk->sk_pacing_status = PACING_NEEDED;
 	cubictcp_init(sk);
 }
 
@@ -238,10 +260,6 @@ __u32 BPF_PROG(cubic_ssthresh, struct sock *sk)
 SEC("struct_ops/cubic_state")
 void BPF_PROG(cubic_state, struct sock *sk, __u8 new_state)
 {
-	struct slot *s = slot_of(sk);
-
-	if (s)
-		s->state = new_state;
 	cubictcp_state(sk, new_state);
 }
 
@@ -261,17 +279,19 @@ void BPF_PROG(cubic_acked, struct sock *sk, const struct ack_sample *sample)
 	if (!s)
 		return;
 	count(tp, s, sample->rtt_us, tp->rate_delivered, tp->rate_interval_us);
-	take_order(sk, s);
+	if (!s->passed && s->last_ack_ns >= s->next_poll_ns) {
+		s->next_poll_ns = s->last_ack_ns + POLL_NS;
+		if (tp->snd_ssthresh < tp->snd_cwnd)
+			s->passed = 1;
+		else
+			tp->snd_cwnd += tp->snd_cwnd / 10;
+	}
 }
 
 SEC("struct_ops/cubic_burst")
 __u32 BPF_PROG(cubic_burst, struct sock *sk)
 {
-	struct slot *s = slot_of(sk);
-
-	if (s)
-		take_order(sk, s);
-	return LEAST_BURST;
+	return take_order(sk);
 }
 
 SEC("struct_ops/cubic_undo")
@@ -289,6 +309,17 @@ struct tcp_congestion_ops agent = {
 	.undo_cwnd = (void *)agent_undo,
 	.min_tso_segs = (void *)agent_burst,
 	.name = "orl_agent",
+};
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops linux_agent = {
+	.init = (void *)agent_init,
+	.cong_avoid = (void *)linux_avoid,
+	.pkts_acked = (void *)linux_acked,
+	.ssthresh = (void *)agent_ssthresh,
+	.undo_cwnd = (void *)agent_undo,
+	.min_tso_segs = (void *)linux_burst,
+	.name = "orl_linux",
 };
 
 SEC(".struct_ops.link")

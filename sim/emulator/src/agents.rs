@@ -9,7 +9,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use orbitcc_core::observe::stats::Acks;
 use orbitcc_core::time::Nanos;
 
-use crate::tcp_flows::Agent;
+use crate::tcp_flows::{Agent, Form};
 
 pub const BUILT_IN: bool = true;
 
@@ -18,7 +18,9 @@ static PROGRAM: &[u8] = include_bytes!("../bpf/agent.bpf.o");
 /// As in `bpf/agent.bpf.c`.
 const SLOTS: usize = 1024;
 /// What the program calls its controllers; names are the machine's, so every process has its own.
-const PLACEHOLDERS: [&[u8; 9]; 2] = [b"orl_agent", b"orl_cubic"];
+const PLACEHOLDERS: [&[u8; 9]; 3] = [b"orl_agent", b"orl_linux", b"orl_cubic"];
+/// Their maps in the program, in the order of [`Form`].
+const MAPS: [&str; 3] = ["agent", "linux_agent", "cubic"];
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -42,19 +44,20 @@ struct Slot {
     epoch: u32,
     gain_milli: u32,
     initial_cwnd: u32,
-    unused: u32,
+    passed: u32,
     last_ack_ns: u64,
+    next_poll_ns: u64,
     seen_epoch: u32,
     done_order: u32,
     lost: u32,
-    state: u32,
+    unused: u32,
     acks: [Sums; 2],
 }
 
 /// The controllers exist as long as this does.
 pub struct Agents {
-    over_cubic: Vec<bool>,
-    names: [String; 2],
+    forms: Vec<Form>,
+    names: [String; 3],
     slots: *mut Slot,
     _links: Vec<Link>,
     _object: Object,
@@ -71,7 +74,7 @@ impl Agents {
         };
         libbpf_rs::set_print(None);
         let id = std::process::id();
-        let names = [format!("orla{id:x}"), format!("orlc{id:x}")];
+        let names = ["a", "l", "c"].map(|form| format!("orl{form}{id:x}"));
         let mut program = PROGRAM.to_vec();
         for (placeholder, name) in PLACEHOLDERS.iter().zip(&names) {
             let found: Vec<_> = (0..program.len() - 9).filter(|i| program[*i..].starts_with(*placeholder)).collect();
@@ -84,12 +87,11 @@ impl Agents {
         let names = names.map(|name| name[..name.len().min(9)].to_owned());
         let open = ObjectBuilder::default().open_memory(&program).map_err(failed("the BPF program"))?;
         let mut object = open.load().map_err(failed("loading the BPF program"))?;
-        let wanted = [agents.iter().any(|a| !a.over_cubic), agents.iter().any(|a| a.over_cubic)];
         let mut links = Vec::new();
         let mut slots = ptr::null_mut();
         for mut map in object.maps_mut() {
             let name: &OsStr = map.name();
-            let controller = [OsStr::new("agent"), OsStr::new("cubic")].iter().position(|known| *known == name);
+            let wanted = agents.iter().any(|agent| name == OsStr::new(MAPS[agent.form as usize]));
             if name == "slots" {
                 let size = SLOTS * size_of::<Slot>();
                 // SAFETY: a new mapping of the map's memory, which lives as long as the mapping.
@@ -101,12 +103,12 @@ impl Agents {
                 if slots == libc::MAP_FAILED {
                     return Err(format!("agents: {}", std::io::Error::last_os_error()));
                 }
-            } else if controller.is_some_and(|k| wanted[k]) {
+            } else if wanted {
                 links.push(map.attach_struct_ops().map_err(failed("registering with the kernel's TCP"))?);
             }
         }
-        let over_cubic = agents.iter().map(|agent| agent.over_cubic).collect();
-        let loaded = Agents { over_cubic, names, slots: slots.cast(), _links: links, _object: object };
+        let forms = agents.iter().map(|agent| agent.form).collect();
+        let loaded = Agents { forms, names, slots: slots.cast(), _links: links, _object: object };
         for (k, agent) in agents.iter().enumerate() {
             loaded.put(k, offset_of!(Slot, gain_milli), (agent.pacing_gain * 1000.0) as u32);
             loaded.put(k, offset_of!(Slot, initial_cwnd), agent.initial_cwnd);
@@ -120,7 +122,7 @@ impl Agents {
 
     /// The name by which a socket gets its controller.
     pub fn controller(&self, slot: usize) -> &str {
-        &self.names[usize::from(self.over_cubic[slot])]
+        &self.names[self.forms[slot] as usize]
     }
 
     fn put<T>(&self, slot: usize, offset: usize, value: T) {

@@ -23,14 +23,25 @@ const SEGMENT_HEADERS: u32 = 52;
 /// An application that stops is not to leave much behind that was not sent.
 const UNSENT: i32 = 16_384;
 
+/// What the kernel's TCP does under an agent: one controller of the BPF program each, in this order.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Nothing: the window stands.
+    Hold,
+    /// The kernel's recovery.
+    Kernel,
+    /// Cubic.
+    Cubic,
+}
+
 /// A flow that an agent drives: its slot is its place in the list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(not(feature = "agents"), expect(dead_code))]
 pub struct Agent {
     pub flow: usize,
-    /// Cubic runs underneath.
-    pub over_cubic: bool,
+    pub form: Form,
     pub pacing_gain: f64,
     pub initial_cwnd: u32,
 }

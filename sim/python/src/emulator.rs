@@ -72,9 +72,10 @@ fn agents(spec: &NetworkSpec, flows: &[Flow]) -> Vec<Value> {
         let mut params = spec.flows[i].controller.params.clone();
         params.extend(agent.action.controller.clone());
         let number = |name: &str, default: f64| params.get(name).and_then(Value::as_f64).unwrap_or(default);
+        let text = |name: &str, default| params.get(name).and_then(Value::as_str).unwrap_or(default);
         list.push(json!({
             "flow": i,
-            "over_cubic": params.get("over").is_some_and(|over| over == "cubic"),
+            "form": if text("over", "none") == "cubic" { "cubic" } else { text("recovery", "hold") },
             "pacing_gain": number("pacing_gain", 1.0),
             "initial_cwnd": number("initial_cwnd", 10.0) as u32,
         }));

@@ -113,7 +113,8 @@ fn function<'py>(py: Python<'py>, kind: &str, request: &str) -> PyResult<Bound<'
     entry.set_item("name", definition.name)?;
     entry.set_item("family", definition.family)?;
     entry.set_item("formula", definition.formula)?;
-    let text = definition.parameters.to_string();
-    entry.set_item("parameters", py.import("json")?.call_method1("loads", (text,))?)?;
+    let loads = py.import("json")?.getattr("loads")?;
+    entry.set_item("parameters", loads.call1((definition.parameters.to_string(),))?)?;
+    entry.set_item("changes", loads.call1((definition.changes.to_string(),))?)?;
     Ok(entry)
 }

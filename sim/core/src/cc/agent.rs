@@ -1,19 +1,27 @@
-//! A window set from outside: by the environment (`external`) or by a network running natively (`policy`).
+//! A window set from outside: by the environment (`external`) or by a policy in its world (`policy`).
 //!
-//! As in Astraea's kernel module: no slow start, no reaction to loss of its own (the window stands through recovery
-//! and timeouts until the agent moves it), packets paced at one window per smoothed RTT (Liao et al., EuroSys 2024).
-//! Or, as in Orca, over Cubic, which reacts to every ACK and loss and goes on from the window the agent sets (Abbasloo
-//! et al., SIGCOMM 2020).
+//! As in Astraea (Liao et al., EuroSys 2024): no slow start, packets paced at one window per smoothed RTT. `recovery` says
+//! what losses do. `kernel`, as under Astraea's released kernel module: proportional rate reduction holds the window
+//! during a recovery, which ends with the window from before it, and a timeout reduces it to one segment beyond what is
+//! in flight. `hold`, as under a module that answers `cong_control`: the window stands through both.
+//!
+//! Or, as in Orca (Abbasloo et al., SIGCOMM 2020, and its released kernel and server), over Cubic, which reacts to every
+//! ACK and loss: the agent sets the window at any time, and Cubic goes on from there.
 
 use super::cubic::Cubic;
 use super::{CaState, Conn, Controller, Event, Params, RateSample};
+use crate::time::Nanos;
 
-pub const PARAMS: &[(&str, &str)] =
-    &[("initial_cwnd", "10"), ("over", "\"none\""), ("pacing_gain", "1.0"), ("floor", "4")];
-pub const POLICY_PARAMS: &[(&str, &str)] =
-    &[("initial_cwnd", "10"), ("over", "\"none\""), ("pacing_gain", "1.0"), ("floor", "4"), ("policy", "null")];
+macro_rules! params {
+    ($($more:expr),*) => {
+        &[("initial_cwnd", "10"), ("over", "\"none\""), ("pacing_gain", "1.0"), ("floor", "4"),
+          ("recovery", "\"hold\"") $(, $more)*]
+    };
+}
+pub const PARAMS: &[(&str, &str)] = params!();
+pub const POLICY_PARAMS: &[(&str, &str)] = params!(("policy", "null"));
 
-/// Smallest window an agent may set unless told otherwise, segments (Astraea's option handler).
+/// Smallest window an agent may set unless told otherwise, segments (the option handler of Astraea and Orca).
 pub const CWND_MIN: u32 = 4;
 /// Largest window an agent may set, segments.
 pub const CWND_MAX: u32 = 1 << 20;
@@ -24,9 +32,10 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let initial = params.number("initial_cwnd", 10.0, 1.0, 1e6)?;
     let floor = params.number("floor", f64::from(CWND_MIN), 1.0, 1e6)?;
     let gain = params.number("pacing_gain", 1.0, 0.1, 10.0)?;
+    let holds = params.text("recovery", "hold", &["kernel", "hold"])? == "hold";
     Ok(match params.text("over", "none", &["none", "cubic"])? {
-        "cubic" => Box::new(AgentOverCubic { cubic: Cubic::linux(params.kernel), found_capacity: false }),
-        _ => Box::new(AgentWindow { initial: initial as u32, floor: floor as u32, gain, pacing: None }),
+        "cubic" => Box::new(AgentOverCubic::new(Cubic::linux(params.kernel))),
+        _ => Box::new(AgentWindow { initial: initial as u32, floor: floor as u32, gain, pacing: None, holds }),
     })
 }
 
@@ -39,6 +48,8 @@ pub struct AgentWindow {
     gain: f64,
     /// Fixed from outside, bytes per second; otherwise one window per smoothed RTT.
     pacing: Option<u64>,
+    /// The window stands through recoveries and timeouts.
+    holds: bool,
 }
 
 impl AgentWindow {
@@ -72,7 +83,7 @@ impl Controller for AgentWindow {
     }
 
     fn owns_window(&self) -> bool {
-        true
+        self.holds
     }
 
     fn control(&mut self, conn: &mut Conn, _rate: &RateSample) {
@@ -80,7 +91,11 @@ impl Controller for AgentWindow {
     }
 
     fn keeps_window_on_rto(&self) -> bool {
-        true
+        self.holds
+    }
+
+    fn after_ack(&mut self, conn: &mut Conn) {
+        self.set_pacing(conn);
     }
 
     fn paces(&self) -> bool {
@@ -101,12 +116,25 @@ fn window_rate(conn: &Conn) -> u64 {
     if conn.srtt8_us == 0 { 0 } else { MTU * window * 8_000_000 / u64::from(conn.srtt8_us) }
 }
 
-/// Cubic, whose window an agent scales from time to time.
+/// Cubic, whose window an agent scales from time to time. Packets are paced as under [`AgentWindow`].
+///
+/// Until Cubic has left its first slow start, the server of Orca raises the window by a tenth whenever it polls the
+/// socket and finds a new ACK, and the agent is not heard.
 #[derive(Clone, Debug)]
 pub struct AgentOverCubic {
     cubic: Cubic,
-    /// The first slow start is over; until then the agent is not heard.
+    /// A poll has found that the first slow start is over.
     found_capacity: bool,
+    next_poll: Nanos,
+}
+
+impl AgentOverCubic {
+    /// Between two polls of Orca's server during the first slow start.
+    const POLL: Nanos = Nanos::from_millis(2);
+
+    fn new(cubic: Cubic) -> AgentOverCubic {
+        AgentOverCubic { cubic, found_capacity: false, next_poll: Nanos::ZERO }
+    }
 }
 
 impl Controller for AgentOverCubic {
@@ -138,17 +166,27 @@ impl Controller for AgentOverCubic {
         self.cubic.on_event(conn, event);
     }
 
-    fn set_window(&mut self, conn: &mut Conn, cwnd: u32, _pacing: Option<u64>) -> bool {
-        self.found_capacity |= !conn.in_slow_start();
-        // TCP sets the window itself while it recovers.
-        let heard = self.found_capacity && matches!(conn.state, CaState::Open | CaState::Disorder);
-        if heard && cwnd != conn.cwnd {
-            conn.cwnd = cwnd.clamp(CWND_MIN, CWND_MAX);
-            // A smaller window is no reason for slow start: the agent made it.
-            conn.ssthresh = conn.ssthresh.min(conn.cwnd);
-            self.cubic.resume();
+    fn paces(&self) -> bool {
+        true
+    }
+
+    fn after_ack(&mut self, conn: &mut Conn) {
+        if !self.found_capacity && conn.now >= self.next_poll {
+            self.next_poll = conn.now + AgentOverCubic::POLL;
+            self.found_capacity = conn.ssthresh < conn.cwnd;
+            if !self.found_capacity {
+                conn.cwnd = ((1.1 * f64::from(conn.cwnd)) as u32).clamp(CWND_MIN, CWND_MAX);
+            }
         }
-        heard
+        conn.pacing_rate = window_rate(conn);
+    }
+
+    fn set_window(&mut self, conn: &mut Conn, cwnd: u32, _pacing: Option<u64>) -> bool {
+        self.found_capacity |= conn.ssthresh < conn.cwnd;
+        if self.found_capacity {
+            conn.cwnd = cwnd.clamp(CWND_MIN, CWND_MAX);
+        }
+        self.found_capacity
     }
 }
 
@@ -158,17 +196,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_over_cubic_is_heard_after_slow_start_and_outside_of_recoveries() {
-        let mut agent = AgentOverCubic { cubic: Cubic::linux(crate::spec::Kernel::V6), found_capacity: false };
-        let mut c = conn(50, 100);
-        assert!(!agent.set_window(&mut c, 200, None));
-        c.ssthresh = 50;
+    fn an_agent_over_cubic_is_heard_after_the_first_slow_start() {
+        let mut agent = AgentOverCubic::new(Cubic::linux(crate::spec::Kernel::V6));
+        let mut c = conn(50, 50);
+        assert!(!agent.set_window(&mut c, 200, None), "at the threshold it is not over");
+        c.ssthresh = 49;
         assert!(agent.set_window(&mut c, 25, None));
-        assert_eq!((c.cwnd, c.ssthresh), (25, 25), "not back to slow start");
-        c.ssthresh = 40;
+        assert_eq!((c.cwnd, c.ssthresh), (25, 49), "the threshold stays, so Cubic is in slow start again");
         assert!(agent.set_window(&mut c, 0, None), "once heard, always heard");
         assert_eq!(c.cwnd, CWND_MIN);
         c.state = CaState::Recovery;
-        assert!(!agent.set_window(&mut c, 100, None));
+        assert!(agent.set_window(&mut c, 100, None));
+        assert_eq!(c.cwnd, 100);
+    }
+
+    #[test]
+    fn polls_that_find_an_ack_raise_the_first_slow_start_by_a_tenth() {
+        let mut agent = AgentOverCubic::new(Cubic::linux(crate::spec::Kernel::V6));
+        let mut c = Conn { srtt8_us: 8 * 50_000, ..conn(45, 100) };
+        let mut after = |ms: u64, c: &mut Conn| {
+            c.now = Nanos::from_millis(ms);
+            agent.after_ack(c);
+            c.cwnd
+        };
+        assert_eq!([after(10, &mut c), after(11, &mut c), after(12, &mut c)], [49, 49, 53]);
+        assert_eq!(c.pacing_rate, 1500 * 53 * 20, "one window of 53 segments per 50 ms");
+        c.ssthresh = 50;
+        assert_eq!([after(15, &mut c), after(20, &mut c)], [53, 53]);
+        assert!(agent.found_capacity);
+    }
+
+    #[test]
+    fn recovery_as_the_kernel_has_it_or_held() {
+        let of = |recovery: &str| {
+            let given = serde_json::json!({ "recovery": recovery });
+            let params = given.as_object().unwrap();
+            build(&Params { given: params, kernel: crate::spec::Kernel::V6 })
+        };
+        let (kernel, hold) = (of("kernel").unwrap(), of("hold").unwrap());
+        assert_eq!((kernel.owns_window(), kernel.keeps_window_on_rto()), (false, false));
+        assert_eq!((hold.owns_window(), hold.keeps_window_on_rto()), (true, true));
+        assert_eq!(of("freeze").err().unwrap(), "recovery = \"freeze\": must be one of kernel, hold");
     }
 }

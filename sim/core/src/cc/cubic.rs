@@ -106,11 +106,6 @@ impl Cubic {
         Cubic::new(SlowStart::HyStart(HyStart::new(true, true, Threshold::Linux, kernel)), kernel)
     }
 
-    /// The window was set from outside: growth goes on from there.
-    pub(super) fn resume(&mut self) {
-        self.epoch_start = 0;
-    }
-
     /// Forget everything but the parameters.
     fn reset(&mut self, conn: &Conn) {
         self.slow_start.restart(conn);

@@ -355,6 +355,9 @@ pub trait Controller: Send + Sync {
         false
     }
 
+    /// Fires once per ACK, last, for controllers that pace and whose window TCP reduces: sets the pacing rate.
+    fn after_ack(&mut self, _conn: &mut Conn) {}
+
     /// Set the window (segments) and, if given, the pacing rate (bytes per second) from outside. Returns false for
     /// controllers that decide themselves.
     fn set_window(&mut self, _conn: &mut Conn, _cwnd: u32, _pacing: Option<u64>) -> bool {

@@ -77,8 +77,6 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
 const LOSS_WEIGHT: f64 = 5.0;
 /// Queueing delay below 25 % of the minimum RTT has no cost.
 const FREE_INFLATION: f64 = 1.25;
-/// Bytes per packet in the pacing rate of an unpaced flow.
-const PACKET_BYTES: f64 = 1460.0;
 
 fn over_max(bps: f64, stats: &IntervalStats) -> f64 {
     if stats.max_delivery_rate_bps > 0.0 { bps / stats.max_delivery_rate_bps } else { 0.0 }
@@ -94,20 +92,10 @@ fn delay_metric(stats: &IntervalStats) -> f64 {
     if stats.srtt_s > free { free / stats.srtt_s } else { 1.0 }
 }
 
-/// Linux also computes a pacing rate for connections without pacing: two windows per smoothed RTT early in slow start,
-/// 1.2 later.
-fn pacing_bps(stats: &IntervalStats) -> f64 {
-    if stats.pacing_rate_bps > 0.0 || stats.srtt_s <= 0.0 {
-        return stats.pacing_rate_bps;
-    }
-    let windows = if stats.cwnd_packets < stats.ssthresh_packets / 2.0 { 2.0 } else { 1.2 };
-    windows * stats.cwnd_packets * PACKET_BYTES * 8.0 / stats.srtt_s
-}
-
 fn fill(stats: &IntervalStats, out: &mut [f64]) {
     out.copy_from_slice(&[
         over_max(stats.delivery_rate_bps, stats),
-        over_max(pacing_bps(stats), stats),
+        over_max(stats.pacing_rate_bps, stats),
         over_max(LOSS_WEIGHT * loss_bps(stats), stats),
         stats.rtt_samples / stats.cwnd_packets.max(1.0),
         stats.interval_s,
@@ -139,7 +127,7 @@ mod tests {
             max_delivery_rate_bps: 80e6,
             rtt_samples: 50.0,
             cwnd_packets: 200.0,
-            ssthresh_packets: 100.0,
+            pacing_rate_bps: 48e6,
             srtt_s: 0.05,
             min_rtt_s: 0.02,
             lost_bytes: 2_500.0,
@@ -151,8 +139,7 @@ mod tests {
     fn features_follow_their_formulas() {
         let mut out = [0.0; 7];
         fill(&stats(), &mut out);
-        let pacing = 1.2 * 200.0 * 1460.0 * 8.0 / 0.05 / 80e6;
-        let expected = [0.5, pacing, 5.0 * 1e6 / 80e6, 0.25, 0.02, 0.4, 0.5];
+        let expected = [0.5, 0.6, 5.0 * 1e6 / 80e6, 0.25, 0.02, 0.4, 0.5];
         for (got, want) in out.iter().zip(expected) {
             assert!((got - want).abs() < 1e-9, "{out:?}");
         }

@@ -54,8 +54,6 @@ impl Default for Sight {
     }
 }
 
-const PACKET_BYTES: f64 = 1460.0;
-
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {
     let (sight, all): (Sight, _) = read(given)?;
     within("history", sight.history as f64, 1.0, 64.0)?;
@@ -171,7 +169,7 @@ impl Watch for RatiosWatch {
         let pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
         let known = stats.acked_packets + stats.lost_packets;
         let loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        let queued = if rate > 0.0 { (self.rtt_s - min_rtt).max(0.0) * rate / 8.0 / PACKET_BYTES } else { 0.0 };
+        let queued = if rate > 0.0 { (self.rtt_s - min_rtt).max(0.0) * rate / 8.0 / stats.mss_bytes } else { 0.0 };
         let queue = if self.sight.own_queue { libm::log(1.0 + queued) / 4.0 } else { 0.0 };
         let delivered = if stats.acked_rate_bps > 0.0 { log_ratio(stats.acked_rate_bps, pacing) } else { -3.0 };
         let of_max = if rate > 0.0 { log_ratio(rate, max_rate) } else { -3.0 };
@@ -187,7 +185,7 @@ impl Watch for RatiosWatch {
         }
         self.known = true;
         let [inflation_avg, rise_avg, delivered_avg, of_max_avg, loss_avg, loss_slow, queue_avg] = self.averages;
-        let bdp = max_rate / 8.0 * min_rtt / PACKET_BYTES;
+        let bdp = max_rate / 8.0 * min_rtt / stats.mss_bytes;
         let changed = log_ratio(stats.cwnd_packets, self.window);
         self.window = stats.cwnd_packets;
         let age_s = stats.time_s - self.cleared_at_s.unwrap_or(f64::NEG_INFINITY);

@@ -58,6 +58,8 @@ pub struct Definition {
     pub formula: u32,
     /// All parameters of the family, including those with defaults.
     pub parameters: Value,
+    /// Those that differ from the family's defaults: a new parameter changes no definition that leaves it out.
+    pub changes: Value,
 }
 
 /// Features of an interval, stacked over the last `history` intervals: oldest first, zeros before the first interval.
@@ -142,31 +144,31 @@ const fn entry<T>(
 }
 
 pub const OBSERVATIONS: &[Entry<Observation>] = &[
-    entry("astraea", "astraea", 1, "{}", astraea::observation),
-    entry("astraea-leo", "astraea", 1, r#"{"min_rtt_window_s": 10.0}"#, astraea::observation),
+    entry("astraea", "astraea", 2, "{}", astraea::observation),
+    entry("astraea-leo", "astraea", 2, r#"{"min_rtt_window_s": 10.0}"#, astraea::observation),
     entry(
         "astraea-leo-noisy",
         "astraea",
-        1,
+        2,
         r#"{"min_rtt_window_s": 10.0, "handovers": "reported"}"#,
         astraea::observation,
     ),
     entry(
         "astraea-leo-oracle",
         "astraea",
-        1,
+        2,
         r#"{"min_rtt_window_s": 10.0, "handovers": "true"}"#,
         astraea::observation,
     ),
-    entry("orca", "orca", 1, "{}", orca::observation),
+    entry("orca", "orca", 2, "{}", orca::observation),
     entry("aurora", "aurora", 1, "{}", aurora::observation),
-    entry("ratios", "ratios", 1, "{}", ratios::observation),
-    entry("ratios-noisy", "ratios", 1, r#"{"handovers": "reported"}"#, ratios::observation),
-    entry("ratios-oracle", "ratios", 1, r#"{"handovers": "true"}"#, ratios::observation),
+    entry("ratios", "ratios", 2, "{}", ratios::observation),
+    entry("ratios-noisy", "ratios", 2, r#"{"handovers": "reported"}"#, ratios::observation),
+    entry("ratios-oracle", "ratios", 2, r#"{"handovers": "true"}"#, ratios::observation),
 ];
 
 pub const ACTIONS: &[Entry<Action>] = &[
-    entry("astraea", "steps", 1, "{}", steps::action),
+    entry("astraea", "steps", 1, r#"{"recovery": "kernel"}"#, steps::action),
     entry(
         "aurora",
         "steps",
@@ -176,7 +178,7 @@ pub const ACTIONS: &[Entry<Action>] = &[
     ),
     entry("log-window", "steps", 1, steps::LOG_WINDOW, steps::action),
     entry("log-rate", "steps", 1, steps::LOG_RATE, steps::action),
-    entry("orca", "orca", 1, "{}", orca::action),
+    entry("orca", "orca", 2, "{}", orca::action),
 ];
 
 pub const REWARDS: &[Entry<Reward>] = &[
@@ -217,7 +219,12 @@ fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Defin
         *present = value;
     }
     let (function, parameters) = (found.build)(parameters).map_err(|e| format!("{kind}.{e}"))?;
-    Ok((function, Definition { name: found.name.into(), family: found.family, formula: found.formula, parameters }))
+    let (_, defaults) = (found.build)(json!({})).expect("a family has defaults");
+    let differs = |(name, value): &(&String, &Value)| defaults[*name] != **value;
+    let all = parameters.as_object().expect("parameters are an object");
+    let changes = all.iter().filter(differs).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let Entry { name, family, formula, .. } = *found;
+    Ok((function, Definition { name: name.into(), family, formula, parameters, changes }))
 }
 
 pub fn observation(request: &Value) -> Result<Observation, String> {

@@ -84,6 +84,7 @@ statistics! {
     ca_state: "1", 0.0, 4.0, Kernel, "State of TCP: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.";
     app_limited: "1", 0.0, 1.0, Kernel, "1 when the application, not the window, limits the flow.";
     rwnd_packets: "packets", 0.0, f64::INFINITY, Kernel, "Receive window, in segments.";
+    mss_bytes: "bytes", 1.0, 65535.0, Kernel, "Payload of a full segment.";
     base_rtt_s: "s", 0.0, f64::INFINITY, Oracle, "RTT of the path without queues.";
     capacity_bps: "bit/s", 0.0, f64::INFINITY, Oracle, "Rate of the bottleneck, the slowest link of the path.";
     queue_bytes: "bytes", 0.0, f64::INFINITY, Oracle, "Queue of the bottleneck.";
@@ -260,6 +261,7 @@ impl Meter {
             ca_state: sender.conn.state as u8 as f64,
             app_limited: f64::from(u8::from(sender.is_app_limited())),
             rwnd_packets: f64::from(sender.receive_window()),
+            mss_bytes: mss,
             ..IntervalStats::default()
         };
         *self = Meter {

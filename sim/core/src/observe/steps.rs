@@ -47,6 +47,8 @@ struct Steps {
     /// BDP of the limit: `measured` by the flow (largest delivery rate, smallest RTT), or the `true` one of the link,
     /// which only the simulator knows, for training (Astraea: 1.5).
     cap_of: String,
+    /// What a loss and a timeout do to the window ([`crate::cc::agent`]): `kernel` or `hold`.
+    recovery: String,
 }
 
 impl Default for Steps {
@@ -62,6 +64,7 @@ impl Default for Steps {
             floor_mbps: 0.0,
             cap_bdp: 0.0,
             cap_of: "measured".into(),
+            recovery: "hold".into(),
         }
     }
 }
@@ -72,6 +75,7 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     one_of("form", &steps.form, &["linear", "log"])?;
     one_of("rounding", &steps.rounding, &["away", "fraction"])?;
     one_of("cap_of", &steps.cap_of, &["measured", "true"])?;
+    one_of("recovery", &steps.recovery, &["kernel", "hold"])?;
     within("step", steps.step, 1e-4, 2.0)?;
     within("cubic", steps.cubic, 0.0, 1.0)?;
     within("pacing_gain", steps.pacing_gain, 0.1, 10.0)?;
@@ -81,6 +85,9 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     let meaning = steps.meaning();
     let rate = steps.moves == "rate";
     let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
+    if steps.recovery == "kernel" {
+        controller.insert("recovery".into(), json!("kernel"));
+    }
     if !rate && steps.pacing_gain != 1.0 {
         controller.insert("pacing_gain".into(), json!(steps.pacing_gain));
     }

@@ -23,6 +23,7 @@ pub fn flow(goodput_share: f64) -> IntervalStats {
         packets_out: 390.0,
         pacing_rate_bps: 90e6,
         in_flight_packets: 390.0,
+        mss_bytes: 1460.0,
         base_rtt_s: 0.05,
         capacity_bps: 100e6,
         buffer_bytes: 625_000.0,

@@ -138,6 +138,9 @@ impl Sender {
             self.cc.control(&mut self.conn, &rate);
         } else {
             self.adjust_window(delivered, lost, &work);
+            if self.paces {
+                self.cc.after_ack(&mut self.conn);
+            }
         }
         let prior_nxt = self.conn.snd_nxt;
         match send {

@@ -68,6 +68,9 @@ impl Sender {
             self.rate_sample(delivered, newest);
             self.window_use.since = self.conn.jiffies;
             self.cc.cong_avoid(&mut self.conn, delivered);
+            if self.paces {
+                self.cc.after_ack(&mut self.conn);
+            }
         }
         let prior_nxt = self.conn.snd_nxt;
         self.transmit_new(out);

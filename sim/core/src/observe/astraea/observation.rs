@@ -86,10 +86,10 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
         ),
         path_rate,
         path_rtt,
-        ratio(format!("loss rate / {max}"), 0.0, 2.0),
-        ratio("unacknowledged packets / window", 0.0, 2.0),
+        ratio(format!("loss rate / {max}"), 0.0, MOST),
+        ratio("unacknowledged packets / window", 0.0, MOST),
         ratio(format!("pacing rate / {max}"), 0.0, 2.0),
-        ratio("retransmitted packets in flight / window", 0.0, 2.0),
+        ratio("retransmitted packets in flight / window", 0.0, MOST),
     ];
     let seen: &[usize] = if sight.path == "log-rate" { &SEEN_BY_RATE } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9] };
     let mut features: Vec<Feature> = seen.iter().map(|&feature| all_features[feature].clone()).collect();
@@ -106,6 +106,9 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
     Ok((Observation { definition: Default::default(), features, history: sight.history, watch: Box::new(watch) }, all))
 }
 
+/// Bound of features that the released code leaves without one: under heavy loss, three windows are unacknowledged.
+const MOST: f32 = 10.0;
+
 /// The features that do not depend on the base RTT.
 const SEEN_BY_RATE: [usize; 8] = [0, 1, 2, 4, 6, 7, 8, 9];
 
@@ -121,7 +124,7 @@ fn path_features(max: &str, min_rtt: &str, log: bool) -> [Feature; 2] {
     if log {
         [format!("ln(1 + {max} / 1 Mbit/s)"), format!("ln(1 + {min_rtt} / 1 ms)")].map(|seen| ratio(seen, 0.0, 10.0))
     } else {
-        [ratio(format!("{max} / 10 MB/s"), 0.0, 10.0), ratio(format!("{min_rtt} / 0.5 s"), 0.0, 4.0)]
+        [ratio(format!("{max} / 10 MB/s"), 0.0, 100.0), ratio(format!("{min_rtt} / 0.5 s"), 0.0, MOST)]
     }
 }
 
@@ -178,7 +181,7 @@ impl Watch for AstraeaWatch {
         }
         if self.log_path {
             all[4] = (seen.max_delivery_rate_bps / 1e6).ln_1p();
-            all[5] = (seen.min_rtt_s / 1e-3).ln_1p();
+            all[5] = if all[5] > 0.0 { (seen.min_rtt_s / 1e-3).ln_1p() } else { 0.0 };
         }
         for (out, feature) in out.iter_mut().zip(self.seen) {
             *out = all[*feature];
@@ -194,16 +197,18 @@ impl Watch for AstraeaWatch {
 /// Bytes per packet in the feature of the window.
 const PACKET_BYTES: f64 = 1460.0;
 
+/// As in the released inference code: 0.5 without throughput, 2 without an RTT in the interval, and no minimum RTT before
+/// the first ACK of data.
 fn features(s: &IntervalStats, out: &mut [f64]) {
     let throughput = s.delivery_rate_bps / 8.0;
     let max = s.max_delivery_rate_bps / 8.0;
-    let min_rtt = s.min_rtt_s;
+    let min_rtt = if max > 0.0 { s.min_rtt_s } else { 0.0 };
     let over_max = |x: f64| if max > 0.0 { x / max } else { 0.0 };
     let over_rtt = |x: f64| {
-        if min_rtt <= 0.0 {
-            0.0
-        } else if x.is_nan() || x <= 0.0 {
+        if x.is_nan() || x <= 0.0 {
             2.0
+        } else if min_rtt <= 0.0 {
+            0.0
         } else {
             x / min_rtt
         }
@@ -211,13 +216,7 @@ fn features(s: &IntervalStats, out: &mut [f64]) {
     let window = if min_rtt > 0.0 { over_max(s.cwnd_packets * PACKET_BYTES * 8.0 / min_rtt / 10.0) } else { 0.0 };
     let cwnd = s.cwnd_packets.max(1.0);
     out.copy_from_slice(&[
-        if max <= 0.0 {
-            0.0
-        } else if throughput <= 0.0 {
-            0.5
-        } else {
-            throughput / max
-        },
+        if throughput > 0.0 { throughput / max } else { 0.5 },
         over_rtt(s.rtt_mean_s),
         over_rtt(s.srtt_s),
         window,
@@ -322,9 +321,13 @@ mod tests {
         s.rtt_mean_s = f64::NAN;
         let f = clipped(&s);
         assert_eq!((f[0], f[1]), (0.5, 2.0));
+        // Before the first ACK there is the RTT of the handshake; the released code starts from these numbers.
         s.max_delivery_rate_bps = 0.0;
-        s.min_rtt_s = 0.0;
-        assert_eq!(clipped(&s)[..4], [0.0; 4]);
+        assert_eq!(clipped(&s)[..6], [0.5, 2.0, 0.0, 0.0, 0.0, 0.0]);
+        s.srtt_s = 0.0;
+        assert_eq!(clipped(&s)[2], 2.0);
+        // Under heavy loss, more than three windows are unacknowledged.
+        assert_eq!(clipped(&IntervalStats { packets_out: 1280.0, ..flow(0.9) })[7], 3.2);
     }
 
     #[test]
