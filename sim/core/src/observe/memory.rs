@@ -128,6 +128,12 @@ mod tests {
         assert_eq!(seen, 0);
         assert!(!frames.notices(&pause(0.06)), "twice the usual is no gap");
         assert!(!GapDetector::new(0.0).notices(&pause(9.0)));
+        // Pauses of 20 ms: three times their average, of weight 1/16, is 30.5 ms after 11 and 32.3 ms after 12 intervals.
+        for (intervals, noticed) in [(11, true), (12, false)] {
+            let mut slow = GapDetector::new(0.03);
+            assert!((0..intervals).all(|_| !slow.notices(&pause(0.02))));
+            assert_eq!(slow.notices(&pause(0.032)), noticed, "{intervals}");
+        }
     }
 
     #[test]
