@@ -116,7 +116,11 @@ def test_a_foreign_file_is_refused(saved) -> None:
         (lambda text: text.replace('"clip": 10.0', '"clip": Infinity'), "clip"),
         (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "schema_version"),
         (lambda text: text.replace('"units": 8', '"units": 9'), "has shape"),
-        (lambda text: text.replace(definition_hash("observation", "astraea"), "0" * 16), "another definition"),
+        (
+            lambda text: text.replace(definition_hash("observation", "astraea"), "0" * 16),
+            "another definition of the obs",
+        ),
+        (lambda text: text.replace(definition_hash("action", "astraea"), "0" * 16), "another definition of the action"),
         (lambda text: text.replace('"preset": "astraea"', '"preset": "unheard-of"'), "unheard-of"),
         (lambda text: text.replace('"description"', '"descriptio"'), "descriptio"),
     ],

@@ -401,6 +401,23 @@ def test_noise_is_one_serialisation_time_and_one_base_rtt_by_default(dumbbell):
     assert network(dumbbell.override("sim.start_jitter_ms", 2))["noise"]["start_jitter"] == 2_000_000
 
 
+def test_noise_is_of_the_slowest_link_and_the_shortest_path():
+    links = [
+        {"name": "fast", "rate_mbps": 100, "delay_ms": 10},
+        # 12 Mbit/s on average over the ten seconds; there 5 to 15 ms in a straight line, and back the same.
+        {"name": "slow", "rate_mbps": [[0, 8], [5, 16]], "delay_ms": [[0, 5], [10, 15]], "interpolate_delay": True},
+    ]
+    flows = [
+        {"controller": "cubic", "uplink_delay_ms": 7},  # 2 x 10 + 2 x 5 + 7 = 37 ms at its start
+        {"controller": "cubic", "start_s": 4},  # 2 x 10 + 2 x 9 = 38 ms
+    ]
+    made = network(Scenario.build({"name": "t", "duration_s": 10, "links": links, "flows": flows}))
+    assert made["noise"] == {"send_jitter": 1514 * 8 * 1_000_000 // 12_000, "start_jitter": 37_000_000}
+    # A reverse direction that is left out is interpolated, too.
+    delay = {"interpolate": True, "points": [[0, 5_000_000], [10_000_000_000, 15_000_000]]}
+    assert made["links"][1]["forward"]["delay"] == made["links"][1]["reverse"]["delay"] == delay
+
+
 def test_a_link_without_reverse_is_mirrored_without_its_loss(dumbbell):
     link = network(dumbbell.override("links.0.loss", 0.1))["links"][0]
     assert link["forward"]["loss"] == [[0, {"kind": "bernoulli", "p": 0.1}]]

@@ -52,6 +52,7 @@ def test_the_training_range_of_training_says_what_a_world_may_hold_at_any_time()
 
     leo = training_range(scenarios.distribution("train-leo"))
     assert leo.rate_mbps == (5, 200)  # 10 to 200, halved at most by a reconfiguration
+    assert (leo.base_rtt_ms, leo.buffer_bdp) == ((10, 250), (0.1, 8))
     assert leo.flows == (1, 5)
     assert training_range(scenarios.distribution("train-astraea")).flows == (
         1,

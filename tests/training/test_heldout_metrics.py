@@ -13,6 +13,7 @@ from orbitcc.training.heldout import HeldOut
 from orbitcc.training.heldout_metrics import (
     FIGURES,
     Weights,
+    _flooded,
     convergence,
     failures,
     fair_shares,
@@ -167,7 +168,7 @@ def test_a_flow_with_a_window_of_nearly_nothing_starves() -> None:
 
 def test_a_flow_that_pushes_without_end_floods() -> None:
     found = always(1.0, rate_mbps=10)
-    assert found["flooded"] > 0.9
+    assert found["flooded"] >= 0.85  # with Linux's recovery, a window or two of the last seconds are not
     assert failures(found) == ["floods"]
 
 
@@ -176,6 +177,31 @@ def test_interruptions_are_no_flooding() -> None:
         "outages": [{"at_s": at, "duration_ms": 300, "mode": "drop"} for at in (4, 8, 12, 16)]
     }
     assert run(dumbbell(links=[link]))["flooded"] == 0.0
+
+
+@pytest.mark.parametrize(("outage", "judged"), [([0, 0.3, 0, 0], [0, 3]), ([0, 0, 0, 0.2], [0, 1, 2])])
+def test_windows_with_and_after_an_outage_are_not_judged(outage: list[float], judged: list[int]) -> None:
+    """Four windows of one flow over 10 Mbit/s and 100 ms: 125 kB of queue are one bandwidth-delay product."""
+    scenario = dumbbell(flows=[{"controller": "external"}])
+    for flooded in range(4):
+        queue = np.full((4, 1), 100_000.0)
+        queue[flooded] = 200_000.0
+        series = {
+            "t_s": np.arange(1.0, 5.0),
+            "flows": {
+                "active": np.ones((4, 1)),
+                "base_rtt_ms": np.full((4, 1), 100.0),
+                "lost_packets": np.zeros((4, 1)),
+                "sent_packets": np.full((4, 1), 800.0),
+            },
+            "links": {
+                "capacity_mbps": np.full((4, 1), 10.0),
+                "queue_bytes": queue,
+                "outage": np.array(outage)[:, None],
+            },
+        }
+        expected = 1 / len(judged) if flooded in judged else 0.0
+        assert _flooded(scenario, [0], series) == pytest.approx(expected), flooded
 
 
 # -- scores ---
@@ -194,8 +220,13 @@ def test_a_score_adds_what_should_be_high_and_takes_off_what_should_be_low() -> 
 
 
 def test_a_figure_without_value_counts_as_its_worst() -> None:
-    weights = Weights(**(dict.fromkeys(Weights.model_fields, 0.0) | {"jain": 1, "goodput_cv": 1}))
-    assert weights.score({"jain": math.nan, "goodput_cv": math.nan}) == -1.0
+    nothing = dict.fromkeys(Weights.model_fields, 0.0)
+    for name, figure in FIGURES.items():
+        weights = Weights(**(nothing | {name: 1}))
+        without = weights.score({name: math.nan})
+        # No policy can win by having no value: a perfect one scores better.
+        assert without < weights.score({name: 1.0 if figure.better == "higher" else 0.0}), name
+        assert without == weights.score({}) == (1 if figure.better == "higher" else -1) * figure.worst
 
 
 @pytest.mark.parametrize(
