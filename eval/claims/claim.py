@@ -143,7 +143,7 @@ class Value(Comparison):
     def listed(self) -> list[str]:
         """The factors that label what is read."""
         several = [f for f, levels in self.at.items() if levels == "all" or isinstance(levels, list | Range)]
-        return ["contender"] * isinstance(self.who, list) + several
+        return ["contender"] * isinstance(self.who, list) + several + ["run"] * (self.statistic == "runs")
 
     def evaluate(self, evidence: Evidence, values: Values) -> Labelled:
         """Raises Missing for runs that are not there."""
@@ -197,6 +197,7 @@ class Value(Comparison):
 class Words(Model):
     """Words of criteria. factors: of one level, with {} for it, and of several."""
 
+    suites: dict[str, str] = Field(default_factory=dict)
     metrics: dict[str, str]
     factors: dict[str, tuple[str, str]]
 

@@ -161,19 +161,19 @@ def rank_correlation(numbers: Mapping[Labels, float]) -> float:
 
 @dataclass(frozen=True)
 class Reduction:
-    """One number from several with labels."""
+    """One number from several with labels. words: with {} for the factors, and for the numbers."""
 
     words: str
     of: Callable[[Mapping[Labels, float]], float]
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
-    "mean": Reduction("mean", lambda x: float(np.mean(list(x.values())))),
-    "median": Reduction("median", lambda x: float(np.median(list(x.values())))),
-    "min": Reduction("smallest", lambda x: min(x.values())),
-    "max": Reduction("largest", lambda x: max(x.values())),
-    "count": Reduction("number", lambda x: sum(x.values())),
-    "share": Reduction("share", lambda x: float(np.mean(list(x.values())))),
-    "size": Reduction("number", len),
-    "rank_correlation": Reduction("rank correlation", rank_correlation),
+    "mean": Reduction("mean over {} of {}", lambda x: float(np.mean(list(x.values())))),
+    "median": Reduction("median over {} of {}", lambda x: float(np.median(list(x.values())))),
+    "min": Reduction("smallest over {} of {}", lambda x: min(x.values())),
+    "max": Reduction("largest over {} of {}", lambda x: max(x.values())),
+    "count": Reduction("number of {} with ({})", lambda x: int(sum(x.values()))),
+    "share": Reduction("share of {} with ({})", lambda x: float(np.mean(list(x.values())))),
+    "size": Reduction("number of {} of {}", len),
+    "rank_correlation": Reduction("rank correlation of {} and {}", rank_correlation),
 }
