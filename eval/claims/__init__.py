@@ -17,7 +17,8 @@ def load(name: str) -> tuple[Claim, ...]:
 
 def read(text: str) -> tuple[Claim, ...]:
     """The claims of a file. Raises OrbitccError naming the claim and the field that is wrong."""
-    data, claims = tomllib.loads(text), {}
+    data = tomllib.loads(text)
+    claims: dict[str, Claim] = {}
     for row in data["claim"]:
         others = [claims[key] for key in row.get("claims", [])]
         try:

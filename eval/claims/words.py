@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from orbitcc.eval.claims.claim import Claim, Comparison, Limit, Range, Value, split
 from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, shown
+from orbitcc.eval.claims.quantities import Comparison, Criterion, Limit, Range, Value, split
 
 SIGNS = {"above": ">", "at_least": "≥", "below": "<", "at_most": "≤"}
 
 
-def criterion(claim: Claim) -> str:
+def in_words(criterion: Criterion) -> str:
     """All conditions; those with the same subject stand together."""
-    if claim.claims:
-        return f"{', '.join(c.key for c in claim.claims)} hold"
     by_subject: dict[str, list[str]] = {}
-    for condition in claim.conditions:
-        subject, test = _comparison(condition, claim)
+    for condition in criterion.conditions:
+        subject, test = _comparison(condition, criterion)
         by_subject.setdefault(subject, []).append(test)
     return "; ".join(_joined(subject, ", ".join(tests)) for subject, tests in by_subject.items())
 
@@ -29,68 +27,68 @@ def _joined(subject: str, test: str) -> str:
     return f"{subject}{' ' if test[0] in '<>≤≥−/' or test.startswith('within') else ': '}{test}"
 
 
-def _comparison(c: Comparison, claim: Claim, read: str = "", chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _comparison(c: Comparison, criterion: Criterion, read: str = "", chosen: Sequence[str] = ()) -> tuple[str, str]:
     """The quantity, and what it has to be. read: the quantity itself, where it is no value with a name."""
-    subject, test = (read, "") if read else _quantity(c, claim, chosen)
-    tests = [f"{SIGNS[name]} {_other(limit, c, claim)}" for name, limit in c.limits.items()]
+    subject, test = (read, "") if read else _quantity(c, criterion, chosen)
+    tests = [f"{SIGNS[name]} {_other(limit, c, criterion)}" for name, limit in c.limits.items()]
     if c.near is not None:
         tolerance = [f"{c.percent:g} %"] * (c.percent > 0) + [f"{c.by:g}"] * (c.by > 0)
-        tests.append(f"within {' or '.join(tolerance)} of {_other(c.near, c, claim)}")
+        tests.append(f"within {' or '.join(tolerance)} of {_other(c.near, c, criterion)}")
     tests += [f"{end} for {level}" for end in ("highest", "lowest") if (level := getattr(c, end))]
     test = f"{test} {' and '.join(tests)}".strip()
     if c.otherwise:
-        test += f", or {_joined(*_comparison(c.otherwise, claim))}"
+        test += f", or {_joined(*_comparison(c.otherwise, criterion))}"
     return subject, test
 
 
-def _quantity(c: Comparison, claim: Claim, chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _quantity(c: Comparison, criterion: Criterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
     """`of` with what is subtracted or divided by: the value, and the levels of it."""
-    subject, test = _named(c.of, claim, chosen)
+    subject, test = _named(c.of, criterion, chosen)
     for sign, other in (("−", c.minus), ("/", c.per)):
         if other is not None:
-            test = f"{test} {sign} {_other(other, c, claim)}".strip()
+            test = f"{test} {sign} {_other(other, c, criterion)}".strip()
     return subject, test
 
 
-def _other(limit: Limit, c: Comparison, claim: Claim) -> str:
+def _other(limit: Limit, c: Comparison, criterion: Criterion) -> str:
     """A limit; of the value that is compared only the levels."""
     if isinstance(limit, str):
-        subject, levels = _named(limit, claim)
+        subject, levels = _named(limit, criterion)
         return levels if levels and split(limit)[0] == split(c.of)[0] else _joined(subject, levels)
     return _numbers(limit) if isinstance(limit, dict) else _number(limit)
 
 
-def _named(name: str, claim: Claim, chosen: Sequence[str] = ()) -> tuple[str, str]:
+def _named(name: str, criterion: Criterion, chosen: Sequence[str] = ()) -> tuple[str, str]:
     """The value of that name, without the factors that are chosen elsewhere, and its levels."""
     base, *levels = split(name)
-    value = claim.values[base]
+    value = criterion.values[base]
     if value.numbers:
         return _numbers({k: x for k, x in value.numbers.items() if not levels or k in levels}), ""
-    factors = [_factor(_source(value, claim), level) for level in levels]
-    said = [claim.words.factors[f][0].format(level) for f, level in zip(factors, levels, strict=True)]
-    return _value(value, claim, [*chosen, *factors]), ", ".join(said)
+    factors = [_factor(_source(value, criterion), level) for level in levels]
+    said = [criterion.words.factors[f][0].format(level) for f, level in zip(factors, levels, strict=True)]
+    return _value(value, criterion, [*chosen, *factors]), ", ".join(said)
 
 
-def _value(value: Value, claim: Claim, chosen: Sequence[str]) -> str:
-    read = "" if value.of else _read(value, claim, chosen)
-    said = _joined(*_comparison(value, claim, read, chosen))
+def _value(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
+    read = "" if value.of else _read(value, criterion, chosen)
+    said = _joined(*_comparison(value, criterion, read, chosen))
     if value.times == -1 and value.plus:
         said = f"{_number(value.plus)} − {said}"
     elif value.plus and value.times == 1:
         said = f"{said} {'+' if value.plus > 0 else '−'} {_number(abs(value.plus))}"
     elif value.times not in (1, 100):
         said = f"{'−' if value.times == -1 else f'{_number(value.times)} × '}{said}"
-    said = f"|{said}|" if value.absolute else said
+    said = f"abs({said})" if value.absolute else said
     if not value.reduce:
         return said
-    factors = value.over or [f for f in _factors(value, claim) if f != "contender"]
-    over = " and ".join(claim.words.factors[f][1] for f in factors)
+    factors = value.over or [f for f in _factors(value, criterion) if f != "contender"]
+    over = " and ".join(criterion.words.factors[f][1] for f in factors)
     return REDUCTIONS[value.reduce].words.format(over, said)
 
 
-def _read(value: Value, claim: Claim, chosen: Sequence[str]) -> str:
+def _read(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
     """What is read from runs."""
-    words = claim.words
+    words = criterion.words
     said = [STATISTICS[value.statistic].words, words.metrics[value.metric], words.suites.get(value.suite, "")]
     if "contender" not in chosen:
         said.append(f"of {value.who if isinstance(value.who, str) else ', '.join(value.who)}")
@@ -102,33 +100,35 @@ def _read(value: Value, claim: Claim, chosen: Sequence[str]) -> str:
             ends = (("≥", levels.low), ("≤", levels.high))
             shown_levels = [f"{sign} {_number(end)}" for sign, end in ends if math.isfinite(end)]
         else:
-            shown_levels = [] if levels == "all" else list(map(shown, levels if isinstance(levels, list) else [levels]))
+            several = levels if isinstance(levels, list) else [levels]
+            shown_levels = [] if levels == "all" else list(map(shown, several))
         if shown_levels and factor not in chosen:
             where.append(words.factors[factor][0].format(", ".join(shown_levels)))
     return " ".join(x for x in (*said, f"at {', '.join(where)}" if where else "") if x)
 
 
-def _source(value: Value, claim: Claim) -> Value:
+def _source(value: Value, criterion: Criterion) -> Value:
     """The first value that it is made from."""
-    return _source(claim.values[split(value.of)[0]], claim) if value.of else value
+    return _source(criterion.values[split(value.of)[0]], criterion) if value.of else value
 
 
 def _factor(source: Value, level: str) -> str:
     """The factor that has the level."""
+    if level in source.who:
+        return "contender"
     listed = {factor: levels for factor, levels in source.at.items() if isinstance(levels, list)}
-    listed["contender"] = source.who if isinstance(source.who, list) else []
     return next((factor for factor, levels in listed.items() if level in map(shown, levels)), "path")
 
 
-def _factors(value: Value, claim: Claim) -> list[str]:
+def _factors(value: Value, criterion: Criterion) -> list[str]:
     """The factors that label a value before it is reduced."""
     if not value.of:
         return value.listed
     name, *levels = split(value.of)
-    before = claim.values[name]
-    gone = {_factor(_source(before, claim), level) for level in levels}
-    gone |= set(before.over) if before.over or not before.reduce else set(_factors(before, claim)) - {"contender"}
-    return [f for f in _factors(before, claim) if f not in gone]
+    before = criterion.values[name]
+    gone = {_factor(_source(before, criterion), level) for level in levels}
+    gone |= set(before.over) if before.over or not before.reduce else set(_factors(before, criterion)) - {"contender"}
+    return [f for f in _factors(before, criterion) if f not in gone]
 
 
 def _numbers(numbers: Mapping[str, float]) -> str:

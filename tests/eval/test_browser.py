@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 from orbitcc.eval import claims, papers
-
 from orbitcc.eval.report import write_report
 from orbitcc.eval.report.paper import write_paper_report
 

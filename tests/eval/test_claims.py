@@ -33,7 +33,7 @@ def over_runs(suite, metric, who, value):
     if metric.endswith("_sd"):
         return value * np.ones(3)
     if metric in ("goodput_ratio", "long_ratio"):
-        return value * np.array([0.95, 1.1, 1.0] if who == "leocc" else [1.1, 0.9, 0.9])  # the mean over seconds
+        return value * np.array([0.9, 1.15, 1.05] if who == "leocc" else [1.1, 0.9, 0.9])  # the mean over seconds
     return value * np.array([1.0, 1.05, 0.9] if metric == "goodput_share" else [0.9, 1.0, 1.3])  # the median
 
 
@@ -98,7 +98,7 @@ def test_every_claim_has_a_world_where_it_holds_and_limits():
 @pytest.mark.parametrize("key", CLAIMS)
 def test_a_claim_holds_on_one_side_of_each_limit_alone(key):
     claim, known = CLAIMS[key], KNOWN["claims"][key]
-    assert claim.check(Evidence(world(suites_of(claim)))) == (known["measured"], True)
+    assert claim.measure(Evidence(world(suites_of(claim)))) == (known["measured"], True)
     for change, inside, outside, *given in known["limits"]:
         base = dict(KNOWN["base"])
         if given:  # where another limit would be met instead
@@ -106,7 +106,7 @@ def test_a_claim_holds_on_one_side_of_each_limit_alone(key):
             base[table] = {**base[table], rule: value}
         for factor, holds in ((inside, True), (outside, False)):
             evidence = Evidence(world(suites_of(claim), change=change, factor=factor, base=base))
-            assert claim.check(evidence)[1] == holds, (change, factor)
+            assert claim.measure(evidence)[1] == holds, (change, factor)
 
 
 def test_verdicts():
@@ -188,7 +188,7 @@ def test_the_t_test_is_the_papers():
         ("F04a", "number of paths with (median retransmission rate: cubic > astraea) ≥ 4; "
          "number of paths with (median retransmission rate: satcp > astraea) ≥ 4"),
         ("F26", "median U with loss of astraea within 15 % of median U without loss of astraea"),
-        ("F33", "largest over RTTs of |mean R: cubic − satcp| ≤ 0.1"),
+        ("F33", "largest over RTTs of abs(mean R: cubic − satcp) ≤ 0.1"),
         ("F45", "F02, F03, F07, F09 hold"),
         ("G06", "mean steady RTT: bbr < cubic, cubic < hybla, hybla − cubic ≥ 80"),
         ("G21", "1 − mean share of runs that retransmit: bbr ≤ 0.45, cubic ≤ 0.45, hybla ≥ 0.5"),
