@@ -96,6 +96,8 @@ class Suite(ABC):
     record_interval_s: ClassVar[float] = 1.0
     trade: ClassVar[tuple[str, str] | None] = None
     """The metrics of goodput and delay, if both are measured; reports begin with a plot of one against the other."""
+    shown: ClassVar[Mapping[str, Sequence[float | str]]] = {}
+    """The levels of factors at which the first run is shown."""
     scenario: ClassVar[str]
     """The name of its scenario."""
 
@@ -136,7 +138,8 @@ class Suite(ABC):
 
     def shows(self, case: Case) -> bool:
         """Whether the time series of this case are kept for figures; by default those of the first run."""
-        return case.seed == self.first_run
+        there = all(case.point.get(factor) in levels for factor, levels in self.shown.items())
+        return there and case.seed == self.first_run
 
     @abstractmethod
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:

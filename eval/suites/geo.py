@@ -89,9 +89,6 @@ class Hystart(Suite):
         ]
         return case.scenario.with_flows(flows)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["hystart"] == "both+off"
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         if len(recording.scenario.flows) == 1:
             return download_values(recording)

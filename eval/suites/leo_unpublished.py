@@ -40,9 +40,6 @@ class HighRates(Suite):
         scenario = self.build(**{"base_rtt_ms": 40.0, "interruption_every_s": 0.0, "run": seed, **point})
         return Case(seed, scenario, point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["rate_mbps"] == 500
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
 
@@ -69,9 +66,6 @@ class FourFlows(Suite):
         )  # fmt: skip
         return Case(seed, managed(scenario, str(point["queue"])), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "buffer_bdp": 1.0, "queue": "fifo"}
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return shared_values(recording, 75.0, 100.0)
 
@@ -87,9 +81,6 @@ class EfficiencyManaged(Efficiency):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, managed(self.build(run=seed, flows=point["flows"]), str(point["queue"])), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"flows": 5, "queue": "fq_codel"}
 
 
 class WideResponsiveness(Responsiveness):

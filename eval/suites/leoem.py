@@ -31,9 +31,6 @@ class _Leoem(Suite):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(path=point["path"], run=seed, flows=self.flows), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["path"] == "sd-ny-bp"
-
 
 class LeoemSingle(_Leoem):
     """Mazilu et al. 2026, section IV-A: a single flow on each path for 300 s."""

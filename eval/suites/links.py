@@ -84,9 +84,6 @@ class Extremes(Suite):
         scenario = scenario.override("links.0.queue", {"kind": "drop_tail_bytes", "limit_bytes": limit})
         return Case(seed, scenario.with_seed(seed), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["link_mbps"] == 500.0
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
@@ -134,9 +131,6 @@ class GeoSharing(Suite):
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.controller.name == EXTERNAL)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["beside"] == "cubic"
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())

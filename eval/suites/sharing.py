@@ -28,12 +28,8 @@ class _Sharing(Suite):
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
 
-    def shows(self, case: Case) -> bool:
-        return (
-            case.seed == self.first_run
-            and case.point.get("base_rtt_ms") in (100, 120)
-            and case.point.get("buffer_bdp", 1) == 1
-        )
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.build(run=seed, **point), point)
 
 
 class InterRtt(_Sharing):
@@ -45,9 +41,6 @@ class InterRtt(_Sharing):
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
@@ -61,9 +54,6 @@ class IntraRtt(_Sharing):
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
@@ -79,9 +69,6 @@ class ParkingLot(_Sharing):
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
@@ -105,12 +92,6 @@ class Efficiency(_Sharing):
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["flows"] == 5
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 150.0)
@@ -137,9 +118,6 @@ class CubicFriendliness(_Sharing):
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
 
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
-
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
 
@@ -159,9 +137,6 @@ class CubicCrowd(_Sharing):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**{"base_rtt_ms": 30, "run": seed, **point}), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["flows"] == 3
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
@@ -188,9 +163,6 @@ class CrossPath(_Sharing):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario

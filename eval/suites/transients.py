@@ -32,9 +32,6 @@ class HardHandover(Suite):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["interruption_ms"] == 120
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         totals = recording.flow_totals[0]
         return {
@@ -75,9 +72,6 @@ class DelayJump(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "factor": 3}
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
