@@ -12,9 +12,7 @@ from pathlib import Path
 from orbitcc.envs.errors import FileError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.eval import contenders, suites
-from orbitcc.eval.claims import Claim, ClaimResult, Evidence
-from orbitcc.eval.claims import geo as geo_claims
-from orbitcc.eval.claims import leo as leo_claims
+from orbitcc.eval.claims import Claim, ClaimResult, Evidence, load
 from orbitcc.eval.results import RUNS, Results, read_rows
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import median_estimate
@@ -70,7 +68,7 @@ PAPERS: dict[str, Paper] = {
             "Mazilu, Valentine, Wakeman, Parisis: An Experimental Study of Congestion Control in LEO Satellite "
             "Networks, IFIP Networking 2026",
             dict.fromkeys(LEO_SUITES, LEO_LINE_UP),
-            leo_claims.CLAIMS,
+            load("leo"),
             (
                 Score("Utilisation", "leoem-single", "goodput_share"),
                 Score("Delay", "leoem-single", "delay_inflation"),
@@ -88,7 +86,7 @@ PAPERS: dict[str, Paper] = {
             "Congestion control over a GEO satellite link",
             "Claypool, Chung, Claypool, CCNC and PAM 2021; Peters, Zhao, Chung, Claypool, Netdev 0x15, 2021",
             {"geo-download": GEO_LINE_UP, "hystart": ("cubic",), "buffers": ("cubic",)},
-            geo_claims.CLAIMS,
+            load("geo"),
             (
                 Score("Steady throughput", "geo-download", "steady_mbps"),
                 Score("Steady RTT", "geo-download", "steady_rtt_ms"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from orbitcc.envs import scenarios
@@ -63,6 +65,19 @@ class Case:
         return hashlib.sha256((self.scenario.compile() + point).encode()).hexdigest()[:12]
 
 
+@cache
+def _declared() -> dict[str, dict[str, Any]]:
+    """Name of a suite -> its texts, metrics and numbers of runs."""
+    data = tomllib.loads(resources.files(__package__).joinpath("suites.toml").read_text(encoding="utf-8"))
+    shared = {name: Metric(**given) for name, given in data["metrics"].items()}
+    for suite in data["suites"].values():
+        if "metrics" in suite:
+            suite["metrics"] = tuple(shared[m] if isinstance(m, str) else Metric(**m) for m in suite["metrics"])
+        if "trade" in suite:
+            suite["trade"] = tuple(suite["trade"])
+    return data["suites"]
+
+
 class Suite(ABC):
     """An experiment for any controller or policy.
 
@@ -81,8 +96,15 @@ class Suite(ABC):
     record_interval_s: ClassVar[float] = 1.0
     trade: ClassVar[tuple[str, str] | None] = None
     """The metrics of goodput and delay, if both are measured; reports begin with a plot of one against the other."""
+    shown: ClassVar[Mapping[str, Sequence[float | str]]] = {}
+    """The levels of factors at which the first run is shown."""
     scenario: ClassVar[str]
     """The name of its scenario."""
+
+    def __init_subclass__(cls) -> None:
+        """Sets what suites.toml has under the name of the class."""
+        for field_name, value in _declared().get(vars(cls).get("name", ""), {}).items():
+            setattr(cls, field_name, value)
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.settings = dict(settings or {})
@@ -116,7 +138,8 @@ class Suite(ABC):
 
     def shows(self, case: Case) -> bool:
         """Whether the time series of this case are kept for figures; by default those of the first run."""
-        return case.seed == self.first_run
+        there = all(case.point.get(factor) in levels for factor, levels in self.shown.items())
+        return there and case.seed == self.first_run
 
     @abstractmethod
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Metrics that several suites of the LEO paper share."""
+"""What several suites of the LEO paper measure."""
 
 from __future__ import annotations
 
@@ -7,39 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Metric
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
-
-DELAY_INFLATION = Metric(
-    key="delay_inflation",
-    title="Delay inflation",
-    unit="×",
-    better="lower",
-    ideal=1.0,
-    decimals=2,
-    definition="mean ratio of the smoothed RTT to the unloaded RTT of the same second, without the first and last 10 s",
-)
-RETRANSMISSION_RATE = Metric(
-    key="retransmission_rate",
-    title="Retransmission rate",
-    unit=" %",
-    better="lower",
-    ideal=0.0,
-    percent=True,
-    decimals=2,
-    definition="retransmitted packets divided by sent packets",
-)
-RATIO = Metric(
-    key="goodput_ratio",
-    title="Goodput ratio",
-    unit="",
-    better="higher",
-    ideal=1.0,
-    definition="ratio of the smaller to the larger goodput of the two flows per second, averaged over the evaluated "
-    "window",
-)
 
 
 def ratio_values(recording: Recording, start_s: float, end_s: float, rate_mbps: float) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
+from orbitcc.eval.suites.base import Case, Point, Suite
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -32,76 +32,12 @@ UNBOUNDED_PACKETS = 1e6
 FIRST_RUN = 1000
 """The links were calibrated on runs 1 to 60; results come from other runs."""
 
-GEO_2020 = (
-    "Claypool, Chung, Claypool: Measurements Comparing TCP Cubic and TCP BBR over a Satellite Network, CCNC 2021; "
-    "Claypool, Chung, Claypool: Comparison of TCP Congestion Control Performance over a Satellite Network, PAM 2021"
-)
-GEO_2021 = "Peters, Zhao, Chung, Claypool: TCP HyStart Performance over a Satellite Network, Netdev 0x15, 2021"
-
 
 class GeoDownload(Suite):
     """Claypool et al.: 80 downloads of 1 GB per algorithm."""
 
     name = "geo-download"
     scenario = "geo-viasat-2020"
-    title = "Downloads over a GEO link"
-    description = (
-        "A single download of 1 GB over the model of a Viasat link of July 2020: at most 144 Mbit/s, an RTT of at "
-        "least 564 ms, a queue of 36 MB that drops from 18 MB on, outages and a varying rate. Run k has the same link "
-        "for every contender."
-    )
-    source = f"{GEO_2020}."
-    metrics = (
-        Metric(
-            key="steady_mbps",
-            title="Steady throughput",
-            unit=" Mbit/s",
-            better="higher",
-            ideal=144.0,
-            decimals=1,
-            definition="mean goodput over the last half of the bytes, in 1-s bins",
-        ),
-        Metric(
-            key="steady_rtt_ms",
-            title="Steady RTT",
-            unit=" ms",
-            better="lower",
-            ideal=564.0,
-            decimals=0,
-            definition="mean smoothed RTT over the last half of the bytes",
-        ),
-        Metric(
-            key="start_up_mbps",
-            title="Start-up throughput",
-            unit=" Mbit/s",
-            better="higher",
-            ideal=144.0,
-            decimals=1,
-            definition="the first 50 MB divided by the time they took",
-        ),
-        Metric(
-            key="steady_power",
-            title="Power",
-            unit=" Mbit",
-            better="higher",
-            ideal=255.0,
-            decimals=0,
-            definition="steady throughput divided by steady RTT",
-        ),
-        Metric(
-            key="retransmission_rate",
-            title="Steady retransmissions",
-            unit=" %",
-            better="lower",
-            ideal=0.0,
-            percent=True,
-            decimals=2,
-            definition="retransmitted packets divided by sent packets, over the last half of the bytes",
-        ),
-    )
-    profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 80}
-    max_runs = 1000
-    record_interval_s = 0.1
 
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=TIMEOUT_S)
@@ -116,13 +52,6 @@ class GeoDownload2021(GeoDownload):
 
     name = "geo-download-2021"
     scenario = "geo-viasat-2021"
-    title = "Downloads over a GEO link of 2021"
-    description = (
-        "A single download of 1 GB over the model of a Viasat link of May 2021, with a mean rate of 120 Mbit/s. Run k "
-        "has the same link for every contender."
-    )
-    source = f"The experiment of {GEO_2020}. The link of {GEO_2021}."
-    profiles: ClassVar = {"quick": 2, "reduced": 10, "full": 40}
 
 
 class Hystart(Suite):
@@ -130,46 +59,6 @@ class Hystart(Suite):
 
     name = "hystart"
     scenario = "geo-viasat-2021"
-    title = "HyStart over a GEO link"
-    description = (
-        "Downloads of 1 GB over the model of a Viasat link of May 2021 (mean rate 120 Mbit/s) by Cubic with HyStart "
-        "on, off, or with one of its two conditions only. Also two flows at once, both with HyStart, or one with and "
-        "one without."
-    )
-    source = f"{GEO_2021}."
-    metrics = (
-        Metric(
-            key="time_5mb_s",
-            title="5 MB download",
-            unit=" s",
-            better="lower",
-            ideal=0.0,
-            decimals=1,
-            definition="time from the request to the 5,000,000th byte",
-        ),
-        Metric(
-            key="time_1gb_s",
-            title="1 GB download",
-            unit=" s",
-            better="lower",
-            ideal=0.0,
-            decimals=1,
-            definition="time from the request to the last byte",
-        ),
-        Metric(
-            key="steady_at_s",
-            title="Time to steady state",
-            unit=" s",
-            better="lower",
-            ideal=0.0,
-            decimals=1,
-            definition="time until the mean goodput over 5 s reaches 90 % of the mean over the second half of the "
-            "download (or of its first 115 s)",
-        ),
-    )
-    profiles: ClassVar = {"quick": 1, "reduced": 5, "full": 10}
-    max_runs = 1000
-    record_interval_s = 0.1
 
     def grid(self, profile: str) -> Sequence[Point]:
         pairs = ("both+both", "both+off")
@@ -199,9 +88,6 @@ class Hystart(Suite):
             for i, (flow, mode) in enumerate(zip(case.scenario.flows, modes, strict=True))
         ]
         return case.scenario.with_flows(flows)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["hystart"] == "both+off"
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         if len(recording.scenario.flows) == 1:
@@ -234,26 +120,6 @@ class Buffers(Suite):
 
     name = "buffers"
     scenario = "geo-viasat-2021"
-    title = "Socket buffers over a GEO link"
-    description = (
-        "One flow over the model of a Viasat link of May 2021 with four settings of tcp_rmem (A: default, B: initial "
-        "value doubled, C: maximum doubled, D: all 60 MB), two settings of tcp_wmem (default, 60 MB), and autotuning "
-        "on and off."
-    )
-    source = f"{GEO_2021}."
-    metrics = (
-        Metric(
-            key="goodput_mbps",
-            title="Goodput",
-            unit=" Mbit/s",
-            better="higher",
-            ideal=120.0,
-            decimals=1,
-            definition="mean goodput from 55 to 115 s",
-        ),
-    )
-    profiles: ClassVar = {"quick": 1, "reduced": 2, "full": 5}
-    max_runs = 1000
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [

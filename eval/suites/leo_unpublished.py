@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,16 +15,15 @@ from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPac
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, ratio_values
+from orbitcc.eval.suites.base import Case, Point, Suite
+from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.responsiveness import Responsiveness
-from orbitcc.eval.suites.sharing import SHARE, Efficiency
+from orbitcc.eval.suites.sharing import Efficiency
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 AGENT = ControllerSpec(name=EXTERNAL)
-REPOSITORY = "the repository behind Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026 (not in the paper)"
 
 
 class HighRates(Suite):
@@ -32,15 +31,6 @@ class HighRates(Suite):
 
     name = "high-rates"
     scenario = "intra-rtt"
-    title = "Two flows at high rates"
-    description = (
-        "Two flows with a base RTT of 40 ms share a link of 150–500 Mbit/s with a buffer of one bandwidth-delay "
-        "product. The second starts after 50 s. Seconds 100–200 are evaluated."
-    )
-    source = f"Test of fairness over bandwidths in {REPOSITORY}."
-    metrics = (RATIO, SHARE)
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
-    max_runs = 100
 
     def grid(self, profile: str) -> Sequence[Point]:
         rates = {"quick": (150, 500), "reduced": (150, 250, 350, 500)}.get(profile, range(150, 501, 50))
@@ -49,9 +39,6 @@ class HighRates(Suite):
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(**{"base_rtt_ms": 40.0, "interruption_every_s": 0.0, "run": seed, **point})
         return Case(seed, scenario, point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["rate_mbps"] == 500
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())
@@ -62,31 +49,6 @@ class FourFlows(Suite):
 
     name = "four-flows"
     scenario = "efficiency"
-    title = "Four flows, one after the other"
-    description = (
-        "Four flows start 25 s apart and stay for 100 s each on a link of 100 Mbit/s, with RTTs of 20 and 200 ms, "
-        "buffers of 0.2, 1 and 4 bandwidth-delay products, and drop-tail, FQ-CoDel or CoDel. Seconds 75–100, in which "
-        "all flows are active, are evaluated."
-    )
-    source = f"Test of efficiency and convergence in {REPOSITORY}."
-    metrics = (
-        SHARE,
-        Metric(
-            "jain",
-            "Jain index",
-            "",
-            "higher",
-            1.0,
-            "Jain index of the mean goodputs of all four flows in the evaluated window",
-        ),
-        Metric(
-            "delay_ratio", "Delay ratio", "×", "lower", 1.0, "mean smoothed RTT divided by the base RTT", decimals=2
-        ),
-        RETRANSMISSION_RATE,
-    )
-    trade = ("goodput_share", "delay_ratio")
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
-    max_runs = 100
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
@@ -104,9 +66,6 @@ class FourFlows(Suite):
         )  # fmt: skip
         return Case(seed, managed(scenario, str(point["queue"])), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "buffer_bdp": 1.0, "queue": "fifo"}
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return shared_values(recording, 75.0, 100.0)
 
@@ -115,13 +74,6 @@ class EfficiencyManaged(Efficiency):
     """Efficiency (section V-C) with managed queues."""
 
     name = "efficiency-aqm"
-    title = "Many flows on a managed queue"
-    description = (
-        "As `efficiency` (5, 10 or 20 flows), with FQ-CoDel (target 5 ms, interval 100 ms, 100 queues), PIE or CoDel "
-        "instead of a deep drop-tail queue."
-    )
-    source = f"Test of AQM in {REPOSITORY}. PIE and CoDel replace its CAKE and FQ-PIE."
-    trade = ("goodput_share", "delay_ratio")
 
     def grid(self, profile: str) -> Sequence[Point]:
         counts = (5,) if profile == "quick" else (5, 10, 20)
@@ -130,20 +82,11 @@ class EfficiencyManaged(Efficiency):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, managed(self.build(run=seed, flows=point["flows"]), str(point["queue"])), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"flows": 5, "queue": "fq_codel"}
-
 
 class WideResponsiveness(Responsiveness):
     """Changes every 10 s in ranges much wider than those of a LEO path."""
 
     name = "responsiveness-wide"
-    title = "Responsiveness to wide changes"
-    description = (
-        "One flow runs for 200 s over a path whose bandwidth (1–100 Mbit/s) and base RTT (20–200 ms) change every 10 "
-        "s, without interruptions. The buffer is the bandwidth-delay product of 50 Mbit/s and 100 ms."
-    )
-    source = f"Original test of responsiveness in {REPOSITORY}."
     PERIOD_S, PERIODS = 10, 20
 
     def case(self, point: Point, seed: int) -> Case:
@@ -189,11 +132,6 @@ class WideResponsivenessLoss(WideResponsiveness):
     """As WideResponsiveness, but bandwidth and loss change instead of bandwidth and RTT."""
 
     name = "responsiveness-wide-loss"
-    title = "Responsiveness to wide changes, with loss"
-    description = (
-        "As `responsiveness-wide`, with a constant base RTT of 100 ms and a random loss of 0–5 % that changes every "
-        "10 s."
-    )
     loss = True
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
+from orbitcc.eval.suites.base import Case, Point, Suite
+from orbitcc.eval.suites.common import ratio_values
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -31,34 +31,12 @@ class _Leoem(Suite):
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(path=point["path"], run=seed, flows=self.flows), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["path"] == "sd-ny-bp"
-
 
 class LeoemSingle(_Leoem):
     """Mazilu et al. 2026, section IV-A: a single flow on each path for 300 s."""
 
     name = "leoem-single"
-    title = "One flow on LeoEM's paths"
-    description = (
-        "A single flow runs for 300 s over each of the six paths that LeoEM logged. Their base RTT changes every "
-        "second. Every 16 s or more, the satellite at an end changes and interrupts the path for 45–120 ms."
-    )
-    source = "Experiment E1 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-A, Figure 1a–c."
     flows = 1
-    metrics = (
-        Metric(
-            key="goodput_share",
-            title="Goodput / bandwidth",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="mean of the 1-s goodput samples divided by the path's 100 Mbit/s; at most 0.956, because of "
-            "headers",
-        ),
-        DELAY_INFLATION,
-        RETRANSMISSION_RATE,
-    )
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end, totals = recording.scenario.duration_s, recording.flow_totals[0]
@@ -76,26 +54,7 @@ class LeoemFairness(_Leoem):
     """Mazilu et al. 2026, section IV-B: a second flow joins after 100 s."""
 
     name = "leoem-fairness"
-    title = "Two flows on LeoEM's paths"
-    description = (
-        "Two flows of one contender share each of LeoEM's six paths. The second starts after 100 s, and the run ends "
-        "after 300 s. The last 100 s are evaluated."
-    )
-    source = (
-        "Experiment E2 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section IV-B, Figures 1d and 2."
-    )
     flows = 2
-    metrics = (
-        RATIO,
-        Metric(
-            key="goodput_share",
-            title="Goodput of both / bandwidth",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="mean goodput of both flows together in the last 100 s, divided by 100 Mbit/s",
-        ),
-    )
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end = recording.scenario.duration_s

@@ -12,22 +12,14 @@ from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.scenarios.folder import files_of
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RATIO, RETRANSMISSION_RATE, ratio_values
+from orbitcc.eval.suites.base import Case, Point, Suite
+from orbitcc.eval.suites.common import ratio_values
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
 AGENT = ControllerSpec(name=EXTERNAL)
-UTILISATION = Metric(
-    key="utilisation",
-    title="Utilisation",
-    unit="",
-    better="higher",
-    ideal=1.0,
-    definition="bits delivered by the bottleneck divided by its capacity, without the first 10 s",
-)
 START_S = 10.0
 
 
@@ -50,16 +42,6 @@ class LeoAccess(Suite):
 
     name = "leo-access"
     scenario = "leo-access"
-    title = "Measured access link"
-    description = (
-        "A flow runs for 120 s over the model of a Starlink-like access link with 15-s slots, jitter, loss bursts, "
-        "interruptions and a varying rate. Run k has the same link for every contender."
-    )
-    source = "Ours. docs/links.md describes the model and its sources."
-    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
-    trade = ("utilisation", "delay_inflation")
-    profiles: ClassVar = {"quick": 3, "reduced": 10, "full": 30}
-    max_runs = 1000
     profile: ClassVar[str] = "before-2024"
 
     def case(self, point: Point, seed: int) -> Case:
@@ -73,12 +55,6 @@ class LeoAccessSince2024(LeoAccess):
     """A Starlink-like access link with the effects measured since 2024."""
 
     name = "leo-access-2024"
-    title = "Measured access link since 2024"
-    description = (
-        "A flow runs for 120 s over the model of a Starlink-like access link with the effects measured since 2024: "
-        "delay spikes around slot edges, rates in steps and bursts, and windows of loss. Run k has the same link for "
-        "every contender."
-    )
     profile = "since-2024"
 
 
@@ -87,16 +63,6 @@ class Extremes(Suite):
 
     name = "extremes"
     scenario = "dumbbell"
-    title = "Extreme links"
-    description = (
-        "A flow runs for 60 s on a link of 100 Mbit/s and 50 ms with a buffer of one bandwidth-delay product (BDP), of "
-        "which one value is extreme: 500 or 2 Mbit/s, 5 or 300 ms, 8 or 0.2 BDP."
-    )
-    source = "Ours. It shows whether a controller fails where it was not tuned."
-    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
-    trade = ("utilisation", "delay_inflation")
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
-    max_runs = 1000
 
     def grid(self, profile: str) -> Sequence[Point]:
         usual = {"link_mbps": 100.0, "base_rtt_ms": 50.0, "buffer_bdp": 1.0}
@@ -118,9 +84,6 @@ class Extremes(Suite):
         scenario = scenario.override("links.0.queue", {"kind": "drop_tail_bytes", "limit_bytes": limit})
         return Case(seed, scenario.with_seed(seed), point)
 
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["link_mbps"] == 500.0
-
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_values(recording)
 
@@ -130,13 +93,6 @@ class FolderSuite(Suite):
 
     name = "worlds"
     scenario = "dumbbell"
-    title = "Scenarios of a folder"
-    description = "Every scenario of a folder, e.g. one of `orbitcc search`. Run k has seed k."
-    source = "Ours."
-    metrics = (UTILISATION, DELAY_INFLATION, RETRANSMISSION_RATE)
-    trade = ("utilisation", "delay_inflation")
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}
-    max_runs = 1000
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -163,25 +119,6 @@ class GeoSharing(Suite):
 
     name = "geo-sharing"
     scenario = "geo-viasat-2020"
-    title = "Two flows over a GEO link"
-    description = (
-        "A flow of Cubic, Hybla or the contender uses the model of a Viasat link of July 2020. After 20 s, a flow of "
-        "the contender joins. Seconds 100–200 are evaluated."
-    )
-    source = "Ours, with the link of Claypool et al."
-    metrics = (
-        RATIO,
-        Metric(
-            key="own_share",
-            title="Own share",
-            unit="",
-            better="higher",
-            ideal=0.5,
-            definition="goodput of the joining contender divided by that of both flows; 0.5 is fair",
-        ),
-    )
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 10}
-    max_runs = 1000
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"beside": name} for name in ("cubic", "hybla", "itself")]
@@ -194,9 +131,6 @@ class GeoSharing(Suite):
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.controller.name == EXTERNAL)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["beside"] == "cubic"
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
+from orbitcc.eval.suites.base import Case, Point, Suite
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -18,16 +17,6 @@ PAYLOAD = 1448 / 1514
 SHOWCASE_RUN = 2
 """The run in the paper's Figure 3, and the seconds that it shows."""
 SHOWCASE_WINDOW_S = (105.0, 225.0)
-REGAIN_150 = Metric(
-    key="regain_150_s",
-    title="Time to adapt at 150 s",
-    unit=" s",
-    better="lower",
-    ideal=0.0,
-    decimals=0,
-    definition="time from the rise of the base RTT at 150 s until the goodput of a second is 90 % of the bandwidth "
-    "without headers",
-)
 
 
 class Responsiveness(Suite):
@@ -35,29 +24,6 @@ class Responsiveness(Suite):
 
     name = "responsiveness"
     scenario = "leo-responsiveness"
-    title = "Responsiveness on a LEO path"
-    description = (
-        "One flow runs for 300 s over a path that is reconfigured every 15 s: a new bandwidth (50–100 Mbit/s), a new "
-        "base RTT (10–100 ms), and an interruption of 45–120 ms that empties the queue of the bottleneck. The "
-        "schedules are the same for every contender."
-    )
-    source = "Experiment E3 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
-    metrics: ClassVar[tuple[Metric, ...]] = (
-        Metric(
-            key="goodput_over_optimal",
-            title="Goodput / optimal",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="mean of the 1-s goodput samples (0 < t < 300 s) divided by the mean bandwidth of the run; at "
-            "most 0.956, because the bandwidth includes headers",
-        ),
-        DELAY_INFLATION,
-        RETRANSMISSION_RATE,
-    )
-    trade = ("goodput_over_optimal", "delay_inflation")
-    profiles: ClassVar = {"quick": 6, "reduced": 10, "full": 50}
-    max_runs = 50
     loss: ClassVar[bool] = False
 
     def case(self, point: Point, seed: int) -> Case:
@@ -93,12 +59,6 @@ class ResponsivenessLoss(Responsiveness):
     """The same schedules with random loss."""
 
     name = "responsiveness-loss"
-    title = "Responsiveness on a lossy LEO path"
-    description = (
-        "As `responsiveness`, with a random loss of 0–1 % in the data direction, before the bottleneck, that changes "
-        "every 15 s."
-    )
-    source = "Experiment E4 of Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026, section V-A and Figure 3."
     loss = True
 
 
@@ -106,14 +66,6 @@ class ResponsivenessShown(Responsiveness):
     """The run in Figure 3 of the paper."""
 
     name = "responsiveness-shown"
-    title = "The run in the paper's figure"
-    description = (
-        "Run 2 of `responsiveness` with base RTTs as in the paper's code (5–100 ms). The paper's figure shows this "
-        "run, with a rise from 27 to 70 ms at 150 s."
-    )
-    metrics = (REGAIN_150, *Responsiveness.metrics)
-    profiles: ClassVar = {"quick": 1, "reduced": 1, "full": 1}
-    max_runs = 1
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(run=SHOWCASE_RUN, rtt="repo", loss=self.loss), point)
@@ -126,15 +78,13 @@ class ResponsivenessShown(Responsiveness):
         t, goodput = recording.t_s, recording.flows["goodput_mbps"][:, 0]
         optimal = np.array([recording.scenario.capacity_mbps(s - 0.5) for s in t])
         enough = (goodput >= 0.9 * PAYLOAD * optimal) & (t > 150.5)
-        return {REGAIN_150.key: float(t[enough][0] - 150.0) if enough.any() else 150.0, **values}
+        return {"regain_150_s": float(t[enough][0] - 150.0) if enough.any() else 150.0, **values}
 
 
 class ResponsivenessLossShown(ResponsivenessShown):
     """The same run with random loss."""
 
     name = "responsiveness-loss-shown"
-    title = "The run in the paper's figure, with loss"
-    description = "As `responsiveness-shown`, with a random loss of 0–1 % that changes every 15 s."
     loss = True
 
 

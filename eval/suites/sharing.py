@@ -9,8 +9,8 @@ import numpy as np
 
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import RATIO, RETRANSMISSION_RATE, ratio_values
+from orbitcc.eval.suites.base import Case, Point, Suite
+from orbitcc.eval.suites.common import ratio_values
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -22,28 +22,14 @@ RTTS_MS: dict[str, tuple[int, ...]] = {
     "full": tuple(range(20, 201, 20)),
 }
 RATE_MBPS = 100.0
-PAPER = "Mazilu, Valentine, Wakeman, Parisis, IFIP Networking 2026"
-
-SHARE = Metric(
-    key="goodput_share",
-    title="Goodput of all / bandwidth",
-    unit="",
-    better="higher",
-    ideal=1.0,
-    definition="mean goodput of all flows together in the evaluated window, divided by 100 Mbit/s",
-)
 
 
 class _Sharing(Suite):
     profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
     max_runs = 100
 
-    def shows(self, case: Case) -> bool:
-        return (
-            case.seed == self.first_run
-            and case.point.get("base_rtt_ms") in (100, 120)
-            and case.point.get("buffer_bdp", 1) == 1
-        )
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.build(run=seed, **point), point)
 
 
 class InterRtt(_Sharing):
@@ -51,20 +37,10 @@ class InterRtt(_Sharing):
 
     name = "inter-rtt"
     scenario = "inter-rtt"
-    title = "Two flows with different RTTs"
-    description = (
-        "A flow with a base RTT of 20 ms uses a link of 100 Mbit/s. After 50 s, a flow with a base RTT of 20–200 ms "
-        "joins. Buffers are 0.2, 1 and 4 bandwidth-delay products of the joining flow. Seconds 100–200 are evaluated."
-    )
-    source = f"Experiment E5 of {PAPER}, section V-B a, Figure 4."
-    metrics = (RATIO, SHARE)
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return ratio_values(recording, 100.0, 200.0, RATE_MBPS)
@@ -75,20 +51,9 @@ class IntraRtt(_Sharing):
 
     name = "intra-rtt"
     scenario = "intra-rtt"
-    title = "Two flows with equal RTTs"
-    description = (
-        "Two flows with the same base RTT of 20–200 ms share a link of 100 Mbit/s with a buffer of one "
-        "bandwidth-delay product and an interruption of 45–120 ms every 15 s. The second starts after 50 s. Seconds "
-        "100–200 are evaluated."
-    )
-    source = f"Experiment E6 of {PAPER}, section V-B b, Figure 5."
-    metrics = (RATIO, SHARE)
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"base_rtt_ms": rtt} for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
@@ -101,29 +66,9 @@ class ParkingLot(_Sharing):
 
     name = "parking-lot"
     scenario = "parking-lot"
-    title = "A long flow over several bottlenecks"
-    description = (
-        "A chain of 3 or 6 bottlenecks of 100 Mbit/s has a cross flow on each from the start, and a long flow over all "
-        "from 50 s on, all with the same base RTT. All links are interrupted every 15 s. Seconds 100–200 are evaluated."
-    )
-    source = f"Experiment E7 of {PAPER}, section V-B c, Figure 6."
-    metrics = (
-        Metric(
-            key="long_ratio",
-            title="Long flow / best cross flow",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="goodput of the long flow divided by the largest goodput of a cross flow, per second, "
-            "averaged; 1 is max-min fair, 1 / number of bottlenecks is proportionally fair",
-        ),
-    )
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"bottlenecks": n, "base_rtt_ms": rtt} for n in (3, 6) for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 200.0)
@@ -144,37 +89,9 @@ class Efficiency(_Sharing):
 
     name = "efficiency"
     scenario = "efficiency"
-    title = "Many flows on a deep buffer"
-    description = (
-        "5, 10 or 20 flows start evenly over 100 s and stay for 150 s each on a link of 100 Mbit/s and 50 ms, with a "
-        "buffer of 5 bandwidth-delay products and an interruption every 15 s. Seconds 100–150, in which all flows are "
-        "active, are evaluated."
-    )
-    source = f"Experiment E8 of {PAPER}, section V-C, Figure 7."
-    metrics = (
-        Metric(
-            key="delay_ratio",
-            title="Delay ratio",
-            unit="×",
-            better="lower",
-            ideal=1.0,
-            decimals=2,
-            definition="mean smoothed RTT of all flows divided by the base RTT of 50 ms; a full buffer gives 6.24",
-        ),
-        SHARE,
-        RETRANSMISSION_RATE,
-    )
-
-    trade = ("goodput_share", "delay_ratio")
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in ((5,) if profile == "quick" else (5, 10, 20))]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["flows"] == 5
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, 100.0, 150.0)
@@ -196,31 +113,10 @@ class CubicFriendliness(_Sharing):
 
     name = "cubic-friendliness"
     scenario = "cubic-friendliness"
-    title = "Beside Cubic"
-    description = (
-        "After 50 s, a flow of the contender joins a Cubic flow with the same base RTT on a link of 100 Mbit/s. "
-        "Buffers are 0.2, 1 and 4 bandwidth-delay products. Seconds 100–200 are evaluated."
-    )
-    source = "Test `friendly` of the repository behind the LEO paper."
-    metrics = (
-        RATIO,
-        Metric(
-            key="own_share",
-            title="Own share",
-            unit="",
-            better="higher",
-            ideal=0.5,
-            definition="goodput of the contender divided by that of both flows; 0.5 is fair",
-        ),
-        SHARE,
-    )
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
         return [{"base_rtt_ms": rtt, "buffer_bdp": q} for q in buffers for rtt in RTTS_MS[profile]]
-
-    def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, self.build(run=seed, **point), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
@@ -235,34 +131,12 @@ class CubicCrowd(_Sharing):
 
     name = "cubic-crowd"
     scenario = "cubic-friendliness"
-    title = "Beside many Cubic flows"
-    description = (
-        "A flow of the contender shares a link of 100 Mbit/s and 30 ms with 2 to 20 Cubic flows, which join at random "
-        "times within 50 s. The buffer is one bandwidth-delay product. Seconds 100–200 are evaluated."
-    )
-    source = "Test `friendly` of the repository behind the LEO paper, with 3 to 21 flows."
-    metrics = (
-        Metric(
-            key="own_over_fair",
-            title="Own share / fair share",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            decimals=2,
-            definition="goodput of the contender divided by the mean goodput of all flows; 1 is fair, more is at the "
-            "expense of the others",
-        ),
-        SHARE,
-    )
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"flows": n} for n in {"quick": (3,), "reduced": (3, 9, 15, 21)}.get(profile, range(3, 22, 2))]
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**{"base_rtt_ms": 30, "run": seed, **point}), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["flows"] == 3
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
         return contender.take(case.scenario, lambda flow: flow.name == "controller")
@@ -282,23 +156,6 @@ class CrossPath(_Sharing):
 
     name = "cross-path"
     scenario = "double-dumbbell"
-    title = "Two flows rerouted to another bottleneck"
-    description = (
-        "Two pairs of flows have a bottleneck of 100 Mbit/s each. Then the second pair is rerouted to the bottleneck "
-        "of the first, and later back. The first seconds after the change are evaluated: 0.1 s per ms of RTT."
-    )
-    source = "Test `cross_path` of the repository behind the LEO paper."
-    metrics = (
-        Metric(
-            key="jain",
-            title="Jain index",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="Jain index of the mean goodputs of all four flows in the window after the change",
-        ),
-        SHARE,
-    )
 
     def grid(self, profile: str) -> Sequence[Point]:
         buffers = (1.0,) if profile == "quick" else (0.2, 1.0, 4.0)
@@ -306,9 +163,6 @@ class CrossPath(_Sharing):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 40, "buffer_bdp": 1.0}
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario

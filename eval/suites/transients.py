@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.common import DELAY_INFLATION, RETRANSMISSION_RATE
+from orbitcc.eval.suites.base import Case, Point, Suite
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -25,25 +24,6 @@ class HardHandover(Suite):
 
     name = "hard-handover"
     scenario = "hard-handover"
-    title = "Interruptions of one length"
-    description = (
-        "A flow runs for 100 s on a link of 100 Mbit/s and 50 ms with a buffer of one bandwidth-delay product. Every "
-        "5 s the hop before the bottleneck is down for 20–200 ms, in both directions."
-    )
-    source = "Test `handover/hard` of the repository behind the LEO paper."
-    metrics = (
-        Metric(
-            key="goodput_share",
-            title="Goodput / bandwidth",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="mean goodput of the run divided by 100 Mbit/s; at most 0.956, because of headers",
-        ),
-        RETRANSMISSION_RATE,
-    )
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
-    max_runs = 100
 
     def grid(self, profile: str) -> Sequence[Point]:
         lengths = {"quick": (40, 120, 200), "reduced": range(40, 201, 40), "full": range(20, 201, 20)}[profile]
@@ -51,9 +31,6 @@ class HardHandover(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point["interruption_ms"] == 120
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         totals = recording.flow_totals[0]
@@ -64,33 +41,11 @@ class HardHandover(Suite):
         }
 
 
-REGAIN = Metric(
-    key="regain_s",
-    title="Recovery time",
-    unit=" s",
-    better="lower",
-    ideal=0.0,
-    decimals=1,
-    definition="time from the change until the mean goodput of a second reaches 90 % of the link's rate without "
-    "headers and stays there for 3 s; 30 s if never",
-)
-
-
 class RateStep(Suite):
     """The rate doubles, and the RTT does not change (claim F20 of the LEO paper)."""
 
     name = "rate-step"
     scenario = "dumbbell"
-    title = "Step of the bandwidth"
-    description = (
-        "A flow runs for 50 s on a link of 50 ms with a buffer of one bandwidth-delay product. After 20 s, its rate "
-        "rises from 50 to 100 Mbit/s."
-    )
-    source = "Ours, for a statement in section V-A of the LEO paper: the time until BBRv3 finds new bandwidth."
-    metrics = (REGAIN,)
-    profiles: ClassVar = {"quick": 3, "reduced": 5, "full": 10}
-    max_runs = 100
-    record_interval_s = 0.1
 
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(duration_s=50.0).override("links.0.rate_mbps", [[0, 50], [STEP_AT_S, 100]])
@@ -106,28 +61,6 @@ class DelayJump(Suite):
 
     name = "delay-jump"
     scenario = "delay-jump"
-    title = "Step of the base RTT"
-    description = (
-        "A flow runs for 50 s on a link of 100 Mbit/s. After 20 s, its base RTT of 10–100 ms rises by a factor of 1.5 "
-        "to 4. The buffer is one bandwidth-delay product of the first RTT."
-    )
-    source = "Test `benchmarks/delay_jump` of the repository behind the LEO paper."
-    metrics = (
-        REGAIN,
-        Metric(
-            key="goodput_after",
-            title="Goodput after / bandwidth",
-            unit="",
-            better="higher",
-            ideal=1.0,
-            definition="mean goodput after the step, divided by 100 Mbit/s",
-        ),
-        DELAY_INFLATION,
-    )
-    trade = ("goodput_after", "delay_inflation")
-    profiles: ClassVar = {"quick": 1, "reduced": 3, "full": 5}
-    max_runs = 100
-    record_interval_s = 0.02
 
     def grid(self, profile: str) -> Sequence[Point]:
         rtts, factors = {
@@ -139,9 +72,6 @@ class DelayJump(Suite):
 
     def case(self, point: Point, seed: int) -> Case:
         return Case(seed, self.build(**point).with_seed(seed), point)
-
-    def shows(self, case: Case) -> bool:
-        return case.seed == self.first_run and case.point == {"base_rtt_ms": 20, "factor": 3}
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario

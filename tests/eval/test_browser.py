@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from orbitcc.eval import papers
-from orbitcc.eval.claims import leo
+from orbitcc.eval import claims, papers
 from orbitcc.eval.report import write_report
 from orbitcc.eval.report.paper import write_paper_report
 
@@ -47,7 +46,7 @@ def test_a_suites_report_opens_without_errors(results, tmp_path):
 def test_a_papers_tables_sort(tmp_path):
     paper = papers.Paper(
         "small", "A small paper", "nobody", {"rate-step": ("bbr3", "reno", "cubic")},
-        [f for f in leo.CLAIMS if f.key == "F20"], [papers.Score("Regain", "rate-step", "regain_s")],
+        [c for c in claims.load("leo") if c.key == "F20"], [papers.Score("Regain", "rate-step", "regain_s")],
     )  # fmt: skip
     all_results = papers.run_paper(paper, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
     page = write_paper_report(paper, all_results, papers.judge(paper, all_results), tmp_path, "orbitcc reproduce small")

@@ -6,6 +6,7 @@ import pytest
 
 from benches.pages import replace
 from orbitcc.envs.errors import FileError
+from orbitcc.eval import papers
 
 
 def test_only_what_stands_between_the_marks_is_replaced(tmp_path):
@@ -28,3 +29,11 @@ def test_the_page_has_the_marks_that_the_command_fills():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     for mark in ("leo", "geo", "leo-medians"):
         assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
+
+
+def test_the_page_has_every_claim_with_its_criterion():
+    text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    for paper in papers.PAPERS.values():
+        for claim in paper.claims:
+            row = f"| {claim.key} | {claim.statement} ({claim.source}) | {claim.expected} |"
+            assert text.count(f"\n{row}") == 1, row

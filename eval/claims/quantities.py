@@ -1,0 +1,229 @@
+"""Quantities read from the runs of suites, and the limits that they have to meet, as data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from orbitcc.eval import suites
+from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, Evidence, Labelled, Missing, shown
+
+Limit = float | str | dict[str, float]
+"""A number, a value by its name, or a number for each level."""
+Values = Mapping[str, Labelled]
+
+COMPARISONS = {"above": np.greater, "at_least": np.greater_equal, "below": np.less, "at_most": np.less_equal}
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Range(Model):
+    """Those levels of a factor that the results have, from one on, up to one."""
+
+    low: float = Field(default=-np.inf, alias="from")
+    high: float = Field(default=np.inf, alias="to")
+
+
+class Comparison(Model):
+    """Whether a quantity (`of`, minus or per another) meets its limits, at all of its labels.
+
+    near: within so many percent or within `by` of it, whichever is more. highest, lowest: the level with that end.
+    otherwise: what may be met instead.
+    """
+
+    of: str = ""
+    minus: Limit | None = None
+    per: Limit | None = None
+    above: Limit | None = None
+    at_least: Limit | None = None
+    below: Limit | None = None
+    at_most: Limit | None = None
+    near: Limit | None = None
+    percent: float = 0.0
+    by: float = 0.0
+    highest: str = ""
+    lowest: str = ""
+    otherwise: Comparison | None = None
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        return {name: limit for name in COMPARISONS if (limit := getattr(self, name)) is not None}
+
+    @property
+    def compares(self) -> bool:
+        return bool(self.limits or self.near is not None or self.highest or self.lowest)
+
+    @property
+    def uses(self) -> list[str]:
+        """The names of the values that it reads."""
+        others = (self.of, self.minus, self.per, self.near, *self.limits.values())
+        further = self.otherwise.uses if self.otherwise else []
+        return [split(x)[0] for x in others if isinstance(x, str) and x] + further
+
+    def quantity(self, values: Values) -> Labelled:
+        found = looked_up(self.of, values)
+        if self.minus is not None:
+            found = found.combine(looked_up(self.minus, values), lambda a, b: a - b)
+        if self.per is not None:
+            found = found.combine(looked_up(self.per, values), lambda a, b: float(np.divide(a, b)))
+        return found
+
+    def compare(self, quantity: Labelled, values: Values) -> Labelled:
+        """1 where the limits are met, else 0."""
+        parts = [quantity.combine(looked_up(x, values), COMPARISONS[name]) for name, x in self.limits.items()]
+        if self.near is not None:
+            parts.append(quantity.combine(looked_up(self.near, values), self._is_near))
+        for level, end in ((self.highest, max), (self.lowest, min)):
+            if level:
+                factor = next(f for labels in quantity.numbers for f, own in labels if shown(own) == level)
+                groups = quantity.groups([factor]).items()
+                parts.append(Labelled({rest: shown(end(x, key=lambda k: x[k])[0][1]) == level for rest, x in groups}))
+        met, *further = parts
+        for part in further:
+            met = met.combine(part, np.logical_and)
+        return met.change(int)
+
+    def _is_near(self, a: float, b: float) -> bool:
+        return abs(a - b) <= self.by or bool(abs(np.divide(a, b) - 1) <= self.percent / 100)
+
+    def is_met(self, values: Values) -> bool:
+        met = all(self.compare(self.quantity(values), values).numbers.values())
+        return met or (self.otherwise is not None and self.otherwise.is_met(values))
+
+
+class Value(Comparison):
+    """A quantity: read from the runs of a suite, given as numbers, or made from quantities before it (`of`).
+
+    Then, in this order: minus, per, times, plus, absolute, a comparison (1 where it is met, else 0), reduce.
+
+    at: levels of factors; a single level adds no label. "all": every level of the full profile.
+    least_runs: fewer runs decide nothing. over: the factors that are reduced; by default all but the contender.
+    """
+
+    suite: str = ""
+    metric: str = ""
+    who: str | list[str] = ""
+    at: dict[str, float | str | list[float | str] | Range] = Field(default_factory=dict)
+    statistic: str = "median"
+    against: str = ""
+    least_runs: int = 1
+    numbers: dict[str, float] = Field(default_factory=dict)
+    times: float = 1.0
+    plus: float = 0.0
+    absolute: bool = False
+    reduce: str = ""
+    over: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_known(self) -> Value:
+        if [bool(self.of), bool(self.suite and self.metric and self.who), bool(self.numbers)].count(True) != 1:
+            raise ValueError("needs either of, or numbers, or suite, metric and who")
+        factors = {factor for point in suites.get(self.suite).points("full") for factor in point} if self.suite else {}
+        for name, given, allowed in (
+            ("statistic", [self.statistic], STATISTICS),
+            ("reduce", [self.reduce] if self.reduce else [], REDUCTIONS),
+            ("at", self.at, factors),
+        ):
+            if unknown := sorted(set(given) - set(allowed)):
+                raise ValueError(f"{name}: {', '.join(unknown)} is unknown; allowed: {', '.join(allowed) or 'none'}")
+        if bool(self.against) != STATISTICS[self.statistic].against:
+            raise ValueError(f"against: the statistic {self.statistic} compares {1 + (not self.against)} contender(s)")
+        return self
+
+    @property
+    def listed(self) -> list[str]:
+        """The factors that label what is read."""
+        several = [f for f, levels in self.at.items() if levels == "all" or isinstance(levels, list | Range)]
+        return ["contender"] * isinstance(self.who, list) + several + ["run"] * (self.statistic == "runs")
+
+    def evaluate(self, evidence: Evidence, values: Values) -> Labelled:
+        """Raises Missing for runs that are not there."""
+        if self.numbers:
+            return looked_up(self.numbers, values)
+        found = self.quantity(values if self.of else {"": self.read(evidence), **values})
+        found = found.change(lambda x: x * self.times + self.plus)
+        found = found.change(abs) if self.absolute else found
+        found = self.compare(found, values) if self.compares else found
+        if not self.reduce:
+            return found
+        factors = {factor for labels in found.numbers for factor, _ in labels}
+        groups = found.groups(self.over or sorted(factors - {"contender"})).items()
+        return Labelled({rest: REDUCTIONS[self.reduce].of(numbers) for rest, numbers in groups})
+
+    def read(self, evidence: Evidence) -> Labelled:
+        whos = [self.who] if isinstance(self.who, str) else self.who
+        factors = {"contender": whos, **{factor: self._levels(evidence, factor) for factor in self.at}}
+        found: dict[Any, float] = {}
+        for levels in itertools.product(*factors.values()):
+            point = dict(zip(factors, levels, strict=True))
+            labels = tuple((factor, level) for factor, level in point.items() if factor in self.listed)
+            who = point.pop("contender")
+            samples = [x for name in (who, self.against) if name for x in self._samples(evidence, name, point)]
+            result = STATISTICS[self.statistic].of(*samples)
+            if np.ndim(result):
+                found |= {(*labels, ("run", i)): x for i, x in enumerate(result)}
+            else:
+                found[labels] = float(result)
+        return Labelled(found)
+
+    def _samples(self, evidence: Evidence, who: str, point: Mapping[str, Any]) -> np.ndarray:
+        metrics = [self.metric, *(name.format(self.metric) for name in STATISTICS[self.statistic].metrics)]
+        samples = evidence.runs(self.suite, who, metrics, point)
+        if samples.shape[1] < self.least_runs:
+            raise Missing(f"needs {self.least_runs} downloads each (the full profile)")
+        return samples
+
+    def _levels(self, evidence: Evidence, factor: str) -> list[Any]:
+        levels = self.at[factor]
+        if levels == "all":
+            return list(dict.fromkeys(p[factor] for p in evidence.results(self.suite).suite.points("full")))
+        if not isinstance(levels, Range):
+            return levels if isinstance(levels, list) else [levels]
+        found = [x for x in evidence.levels(self.suite, factor) if levels.low <= x <= levels.high]
+        if not found:
+            raise Missing(f"needs runs of {self.suite} with another {factor} (a larger profile)")
+        return found
+
+
+class Words(Model):
+    """Words of criteria. factors: of one level, with {} for it, and of several."""
+
+    suites: dict[str, str] = Field(default_factory=dict)
+    metrics: dict[str, str]
+    factors: dict[str, tuple[str, str]]
+
+
+class Criterion(Model):
+    """What has to be met: every condition, on values by name."""
+
+    values: dict[str, Value] = Field(default_factory=dict)
+    conditions: list[Comparison] = Field(default_factory=list)
+    words: Words
+
+    def check(self, evidence: Evidence) -> tuple[dict[str, Labelled], bool]:
+        """The values, and whether the criterion is met. Raises Missing for what was not run."""
+        values: dict[str, Labelled] = {}
+        for name, value in self.values.items():
+            values[name] = value.evaluate(evidence, values)
+        return values, all(condition.is_met(values) for condition in self.conditions)
+
+
+def split(name: str) -> list[str]:
+    """`g[bbr3][6]` -> the name of a value, and levels of it."""
+    return name.replace("]", "").split("[")
+
+
+def looked_up(limit: Limit, values: Values) -> Labelled:
+    if isinstance(limit, str):
+        name, *levels = split(limit)
+        found = values[name]
+        for level in levels:
+            found = found[level]
+        return found
+    return Labelled({(("", k),): x for k, x in limit.items()} if isinstance(limit, dict) else {(): limit})
