@@ -28,7 +28,7 @@ from orbitcc.commands import (
     train,
     tune,
 )
-from orbitcc.commands.options import WholeSentences
+from orbitcc.commands.options import RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
@@ -68,10 +68,10 @@ app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
-app.command("eval")(eval_.evaluate)
-app.command("assess")(assess.assess)
-app.command("search")(search.search)
-app.command("reproduce")(reproduce.reproduce)
+app.command("eval", cls=RayCommand)(eval_.evaluate)
+app.command("assess", cls=RayCommand)(assess.assess)
+app.command("search", cls=RayCommand)(search.search)
+app.command("reproduce", cls=RayCommand)(reproduce.reproduce)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from orbitcc.commands.options import AsJson, RecipeName
+from orbitcc.commands.options import AsJson, RayCommand, RecipeName
 
 
-class SeveralSeeds(TyperCommand):
+class SeveralSeeds(RayCommand):
     """Takes `--seed 1 2 3` for `--seed 1 --seed 2 --seed 3`, as users of argparse write it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 import orbitcc  # noqa: F401  (registers the controllers)
 from orbitcc.agents.folders import shipped
 from orbitcc.cli import app
+from orbitcc.commands.options import ADDRESS
 from orbitcc.envs import controllers
 from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
 from orbitcc.eval import suites
@@ -75,6 +76,8 @@ def problems(line: list[str]) -> Iterator[str]:
             name = word.partition("=")[0]
             if name not in options and name not in ("--help", "-h"):
                 yield f"{node.name} has no option {name}"
+            elif name == "--ray":
+                k += bool(ADDRESS.fullmatch("".join(rest[k + 1 : k + 2])))
             elif "=" not in word and name in options and not getattr(options[name], "is_flag", False):
                 k += 1
         else:
