@@ -172,7 +172,7 @@ def nodes() -> list[Node]:
         try:
             seen = ray.get(look)
         except ray.exceptions.RayError as error:
-            seen = {"error": _line(error)}
+            seen = {"error": line(error)}
         has = node["Resources"]
         host = f"{node['NodeManagerAddress']} ({node['NodeID'][:6]})"
         found.append(Node(node["NodeID"], host, int(has.get("CPU", 0)), has.get("memory", 0.0) / 2**30, seen))
@@ -247,6 +247,11 @@ def _remote() -> Any:
     return ray_module().remote(call)
 
 
+def cores() -> int:
+    """The cores of all nodes."""
+    return int(ray_module().cluster_resources().get("CPU", 0))
+
+
 def result(reference: Any) -> Any:
     """The result of a finished :func:`submit`.
 
@@ -286,7 +291,7 @@ def tasks(
     waiting, lost, limit, looked = iter(range(len(items))), [], 0, -LOOK_EVERY_S
     while True:
         if time.monotonic() - looked >= LOOK_EVERY_S:
-            limit = max(16, PER_CORE * int(ray.cluster_resources().get("CPU", 0)))
+            limit = max(16, PER_CORE * cores())
             looked = time.monotonic()
         for k in islice(waiting, max(0, limit - len(running))):
             running[submit(function, items[k], shared, num_cpus=1, max_retries=TRIES - 1)] = k
@@ -301,7 +306,7 @@ def tasks(
             except ray.exceptions.RayTaskError:
                 raise
             except ray.exceptions.RayError as error:
-                lost.append(f"{name(items[k])} ({_line(error)})")
+                lost.append(f"{name(items[k])} ({line(error)})")
             else:
                 yield k, value
     if lost:
@@ -318,7 +323,7 @@ def ordered(
     return [value for _, value in sorted(tasks(function, items, name, sent), key=lambda found: found[0])]
 
 
-def _line(error: Exception) -> str:
+def line(error: Exception) -> str:
     """The first sentence of one of Ray's errors, which fill pages."""
     return " ".join(str(error).split())[:200].partition(". ")[0] or type(error).__name__
 

@@ -2,10 +2,8 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,27 +18,6 @@ from orbitcc.eval import results as store
 from orbitcc.eval.runner import run_suite
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def temporary(monkeypatch):
-    """Ray's temporary folder, with a short name: sockets lie below it."""
-    folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
-    monkeypatch.setenv("RAY_TMPDIR", str(folder))
-    monkeypatch.delenv("RAY_ADDRESS")
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def nodes(temporary):
-    """A cluster: a head without cores, to which drivers connect, and a node of one core."""
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.add_node(num_cpus=1)
-    yield made
-    made.shutdown()
 
 
 def run(out, runs=2, **options):
@@ -70,9 +47,9 @@ def test_a_cluster_that_does_not_answer_is_refused_at_once(tmp_path):
         assert not (tmp_path / "out").exists()
 
 
-def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(temporary, monkeypatch):
-    (temporary / "ray").mkdir()
-    (temporary / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(ray_folder, monkeypatch):
+    (ray_folder / "ray").mkdir()
+    (ray_folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     assert cluster.find("auto") == cluster.LOCAL
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # this one was named
     with pytest.raises(OrbitccError, match="127.0.0.1:1"):
@@ -80,11 +57,11 @@ def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(temporary, monke
 
 
 @pytest.mark.slow
-def test_a_local_start_ignores_the_entry_of_a_killed_cluster(temporary):
+def test_a_local_start_ignores_the_entry_of_a_killed_cluster(ray_folder):
     import ray
 
-    (temporary / "ray").mkdir()
-    (temporary / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    (ray_folder / "ray").mkdir()
+    (ray_folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
     assert cluster.start(cpus=1)
     try:
         assert not cluster.start(cpus=1)
@@ -96,17 +73,17 @@ def test_a_local_start_ignores_the_entry_of_a_killed_cluster(temporary):
 
 
 @pytest.mark.slow
-def test_beside_a_running_cluster_training_keeps_to_itself(nodes, tmp_path):
+def test_beside_a_running_cluster_training_keeps_to_itself(ray_nodes, tmp_path):
     import ray
 
-    assert cluster.find("auto") == nodes.address
+    assert cluster.find("auto") == ray_nodes.address
     small = ["agent_steps=256", "ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1"]
     small += ["evaluation.worlds=1", "evaluation.every=256", "network.hidden=[4]"]
     changes = [word for change in small for word in ("--set", change)]
     command = [sys.executable, "-m", "orbitcc.cli", "train", "rllib-ppo-leo", *changes, "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    ray.init(address=nodes.address, log_to_driver=False)
+    ray.init(address=ray_nodes.address, log_to_driver=False)
     try:
         assert len(ray._private.state.state.job_table()) == 1  # this test's own
     finally:
@@ -115,7 +92,7 @@ def test_beside_a_running_cluster_training_keeps_to_itself(nodes, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["a worker dies", "a node joins and another dies"])
-def test_rows_are_those_of_one_machine(nodes, tmp_path, monkeypatch, event):
+def test_rows_are_those_of_one_machine(ray_nodes, tmp_path, monkeypatch, event):
     run(tmp_path / "here", runs=15, workers=1)
     append, order = store.append, []
 
@@ -124,17 +101,17 @@ def test_rows_are_those_of_one_machine(nodes, tmp_path, monkeypatch, event):
         order.append(row)
         if len(order) != 5:
             return
-        (node,) = nodes.worker_nodes
+        (node,) = ray_nodes.worker_nodes
         if event == "a worker dies":
             while not (found := workers(node)):
                 time.sleep(0.01)
             os.kill(found[0], 9)
         else:
-            nodes.add_node(num_cpus=1)
-            nodes.remove_node(node, allow_graceful=False)
+            ray_nodes.add_node(num_cpus=1)
+            ray_nodes.remove_node(node, allow_graceful=False)
 
     monkeypatch.setattr(store, "append", watched)
-    there = run(tmp_path / "there", runs=15, ray=nodes.address)
+    there = run(tmp_path / "there", runs=15, ray=ray_nodes.address)
     assert len(rows(tmp_path / "there")) == 30
     assert rows(tmp_path / "there") == rows(tmp_path / "here")
     assert (tmp_path / "here" / "runs.csv").read_bytes() == (tmp_path / "there" / "runs.csv").read_bytes()
@@ -142,7 +119,7 @@ def test_rows_are_those_of_one_machine(nodes, tmp_path, monkeypatch, event):
 
 
 @pytest.mark.slow
-def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(temporary):
+def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(ray_folder):
     with cluster.joined(cluster.LOCAL, 2):
         found = cluster.tasks(eval, ["1", "__import__('os')._exit(1)", "2", "3"], str)
         finished = [next(found) for _ in range(3)]
