@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,12 +121,13 @@ def run_suite(
         for c in contenders
     ]
     paths = {_key(task): task.series for task in tasks if task.series is not None}
-    with store.opened(results, resume) as (file, known):
+    joined = cluster.joined(ray, workers) if ray else nullcontext()
+    with joined, store.opened(results, resume) as (file, known):
         store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
         finished = {store.key_of(row): row for row in known if row["version"] == results.version}
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
-            made = _over_ray(missing, workers, ray) if ray else _results(missing, workers or os.cpu_count() or 1)
+            made = _over_ray(missing) if ray else _results(missing, workers or os.cpu_count() or 1)
             for row, series in made:
                 key = store.key_of(row)
                 if series is not None:
@@ -146,13 +148,10 @@ def _series_kept(task: Task) -> bool:
     return task.series is None or task.series.exists()
 
 
-def _over_ray(tasks: Sequence[Task], cores: int | None, address: str) -> Iterator[Made]:
-    """The same over a Ray cluster."""
-    if not tasks:
-        return
-    with cluster.joined(address, cores):
-        for _, made in cluster.tasks(execute, tasks, _name, cluster.checkpoints(task.contender for task in tasks)):
-            yield made
+def _over_ray(tasks: Sequence[Task]) -> Iterator[Made]:
+    """The same over the Ray cluster that this process has joined."""
+    for _, made in cluster.tasks(execute, tasks, _name, cluster.checkpoints(task.contender for task in tasks)):
+        yield made
 
 
 def _name(task: Task) -> str:

@@ -12,6 +12,7 @@ import typer
 from orbitcc.commands import (
     assess,
     bench,
+    cluster,
     compare,
     dataset,
     demo,
@@ -34,7 +35,7 @@ GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
     "Train": ("train", "tune", "policy", "dataset"),
     "Evaluate": ("eval", "compare", "assess", "search", "reproduce"),
-    "Machine": ("doctor", "mininet", "bench"),
+    "Machine": ("doctor", "cluster", "mininet", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
 
@@ -75,6 +76,7 @@ app.command("reproduce", cls=RayCommand)(reproduce.reproduce)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
+app.add_typer(cluster.app, name="cluster")
 app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)
 

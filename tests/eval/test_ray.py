@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import zipfile
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -128,3 +131,57 @@ def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(ray_folde
     assert Counter(finished) == Counter([(0, 1), (2, 2), (3, 3)])
     assert "_exit(1) (" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_nodes_without_this_orbitcc_are_named_until_a_wheel_is_given(ray_nodes, tmp_path):
+    other = tmp_path / "other" / "orbitcc"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("raise ImportError('an OrbitCC of long ago')")
+    path = f"{other.parent}:{os.environ.get('PYTHONPATH', '')}"
+    ray_nodes.add_node(num_cpus=1, env_vars={"PYTHONPATH": path, "PIP_NO_DEPS": "1"})
+    here = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def orbitcc(*words, **more):
+        command = [sys.executable, "-m", "orbitcc.cli", *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env=here | more, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    line = (
+        r"error: ray: node \S+ \(\w{6}\) has no OrbitCC that runs \(ImportError: an OrbitCC of long ago\); install .*\n"
+    )
+    checked = orbitcc("cluster", "check", ray_nodes.address, "--json")
+    assert checked.returncode == 2
+    assert re.fullmatch(line, checked.stderr)
+    found = json.loads(checked.stdout)
+    assert sorted((row["cores"], row["speed"] is None) for row in found) == [(0, True), (1, False), (1, True)]
+    assert max(row["speed"] or 0 for row in found) > 10
+    refused = orbitcc("eval", "rate-step", "--ray", ray_nodes.address, "--out", "out")
+    assert refused.returncode == 2
+    assert re.fullmatch(line, refused.stderr)
+    assert not (tmp_path / "out").exists()
+
+    given = orbitcc("cluster", "check", ray_nodes.address, "--json", ORBITCC_RAY_WHEEL=str(wheel(tmp_path)))
+    assert given.returncode == 0, given.stderr
+    assert [row["speed"] is None for row in json.loads(given.stdout)] == [False, False, True]
+
+
+def wheel(folder):
+    """A wheel of the package as it is here."""
+    import orbitcc
+
+    root, packed = Path(orbitcc.__file__).parent, folder / "orbitcc-0.1.0-py3-none-any.whl"
+    about = {
+        "METADATA": f"Metadata-Version: 2.1\nName: orbitcc\nVersion: {version('orbitcc')}\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(packed, "w") as file:
+        for parent, _, names in os.walk(root, followlinks=True):
+            for name in names:
+                if name != "orbitcc-emulator" and not name.endswith(".pyc"):
+                    file.write(Path(parent) / name, Path("orbitcc") / Path(parent).relative_to(root) / name)
+        for name, text in about.items():
+            file.writestr(f"orbitcc-0.1.0.dist-info/{name}", text)
+    return packed
