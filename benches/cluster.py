@@ -1,6 +1,6 @@
 """Figures of docs/cluster.md: runs on one-core nodes of this machine, and the driver's own limit.
 
-    python -m benches.cluster nodes [--runs 100]
+    python -m benches.cluster nodes [--runs 50]
     python -m benches.cluster driver [--cells 100000]
 
 `nodes` runs a suite with 1 and 2 local workers, then on clusters of 1, 2 and 4 nodes with a core each. `driver` runs
@@ -27,7 +27,8 @@ CORES = 1_000
 """Of the cluster that `driver` pretends to have."""
 ROW = {
     "suite": "responsiveness", "scenario": "0123456789ab", "point": {}, "seed": 1, "contender": "cubic",
-    "controller": "cubic", "params": {}, "version": "0.1.0+sim.01234567", "metrics": dict.fromkeys("abcdefgh", 0.123456),
+    "controller": "cubic", "params": {}, "version": "0.1.0+sim.01234567",
+    "metrics": dict.fromkeys("abcdefgh", 0.123456),
     "elapsed_s": 0.0,
 }  # fmt: skip
 
@@ -35,7 +36,7 @@ ROW = {
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["nodes", "driver"])
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--cells", type=int, default=100_000)
     arguments = parser.parse_args(argv)
     if arguments.what == "nodes":
@@ -69,7 +70,7 @@ class _Nodes:
 
 def _suite(runs: int, **how: object) -> float:
     """Seconds that a suite takes, with the start of workers."""
-    line_up = contenders.line_up(["cubic", "bbr3"], [])
+    line_up = contenders.line_up(["cubic", "bbr3", "hybla", "vivace"], [])
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         run_suite(suites.get("responsiveness"), line_up, out_dir=folder, runs=runs, quiet=True, **how)  # type: ignore[arg-type]

@@ -98,14 +98,14 @@ def run_suite(
         raise OrbitccError("contenders", twice, "every controller and agent once")
     if workers is not None and workers < 1:
         raise OrbitccError("workers", workers, "1 or more")
-    if ray:
-        ray = cluster.find(ray)  # before anything is written
     count = suite.runs(profile, runs)
     version = provenance.version()
     if support.check(backend) == "emulator":
         if ray or (workers or 1) > 1:
             raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
         version, workers = f"{version}.emulator", 1
+    if ray:
+        ray = cluster.find(ray)  # before anything is written
     results = Results(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
     for contender in contenders:

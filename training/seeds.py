@@ -52,7 +52,12 @@ def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list
     Ctrl-C or SIGTERM lets those that run save, and starts no other; a second Ctrl-C ends them.
     """
     waiting = [job for job in jobs if not job.is_done]
-    codes = _over_ray(waiting, ray) if ray and waiting else _over_processes(waiting, at_once)
+    try:
+        codes = _over_ray(waiting, ray) if ray and waiting else _over_processes(waiting, at_once)
+    except OrbitccError:  # the cluster cannot be used
+        for job in waiting:
+            job.run.take_back()
+        raise
     return [_result(job, codes.get(job.seed, 0)) for job in jobs]
 
 

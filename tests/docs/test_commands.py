@@ -101,6 +101,13 @@ def test_commands_of_a_page_exist(page: Path) -> None:
     assert [(line, wrong) for line in found for wrong in problems(line)] == []
 
 
+def test_commands_of_the_cluster_files_exist() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples" / "cluster").iterdir()]
+    found = [line for text in texts for line in commands(f"```sh\n{text}```")]
+    assert [(line, wrong) for line in found for wrong in problems(line)] == []
+    assert {(line[0], "--ray" in line) for line in found} == {("cluster", False), ("reproduce", True)}
+
+
 def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:
     text = (
         "    orbitcc run dumbel --flow cubic\n\n"

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from collections import Counter
@@ -18,13 +20,14 @@ pytest.importorskip("ray")
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import cluster, contenders, suites
 from orbitcc.eval import results as store
+from orbitcc.eval import search as searching
 from orbitcc.eval.runner import run_suite
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(out, runs=2, **options):
-    line_up = contenders.line_up(["cubic", "bbr3"], [])
+def run(out, runs=2, policies=(), **options):
+    line_up = contenders.line_up(["cubic", "bbr3"], policies)
     return run_suite(suites.get("rate-step"), line_up, out_dir=out, runs=runs, quiet=True, **options)
 
 
@@ -59,20 +62,29 @@ def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(ray_folder, monk
         cluster.find("auto")
 
 
-@pytest.mark.slow
-def test_a_local_start_ignores_the_entry_of_a_killed_cluster(ray_folder):
+@pytest.fixture(scope="module")
+def local_ray():
+    """Ray on this machine, started beside the entry of a cluster that was killed."""
     import ray
 
-    (ray_folder / "ray").mkdir()
-    (ray_folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
-    assert cluster.start(cpus=1)
-    try:
-        assert not cluster.start(cpus=1)
-        assert cluster.ordered(eval, ["1 + 1", "2 + 2"], str) == [2, 4]
-        with pytest.raises(ZeroDivisionError):
-            cluster.ordered(eval, ["1 / 0"], str)
-    finally:
+    folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
+    (folder / "ray").mkdir()
+    (folder / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", str(folder))
+        patch.delenv("RAY_ADDRESS")
+        assert cluster.start(cpus=2)
+        yield
         ray.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_tasks_give_their_results_in_order_and_raise_their_errors(local_ray):
+    assert not cluster.start(cpus=1)
+    assert cluster.ordered(eval, ["1 + 1", "2 + 2", "3 + 3"], str) == [2, 4, 6]
+    with pytest.raises(ZeroDivisionError):
+        cluster.ordered(eval, ["1 / 0"], str)
 
 
 @pytest.mark.slow
@@ -95,8 +107,10 @@ def test_beside_a_running_cluster_training_keeps_to_itself(ray_nodes, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["a worker dies", "a node joins and another dies"])
-def test_rows_are_those_of_one_machine(ray_nodes, tmp_path, monkeypatch, event):
-    run(tmp_path / "here", runs=15, workers=1)
+def test_rows_are_those_of_one_machine(ray_nodes, tmp_path, monkeypatch, checkpoint_folder, event):
+    monkeypatch.chdir(checkpoint_folder.parent)  # the nodes, which have been started elsewhere, get the checkpoint
+    policies = [f"./{checkpoint_folder.name}"]
+    run(tmp_path / "here", 10, policies, workers=1)
     append, order = store.append, []
 
     def watched(file, row):
@@ -114,23 +128,35 @@ def test_rows_are_those_of_one_machine(ray_nodes, tmp_path, monkeypatch, event):
             ray_nodes.remove_node(node, allow_graceful=False)
 
     monkeypatch.setattr(store, "append", watched)
-    there = run(tmp_path / "there", runs=15, ray=ray_nodes.address)
+    there = run(tmp_path / "there", 10, policies, ray=ray_nodes.address)
     assert len(rows(tmp_path / "there")) == 30
     assert rows(tmp_path / "there") == rows(tmp_path / "here")
     assert (tmp_path / "here" / "runs.csv").read_bytes() == (tmp_path / "there" / "runs.csv").read_bytes()
-    assert there.recordings().keys() == {"cubic", "bbr3"}  # written here, whichever node made them
+    assert there.recordings().keys() == {"cubic", "bbr3", "idle-policy"}  # written here, whichever node made them
 
 
 @pytest.mark.slow
-def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(ray_folder):
-    with cluster.joined(cluster.LOCAL, 2):
-        found = cluster.tasks(eval, ["1", "__import__('os')._exit(1)", "2", "3"], str)
-        finished = [next(found) for _ in range(3)]
-        with pytest.raises(OrbitccError, match="ray: 1 of 4 failed in 4 tries each") as caught:
-            next(found)
+def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(local_ray):
+    found = cluster.tasks(eval, ["1", "__import__('os')._exit(1)", "2", "3"], str)
+    finished = [next(found) for _ in range(3)]
+    with pytest.raises(OrbitccError, match="ray: 1 of 4 failed in 4 tries each") as caught:
+        next(found)
     assert Counter(finished) == Counter([(0, 1), (2, 2), (3, 3)])
     assert "_exit(1) (" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_search_over_a_cluster_is_that_of_this_machine(local_ray, tmp_path):
+    pytest.importorskip("optuna")
+    target, against = contenders.line_up(["cubic", "bbr3"], [])
+
+    def found(name, **how):
+        space = searching.space_of("train-leo")
+        asked = searching.Search(target, against, "utilisation", space, 8, tmp_path / name, 1)
+        return searching.run_search(asked, quiet=True, **how)
+
+    assert found("here", workers=1) == found("there", ray="local")
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ SMALL = (
     "agent_steps=2000", "evaluation.every=500", "evaluation.worlds=1", "ppo.flows=8", "ppo.batch=250",
     "ppo.minibatch=125", "network.hidden=[8]",
 )  # fmt: skip
+KEPT = {"best", "config", "events", "last", "metrics", "reference", "state"}
 LOCALLY = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -72,11 +73,11 @@ def test_a_folder_travels_as_a_whole(tmp_path):
 
 @pytest.mark.slow
 def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nodes, tmp_path):
-    done = subprocess.run(command("runs", "train", "ppo-leo", "--seed", "1", "2", "--name", "here"), cwd=tmp_path,
-                          env=LOCALLY, capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    words = ["train", "ppo-leo", "--seed", "1", "2", "--name", "there", "--ray", ray_nodes.address]
-    driver = started("runs", *words, cwd=tmp_path)  # a folder that the node, started elsewhere, cannot resolve
+    words = ["train", "ppo-leo", "--seed", "1", "2", "--name"]
+    done = subprocess.run(command("runs", *words, "here", "--jobs", "2"), cwd=tmp_path, env=LOCALLY, check=False)
+    assert done.returncode == 0
+    # A folder that the node, started elsewhere, cannot resolve
+    driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path)
     try:
         until(lambda: progress(tmp_path / "runs" / "there-1")["agent_steps"])
         (node,) = ray_nodes.worker_nodes
@@ -89,9 +90,7 @@ def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nod
     assert progress(tmp_path / "runs" / "there-1")["restarts"] == 1
     for seed in (1, 2):
         here, there = (tmp_path / "runs" / f"{name}-{seed}" for name in ("here", "there"))
-        assert {path.name.split(".")[0] for path in there.iterdir()} == {
-            path.name.split(".")[0] for path in here.iterdir()
-        }
+        assert [{path.name.split(".")[0] for path in run.iterdir()} for run in (here, there)] == [KEPT, KEPT]
         for kept in ("best", "last"):
             assert (here / kept / checkpoint.WEIGHTS).read_bytes() == (there / kept / checkpoint.WEIGHTS).read_bytes()
     assert not (ROOT / "runs" / "there-1").exists()
