@@ -41,10 +41,10 @@ def main(argv: Sequence[str]) -> None:
     arguments = parser.parse_args(argv)
     if arguments.what == "nodes":
         for workers in NODES[:2]:
-            print(f"{workers} local workers: {_suite(arguments.runs, workers=workers):.1f} s", flush=True)
+            print(f"{workers} local workers: {_suite(arguments.runs, workers, workers=workers)}", flush=True)
         for nodes in NODES:
             with _Nodes(nodes) as address, cluster.joined(address):
-                print(f"{nodes} nodes of one core: {_suite(arguments.runs, ray=address):.1f} s", flush=True)
+                print(f"{nodes} nodes of one core: {_suite(arguments.runs, nodes, ray=address)}", flush=True)
     else:
         with _Nodes(1) as address, cluster.joined(address):
             _driver(arguments.cells)
@@ -68,13 +68,15 @@ class _Nodes:
         self._made.shutdown()
 
 
-def _suite(runs: int, **how: object) -> float:
-    """Seconds that a suite takes, with the start of workers."""
+def _suite(runs: int, processes: int, **how: object) -> str:
+    """The time of a suite, with the start of workers, and the share of it in which the processes were in runs."""
     line_up = contenders.line_up(["cubic", "bbr3", "hybla", "vivace"], [])
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        run_suite(suites.get("responsiveness"), line_up, out_dir=folder, runs=runs, quiet=True, **how)  # type: ignore[arg-type]
-        return time.perf_counter() - began
+        made = run_suite(suites.get("responsiveness"), line_up, out_dir=folder, runs=runs, quiet=True, **how)  # type: ignore[arg-type]
+        took = time.perf_counter() - began
+    busy = sum(row["elapsed_s"] for row in made.rows) / processes
+    return f"{took:.1f} s, of which {busy / took:.0%} in runs"
 
 
 def _driver(cells: int) -> None:
