@@ -17,8 +17,8 @@ from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
 from orbitcc.agents.folders import CARD as CARD
+from orbitcc.agents.folders import SENT, replace_folder, scratch
 from orbitcc.agents.folders import SHIPPED as SHIPPED
-from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
@@ -85,6 +85,8 @@ def resolve(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if text in shipped():
         return SHIPPED / text
+    if text in SENT:
+        return SENT[text]
     path = Path(text).expanduser()
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent

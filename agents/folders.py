@@ -6,6 +6,8 @@ from pathlib import Path
 
 CARD = "card.json"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
+SENT: dict[str, Path] = {}
+"""Checkpoints that another machine has sent to this process: their path there -> their folder here."""
 
 
 def shipped() -> list[str]:

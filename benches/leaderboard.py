@@ -1,7 +1,7 @@
 """Every classical controller and every policy in every suite: makes docs/leaderboard.md, its table and its figures.
 
     python -m benches.leaderboard results/leaderboard [--profile quick] [--first-run 9301] [--suites SUITE ...]
-        [--policy NAME_OR_PATH ...] [--page docs/leaderboard.md]
+        [--policy NAME_OR_PATH ...] [--ray [ADDRESS]] [--page docs/leaderboard.md]
     python -m benches.leaderboard --redraw docs/leaderboard.md
     python -m benches.leaderboard --age docs/leaderboard.md
 
@@ -23,6 +23,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ from benches import labels, pictures
 from orbitcc.agents import checkpoint
 from orbitcc.envs import controllers
 from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import contenders, provenance, suites
+from orbitcc.eval import cluster, contenders, provenance, suites
 from orbitcc.eval.figures import style
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.results import Results
@@ -332,6 +333,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--first-run", type=int, default=9301)
     parser.add_argument("--suites", nargs="*", default=suite_names(), choices=suite_names())
     parser.add_argument("--policy", action="append", default=[], metavar="NAME_OR_PATH")
+    parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--redraw", type=Path, metavar="PAGE")
     parser.add_argument("--age", type=Path, metavar="PAGE")
@@ -343,7 +345,10 @@ def main(argv: Sequence[str]) -> None:
     elif arguments.out is None:
         parser.error("name the folder of the results, or use --redraw or --age")
     else:
-        entries = run(arguments.out, arguments.suites, arguments.profile, arguments.first_run, arguments.policy)
+        with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
+            entries = run(
+                arguments.out, arguments.suites, arguments.profile, arguments.first_run, arguments.policy, arguments.ray
+            )
         if arguments.page is not None:
             command = f"python -m benches.leaderboard {shlex.join(argv)}".replace(" --page ", " \\\n    --page ")
             date = datetime.date.today().isoformat()
@@ -359,7 +364,9 @@ def suite_names() -> list[str]:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def run(out: Path, names: Sequence[str], profile: str, first_run: int, policies: Sequence[str]) -> list[Entry]:
+def run(
+    out: Path, names: Sequence[str], profile: str, first_run: int, policies: Sequence[str], ray: str | None = None
+) -> list[Entry]:
     """Run what is missing. Raises SystemExit if the simulator is rebuilt meanwhile, whose runs cannot be told apart."""
     classical = [name for name in controllers.names("baseline") if name != "udp"]
     shipped = [name for name in checkpoint.shipped() if name not in policies]
@@ -367,7 +374,7 @@ def run(out: Path, names: Sequence[str], profile: str, first_run: int, policies:
     entries: list[Entry] = []
     for name in names:
         suite = suites.get(name, {"first_run": first_run})
-        results = run_suite(suite, everybody, out_dir=out / name, profile=profile, resume=True, quiet=True)
+        results = run_suite(suite, everybody, out_dir=out / name, profile=profile, ray=ray, resume=True, quiet=True)
         if provenance.version.__wrapped__() != results.version:
             raise SystemExit(f"the simulator was rebuilt during the run: delete {out / name} and run this again")
         entries += entries_of(results)

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from orbitcc.envs.errors import FileError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
-from orbitcc.eval import contenders, suites
+from orbitcc.eval import cluster, contenders, suites
 from orbitcc.eval.claims import Claim, ClaimResult, Evidence, load
 from orbitcc.eval.results import RUNS, Results, read_rows
 from orbitcc.eval.runner import run_suite
@@ -134,7 +135,7 @@ def run_paper(
         raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
     all_results, reports = {}, []
     # Pictures of a finished suite are drawn beside the runs of the next one.
-    with ThreadPoolExecutor(1) as reporter:
+    with cluster.joined(ray, workers) if ray else nullcontext(), ThreadPoolExecutor(1) as reporter:
         for name, line_up in paper.suites.items():
             entering = contenders.line_up(line_up, [] if name in WITHOUT_POLICIES else policies)
             all_results[name] = run_suite(

@@ -6,15 +6,14 @@ the order they finish in. Finished runs are appended at once; the results that w
 
 from __future__ import annotations
 
-import importlib.util
 import multiprocessing
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
 from orbitcc.envs.description import support
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import provenance
+from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.eval import cluster, provenance
 from orbitcc.eval import results as store
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
@@ -43,15 +43,18 @@ class Task:
     backend: str = "simulator"
 
 
-def execute(task: Task) -> Row:
+Made = tuple[Row, bytes | None]
+"""A finished run: its row, and the content of the file for its time series."""
+
+
+def execute(task: Task) -> Made:
     """Run and measure."""
     began = time.perf_counter()
     scenario = task.suite.enter(task.case, task.contender)
     recording = backends.runner(task.backend)(scenario, record_interval_s=task.suite.record_interval_s)
     values = task.suite.measure(task.case, recording)
-    if task.series is not None:
-        recording.save(task.series)
-    return {
+    series = recording.to_bytes() if task.series is not None else None
+    row = {
         "suite": task.suite.name,
         "scenario": task.case.digest,
         "point": dict(task.case.point),
@@ -63,6 +66,7 @@ def execute(task: Task) -> Row:
         "metrics": {name: None if value != value else value for name, value in values.items()},
         "elapsed_s": round(time.perf_counter() - began, 3),
     }
+    return row, series
 
 
 def run_suite(
@@ -82,7 +86,7 @@ def run_suite(
     """Run the missing runs and compile the table; returns the results with a row for every planned run.
 
     runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
-    of a Ray cluster that takes the runs instead ("local": one of this machine alone). backend: emulated runs take their
+    of a Ray cluster that takes the runs instead (:func:`orbitcc.eval.cluster.find`). backend: emulated runs take their
     own time, one after the other; their results never mix with simulated ones.
     Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
     """
@@ -94,14 +98,14 @@ def run_suite(
         raise OrbitccError("contenders", twice, "every controller and agent once")
     if workers is not None and workers < 1:
         raise OrbitccError("workers", workers, "1 or more")
-    if ray:
-        _check_ray(ray)
     count = suite.runs(profile, runs)
     version = provenance.version()
     if support.check(backend) == "emulator":
         if ray or (workers or 1) > 1:
             raise OrbitccError("workers", ray or workers, "1 for the emulator: runs would disturb each other")
         version, workers = f"{version}.emulator", 1
+    if ray:
+        ray = cluster.find(ray)  # before anything is written
     results = Results(suite, list(contenders), profile, count, Path(out_dir), version, command)
     cases = suite.cases(profile, count)
     for contender in contenders:
@@ -116,14 +120,20 @@ def run_suite(
         for case in cases  # by case, so that an interrupted results has all contenders on the same cases
         for c in contenders
     ]
-    with store.opened(results, resume) as (file, known):
+    paths = {_key(task): task.series for task in tasks if task.series is not None}
+    joined = cluster.joined(ray, workers) if ray else nullcontext()
+    with joined, store.opened(results, resume) as (file, known):
         store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
         finished = {store.key_of(row): row for row in known if row["version"] == results.version}
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
-            for row in _over_ray(missing, ray) if ray else _results(missing, workers or os.cpu_count() or 1):
+            made = _over_ray(missing) if ray else _results(missing, workers or os.cpu_count() or 1)
+            for row, series in made:
+                key = store.key_of(row)
+                if series is not None:
+                    atomic_write_bytes(paths[key], series)
                 store.append(file, row)
-                finished[store.key_of(row)] = row
+                finished[key] = row
                 progress.advance()
         results.rows = [finished[_key(task)] for task in tasks]
         results.write_csv()
@@ -138,40 +148,20 @@ def _series_kept(task: Task) -> bool:
     return task.series is None or task.series.exists()
 
 
-def _over_ray(tasks: Sequence[Task], address: str) -> Iterator[Row]:
-    """The same over a Ray cluster, through Ray's own pool; runs whose series are kept stay on this machine."""
-    if not tasks:
-        return
-    # Before Ray is imported: it would write a token into the home folder, and report its use.
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-    from ray.util.multiprocessing import Pool
-
-    ray.init(address=address, log_to_driver=False)
-    try:
-        yield from map(execute, [task for task in tasks if task.series is not None])
-        with Pool() as pool:
-            yield from pool.imap_unordered(execute, [task for task in tasks if task.series is None])
-    finally:
-        ray.shutdown()
+def _over_ray(tasks: Sequence[Task]) -> Iterator[Made]:
+    """The same over the Ray cluster that this process has joined."""
+    for _, made in cluster.tasks(execute, tasks, _name, cluster.checkpoints(task.contender for task in tasks)):
+        yield made
 
 
-def _check_ray(address: str) -> None:
-    """Is Ray installed, and does the cluster answer? Ray itself would try for minutes."""
-    if importlib.util.find_spec("ray") is None:
-        raise OrbitccError("ray", address, "the learners installed: pip install 'orbitcc[train]'")
-    if address in ("local", "auto"):
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise OrbitccError("ray", address, f"HOST:PORT of a running Ray cluster, auto or local ({error})") from None
+def _name(task: Task) -> str:
+    """The run, for errors."""
+    point = "".join(f", {key} {value}" for key, value in task.case.point.items())
+    return f"{task.suite.name}, {task.contender.label}{point}, seed {task.case.seed}"
 
 
-def _results(tasks: Sequence[Task], workers: int) -> Iterator[Row]:
-    """The rows of the tasks, as they finish."""
+def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
+    """The rows of the tasks, as they finish, with their time series."""
     if min(workers, len(tasks)) <= 1:
         yield from map(execute, tasks)
         return

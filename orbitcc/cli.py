@@ -12,6 +12,7 @@ import typer
 from orbitcc.commands import (
     assess,
     bench,
+    cluster,
     compare,
     dataset,
     demo,
@@ -28,13 +29,13 @@ from orbitcc.commands import (
     train,
     tune,
 )
-from orbitcc.commands.options import WholeSentences
+from orbitcc.commands.options import RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
     "Train": ("train", "tune", "policy", "dataset"),
     "Evaluate": ("eval", "compare", "assess", "search", "reproduce"),
-    "Machine": ("doctor", "mininet", "bench"),
+    "Machine": ("doctor", "cluster", "mininet", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
 
@@ -68,13 +69,14 @@ app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
-app.command("eval")(eval_.evaluate)
-app.command("assess")(assess.assess)
-app.command("search")(search.search)
-app.command("reproduce")(reproduce.reproduce)
+app.command("eval", cls=RayCommand)(eval_.evaluate)
+app.command("assess", cls=RayCommand)(assess.assess)
+app.command("search", cls=RayCommand)(search.search)
+app.command("reproduce", cls=RayCommand)(reproduce.reproduce)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
+app.add_typer(cluster.app, name="cluster")
 app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)
 

@@ -17,7 +17,8 @@ INSIDE = {
         "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
-        "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "suites": 1, "results": 2,
+        "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "cluster": 1, "suites": 1,
+        "results": 2,
         "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "claims": 4, "papers": 5,
         "assessment": 5, "search": 5, "report": 6,
     },

@@ -125,13 +125,15 @@ def train(
     command: str,
     display: Display | None = None,
     logbooks: Sequence[str | MakeLogbook] = (),
+    saved: Callable[[TrainingState], None] = lambda state: None,
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
-    A learner that diverges ends the run, too (see :class:`Outcome`): figures or weights are no numbers any more, or
+    A learner that diverges ends the run, too (`TrainingResult.failure`): figures or weights are no numbers any more, or
     evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
 
     logbooks: where figures go beside TensorBoard and `metrics.csv` (:class:`orbitcc.training.logbook.Logbook`).
+    saved: called when the run folder holds a new state, and at the end.
 
     Raises:
         OrbitccError: the run folder's state cannot be read, or a logbook cannot be made.
@@ -155,7 +157,7 @@ def train(
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
                 learner.load(run.state)
-            loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner)
+            loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner, saved)
             loop.run(interrupt)
         except Diverged as error:
             failure = str(error)
@@ -163,6 +165,7 @@ def train(
         finally:
             logbook.close()
             learner.stop()
+    saved(progress)
     return replace(_outcome(run, recipe, progress), failure=failure)
 
 
@@ -177,6 +180,7 @@ class _Loop:
     logbook: Logbook
     display: Display
     learner: Learner
+    saved: Callable[[TrainingState], None]
     _numbers: set[str] = field(default_factory=set)
     _references: dict[str, Figures] = field(default_factory=dict)
 
@@ -304,6 +308,7 @@ class _Loop:
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
             raise FileError("out", str(self.run_folder.path), f"a writable folder ({error.strerror})") from None
+        self.saved(self.progress)
 
     def _card(self) -> ModelCard:
         deployed = preset(self.recipe.preset).for_deployment()

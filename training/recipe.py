@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orbitcc.agents.model_card import Layer
 from orbitcc.envs import scenarios
@@ -120,6 +120,9 @@ class OwnPpo(Ppo):
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
 
 
+_RllibPpo = TypeVar("_RllibPpo", bound=PpoSettings)
+
+
 class RllibPpo(Ppo):
     """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner."""
 
@@ -127,6 +130,10 @@ class RllibPpo(Ppo):
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
     array_runner: bool = True
     """Sample sub-environments as arrays; false: with RLlib's own env runner, which makes a Python object per step."""
+
+    @model_validator(mode="after")
+    def _minibatch_within_batch(self) -> RllibPpo:
+        return _minibatch_within(self, "batch", self.batch)
 
 
 class RllibPpoWorlds(PpoSettings):
@@ -139,6 +146,17 @@ class RllibPpoWorlds(PpoSettings):
     lr_decay_world_steps: Annotated[int, _world_steps] = 700_000
     give_up_below: Annotated[float, number(-1e6, 1e6)] = -0.09
     give_up_s: Annotated[float, number(0, 1e6, "s", above=True)] = 3.0
+
+    @model_validator(mode="after")
+    def _minibatch_within_batch(self) -> RllibPpoWorlds:
+        return _minibatch_within(self, "batch_world_steps", self.batch_world_steps)
+
+
+def _minibatch_within(ppo: _RllibPpo, name: str, batch: int) -> _RllibPpo:
+    """RLlib refuses a batch below the minibatch."""
+    if batch < ppo.minibatch:
+        raise OrbitccError(name, batch, f"at least minibatch = {ppo.minibatch}")
+    return ppo
 
 
 class SacSettings(Model):

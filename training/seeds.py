@@ -1,8 +1,9 @@
-"""Trains a recipe with several seeds, each in its own process, and summarises them."""
+"""Trains a recipe with several seeds, each in its own process or on a cluster, and summarises them."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,30 +14,15 @@ from typing import Any
 
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval import cluster
 from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, train
-from orbitcc.training.recipe import Recipe
+from orbitcc.training.remote import Fleet, Job
 
 _POLL_S = 0.2
 """Seconds between two checks for an interrupt."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """The training of one seed in a run folder that exists; `resume` if it has begun before."""
-
-    recipe: Recipe
-    seed: int
-    run: RunFolder
-    resume: bool
-    command: str
-    logbooks: tuple[str, ...] = ()
-
-    @property
-    def is_done(self) -> bool:
-        return self.resume and TrainingResult.stored(self.run, self.recipe).finished
 
 
 @dataclass(frozen=True)
@@ -59,13 +45,39 @@ class Result:
         return self.outcome is not None and self.status in ("finished", "failed")
 
 
-def train_all(jobs: Sequence[Job], at_once: int) -> list[Result]:
+def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list[Result]:
     """Train every unfinished job; a crash of one does not stop the others.
 
+    ray: the address of a Ray cluster that trains as many at once as it has cores for.
     Ctrl-C or SIGTERM lets those that run save, and starts no other; a second Ctrl-C ends them.
     """
     waiting = [job for job in jobs if not job.is_done]
-    codes = {job.seed: INTERRUPTED for job in waiting}
+    try:
+        codes = _over_ray(waiting, ray) if ray and waiting else _over_processes(waiting, at_once)
+    except OrbitccError:  # the cluster cannot be used
+        for job in waiting:
+            job.run.take_back()
+        raise
+    return [_result(job, codes.get(job.seed, 0)) for job in jobs]
+
+
+def _over_ray(jobs: Sequence[Job], address: str) -> dict[int, int]:
+    """Seed -> exit code."""
+    codes: dict[int, int] = {}
+    with cluster.joined(address, max(os.cpu_count() or 1, *(job.cores for job in jobs))), Interrupt() as interrupt:
+        fleet = Fleet()
+        for job in jobs:
+            fleet.submit(job, f"seed {job.seed}")
+        while fleet:
+            if interrupt.requested:
+                fleet.stop()
+            codes |= {job.seed: code for job, code in fleet.wait()}
+    return codes
+
+
+def _over_processes(jobs: Sequence[Job], at_once: int) -> dict[int, int]:
+    """Seed -> exit code."""
+    waiting, codes = list(jobs), {job.seed: INTERRUPTED for job in jobs}
     running: dict[int, tuple[Job, BaseProcess]] = {}
     passed_on = False
     try:
@@ -87,7 +99,7 @@ def train_all(jobs: Sequence[Job], at_once: int) -> list[Result]:
     finally:
         for _, process in running.values():
             process.kill()
-    return [_result(job, codes.get(job.seed, 0)) for job in jobs]
+    return codes
 
 
 def median_seed(results: Sequence[Result]) -> Result | None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.files import atomic_write_text, toml_text
+from orbitcc.eval import cluster
 from orbitcc.training import recipe as recipes
 from orbitcc.training.logbook import Logbook
-from orbitcc.training.loop import INTERRUPTED, new_run, train
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, TrainingState, new_run, train
 from orbitcc.training.recipe import Recipe
+from orbitcc.training.remote import Fleet, Job, needed_cores
 
 JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
 _RANGE = re.compile(r"(log|int)?\(([^,]+),([^,]+)\)")
@@ -99,9 +103,12 @@ def tune(
     seeds: Sequence[int],
     folder: Path,
     seed: int = 0,
+    ray: str | None = None,
     report: Callable[[str], None] = print,
 ) -> Found:
     """Try this number of settings, each with all training seeds; a setting's score is the mean score of `best/`.
+
+    ray: the address of a Ray cluster that tries as many at once as it has cores for.
 
     A trial whose held-out scores fall behind the median of earlier ones ends early. `folder` receives Optuna's journal,
     `trials.csv`, the run folders, and `best.toml`, the recipe with the best values; a search goes on where the journal
@@ -116,6 +123,7 @@ def tune(
         raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
+    cores = needed_cores(recipes.load(recipe, changes))
     folder.mkdir(parents=True, exist_ok=True)
     backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
     study = optuna.create_study(
@@ -128,30 +136,99 @@ def tune(
     ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
     interrupted = False
 
+    def jobs(trial: Any) -> Iterator[Job]:
+        values = {key: choices.suggest(trial, key) for key, choices in space.items()}
+        plan, command = recipes.load(recipe, [*changes, *_as_changes(values)]), f"trial {trial.number} of {folder}"
+        for number in seeds:
+            yield Job(plan, number, new_run(plan, number, folder / "runs", command), False, command)
+
+    def mean(trial: Any, scores: Sequence[float]) -> float:
+        report(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(trial.params)}")
+        return sum(scores) / len(scores)
+
     def objective(trial: Any) -> float:
         nonlocal interrupted
-        values = {key: choices.suggest(trial, key) for key, choices in space.items()}
-        plan = recipes.load(recipe, [*changes, *_as_changes(values)])
         scores = []
-        for number in seeds:
-            command = f"trial {trial.number} of {folder}"
-            run = new_run(plan, number, folder / "runs", command)
+        for job in jobs(trial):
             books = [_pruner(trial)] if len(seeds) == 1 else []
-            outcome = train(plan, number, run, resume=False, command=command, logbooks=books)
+            outcome = train(job.recipe, job.seed, job.run, resume=False, command=job.command, logbooks=books)
             if outcome.exit_code == INTERRUPTED:
                 interrupted = True
                 study.stop()
                 raise optuna.TrialPruned
             scores.append(outcome.best_score)
-        report(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(values)}")
-        return sum(scores) / len(scores)
+        return mean(trial, scores)
 
     left = trials - len(study.get_trials(deepcopy=False, states=ended))
     if left > 0:
         # Every part of a search that is gone on with draws other values.
-        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
-        study.optimize(objective, n_trials=left)
+        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), constant_liar=bool(ray))
+        if ray:
+            interrupted = _over_ray(study, left, cores * len(seeds), jobs, mean, cluster.find(ray))
+        else:
+            study.optimize(objective, n_trials=left)
     return _kept(study, optuna, recipe, changes, folder, interrupted)
+
+
+@dataclass
+class _Trial:
+    """A trial on the cluster: how many of its trainings run, the scores of those that ended, what it has reported."""
+
+    trial: Any
+    running: int
+    scores: list[float] = field(default_factory=list)
+    reported: int = -1
+    pruned: bool = False
+
+
+def _over_ray(
+    study: Any,
+    left: int,
+    cores: int,
+    jobs: Callable[[Any], Iterator[Job]],
+    mean: Callable[[Any, Sequence[float]], float],
+    address: str,
+) -> bool:
+    """Try `left` settings, of which each takes so many cores, on a cluster; returns whether it was interrupted."""
+    import optuna
+
+    states, opened, started = optuna.trial.TrialState, dict[RunFolder, _Trial](), 0
+
+    def saved(job: Job, progress: TrainingState) -> None:
+        """Report a held-out score to Optuna, and end the trial where Optuna prunes it."""
+        one = opened[job.run]
+        if one.running + len(one.scores) == 1 and progress.evaluated_at > one.reported:
+            one.reported = progress.evaluated_at
+            one.trial.report(progress.scores["score"], one.reported)
+            if one.trial.should_prune():
+                one.pruned = True
+                fleet.stop(job)
+
+    with cluster.joined(address, max(os.cpu_count() or 1, cores)), Interrupt() as interrupt:
+        fleet = Fleet(saved)
+        while fleet or (started < left and not interrupt.requested):
+            if interrupt.requested:
+                fleet.stop()
+            while started < left and not interrupt.requested and (not fleet or fleet.free_cores() >= cores):
+                started += 1
+                trial = study.ask()
+                work = list(jobs(trial))
+                opened |= dict.fromkeys((job.run for job in work), _Trial(trial, len(work)))
+                for job in work:
+                    fleet.submit(job, f"trial {trial.number}, seed {job.seed}")
+            for job, code in fleet.wait():
+                one = opened.pop(job.run)
+                one.running -= 1
+                if code in (0, DIVERGED):
+                    one.scores.append(TrainingResult.stored(job.run, job.recipe).best_score)
+                elif code != INTERRUPTED:
+                    raise StateError("tune", f"trial {one.trial.number} failed; the same command continues the search")
+                elif not one.running:
+                    study.tell(one.trial, state=states.PRUNED if one.pruned else states.FAIL)
+                    continue
+                if not one.running:
+                    study.tell(one.trial, mean(one.trial, one.scores))
+    return interrupt.requested
 
 
 def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> None:

@@ -60,6 +60,10 @@ class Recording:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to an .npz file."""
+        return atomic_write_bytes(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes."""
         about = {
             "format": FORMAT_VERSION,
             "scenario": self.scenario.to_toml(),
@@ -75,7 +79,7 @@ class Recording:
         }
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **arrays)
-        return atomic_write_bytes(path, buffer.getvalue())
+        return buffer.getvalue()
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Recording:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,6 +16,7 @@ from typing import Any
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_text
+from orbitcc.eval import cluster
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
 from orbitcc.eval.search.regret import Objective, entered, regret
@@ -72,18 +73,28 @@ def check_optuna() -> None:
         raise OrbitccError("search", "optuna", "installed: pip install 'orbitcc[search]'")
 
 
-def run_search(search: Search, *, workers: int | None = None, resume: bool = False, quiet: bool = False) -> list[Found]:
+def run_search(
+    search: Search,
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> list[Found]:
     """Try worlds until there are `trials` of them, then shrink the worst; the most regretted first.
 
+    workers: processes, default all cores. ray: the address of a Ray cluster that tries them instead.
     Raises FileError for a folder that holds another search, or one that is not to be resumed. KeyboardInterrupt leaves
     a folder that `resume` continues, to the same end.
     """
     check_optuna()
+    if ray:
+        ray = cluster.find(ray)  # before anything is written
     _claim(search, resume)
-    with _pool(workers) as pool:
-        tried = _try_worlds(search, pool, quiet)
+    with _over_ray(search, ray, workers) if ray else _over_processes(workers) as apply:
+        tried = _try_worlds(search, apply, quiet)
         worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
-        shrunk = list(pool.map(_Shrink(search), worst)) if worst else []
+        shrunk = apply(_Shrink(search), worst)
     found = told_apart(shrunk)
     atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
     return found
@@ -105,16 +116,27 @@ def _claim(search: Search, resume: bool) -> None:
     atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
 
 
+Apply = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+"""The results of a function, of these values, in parallel."""
+
+
 @contextmanager
-def _pool(workers: int | None) -> Iterator[ProcessPoolExecutor]:
+def _over_ray(search: Search, address: str, cores: int | None) -> Iterator[Apply]:
+    sent = cluster.checkpoints([search.target, search.against])
+    with cluster.joined(address, cores):
+        yield lambda function, items: cluster.ordered(function, items, str, sent)
+
+
+@contextmanager
+def _over_processes(workers: int | None) -> Iterator[Apply]:
     pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=get_context("spawn"))
     try:
-        yield pool
+        yield lambda function, items: list(pool.map(function, items))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _try_worlds(search: Search, pool: ProcessPoolExecutor, quiet: bool) -> list[tuple[float, dict[str, float]]]:
+def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, dict[str, float]]]:
     """(regret, values) of every trial, in order; those of an earlier process are read from the journal."""
     import optuna
     from optuna.storages import JournalStorage
@@ -133,7 +155,7 @@ def _try_worlds(search: Search, pool: ProcessPoolExecutor, quiet: bool) -> list[
             study.sampler = _sampler(search.seed * 1_000_003 + done)
             asked = [study.ask() for _ in range(min(BATCH, search.trials - done))]
             worlds = [search.space.suggest(trial) for trial in asked]
-            for trial, value in zip(asked, list(pool.map(search.regret, worlds)), strict=True):
+            for trial, value in zip(asked, apply(search.regret, worlds), strict=True):
                 study.tell(trial, value)
                 progress.advance()
             done += len(asked)

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+ADDRESS = re.compile(r"auto|local|ray://.+|.+:\d+")
+"""What is taken for the address after `--ray`."""
+
+
+class RayCommand(TyperCommand):
+    """Takes `--ray` with or without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for k, word in enumerate(args):
+            alone = word == "--ray" and not ADDRESS.fullmatch("".join(args[k + 1 : k + 2]))
+            words += ["--ray", "auto"] if alone else [word]
+        return super().parse_args(ctx, words)
 
 
 class WholeSentences(TyperGroup):
@@ -101,7 +116,14 @@ Controllers = Annotated[
 ]
 Profile = Annotated[str, typer.Option(help="Number of runs: quick, reduced or full.")]
 Workers = Annotated[int | None, typer.Option(help="Processes. Default: one per core.")]
-Ray = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Run on the Ray cluster at this address.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[ADDRESS]",
+        help="Run on every node of the Ray cluster at HOST:PORT, auto or local (docs/cluster.md). Without ADDRESS: "
+        "auto, which is the running cluster, or a local one where none runs.",
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results. Default: a new folder in results/.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

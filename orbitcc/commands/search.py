@@ -15,6 +15,7 @@ from orbitcc.commands.options import (
     POLICY_FORMS,
     AsJson,
     Out,
+    Ray,
     Resume,
     Workers,
     again,
@@ -44,6 +45,7 @@ def search(
     trials: Annotated[int, typer.Option(help="Worlds to try.")] = 400,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 1,
     workers: Workers = None,
+    ray: Ray = None,
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -76,7 +78,7 @@ def search(
     )  # fmt: skip
     command = provenance.command_line()
     try:
-        found = searching.run_search(chosen, workers=workers, resume=resume)
+        found = searching.run_search(chosen, workers=workers, ray=ray, resume=resume)
     except KeyboardInterrupt:
         print(
             f"interrupted; finished trials are kept. Continue with: {again(command, out, folder, resume)}",

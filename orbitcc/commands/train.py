@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from orbitcc.commands.options import AsJson, RecipeName
+from orbitcc.commands.options import AsJson, Ray, RayCommand, RecipeName
 
 
-class SeveralSeeds(TyperCommand):
+class SeveralSeeds(RayCommand):
     """Takes `--seed 1 2 3` for `--seed 1 --seed 2 --seed 3`, as users of argparse write it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -36,7 +35,8 @@ def train(
         str | None,
         typer.Option(help="Name of the run, also of its policy in tables. Default: scenario, recipe, seed and time."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds to train in parallel.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Seeds to train in parallel on this machine.")] = 1,
+    ray: Ray = None,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed, or the one of --name.")
@@ -52,6 +52,7 @@ def train(
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
     from orbitcc.envs.errors import OrbitccError
+    from orbitcc.eval import cluster
     from orbitcc.training import recipe as recipes
     from orbitcc.training.logbook import factory
 
@@ -61,6 +62,8 @@ def train(
     recipes.check_names(plan)
     for tracker in logbook or ():
         factory(tracker)
+    if ray:
+        ray = cluster.find(ray)
     commands = {number: _command(recipe, changes or [], number) for number in seed}
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
     if resume:
@@ -72,16 +75,16 @@ def train(
 
     from dataclasses import replace
 
-    from orbitcc.training.seeds import Job
+    from orbitcc.training.remote import Job
 
     todo = [replace(Job(*what), logbooks=tuple(logbook or ())) for what in work]
-    code = _one(todo[0], as_json) if len(todo) == 1 else _several(todo, jobs, as_json)
+    code = _one(todo[0], ray, as_json) if len(todo) == 1 else _several(todo, jobs, ray, as_json)
     if code:
         raise typer.Exit(code)
 
 
 def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> tuple[Any, ...]:
-    """The fields of a :class:`orbitcc.training.seeds.Job` with a new run folder."""
+    """The fields of a :class:`orbitcc.training.remote.Job` with a new run folder."""
     from orbitcc.training.loop import new_run
 
     return plan, seed, new_run(plan, seed, out, command, name), False, command
@@ -101,11 +104,21 @@ def _resumed(plan: Any, changed: bool, seed: int, out: Path, name: str | None, a
     return begun, seed, run, run.state.is_dir(), stored["command"]
 
 
-def _one(job: Any, as_json: bool) -> int:
-    from orbitcc.training import loop
+def _one(job: Any, ray: str | None, as_json: bool) -> int:
+    from dataclasses import replace
+
+    from orbitcc.training import loop, seeds
     from orbitcc.training.heldout_metrics import print_figures
 
-    outcome = loop.train(job.recipe, job.seed, job.run, resume=job.resume, command=job.command, logbooks=job.logbooks)
+    if ray:
+        (result,) = seeds.train_all([job], 1, ray)
+        if result.outcome is None or result.status == "crashed":
+            return result.code
+        outcome = replace(result.outcome, failure="diverged" if result.status == "failed" else "")
+    else:
+        outcome = loop.train(
+            job.recipe, job.seed, job.run, resume=job.resume, command=job.command, logbooks=job.logbooks
+        )
     if as_json:
         typer.echo(
             json.dumps(
@@ -127,10 +140,10 @@ def _one(job: Any, as_json: bool) -> int:
     return int(outcome.exit_code)
 
 
-def _several(todo: list[Any], jobs: int, as_json: bool) -> int:
+def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
     from orbitcc.training import seeds
 
-    results = seeds.train_all(todo, jobs)
+    results = seeds.train_all(todo, jobs, ray)
     if as_json:
         typer.echo(json.dumps(seeds.summary(results)))
     else:

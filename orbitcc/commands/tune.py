@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, RecipeName
+from orbitcc.commands.options import AsJson, Ray, RecipeName
 
 
 def tune(
@@ -32,6 +32,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Folder. Default: runs/tune-RECIPE. A search in it is continued.")
     ] = None,
+    ray: Ray = None,
     as_json: AsJson = False,
 ) -> None:
     """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
@@ -54,6 +55,7 @@ def tune(
         trials=trials,
         seeds=seed,
         folder=folder,
+        ray=ray,
         report=lambda text: typer.echo(text, err=True),
     )
     if as_json:

@@ -11,6 +11,7 @@ import typer
 import orbitcc  # noqa: F401  (registers the controllers)
 from orbitcc.agents.folders import shipped
 from orbitcc.cli import app
+from orbitcc.commands.options import ADDRESS
 from orbitcc.envs import controllers
 from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
 from orbitcc.eval import suites
@@ -75,6 +76,8 @@ def problems(line: list[str]) -> Iterator[str]:
             name = word.partition("=")[0]
             if name not in options and name not in ("--help", "-h"):
                 yield f"{node.name} has no option {name}"
+            elif name == "--ray":
+                k += bool(ADDRESS.fullmatch("".join(rest[k + 1 : k + 2])))
             elif "=" not in word and name in options and not getattr(options[name], "is_flag", False):
                 k += 1
         else:
@@ -96,6 +99,13 @@ def problems(line: list[str]) -> Iterator[str]:
 def test_commands_of_a_page_exist(page: Path) -> None:
     found = list(commands(page.read_text(encoding="utf-8")))
     assert [(line, wrong) for line in found for wrong in problems(line)] == []
+
+
+def test_commands_of_the_cluster_files_exist() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "examples" / "cluster").iterdir()]
+    found = [line for text in texts for line in commands(f"```sh\n{text}```")]
+    assert [(line, wrong) for line in found for wrong in problems(line)] == []
+    assert {(line[0], "--ray" in line) for line in found} == {("cluster", False), ("reproduce", True)}
 
 
 def test_the_check_sees_commands_and_what_is_wrong_with_them() -> None:

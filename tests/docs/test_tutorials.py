@@ -14,7 +14,7 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec
-from orbitcc.eval import suites
+from orbitcc.eval import cluster, suites
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -146,19 +146,16 @@ def test_sb3(folder):
 
 
 @pytest.mark.slow
-def test_rllib(folder, monkeypatch):
+def test_rllib(folder):
     ray = pytest.importorskip("ray")
-    learner = pytest.importorskip("orbitcc.training.rllib.learner")
-    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_AUTH_MODE", "disabled")):
-        monkeypatch.setenv(name, value)
+    pytest.importorskip("torch")
     shorter = [
         (
             "flows, batch, minibatch, iterations = 256, 32_768, 4_096, 12",
             "flows, batch, minibatch, iterations = 16, 512, 256, 1",
         )
     ]
-    # As training starts it: a busy machine may need a second try.
-    learner._init_ray(ray, {"address": None, "num_cpus": 2, "include_dashboard": False, "log_to_driver": False})
+    cluster.start(cpus=2)
     try:
         made = run("rllib", shorter, only=(0, 2))
     finally:

@@ -15,6 +15,7 @@ from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
+from orbitcc.eval import cluster
 
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (300, 3, 1)).astype(np.float32)
 
@@ -212,14 +213,12 @@ def test_other_processes_step_the_same_environment(method: str) -> None:
     assert np.array_equal(found, expected)
 
 
-def test_ray_workers_step_the_same_environment(monkeypatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+def test_ray_workers_step_the_same_environment() -> None:
     ray = pytest.importorskip("ray")
     env = CongestionEnv(get("dumbbell", duration_s=3).with_flows([Flow(controller="external")]))
     env.reset(seed=9)
     expected = [env.step(ACTIONS[k, 0])[0] for k in range(30)]
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    cluster.start(cpus=1)
     try:
 
         @ray.remote

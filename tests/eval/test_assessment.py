@@ -29,7 +29,7 @@ def measured(controller, worlds, **point):
     suite = AssessmentSuite([worlds])
     found = [p for p in suite.grid("full") if all(p[k] == v for k, v in point.items())]
     contender = from_policy(controller) if ":" in controller else from_controller(controller)
-    return execute(Task(suite, suite.case(found[0], 1), contender, "", None))["metrics"]
+    return execute(Task(suite, suite.case(found[0], 1), contender, "", None))[0]["metrics"]
 
 
 def verdict(key, metric, value, reference=float("nan")):
@@ -140,7 +140,7 @@ def test_the_worst_world_runs_by_its_file_as_it_did(tmp_path):
     world = Scenario.load(command.split()[-1])
     assert [flow.controller.name for flow in world.flows] == ["bbr"]
     case = assessment.judgements[0].worst
-    again = execute(Task(assessment.results.suite, case, assessment.candidate, "", None))["metrics"]
+    again = execute(Task(assessment.results.suite, case, assessment.candidate, "", None))[0]["metrics"]
     own = next(r for r in assessment.results.rows if r["contender"] == "bbr" and r["seed"] == case.seed)
     assert again == own["metrics"]
     assert world.seed == case.seed

@@ -12,7 +12,7 @@ from orbitcc.eval.runner import Task, execute
 def run(name, controller, **point):
     suite = suites.get(name)
     found = next(p for p in suite.points("full") if all(p[k] == v for k, v in point.items()))
-    return execute(Task(suite, suite.case(found, 1), from_controller(controller), "", None))["metrics"]
+    return execute(Task(suite, suite.case(found, 1), from_controller(controller), "", None))[0]["metrics"]
 
 
 def test_rates_go_up_to_500():
@@ -53,7 +53,7 @@ def test_a_policy_may_decide_more_often_than_its_card_says():
     got = {}
     for contender in (plain, often):
         suite = suites.get("rate-step")
-        got[contender.label] = execute(Task(suite, suite.case({}, 1), contender, "", None))["metrics"]
+        got[contender.label] = execute(Task(suite, suite.case({}, 1), contender, "", None))[0]["metrics"]
     assert got["astraea"] != got["astraea:interval_ms=20"]
 
 

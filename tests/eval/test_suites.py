@@ -89,7 +89,7 @@ def test_every_suite_measures_its_metrics_and_draws_its_figures(name, tmp_path):
     suite = suites.get(name)
     line_up = contenders.line_up(["cubic"], [])
     case = suite.case(suite.points("quick")[0], 1)
-    row = execute(Task(suite, case, line_up[0], "test", None))
+    row, _ = execute(Task(suite, case, line_up[0], "test", None))
     assert row["point"] == dict(case.point)
     known = {key for key, value in row["metrics"].items() if value is not None}
     assert {metric.key for metric in suite.metrics} <= known

@@ -32,6 +32,7 @@ def test_values_can_be_set() -> None:
         ("ppo.flows=4", r"ppo\.flows"),  # it samples whole worlds
         ("ppo.batch=4", "did you mean"),
         ("sac.lr=1e-3", "sac"),
+        ("ppo.batch_world_steps=4095", "at least minibatch = 4096"),
         ("network.norm=layer", r"network\.norm"),  # Astraea's
     ],
 )

@@ -17,6 +17,7 @@ from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
 from orbitcc.training import seeds
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, TrainingResult
+from orbitcc.training.remote import Job
 from orbitcc.training.seeds import Result, exit_code, median_seed, over_seeds, print_summary, summary
 
 SMALL = (
@@ -54,7 +55,7 @@ def ask(monkeypatch, *words: str) -> int:
 )
 def test_seeds_come_after_one_flag_or_several(words, tmp_path, monkeypatch) -> None:
     asked = []
-    monkeypatch.setattr(seeds, "train_all", lambda jobs, at_once: asked.extend([*jobs, at_once]) or [])
+    monkeypatch.setattr(seeds, "train_all", lambda jobs, at_once, ray: asked.extend([*jobs, at_once]) or [])
     assert ask(monkeypatch, *words, "--jobs", "2", "--out", str(tmp_path)) == 0
     *jobs, at_once = asked
     assert [job.seed for job in jobs] == [3, 1, 2]
@@ -110,11 +111,11 @@ def test_the_exit_code_is_that_of_the_worst() -> None:
 def test_a_seed_that_crashes_does_not_stop_the_others(tmp_path: Path, capfd) -> None:
     from orbitcc.training import recipe
 
-    def job(seed: int, scenario: str) -> seeds.Job:
+    def job(seed: int, scenario: str) -> Job:
         plan = recipe.load("sb3-ppo-leo", [*SMALL, f"scenario={scenario}"])
         about = {"recipe": plan.model_dump(), "revision": "test"}
         run = RunFolder.create(tmp_path, scenario, plan.name, seed, about)
-        return seeds.Job(plan, seed, run, False, "test")
+        return Job(plan, seed, run, False, "test")
 
     first, second = seeds.train_all([job(1, str(tmp_path / "gone.toml")), job(2, "train-leo")], at_once=1)
     assert (first.status, first.outcome) == ("crashed", None)

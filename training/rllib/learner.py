@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pickle
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +12,9 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.errors import StateError
+from orbitcc.eval import cluster
 from orbitcc.training.recipe import RllibPpoRecipe, RllibPpoWorldsRecipe, RllibRecipe
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
-
-RAY_ATTEMPTS = 3
-"""How often Ray is started when it takes too long."""
 
 
 class RLlibLearner:
@@ -29,7 +25,12 @@ class RLlibLearner:
         self.squash: Literal["tanh", "clip"] = "clip" if _is_ppo(recipe) else "tanh"
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
-        self.algorithm = _start(recipe, seed)
+        self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it
+        try:
+            self.algorithm = _start(recipe, seed)
+        except BaseException:
+            self._leave()
+            raise
 
     def iterate(self) -> dict[str, float]:
         return _figures(self.algorithm.train(), self._module, _settings(self.recipe).reward_scale)
@@ -50,10 +51,12 @@ class RLlibLearner:
                 self.algorithm.local_replay_buffer = pickle.load(file)
 
     def stop(self) -> None:
-        import ray
-
         self.algorithm.stop()
-        ray.shutdown()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._own:
+            cluster.ray_module().shutdown()
 
 
 def _is_ppo(recipe: RllibRecipe) -> bool:
@@ -85,23 +88,12 @@ def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
 
 
 def _start(recipe: RllibRecipe, seed: int) -> Any:
-    # Ray reads these when it is imported or started: no token file in the home folder, no reports to its makers
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_raylet_start_wait_time_s", "120"
-    )  # what its workers wait; Ray itself: 30 s, whatever is set
     import logging
 
-    import ray
     import torch
 
     torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
-    if not ray.is_initialized():
-        address = os.environ.get("RAY_ADDRESS")  # set: the cluster to scale out on
-        local = {} if address else {"num_cpus": _settings(recipe).env_runners + 1, "include_dashboard": False}
-        _init_ray(ray, {"address": address, "log_to_driver": False, "logging_level": logging.ERROR, **local})
-    logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after init, which sets it
+    logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after Ray's start, which sets it
     algorithm = config(recipe, seed).build_algo()
     if isinstance(recipe, RllibPpoWorldsRecipe):
         log_std = math.log(recipe.ppo.exploration_std)
@@ -110,24 +102,6 @@ def _start(recipe: RllibRecipe, seed: int) -> Any:
             from_worker_or_learner_group=algorithm.learner_group, inference_only=True
         )
     return algorithm
-
-
-def _init_ray(ray: Any, arguments: dict[str, Any]) -> None:
-    """Start Ray, or join it; on a busy machine its daemon may need longer than the 30 s that Ray waits for it.
-
-    Raises:
-        OrbitccError: it does not start: one sentence where Ray has a page of them.
-    """
-    for attempt in range(1, RAY_ATTEMPTS + 1):
-        try:
-            ray.init(**arguments)
-            return
-        except Exception as error:
-            ray.shutdown()
-            if attempt == RAY_ATTEMPTS or "timed out" not in str(error):
-                first = " ".join(str(error).split())[:200] or type(error).__name__
-                where = f"the cluster at {arguments['address']}" if arguments["address"] else "it"
-                raise StateError("ray", f"{where} did not start in {attempt} attempts: {first}") from None
 
 
 def _set_log_std(module: Any, value: float) -> None:

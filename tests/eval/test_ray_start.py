@@ -3,7 +3,7 @@
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.training.rllib.learner import RAY_ATTEMPTS, _init_ray
+from orbitcc.eval.cluster import ATTEMPTS, _init
 
 
 class SlowRay:
@@ -25,20 +25,20 @@ class SlowRay:
 
 
 def test_a_slow_ray_is_started_again() -> None:
-    ray = SlowRay(times=RAY_ATTEMPTS - 1)
-    _init_ray(ray, {"address": None})
-    assert (ray.inits, ray.shutdowns) == (RAY_ATTEMPTS, RAY_ATTEMPTS - 1)
+    ray = SlowRay(times=ATTEMPTS - 1)
+    _init(ray, {"address": "local"})
+    assert (ray.inits, ray.shutdowns) == (ATTEMPTS, ATTEMPTS - 1)
 
 
 def test_a_ray_that_never_starts_is_one_line() -> None:
     ray = SlowRay(times=10)
     with pytest.raises(OrbitccError, match="3 attempts") as caught:
-        _init_ray(ray, {"address": None})
+        _init(ray, {"address": "local"})
     assert "\n" not in str(caught.value)
-    assert ray.inits == RAY_ATTEMPTS
+    assert ray.inits == ATTEMPTS
 
 
 def test_another_error_is_told_at_once() -> None:
     ray = SlowRay(times=10, message="no such cluster")
     with pytest.raises(OrbitccError, match="cluster at 10.0.0.1:6379 did not start in 1 attempts: no such cluster"):
-        _init_ray(ray, {"address": "10.0.0.1:6379"})
+        _init(ray, {"address": "10.0.0.1:6379"})
