@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.assessment import assess, contenders_of, criteria
 from orbitcc.eval.assessment.criteria import Criterion, Figure
@@ -18,7 +19,9 @@ from orbitcc.eval.runner import Task, execute
 
 
 class Constant:
-    """The largest action there is, whatever is seen."""
+    """The largest action there is, whatever is seen, on a window that stands through losses."""
+
+    preset = preset("astraea", action={"name": "astraea", "recovery": "hold"})
 
     def act(self, observations):
         return np.ones((len(observations), 1), dtype=np.float32)

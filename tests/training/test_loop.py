@@ -71,7 +71,8 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
 
 def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.TrainingResult:
     monkeypatch.setattr(loop, "_learner", learner)
-    small = [WORLD, "agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
+    held = 'preset={base="astraea-leo", action={name="astraea", recovery="hold"}}'
+    small = [WORLD, held, "agent_steps=10_000", "evaluation.every=1000", "evaluation.worlds=1", *changes]
     plan = recipe.load("sb3-ppo-leo", small)
     run = RunFolder.create(
         tmp_path, plan.scenario_name, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"}

@@ -209,6 +209,14 @@ mod tests {
         assert_eq!(max.get(), 80);
         max.update(10, 30, 10);
         assert_eq!(max.get(), 10, "everything was too old");
+        // After more than half of the window without a third best, the present sample is one.
+        let mut max = MaxFilter::default();
+        for (time, value) in [(0, 100), (3, 50), (6, 40), (11, 10)] {
+            max.update(10, time, value);
+        }
+        assert_eq!(max.get(), 50);
+        max.update(10, 14, 5);
+        assert_eq!(max.get(), 40);
     }
 
     #[test]

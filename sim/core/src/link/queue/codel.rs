@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn a_second_episode_takes_up_the_rate_of_the_first_only_within_16_intervals() {
-        for (pause_ms, count) in [(100, 7), (1_700, 1)] {
+        // The next drop of the first would have been at 519 ms: 15.4 and 16.1 intervals before 2,056 and 2,126 ms.
+        for (pause_ms, count) in [(100, 7), (1_450, 7), (1_520, 1)] {
             let (mut queue, mut pool) = (Codel::new(SPEC), Pool::default());
             fill(&mut queue, &mut pool, 0, 508);
             assert_eq!(drain(&mut queue, &mut pool, 1, 500).len(), 8);
