@@ -37,8 +37,8 @@ def test_the_python_controller_shares_a_link_with_reno() -> None:
 
 @pytest.mark.slow
 def test_ppo_on_flows_learns() -> None:
-    """A quarter of a million decisions are enough to earn more than at the start."""
+    """Half a million decisions, the example's own number, are enough to earn more than at the start."""
     pytest.importorskip("torch")
     example = load("ppo_flows")
-    history = example.train(example.Args(total_steps=250_000))
-    assert sum(history[-2:]) / 2 > history[0] + 0.003
+    history = example.train(example.Args(total_steps=500_000))
+    assert sum(history[-2:]) / 2 > history[0] + 0.006
