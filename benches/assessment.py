@@ -40,7 +40,7 @@ def verdicts(assessment: Assessment) -> str:
 
 def figures(assessment: Assessment) -> str:
     """The figures that failed, each at the point where it was worst."""
-    lines = ["| controller | § | figure | measured | Cubic | world |", "|---|---|---|---|---|---|"]
+    lines = ["| controller | § | metric | measured | Cubic | world |", "|---|---|---|---|---|---|"]
     for label, judgements in assessment.outcomes.items():
         for judgement in judgements:
             for r in judgement.readings:
@@ -52,7 +52,7 @@ def figures(assessment: Assessment) -> str:
 
 def thresholds() -> str:
     """The limits of criteria.toml and their reasons."""
-    lines = ["| § | key | figure | limits | reason |", "|---|---|---|---|---|"]
+    lines = ["| § | key | metric | limits | reason |", "|---|---|---|---|---|"]
     for c in criteria():
         lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
         if c.not_applicable:

@@ -78,7 +78,7 @@ PAPERS: dict[str, Paper] = {
                 Score("Fairness, one RTT", "intra-rtt", "goodput_ratio"),
                 Score("Fairness, RTTs differ", "inter-rtt", "goodput_ratio"),
                 Score("Several bottlenecks", "parking-lot", "long_ratio"),
-                Score("Queue of many", "efficiency", "delay_ratio"),
+                Score("Queue with many flows", "efficiency", "delay_ratio"),
                 Score("Retransmissions", "leoem-single", "retransmission_rate"),
             ),
         ),

@@ -71,6 +71,6 @@ class Claim(Criterion):
         except Missing as missing:
             return ClaimResult("–", "undecidable", str(missing))
         if self.closed:
-            reason = f"{self.closed} is closed; what stands for it was calibrated on these papers"
+            reason = f"{self.closed} is closed source, and its substitute here was calibrated on these papers"
             return ClaimResult(measured, "undecidable", reason)
         return ClaimResult(measured, "holds" if holds else "fails")

@@ -89,11 +89,12 @@ def _value(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
 def _read(value: Value, criterion: Criterion, chosen: Sequence[str]) -> str:
     """What is read from runs."""
     words = criterion.words
-    said = [STATISTICS[value.statistic].words, words.metrics[value.metric], words.suites.get(value.suite, "")]
+    said = [STATISTICS[value.statistic].words, words.metrics[value.metric]]
     if "contender" not in chosen:
         said.append(f"of {value.who if isinstance(value.who, str) else ', '.join(value.who)}")
     if value.against:
         said.append(f"against {value.against}")
+    said.append(words.suites.get(value.suite, ""))
     where = []
     for factor, levels in value.at.items():
         if isinstance(levels, Range):

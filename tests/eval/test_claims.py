@@ -187,7 +187,7 @@ def test_the_t_test_is_the_papers():
         ("F01", "median G of cubic: sd-ny-bp ≤ 0.85, sd-ny-bp − sd-sha-isl < −0.05"),
         ("F04a", "number of paths with (median retransmission rate: cubic > astraea) ≥ 4; "
          "number of paths with (median retransmission rate: satcp > astraea) ≥ 4"),
-        ("F26", "median U with loss of astraea within 15 % of median U without loss of astraea"),
+        ("F26", "median U of astraea with loss within 15 % of median U of astraea without loss"),
         ("F33", "largest over RTTs of abs(mean R: cubic − satcp) ≤ 0.1"),
         ("F45", "F02, F03, F07, F09 hold"),
         ("G06", "mean steady RTT: bbr < cubic, cubic < hybla, hybla − cubic ≥ 80"),
