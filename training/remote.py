@@ -1,7 +1,7 @@
-"""Trainings on the nodes of a Ray cluster, whose run folders appear on this machine's disk.
+"""Training runs on the nodes of a Ray cluster, whose run folders appear on this machine's disk.
 
-A training runs in a temporary folder of its node. Whenever it saves, its folder travels to the driver, which puts it
-into the place of the run folder. If the node dies, the training continues on another one from there.
+A training run works in a temporary folder of its node. Whenever it saves, its folder travels to the driver, which
+puts it into the place of the run folder. If the node dies, the training continues on another one from there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from orbitcc.training.loop import INTERRUPTED, TrainingResult, TrainingState, tr
 from orbitcc.training.recipe import Recipe
 
 _POLL_S = 0.5
-"""Seconds between two looks for lines and run folders of the trainings."""
+"""Seconds between two looks for lines and run folders of the training runs."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Running:
 
 
 class Fleet:
-    """Trainings on a cluster that this process has joined (:func:`orbitcc.eval.cluster.joined`).
+    """Training runs on a cluster that this process has joined (:func:`orbitcc.eval.cluster.joined`).
 
     saved: called with the job and its state when a run folder has arrived.
     """
@@ -96,7 +96,7 @@ class Fleet:
         self._start(job, who, tries=1)
 
     def free_cores(self) -> int:
-        """The cores of the cluster without those of trainings."""
+        """The cores of the cluster without those of training runs."""
         return cluster.cores() - sum(running.order.job.cores for running in self._running.values())
 
     def _start(self, job: Job, who: str, tries: int) -> None:
@@ -204,7 +204,7 @@ class _Lines(Display):
 
 
 def _box(name: str) -> Any:
-    """An actor beside this process that keeps what trainings post until this process takes it."""
+    """An actor beside this process that keeps what training runs post until this process takes it."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ray = cluster.ray_module()
@@ -225,7 +225,7 @@ def _box(name: str) -> Any:
 
 
 def _group(cores: int) -> tuple[Any, dict[str, Any]]:
-    """Cores for a training and its env runners, so that trainings do not wait for each other's; and Ray's options."""
+    """Cores for a training run and its env runners, so that runs do not wait for each other's; and Ray's options."""
     if cores == 1:
         return None, {}
     from ray.util import placement_group

@@ -172,7 +172,7 @@ def tune(
 
 @dataclass
 class _Trial:
-    """A trial on the cluster: how many of its trainings run, the scores of those that ended, what it has reported."""
+    """A trial on the cluster: how many of its training runs go on, the scores of the others, what it has reported."""
 
     trial: Any
     running: int

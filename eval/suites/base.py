@@ -102,8 +102,10 @@ class Suite(ABC):
     """The name of its scenario."""
 
     def __init_subclass__(cls) -> None:
-        """Sets what suites.toml has under the name of the class."""
+        """Sets what suites.toml has under the name of the class, which may not declare it, too."""
         for field_name, value in _declared().get(vars(cls).get("name", ""), {}).items():
+            if field_name in vars(cls):
+                raise TypeError(f"{cls.__name__}.{field_name} is declared in suites.toml as well")
             setattr(cls, field_name, value)
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:

@@ -83,6 +83,7 @@ def test_flows_are_never_idle_and_every_end_is_a_truncation(mode: AutoresetMode)
             assert (rewards[ended_before] == 0).all()
             assert not truncated[ended_before].any()
             assert (obs[:, -9] > 0).all(), "everybody has an RTT, or 2 without a sample"
+            assert ((obs[:, -8] > 0) | (obs[:, -6] == 0)).all(), "and a smoothed one from the first ACK on"
         else:
             assert (env.statistics()[ended_before, STATS["active"]] == 1).all(), "the new connection has begun"
         if truncated.any():

@@ -4,7 +4,7 @@
 //! defaults, `{"name": "astraea", "history": 1}`. Several names can stand for one family of formulas with different
 //! parameters.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -345,15 +345,17 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// Astraea's functions.
+    /// Astraea's functions, which every world without agents has: they are made once.
     pub fn astraea(interval: Nanos) -> Preset {
+        static MADE: OnceLock<Preset> = OnceLock::new();
         let name = json!("astraea");
-        Preset {
+        let made = MADE.get_or_init(|| Preset {
             observation: Arc::new(observation(&name).expect("in the table")),
             action: Arc::new(action(&name).expect("in the table")),
             reward: Arc::new(reward(&name).expect("in the table")),
             interval: Interval::fixed(interval),
-        }
+        });
+        Preset { interval: Interval::fixed(interval), ..made.clone() }
     }
 }
 
