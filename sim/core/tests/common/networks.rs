@@ -288,3 +288,12 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
         })
     })
 }
+
+/// A fixed set of networks for tests across threads and builds.
+pub fn fixed(n: u64) -> Vec<NetworkSpec> {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    (0..n).map(|_| network().new_tree(&mut runner).unwrap().current()).collect()
+}
