@@ -103,7 +103,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
     };
     let more = [
         ("cubic, losses of 1 %", with_loss("cubic", one_percent())),
-        ("cubic, losses in bursts", with_loss("cubic", bursts.clone())),
+        ("cubic, losses in bursts", with_loss("cubic", bursts)),
         ("bbr3, losses in bursts", with_loss("bbr3", bursts)),
         ("agent, losses of 1 %", with_loss("external", one_percent())),
         ("codel", with_queue(QueueSpec::Codel(codel))),
@@ -144,7 +144,7 @@ fn agents() -> Vec<(String, Worlds)> {
     let (agents, features) = (20, 50);
     let one = |(i, spec): (usize, NetworkSpec)| {
         let preset = Preset::astraea(Nanos::from_millis(30));
-        let mut worlds = Worlds::new(&[spec.clone()], agents, preset, 1, Policies::new(), None).unwrap();
+        let mut worlds = Worlds::new(std::slice::from_ref(&spec), agents, preset, 1, Policies::new(), None).unwrap();
         let (mut obs, mut reward) = (vec![0.0; agents * features], vec![0.0; agents]);
         let mut status = vec![0; agents];
         for step in 0..160u32 {
