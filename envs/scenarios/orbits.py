@@ -13,13 +13,13 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.routing import PathSpec, find_path
+from orbitcc.envs.scenarios.leo_paper import TBF_BURST_BYTES
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)
 """Length of the interruption at a handover: uniform in whole milliseconds, both ends included (the LEO paper)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
 """Rate of the hosts' links and of links between satellites, and rate of the first and last hop (the paper's LeoEM)."""
-LEOEM_BURST_BYTES = 15_000
 LEOEM_PACKET_BYTES = 1500
 """Size of the packets in which the paper states its buffers."""
 
@@ -140,7 +140,7 @@ def leoem_path(
     chosen = leoem.get(path)
     trace = chosen.trace.lasting(duration_s)
     queue = DropTailBytes(limit_bytes=LEOEM_PACKET_BYTES * (buffer_packets or chosen.buffer_packets))
-    burst = LEOEM_BURST_BYTES if shaper == "tbf" else 0
+    burst = TBF_BURST_BYTES if shaper == "tbf" else 0
     hops = sum(chosen.nodes) / 2 - 1
     draw = random.Random(run)
     down: dict[str, list[Outage]] = {"src": [], "dst": [], "between": []}

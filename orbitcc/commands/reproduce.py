@@ -31,11 +31,26 @@ def reproduce(
     profile: Profile = "reduced",
     workers: Workers = None,
     ray: Ray = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set first_run (schedules and seeds start there), or a parameter of those scenarios that have it, "
+            "e.g. shaper=tbf. Repeatable.",
+        ),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A folder with another draw, judged together with this one. Repeatable."),
+    ] = None,
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Run all experiments of a paper and check its claims."""
+    from orbitcc.commands.run import settings
+    from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import StateError
     from orbitcc.eval import papers, provenance
     from orbitcc.eval.report import write_report
@@ -46,6 +61,7 @@ def reproduce(
         raise StateError("--resume", "name the folder to continue with --out")
     folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"
     began, command = time.monotonic(), provenance.command_line()
+    others = [papers.load_paper(chosen, other) for other in beside or []]
     try:
         all_results = papers.run_paper(
             chosen,
@@ -55,6 +71,7 @@ def reproduce(
             workers=workers,
             ray=ray,
             resume=resume,
+            settings={k: parse_value(v) for k, v in settings(changes or []).items()},
             command=command,
             done=lambda results: write_report(results),
         )
@@ -64,6 +81,7 @@ def reproduce(
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
+    all_results = papers.together([all_results, *others])
     judged = papers.judge(chosen, all_results)
     table = papers.write_claims(judged, folder)
     report = write_paper_report(chosen, all_results, judged, folder, command)
