@@ -15,7 +15,7 @@ from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.envs.scenarios import SCENARIOS
 from orbitcc.eval import cluster, contenders, suites
-from orbitcc.eval.claims import Claim, ClaimResult, Evidence, load
+from orbitcc.eval.claims import VERDICTS, Claim, ClaimResult, load
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.results import RUNS, Results, key_of, read_rows
 from orbitcc.eval.runner import run_suite
@@ -161,14 +161,12 @@ def run_paper(
 
 
 def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:
-    """The suites of a paper, each with those settings that it takes. Raises UnknownNameError for one that none takes."""
+    """The suites of a paper, each with those settings that it takes. Raises UnknownNameError for another one."""
     taken = {name: {"first_run", *SCENARIOS[suites.SUITES[name].scenario].params} for name in paper.suites}
     for key in settings:
         if not any(key in known for known in taken.values()):
             raise UnknownNameError("--set", key, sorted(set().union(*taken.values())))
-    return {
-        name: suites.get(name, {k: v for k, v in settings.items() if k in known}) for name, known in taken.items()
-    }
+    return {name: suites.get(name, {k: v for k, v in settings.items() if k in known}) for name, known in taken.items()}
 
 
 def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Results]:
@@ -233,14 +231,30 @@ def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[
     return table
 
 
-def judge(paper: Paper, all_results: Mapping[str, Results]) -> list[tuple[Claim, ClaimResult]]:
-    """Every claim with its measured result."""
-    evidence = Evidence(all_results)
-    return [(claim, claim.judge(evidence)) for claim in paper.claims]
+def judge(
+    paper: Paper, all_results: Mapping[str, Results], astraea: str | None = None
+) -> list[tuple[Claim, ClaimResult]]:
+    """Every claim with its measured result; astraea: the label of the policy for claims about Astraea."""
+    return [(claim, claim.judge(all_results, astraea)) for claim in paper.claims]
 
 
-def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, str]]:
-    """The table for JSON."""
+def counts(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
+    """How many claims have each verdict; those to which something here was calibrated are counted apart."""
+    decided = [outcome for _, outcome in judged if outcome.verdict != "undecidable"]
+    parts = []
+    for title, among in (
+        ("independent", [outcome for outcome in decided if not outcome.calibrated]),
+        ("calibrated", [outcome for outcome in decided if outcome.calibrated]),
+    ):
+        found = {verdict: sum(outcome.verdict == verdict for outcome in among) for verdict in VERDICTS[:3]}
+        if among:
+            said = f"{found['holds']} hold, {found['fails']} fail, {found['within noise']} within noise"
+            parts.append(f"{len(among)} {title}: {said}")
+    return "; ".join([*parts, f"{len(judged) - len(decided)} undecidable"])
+
+
+def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, Any]]:
+    """The table for JSON. met_in: the share of bootstrap resamples in which the criterion is met."""
     return [
         {
             "key": claim.key,
@@ -249,7 +263,9 @@ def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, str]]
             "expected": claim.expected,
             "measured": outcome.measured,
             "verdict": outcome.verdict,
+            **({"met_in": outcome.share} if outcome.share is not None else {}),
             **({"reason": outcome.reason} if outcome.reason else {}),
+            **({"calibrated": outcome.calibrated} if outcome.calibrated else {}),
         }
         for claim, outcome in judged
     ]

@@ -26,8 +26,8 @@ BdpUnit = Literal["mebi", "si"]
 OnOutage = Literal["drop", "hold"]
 """`drop`: an interruption loses the queue and arriving packets, as when an interface goes down; `hold`: they wait."""
 Shaper = Literal["exact", "tbf", "tbf-later"]
-"""`exact`: a link without bursts; `tbf`: a token bucket of 15 kB, as in the paper's code; `tbf-later`: one as in its later
-code, 10 x 2^20 / 250 bits per Mbit/s, that is, 42 ms of the rate."""
+"""`exact`: a link without bursts; `tbf`: a token bucket of 15 kB, as in the paper's code; `tbf-later`: one as in its
+later code, 10 x 2^20 / 250 bits per Mbit/s, that is, 42 ms of the rate."""
 TBF_BURST_BYTES = 15_000
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from orbitcc.eval.claims import Claim, ClaimResult
 
-COLOURS = {"holds": "green", "fails": "red", "undecidable": "yellow"}
+COLOURS = {"holds": "green", "fails": "red", "within noise": "cyan", "undecidable": "yellow"}
 
 
 def reproduce(
@@ -102,11 +102,15 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.eval import papers
+
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for title in ("", "claim", "expected", "measured", "verdict"):
         table.add_column(title, overflow="fold")
     for claim, outcome in judged:
-        why = f" [dim]({escape(outcome.reason)})[/dim]" if outcome.reason else ""
+        notes = [outcome.reason, "calibrated" if outcome.calibrated else ""]
+        notes += [f"met in {outcome.share:.1%} of resamples"] if outcome.verdict == "within noise" else []
+        why = "".join(f" [dim]({escape(note)})[/dim]" for note in notes if note)
         table.add_row(
             claim.key,
             escape(claim.statement),
@@ -116,8 +120,4 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
         )
     console = Console()
     console.print(table)
-    counts = {verdict: sum(o.verdict == verdict for _, o in judged) for verdict in COLOURS}
-    decided = counts["holds"] + counts["fails"]
-    console.print(
-        f"{counts['holds']} of {decided} decidable claims hold; {counts['undecidable']} undecidable", highlight=False
-    )
+    console.print(papers.counts(judged), highlight=False)
