@@ -209,7 +209,7 @@ def _together(draws: Sequence[Results]) -> Results:
         where = ", ".join(str(draw.out_dir) for draw in draws)
         raise OrbitccError("--with", where, "draws with other runs each (--set first_run=N)")
     entered = {contender.key: contender for draw in draws for contender in draw.contenders}
-    runs = sum(draw.runs for draw in draws)
+    runs = len({row["seed"] for row in rows})
     return replace(first, contenders=list(entered.values()), runs=runs, rows=rows)
 
 
