@@ -135,7 +135,7 @@ def import_policy(
                 for k, layer in enumerate(chosen.layers)
             ),
             squash=chosen.squash,
-            training_range=TrainingRange(scenario="not stated", **chosen.training_range),
+            training_range=TrainingRange.model_validate({"scenario": "not stated", **chosen.training_range}),
             imported=Imported(source=source or "not stated", licence=licence or "not stated", files=files),
         )
     except ValidationError as error:
@@ -147,7 +147,9 @@ def import_policy(
 def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> float:
     """Of the policy's actions from those of the original network: an .npz file with `observations` [n, D] and `actions`
     [n, A]. Raises OrbitccError for other files and shapes."""
-    wanted = f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
+    wanted = (
+        f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
+    )
     try:
         with np.load(reference, allow_pickle=False) as given:
             observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))

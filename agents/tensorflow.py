@@ -1,7 +1,7 @@
-"""Reads the variables of a TensorFlow 1 checkpoint (a bundle: PREFIX.index, PREFIX.data-00000-of-00001) without TensorFlow.
+"""Reads the variables of a TensorFlow 1 checkpoint (PREFIX.index, PREFIX.data-00000-of-00001) without TensorFlow.
 
-The index is a LevelDB table from the name of a variable to a BundleEntryProto, with the header under the empty name; the
-data file holds the raw values (tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/format.cc).
+The index is a LevelDB table from the name of a variable to a BundleEntryProto, with the header under the empty name;
+the data file holds the raw values (tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/format.cc).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ WANTED = "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-0
 
 
 def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
-    """Name -> value of every number variable. Raises FileError for files that are missing, cut off or of another kind."""
+    """Name -> value of every variable of numbers. Raises FileError for missing, damaged and other files."""
     prefix = _prefix(Path(path))
     try:
         index = Path(f"{prefix}.index").read_bytes()
@@ -67,11 +68,11 @@ def _variables(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.gene
                 if entry.get(1, [1]) != [1] or entry.get(2, [0]) != [0]:
                     raise ValueError("several data files, or big-endian numbers")
                 continue
-            dtype = DTYPES.get(int(entry[1][0]))
+            dtype = DTYPES.get(entry[1][0])
             if dtype is None:
                 continue
-            dims = [int(_message(dim).get(1, [0])[0]) for dim in _message(entry.get(2, [b""])[0]).get(2, [])]
-            start, size = int(entry.get(4, [0])[0]), int(entry.get(5, [0])[0])
+            dims = [_message(dim).get(1, [0])[0] for dim in _message(entry.get(2, [b""])[0]).get(2, [])]
+            start, size = entry.get(4, [0])[0], entry.get(5, [0])[0]
             if start + size > len(data):
                 raise ValueError(f"the data file ends before {name.decode()}")
             yield name.decode(), np.frombuffer(data[start : start + size], dtype).reshape(dims)
@@ -95,13 +96,14 @@ def _block(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield key, block[at - length : at]
 
 
-def _message(data: bytes) -> dict[int, list[int | bytes]]:
+def _message(data: bytes) -> dict[int, list[Any]]:
     """Number of a field -> its values, of a protocol buffer."""
-    found: dict[int, list[int | bytes]] = {}
+    found: dict[int, list[Any]] = {}
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
-        kind, value = tag & 7, b""
+        kind = tag & 7
+        value: Any
         if kind == 0:
             value, at = _varint(data, at)
         else:

@@ -16,7 +16,8 @@ def _names() -> list[str]:
 
 def import_policy(
     policy: Annotated[
-        str, typer.Argument(help="astraea, orca, or a TOML file with the layout of a dense actor.", autocompletion=_names)
+        str,
+        typer.Argument(help="astraea, orca, or a TOML file with the layout of a dense actor.", autocompletion=_names),
     ],
     path: Annotated[Path, typer.Argument(help="A TensorFlow 1 checkpoint: its folder, its index, or its prefix.")],
     out: Annotated[Path, typer.Option(help="New folder for the checkpoint; its name is that of the policy.")],
@@ -42,7 +43,9 @@ def import_policy(
         try:
             difference = importing.largest_difference(made, reference)
             if not difference <= tolerance:
-                raise OrbitccError("--reference", f"{difference:.3g}", f"actions within {tolerance:g} of the original's")
+                raise OrbitccError(
+                    "--reference", f"{difference:.3g}", f"actions within {tolerance:g} of the original's"
+                )
         except OrbitccError:
             shutil.rmtree(out)
             raise
