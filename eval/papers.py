@@ -194,7 +194,8 @@ def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Resul
 def together(draws: Sequence[Mapping[str, Results]]) -> dict[str, Results]:
     """Draws of one paper, each with runs of its own, as the results of one.
 
-    Raises OrbitccError for draws that share a run, or that differ in more than the number of the first run.
+    Their profiles may differ; the points are those of the one with most.
+    Raises OrbitccError for draws that share a run, or that differ in their settings or in the simulator.
     """
     return {name: _together([draw[name] for draw in draws]) for name in draws[0]}
 
@@ -210,13 +211,14 @@ def _together(draws: Sequence[Results]) -> Results:
         raise OrbitccError("--with", where, "draws with other runs each (--set first_run=N)")
     entered = {contender.key: contender for draw in draws for contender in draw.contenders}
     runs = len({row["seed"] for row in rows})
-    return replace(first, contenders=list(entered.values()), runs=runs, rows=rows)
+    widest = max(draws, key=lambda draw: len(draw.points()))
+    return replace(first, contenders=list(entered.values()), profile=widest.profile, runs=runs, rows=rows)
 
 
 def _conditions(results: Results) -> str:
     """What has to be equal in draws that are judged together."""
     settings = [f"{k}={v}" for k, v in sorted(results.suite.settings.items()) if k != "first_run"]
-    return ", ".join((results.suite.name, results.version, results.profile, *settings))
+    return ", ".join((results.suite.name, results.version, *settings))
 
 
 def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[tuple[Metric, float]]]:
@@ -259,6 +261,7 @@ def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, Any]]
         {
             "key": claim.key,
             "statement": claim.statement,
+            **({"quote": claim.quote} if claim.quote else {}),
             "source": claim.source,
             "expected": claim.expected,
             "measured": outcome.measured,

@@ -40,7 +40,7 @@ class ClaimResult:
 class Claim(Criterion):
     """A row of the reproduction.
 
-    statement: in our words. source: section or table. measured: what is printed, with values in braces as in
+    statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in braces as in
     str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that nobody can run,
     about which nothing can be decided. calibrated: why its verdict is no independent test, because something here was
     fitted to what it says; about `astraea` this means our policy of that name, not one that was imported.
@@ -48,6 +48,7 @@ class Claim(Criterion):
 
     key: str
     statement: str = Field(min_length=1)
+    quote: str = ""
     source: str = Field(min_length=1)
     measured: str = ""
     closed: str = ""
@@ -66,6 +67,12 @@ class Claim(Criterion):
         if not all(c.of and c.compares for c in self.conditions) or not (self.conditions or self.claims):
             raise ValueError(f"{self.key}: needs conditions, each with `of` and a limit")
         return self
+
+    @property
+    def said(self) -> str:
+        """The statement, the paper's sentence, and where it stands."""
+        quote = f": “{self.quote}”" if self.quote else ""
+        return f"{self.statement}{quote} ({self.source})"
 
     @property
     def expected(self) -> str:

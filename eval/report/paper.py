@@ -83,9 +83,10 @@ def _claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
         met = "" if outcome.share is None else f"met in {outcome.share:.1%} of resamples"
         fitted = f"calibrated: {outcome.calibrated}" if outcome.calibrated else ""
         why = "".join(f"<small>{html.escape(note)}</small>" for note in (outcome.reason, met, fitted) if note)
+        quote = f"“{claim.quote}”" if claim.quote else ""
         cells = (
             html.escape(claim.key),
-            f"{html.escape(claim.statement)}<small>{html.escape(claim.source)}</small>",
+            f"{html.escape(claim.statement)}<small>{html.escape(' '.join((quote, claim.source)).strip())}</small>",
             html.escape(claim.expected),
             html.escape(outcome.measured),
             f'<span class="{outcome.verdict.replace(" ", "-")}">{outcome.verdict}</span>{why}',

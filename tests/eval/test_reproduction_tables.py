@@ -35,5 +35,5 @@ def test_the_page_has_every_claim_with_its_criterion():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     for paper in papers.PAPERS.values():
         for claim in paper.claims:
-            row = f"| {claim.key} | {claim.statement} ({claim.source}) | {claim.expected} |"
+            row = f"| {claim.key} | {claim.said} | {claim.expected} |"
             assert text.count(f"\n{row}") == 1, row
