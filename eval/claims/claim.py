@@ -40,10 +40,11 @@ class ClaimResult:
 class Claim(Criterion):
     """A row of the reproduction.
 
-    statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in braces as in
-    str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that nobody can run,
-    about which nothing can be decided. calibrated: why its verdict is no independent test, because something here was
-    fitted to what it says; about `astraea` this means our policy of that name, not one that was imported.
+    statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in
+    braces as in str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that
+    nobody can run, about which nothing can be decided. calibrated: why its verdict is no independent test, because
+    something here was fitted to what it says; about `astraea` this means our policy of that name, not one that was
+    imported.
     """
 
     key: str

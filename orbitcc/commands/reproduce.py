@@ -62,6 +62,8 @@ def reproduce(
     folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"
     began, command = time.monotonic(), provenance.command_line()
     others = [papers.load_paper(chosen, other) for other in beside or []]
+    if others:
+        papers.together(others)  # refused before anything is run
     try:
         all_results = papers.run_paper(
             chosen,
