@@ -128,7 +128,7 @@ def buffers() -> None:
 
 def stale_rtt() -> None:
     """F16: BBRv3 that keeps a minimum RTT for 10 s, as released, or for 5 s; or with four BDP in flight."""
-    for shaper in ("exact", "tbf"):
+    for shaper in ("exact", "tbf", "tbf-later"):
         for who in ("cubic", "bbr3", "bbr3:min_rtt_window_s=5", "bbr3:cwnd_gain=4"):
             u = measured("responsiveness", who, {}, 10, shaper=shaper)["goodput_over_optimal"]
             print(f"shaper={shaper} {who}: U {u:.3f}")

@@ -95,14 +95,14 @@ class Hystart(Suite):
         if len(recording.scenario.flows) == 1:
             return download_values(recording)
         goodput = recording.flows["goodput_mbps"]
-        early, late = (metrics.window(recording.t_s, a, b + 1e-6) for a, b in ((0, 15), (55, 115)))
-        first, second = (float(goodput[early, i].mean()) for i in (0, 1))
+        early, start_up, late = (metrics.window(recording.t_s, a, b + 1e-6) for a, b in ((0, 15), (0, 30), (55, 115)))
+        first, second = (float(goodput[start_up, i].mean()) for i in (0, 1))
         pair = np.sort([np.convolve(_by_second(goodput[:, i]), np.ones(5) / 5, mode="valid") for i in (0, 1)], axis=0)
         fair = np.flatnonzero((pair[0] >= pair[1] / 2) & (pair[1] > 10.0))
         return {
             "jain_15_s": metrics.jain(goodput[early].mean(axis=0)),
             "jain_steady": metrics.jain(goodput[late].mean(axis=0)),
-            "early_ratio": second / first if first > 0 else float("nan"),
+            "start_up_ratio": second / first if first > 0 else float("nan"),
             # First time at which the slower flow has half of the faster one's goodput over 5 s.
             "fair_at_s": float(fair[0]) if fair.size else recording.scenario.duration_s,
         }

@@ -255,7 +255,7 @@ def test_the_t_test_is_the_papers():
         ("F45", "F02, F03, F07, F09 hold"),
         ("G06", "mean steady RTT: bbr < cubic, cubic < hybla, hybla − cubic ≥ 80"),
         ("G21", "1 − mean share of runs that retransmit: bbr ≤ 0.45, cubic ≤ 0.45, hybla ≥ 0.5"),
-        ("H11", "mean Jain index in 15 s of cubic at HyStart both+off ≥ 0.5 and ≤ 0.65; mean goodput ratio in 15 s "
+        ("H11", "mean Jain index in 15 s of cubic at HyStart both+off ≥ 0.5 and ≤ 0.65; mean goodput ratio in 30 s "
          "of cubic at HyStart both+off ≥ 3 and ≤ 8; mean Jain index at 55–115 s of cubic at HyStart both+off ≥ 0.95"),
     ],
 )  # fmt: skip
