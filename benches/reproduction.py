@@ -103,6 +103,14 @@ def loaded(paper: Paper, folders: Sequence[Path]) -> dict[str, Results]:
     return papers.together([papers.load_paper(paper, folder) for folder in folders])
 
 
+def beside(paper: Paper, folders: Sequence[Path], further: Sequence[Path]) -> dict[str, Results]:
+    """The runs of further policies, and those draws that have the same points."""
+    draws = [papers.load_paper(paper, folder) for folder in further]
+    profiles = {draw["inter-rtt"].profile for draw in draws}
+    own = [papers.load_paper(paper, folder) for folder in folders]
+    return papers.together([*(draw for draw in own if draw["inter-rtt"].profile in profiles), *draws])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, needed in (("leo", True), ("geo", True), ("tbf", False), ("policies", False)):
@@ -114,9 +122,10 @@ def main() -> None:
     filled = {
         "leo": table(papers.judge(leo, runs), shaped),
         "geo": table(papers.judge(geo, loaded(geo, given.geo))),
-        "leo-policies": policies(leo, loaded(leo, [*given.leo, *given.policies])),
         "leo-medians": medians(leo, runs),
     }
+    if given.policies:
+        filled["leo-policies"] = policies(leo, beside(leo, given.leo, given.policies))
     replace(ROOT / "docs" / "reproduction.md", filled)
     for name, picture in PICTURES.items():
         (ROOT / "docs" / "images" / f"{name}.png").write_bytes((given.leo[0] / picture).read_bytes())

@@ -27,7 +27,7 @@ def test_a_document_without_marks_stays_as_it_is(text, tmp_path):
 
 def test_the_page_has_the_marks_that_the_command_fills():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    for mark in ("leo", "geo", "leo-medians"):
+    for mark in ("leo", "geo", "leo-policies", "leo-medians"):
         assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
 
 
