@@ -170,25 +170,22 @@ def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:
 
 
 def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Results]:
-    """The results that `run_paper` left in a folder. Raises FileError where one is missing."""
-    all_results = {}
-    for name in paper.suites:
-        folder = Path(out_dir) / name
-        plan = json.loads(read_text(folder / "results.json"))
-        version = plan["versions"]["orbitcc"]
-        rows = [r for r in read_rows((folder / RUNS).read_bytes(), folder) if r["version"] == version]
+    """The results that `run_paper` left in a folder. Raises FileError where one is missing or damaged."""
+    return {name: _load(name, Path(out_dir) / name) for name in paper.suites}
+
+
+def _load(name: str, folder: Path) -> Results:
+    plan_file = folder / "results.json"
+    text = read_text(plan_file)
+    try:
+        plan = json.loads(text)
+        suite, version = suites.get(name, plan["settings"]), plan["versions"]["orbitcc"]
         entered = [Contender(**given) for given in plan["contenders"]]
-        all_results[name] = Results(
-            suites.get(name, plan["settings"]),
-            entered,
-            plan["profile"],
-            plan["runs"],
-            folder,
-            version,
-            plan["command"],
-            rows,
-        )
-    return all_results
+        profile, runs, command = plan["profile"], plan["runs"], plan["command"]
+    except (ValueError, KeyError, TypeError):
+        raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
+    rows = [row for row in read_rows((folder / RUNS).read_bytes(), folder) if row["version"] == version]
+    return Results(suite, entered, profile, runs, folder, version, command, rows)
 
 
 def together(draws: Sequence[Mapping[str, Results]]) -> dict[str, Results]:

@@ -72,6 +72,16 @@ def test_the_command_judges_other_draws_with_its_own(draws, tmp_path, monkeypatc
     assert wrong.stderr.startswith("error: --with: ")
 
 
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"settings": {}, "versions": {"orbitcc": "1"}, "contenders": [{"a": 1}]}']
+)
+def test_damaged_results_are_refused(text, tmp_path):
+    (tmp_path / "rate-step").mkdir()
+    (tmp_path / "rate-step" / "results.json").write_text(text)
+    with pytest.raises(OrbitccError, match="the plan of finished results"):
+        papers.load_paper(SMALL, tmp_path)
+
+
 def test_a_policy_is_known_by_its_card_in_stored_results(tmp_path):
     results = papers.run_paper(SMALL, ["astraea"], out_dir=tmp_path, profile="quick", workers=1)
     (found,) = [c for c in papers.load_paper(SMALL, tmp_path)["rate-step"].contenders if c.family == "astraea"]
