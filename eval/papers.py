@@ -90,7 +90,7 @@ PAPERS: dict[str, Paper] = {
             "geo",
             "Congestion control over a GEO satellite link",
             "Claypool, Chung, Claypool, CCNC and PAM 2021; Peters, Zhao, Chung, Claypool, Netdev 0x15, 2021",
-            {"geo-download": GEO_LINE_UP, "hystart": ("cubic",), "buffers": ("cubic",)},
+            {"geo-download": GEO_LINE_UP, "geo-probes": ("cubic",), "hystart": ("cubic",), "buffers": ("cubic",)},
             load("geo"),
             (
                 Score("Steady throughput", "geo-download", "steady_mbps"),
@@ -106,7 +106,7 @@ PAPERS: dict[str, Paper] = {
 REDUCED_AT_MOST = {"delay-jump": "reduced"}
 """Suites of which the claims need only this profile."""
 
-WITHOUT_POLICIES = ("hystart", "buffers")
+WITHOUT_POLICIES = ("geo-probes", "hystart", "buffers")
 """Suites about one controller."""
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.impairments.probe import probe
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite
 
@@ -31,6 +32,7 @@ RTT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TIMEOUT_S = 400.0
 UNBOUNDED_PACKETS = 1e6
 """A slow-start threshold above this counts as not set; no window becomes as large."""
+WEEK_S, PROBES_PER_S = 7 * 86_400.0, 5
 FIRST_RUN = 1000
 """The links were calibrated on runs 1 to 60; results come from other runs."""
 
@@ -54,6 +56,36 @@ class GeoDownload2021(GeoDownload):
 
     name = "geo-download-2021"
     scenario = "geo-viasat-2021"
+
+
+class GeoProbes(Suite):
+    """Claypool et al.: five probes per second over the quiet link, for a week."""
+
+    name = "geo-probes"
+    scenario = "geo-viasat-2020"
+
+    def case(self, point: Point, seed: int) -> Case:
+        quiet = {"start_delay_ms": 0.0, "rate_sd": 0.0}  # neither concerns a small probe between others
+        scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=WEEK_S, **quiet)
+        only = {"kind": "bytes", "bytes": 1}
+        return Case(seed, scenario.with_flows([flow.changed(traffic=only) for flow in scenario.flows]), point)
+
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        """Of the sampler of probes, which agrees with packets (tests/envs/test_geo.py)."""
+        sent = np.arange(int(WEEK_S * PROBES_PER_S)) / PROBES_PER_S
+        rtt = probe(recording.scenario.links[0], sent, np.random.default_rng(FIRST_RUN + case.seed))
+        back = rtt[~np.isnan(rtt)]
+        return {
+            "rtt_mean_ms": float(back.mean()),
+            "rtt_sd_ms": float(back.std()),
+            "rtt_median_ms": float(np.median(back)),
+            "rtt_min_ms": float(back.min()),
+            "rtt_max_ms": float(back.max()),
+            "rtt_560_625": float(np.mean((back > 560) & (back <= 625))),
+            "rtt_625_1500": float(np.mean((back > 625) & (back <= 1500))),
+            "lost": float(np.isnan(rtt).mean()),
+            "lost_alone": _lost_alone(np.isnan(rtt)),
+        }
 
 
 class Hystart(Suite):
@@ -207,6 +239,12 @@ def download_values(recording: Recording) -> dict[str, float]:
         "slow_start_s": _slow_start_s(t, flow),
         **_dips(t[steady], flow["delivery_mbps"][steady]),
     }
+
+
+def _lost_alone(lost: NDArray[np.bool_]) -> float:
+    """The share of lost probes whose neighbours arrived."""
+    padded = np.concatenate(([False], lost, [False]))
+    return float((lost & ~padded[:-2] & ~padded[2:]).sum() / lost.sum()) if lost.any() else float("nan")
 
 
 def _slow_start_s(t: Array, flow: Mapping[str, Array]) -> float:
