@@ -46,7 +46,8 @@ def test_the_counts_of_the_readme_are_those_of_the_tables():
     for paper, title in (("leo", "LEO paper"), ("geo", "GEO papers")):
         counted = r"(\d+) independent: (\d+) hold, (\d+) fail, (\d+) within noise; (\d+) calibrated: (\d+) hold"
         n, hold, fail, noise, calibrated, fit = re.search(rf"<!-- {paper} -->\n{counted}", page).groups()
-        said = f"Of {n} independent claims of the {title}, {hold} hold, {fail} fail and {noise} are within noise"
+        some = f"{noise} {'is' if noise == '1' else 'are'} within noise"
+        said = f"Of {n} independent claims of the {title}, {hold} hold, {fail} fail and {some}"
         assert said in " ".join(page.split()), said
         assert said in " ".join(readme.split()), said
         assert f"{fit} of {calibrated} calibrated" in " ".join(page.split())
