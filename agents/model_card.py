@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Range = tuple[float, float]
 
@@ -76,8 +76,17 @@ class Training(_Model):
     versions: dict[str, str]
 
 
+class Imported(_Model):
+    """Where a policy that others trained comes from (`orbitcc import`)."""
+
+    source: str
+    licence: str
+    files: dict[str, str]
+    """Name of a file -> first 12 hex digits of its SHA-256."""
+
+
 class ModelCard(_Model):
-    """`card.json`, schema version 1."""
+    """`card.json`, schema version 1. A policy was either trained here or imported."""
 
     schema_version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -92,5 +101,12 @@ class ModelCard(_Model):
     squash: Literal["tanh", "clip"] = "clip"
     training_range: TrainingRange
     safety_filter: SafetyFilter | None = None
-    training: Training
+    training: Training | None = None
+    imported: Imported | None = None
     scores: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> "ModelCard":
+        if (self.training is None) == (self.imported is None):
+            raise ValueError("needs either training or imported")
+        return self

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def measured(
 ) -> dict[str, float]:
     """Mean metrics over runs of a suite at a point, with other settings and a changed scenario."""
     chosen = suites.get(suite, settings)
-    contender = contenders.line_up([], [who])[0] if is_python_policy(who) else contenders.from_controller(who)
+    is_policy = is_python_policy(who) or Path(who).is_dir()
+    contender = contenders.from_policy(who) if is_policy else contenders.from_controller(who)
     found = []
     for seed in range(1, runs + 1):
         case = chosen.case(point, seed)
@@ -126,16 +128,16 @@ def buffers() -> None:
 
 def stale_rtt() -> None:
     """F16: BBRv3 that keeps a minimum RTT for 10 s, as released, or for 5 s; or with four BDP in flight."""
-    for shaper in ("exact", "tbf"):
+    for shaper in ("exact", "tbf", "tbf-later"):
         for who in ("cubic", "bbr3", "bbr3:min_rtt_window_s=5", "bbr3:cwnd_gain=4"):
             u = measured("responsiveness", who, {}, 10, shaper=shaper)["goodput_over_optimal"]
             print(f"shaper={shaper} {who}: U {u:.3f}")
 
 
 def bucket() -> None:
-    """F28, F40: the token bucket of the paper's later code."""
+    """F28, F40: the token buckets of the paper's code (15 kB) and of its later code (42 ms of the rate)."""
     rtts = range(20, 201, 20)
-    for shaper in ("exact", "tbf"):
+    for shaper in ("exact", "tbf", "tbf-later"):
         found = [
             measured("inter-rtt", "bbr3", {"base_rtt_ms": x, "buffer_bdp": 4.0}, 5, shaper=shaper)["goodput_ratio"]
             for x in rtts
@@ -145,6 +147,31 @@ def bucket() -> None:
         for who in ("cubic", "satcp"):
             delays = [measured("efficiency", who, {"flows": n}, 5, shaper=shaper)["delay_ratio"] for n in (5, 10, 20)]
             print(f"shaper={shaper}: {who}, delay ratio {' '.join(f'{d:.2f}' for d in delays)}")
+
+
+def mean_buffer() -> None:
+    """F16: the buffer of the code (655,360 bytes), and one BDP of the mean rate and RTT, as in the text."""
+    for size in (655_360, 540_672):
+        for who in ("cubic", "satcp", "bbr3", "leocc:trigger=global", "vivace"):
+            found = measured("responsiveness", who, {}, 10, buffer_bytes=size)
+            print(f"{size} bytes, {who}: U {found['goodput_over_optimal']:.3f}, I {found['delay_inflation']:.2f}")
+
+
+def concurrent() -> None:
+    """F12, F13, F14: pairs on LeoEM's paths that run together for 200 s, as in LeoEM, or for 300 s, as in the text."""
+    suite = suites.get("leoem-fairness")
+    for duration_s in (300.0, 400.0):
+        for who in ("cubic", "satcp", "bbr3", "leocc:trigger=global", "vivace"):
+            found = []
+            for path in PATHS:
+                ratios = []
+                for run in (1, 2):
+                    scenario = suite.build(path=path, run=run, flows=2, duration_s=duration_s)
+                    taken = contenders.from_controller(who).take_all(scenario)
+                    recording = simulate(taken, record_interval_s=1.0)
+                    ratios.append(suite.measure(suite.case({"path": path}, run), recording)["goodput_ratio"])
+                found.append(f"{np.mean(ratios):.2f}")
+            print(f"together for {duration_s - 100:g} s, {who}: R {' '.join(found)}")
 
 
 def reports() -> None:
@@ -199,7 +226,10 @@ def restarts() -> None:
 
 
 ABLATIONS: dict[str, Callable[[], None]] = {
-    **{f.__name__: f for f in (buffers, stale_rtt, bucket, vivace_mode, reports, queues, restarts)},
+    **{
+        f.__name__: f
+        for f in (buffers, stale_rtt, bucket, mean_buffer, concurrent, vivace_mode, reports, queues, restarts)
+    },
     **geo_ablations.ABLATIONS,
 }
 

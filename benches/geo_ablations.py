@@ -143,6 +143,14 @@ def lossless() -> None:
         print(f"residual loss {loss:g}: {', '.join(parts)}")
 
 
+def default_rtt() -> None:
+    """HyStart over the RTT that is the default of the scenarios (frames), and over the one of the suites (swing)."""
+    for rtt in ("gate", "sine_ar1"):
+        for mode in ("both", "off"):
+            found = download(f"cubic:hystart={mode}", link="geo-viasat-2021", rtt=rtt)
+            print(f"rtt={rtt}, HyStart {mode}: 1, 5, 30 MB in {times(found, 1, 5, 30)} s")
+
+
 ABLATIONS: dict[str, Callable[[], None]] = {
-    f.__name__: f for f in (bbr_start, start_rtts, losses, sinking_rates, hystart_hosts, lossless)
+    f.__name__: f for f in (bbr_start, start_rtts, losses, sinking_rates, hystart_hosts, lossless, default_rtt)
 }

@@ -1,14 +1,24 @@
-"""Writes the claims and the table of medians into the documents: `python -m benches.reproduction LEO_OUT GEO_OUT`."""
+"""Writes the claims and the table of medians into the documents, from the folders of `orbitcc reproduce`.
+
+    python -m benches.reproduction --leo DRAW... --geo DRAW... [--tbf DRAW...] [--policies FOLDER...]
+
+Draws of one paper are judged together. tbf: draws with shaper=tbf, for a column of their own. policies: folders
+with the runs of further policies alone (the suites of the LEO paper by `orbitcc eval --policy`), for the claims about
+Astraea.
+"""
 
 from __future__ import annotations
 
-import json
-import sys
+import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benches.pages import replace
 from orbitcc.eval import papers
+from orbitcc.eval.claims import Claim, ClaimResult
+from orbitcc.eval.papers import Paper
 from orbitcc.eval.report import leaders
+from orbitcc.eval.results import Results
 
 ROOT = Path(__file__).parents[1]
 PICTURES = {
@@ -17,52 +27,109 @@ PICTURES = {
 }
 """Figures of the LEO paper for the documentation: name -> file in the output folder."""
 
-
-def table(folder: Path) -> str:
-    """The claims of a paper as a Markdown table."""
-    rows = json.loads((folder / "claims.json").read_text(encoding="utf-8"))
-    lines = ["| no. | claim | criterion | measured | result |", "|---|---|---|---|---|"]
-    for row in rows:
-        verdict = f"*{row['verdict']}*" if row["verdict"] != "holds" else "holds"
-        verdict += f": {row['reason']}" if "reason" in row else ""
-        cells = (row["key"], f"{row['statement']} ({row['source']})", row["expected"], row["measured"], verdict)
-        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    counts = {v: sum(row["verdict"] == v for row in rows) for v in ("holds", "fails", "undecidable")}
-    decided = counts["holds"] + counts["fails"]
-    return "\n".join(
-        [f"{counts['holds']} of {decided} decidable claims hold; {counts['undecidable']} are undecidable.", "", *lines]
-    )
+Judged = Sequence[tuple[Claim, ClaimResult]]
 
 
-def medians(paper: papers.Paper, folder: Path) -> str:
+def verdict(outcome: ClaimResult) -> str:
+    """The verdict, in italics unless the claim holds, and what it is worth."""
+    said = outcome.verdict if outcome.verdict == "holds" else f"*{outcome.verdict}*"
+    return f"{said} (calibrated)" if outcome.calibrated else said
+
+
+def met(outcome: ClaimResult) -> str:
+    """The share of resamples in which the criterion is met."""
+    return "–" if outcome.share is None else f"{100 * outcome.share:.1f} %"
+
+
+def rows_of(lines: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
+
+
+def table(judged: Judged, shaped: Judged = ()) -> str:
+    """The claims of a paper as a Markdown table; `shaped`: the same claims with a token bucket."""
+    others = {claim.key: outcome for claim, outcome in shaped}
+    head = ["no.", "claim", "criterion", "measured", "met in", "result", *["with token bucket"] * bool(others)]
+    lines = []
+    for claim, outcome in judged:
+        cells = [claim.key, claim.said, claim.expected, outcome.measured, met(outcome)]
+        cells.append(verdict(outcome))
+        if others:
+            other = others[claim.key]
+            cells.append(verdict(other) if other.measured != outcome.measured else "the same runs")
+        lines.append(cells)
+    reasons: dict[str, list[str]] = {}
+    for claim, outcome in judged:
+        if reason := outcome.calibrated or outcome.reason:
+            reasons.setdefault(reason, []).append(claim.key)
+    notes = [f"- {', '.join(keys)}: {reason}." for reason, keys in reasons.items()]
+    counted = [f"{papers.counts(judged)}."]
+    if shaped:
+        counted.append(f"With the token bucket {papers.counts(shaped)}.")
+    return "\n".join([" ".join(counted), "", *rows_of([head, ["---"] * len(head), *lines]), "", *notes])
+
+
+def policies(paper: Paper, results: Mapping[str, Results]) -> str:
+    """The claims about Astraea, a column for each policy with its observation."""
+    suite = results["responsiveness"]
+    labels = [contender.label for contender in suite.contenders if contender.family == "astraea"]
+    judged = {label: {claim.key: outcome for claim, outcome in papers.judge(paper, results, label)} for label in labels}
+    lines = [["no.", "claim", *(f"`{label}`: {title}" for label in labels for title in ("measured", "result"))]]
+    lines.append(["---"] * len(lines[0]))
+    for claim in paper.claims:
+        if claim.about_astraea:
+            own = [judged[label][claim.key] for label in labels]
+            cells = [cell for outcome in own for cell in (outcome.measured, f"{verdict(outcome)}, {met(outcome)}")]
+            lines.append([claim.key, claim.statement, *cells])
+    return "\n".join(rows_of(lines))
+
+
+def medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
     """The medians of a paper's suites as a Markdown table; the best, and what is tied with it, is bold."""
-    all_results = papers.load_paper(paper, folder)
     scores = papers.medians(paper, all_results)
     metrics = [metric for metric, _ in next(iter(scores.values()))]
     first = [leaders(all_results[s.suite], m) for s, m in zip(paper.scores, metrics, strict=True)]
-    lines = [
-        "| contender | "
-        + " | ".join(
-            f"{s.title} {'↑' if m.better == 'higher' else '↓'}" for s, m in zip(paper.scores, metrics, strict=True)
-        )
-        + " |",
-        "|---" * (1 + len(paper.scores)) + "|",
-    ]
+    titles = [f"{s.title} {'↑' if m.better == 'higher' else '↓'}" for s, m in zip(paper.scores, metrics, strict=True)]
+    lines = [["contender", *titles], ["---"] * (1 + len(titles))]
     for label, cells in scores.items():
         shown = [
             f"**{m.format(value)}**" if label in best else m.format(value)
             for (m, value), best in zip(cells, first, strict=True)
         ]
-        lines.append(f"| {label} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+        lines.append([label, *shown])
+    return "\n".join(rows_of(lines))
 
 
-def main(leo: str, geo: str) -> None:
-    filled = {"leo": table(Path(leo)), "geo": table(Path(geo)), "leo-medians": medians(papers.get("leo"), Path(leo))}
+def loaded(paper: Paper, folders: Sequence[Path]) -> dict[str, Results]:
+    return papers.together([papers.load_paper(paper, folder) for folder in folders])
+
+
+def beside(paper: Paper, folders: Sequence[Path], further: Sequence[Path]) -> dict[str, Results]:
+    """The runs of further policies, and those draws that have the same points."""
+    draws = [papers.load_paper(paper, folder) for folder in further]
+    profiles = {draw["inter-rtt"].profile for draw in draws}
+    own = [papers.load_paper(paper, folder) for folder in folders]
+    return papers.together([*(draw for draw in own if draw["inter-rtt"].profile in profiles), *draws])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, needed in (("leo", True), ("geo", True), ("tbf", False), ("policies", False)):
+        parser.add_argument(f"--{name}", nargs="+", type=Path, default=[], required=needed, metavar="FOLDER")
+    given = parser.parse_args()
+    leo, geo = papers.get("leo"), papers.get("geo")
+    shaped = papers.judge(leo, loaded(leo, given.tbf)) if given.tbf else ()
+    runs = loaded(leo, given.leo)
+    filled = {
+        "leo": table(papers.judge(leo, runs), shaped),
+        "geo": table(papers.judge(geo, loaded(geo, given.geo))),
+        "leo-medians": medians(leo, runs),
+    }
+    if given.policies:
+        filled["leo-policies"] = policies(leo, beside(leo, given.leo, given.policies))
     replace(ROOT / "docs" / "reproduction.md", filled)
     for name, picture in PICTURES.items():
-        (ROOT / "docs" / "images" / f"{name}.png").write_bytes((Path(leo) / picture).read_bytes())
+        (ROOT / "docs" / "images" / f"{name}.png").write_bytes((given.leo[0] / picture).read_bytes())
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

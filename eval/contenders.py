@@ -18,13 +18,16 @@ class Contender:
     """One line of every table and figure.
 
     label: what people read, unique within the results. digest: of a policy's files or source, so that a policy that was
-    trained or written anew is another contender under the same name; empty for classical controllers.
+    trained or written anew is another contender under the same name; empty for classical controllers. family: the
+    observation of a checkpoint. imported: whether others trained it.
     """
 
     label: str
     controller: str
     params: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    family: str = ""
+    imported: bool = False
 
     @property
     def key(self) -> str:
@@ -92,9 +95,10 @@ def from_policy(name_or_path: str) -> Contender:
     )
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
+    family, imported = loaded.card.observation.preset, loaded.card.imported is not None
     if name_or_path in checkpoint.shipped():
-        return Contender(loaded.card.name, name_or_path, {}, digest)
-    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest)
+        return Contender(loaded.card.name, name_or_path, {}, digest, family, imported)
+    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family, imported)
 
 
 def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:

@@ -7,17 +7,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from orbitcc.envs.errors import FileError, UnknownNameError
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.scenarios import SCENARIOS
 from orbitcc.eval import cluster, contenders, suites
-from orbitcc.eval.claims import Claim, ClaimResult, Evidence, load
-from orbitcc.eval.results import RUNS, Results, read_rows
+from orbitcc.eval.claims import VERDICTS, Claim, ClaimResult, load
+from orbitcc.eval.contenders import Contender
+from orbitcc.eval.results import RUNS, Results, key_of, read_rows
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import median_estimate
-from orbitcc.eval.suites import Metric
+from orbitcc.eval.suites import Metric, Suite
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ PAPERS: dict[str, Paper] = {
                 Score("Fairness, one RTT", "intra-rtt", "goodput_ratio"),
                 Score("Fairness, RTTs differ", "inter-rtt", "goodput_ratio"),
                 Score("Several bottlenecks", "parking-lot", "long_ratio"),
+                Score("Fairness, many flows", "efficiency", "jain"),
                 Score("Queue with many flows", "efficiency", "delay_ratio"),
                 Score("Retransmissions", "leoem-single", "retransmission_rate"),
             ),
@@ -86,7 +90,7 @@ PAPERS: dict[str, Paper] = {
             "geo",
             "Congestion control over a GEO satellite link",
             "Claypool, Chung, Claypool, CCNC and PAM 2021; Peters, Zhao, Chung, Claypool, Netdev 0x15, 2021",
-            {"geo-download": GEO_LINE_UP, "hystart": ("cubic",), "buffers": ("cubic",)},
+            {"geo-download": GEO_LINE_UP, "geo-probes": ("cubic",), "hystart": ("cubic",), "buffers": ("cubic",)},
             load("geo"),
             (
                 Score("Steady throughput", "geo-download", "steady_mbps"),
@@ -102,7 +106,7 @@ PAPERS: dict[str, Paper] = {
 REDUCED_AT_MOST = {"delay-jump": "reduced"}
 """Suites of which the claims need only this profile."""
 
-WITHOUT_POLICIES = ("hystart", "buffers")
+WITHOUT_POLICIES = ("geo-probes", "hystart", "buffers")
 """Suites about one controller."""
 
 
@@ -122,14 +126,16 @@ def run_paper(
     workers: int | None = None,
     ray: str | None = None,
     resume: bool = False,
+    settings: Mapping[str, Any] | None = None,
     command: str = "",
     done: Callable[[Results], object] = lambda _: None,
 ) -> dict[str, Results]:
     """Run every suite into a folder of its own below out_dir; `done` is called with the results of each.
 
+    settings: `first_run`, and parameters of scenarios; a suite takes those that its scenario has.
     Raises FileError for a folder that holds something else, OrbitccError for wrong arguments.
     """
-    folder = Path(out_dir)
+    folder, chosen = Path(out_dir), suites_of(paper, settings or {})
     others = [name for name in ("", *suites.names()) if name not in paper.suites and (folder / name / RUNS).exists()]
     if others:
         raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
@@ -139,7 +145,7 @@ def run_paper(
         for name, line_up in paper.suites.items():
             entering = contenders.line_up(line_up, [] if name in WITHOUT_POLICIES else policies)
             all_results[name] = run_suite(
-                suites.get(name),
+                chosen[name],
                 entering,
                 out_dir=folder / name,
                 profile=REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile,
@@ -154,19 +160,62 @@ def run_paper(
     return all_results
 
 
+def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:
+    """The suites of a paper, each with those settings that it takes. Raises UnknownNameError for another one."""
+    taken = {name: {"first_run", *SCENARIOS[suites.SUITES[name].scenario].params} for name in paper.suites}
+    for key in settings:
+        if not any(key in known for known in taken.values()):
+            raise UnknownNameError("--set", key, sorted(set().union(*taken.values())))
+    return {name: suites.get(name, {k: v for k, v in settings.items() if k in known}) for name, known in taken.items()}
+
+
 def load_paper(paper: Paper, out_dir: str | os.PathLike[str]) -> dict[str, Results]:
-    """The results that `run_paper` left in a folder, without policies. Raises FileError where one is missing."""
-    all_results = {}
-    for name, line_up in paper.suites.items():
-        folder = Path(out_dir) / name
-        plan = json.loads(read_text(folder / "results.json"))
-        version = plan["versions"]["orbitcc"]
-        rows = [r for r in read_rows((folder / RUNS).read_bytes(), folder) if r["version"] == version]
-        entered = contenders.line_up(line_up, [])
-        all_results[name] = Results(
-            suites.get(name), entered, plan["profile"], plan["runs"], folder, version, plan["command"], rows
-        )
-    return all_results
+    """The results that `run_paper` left in a folder. Raises FileError where one is missing or damaged."""
+    return {name: _load(name, Path(out_dir) / name) for name in paper.suites}
+
+
+def _load(name: str, folder: Path) -> Results:
+    plan_file = folder / "results.json"
+    text = read_text(plan_file)
+    try:
+        plan = json.loads(text)
+        suite, version = suites.get(name, plan["settings"]), plan["versions"]["orbitcc"]
+        entered = [Contender(**given) for given in plan["contenders"]]
+        profile, runs, command = plan["profile"], plan["runs"], plan["command"]
+    except (ValueError, KeyError, TypeError):
+        raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
+    rows = [row for row in read_rows((folder / RUNS).read_bytes(), folder) if row["version"] == version]
+    return Results(suite, entered, profile, runs, folder, version, command, rows)
+
+
+def together(draws: Sequence[Mapping[str, Results]]) -> dict[str, Results]:
+    """Draws of one paper, each with runs of its own, as the results of one.
+
+    Their profiles may differ; the points are those of the one with most.
+    Raises OrbitccError for draws that share a run, or that differ in their settings or in the simulator.
+    """
+    return {name: _together([draw[name] for draw in draws]) for name in draws[0]}
+
+
+def _together(draws: Sequence[Results]) -> Results:
+    first = draws[0]
+    for other in draws[1:]:
+        if (what := _conditions(other)) != _conditions(first):
+            raise OrbitccError("--with", str(other.out_dir), f"results under the same conditions ({what})")
+    rows = [row for draw in draws for row in draw.rows]
+    if len({key_of(row) for row in rows}) < len(rows):
+        where = ", ".join(str(draw.out_dir) for draw in draws)
+        raise OrbitccError("--with", where, "draws with other runs each (--set first_run=N)")
+    entered = {contender.key: contender for draw in draws for contender in draw.contenders}
+    runs = len({row["seed"] for row in rows})
+    widest = max(draws, key=lambda draw: len(draw.points()))
+    return replace(first, contenders=list(entered.values()), profile=widest.profile, runs=runs, rows=rows)
+
+
+def _conditions(results: Results) -> str:
+    """What has to be equal in draws that are judged together."""
+    settings = [f"{k}={v}" for k, v in sorted(results.suite.settings.items()) if k != "first_run"]
+    return ", ".join((results.suite.name, results.version, *settings))
 
 
 def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[tuple[Metric, float]]]:
@@ -181,23 +230,42 @@ def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[
     return table
 
 
-def judge(paper: Paper, all_results: Mapping[str, Results]) -> list[tuple[Claim, ClaimResult]]:
-    """Every claim with its measured result."""
-    evidence = Evidence(all_results)
-    return [(claim, claim.judge(evidence)) for claim in paper.claims]
+def judge(
+    paper: Paper, all_results: Mapping[str, Results], astraea: str | None = None
+) -> list[tuple[Claim, ClaimResult]]:
+    """Every claim with its measured result; astraea: the label of the policy for claims about Astraea."""
+    return [(claim, claim.judge(all_results, astraea)) for claim in paper.claims]
 
 
-def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, str]]:
-    """The table for JSON."""
+def counts(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
+    """How many claims have each verdict; those to which something here was calibrated are counted apart."""
+    decided = [outcome for _, outcome in judged if outcome.verdict != "undecidable"]
+    parts = []
+    for title, among in (
+        ("independent", [outcome for outcome in decided if not outcome.calibrated]),
+        ("calibrated", [outcome for outcome in decided if outcome.calibrated]),
+    ):
+        found = {verdict: sum(outcome.verdict == verdict for outcome in among) for verdict in VERDICTS[:3]}
+        if among:
+            said = f"{found['holds']} hold, {found['fails']} fail, {found['within noise']} within noise"
+            parts.append(f"{len(among)} {title}: {said}")
+    return "; ".join([*parts, f"{len(judged) - len(decided)} undecidable"])
+
+
+def as_rows(judged: Sequence[tuple[Claim, ClaimResult]]) -> list[dict[str, Any]]:
+    """The table for JSON. met_in: the share of bootstrap resamples in which the criterion is met."""
     return [
         {
             "key": claim.key,
             "statement": claim.statement,
+            **({"quote": claim.quote} if claim.quote else {}),
             "source": claim.source,
             "expected": claim.expected,
             "measured": outcome.measured,
             "verdict": outcome.verdict,
+            **({"met_in": outcome.share} if outcome.share is not None else {}),
             **({"reason": outcome.reason} if outcome.reason else {}),
+            **({"calibrated": outcome.calibrated} if outcome.calibrated else {}),
         }
         for claim, outcome in judged
     ]

@@ -201,10 +201,7 @@ def write_plan(results: Results, versions: Mapping[str, str]) -> None:
         "settings": results.suite.settings,
         "profile": results.profile,
         "runs": results.runs,
-        "contenders": [
-            {"label": c.label, "controller": c.controller, "params": dict(c.params), "digest": c.digest}
-            for c in results.contenders
-        ],
+        "contenders": [{**vars(c), "params": dict(c.params)} for c in results.contenders],
         "command": results.command,
         "versions": dict(versions),
     }

@@ -65,15 +65,18 @@ def paired_difference(first: Mapping[Any, float], second: Mapping[Any, float]) -
     return median_estimate(first[case] - second[case] for case in first if case in second)
 
 
-def pooled(means: Sequence[float], deviations: Sequence[float], counts: Sequence[float]) -> tuple[float, float]:
-    """Mean and population standard deviation of samples known by group."""
+def pooled(means: ArrayLike, deviations: ArrayLike, counts: ArrayLike) -> tuple[Scores, Scores]:
+    """Mean and population standard deviation of samples known by group: `[..., groups]` -> `[...]`.
+
+    Groups without a mean are left out; NaN if none is left.
+    """
     n, m, s = (np.asarray(x, dtype=np.float64) for x in (counts, means, deviations))
     known = (n > 0) & ~np.isnan(m)
-    n, m, s = n[known], m[known], s[known]
-    if n.sum() == 0:
-        return float("nan"), float("nan")
-    mean = float((n * m).sum() / n.sum())
-    return mean, float(np.sqrt((n * (s**2 + (m - mean) ** 2)).sum() / n.sum()))
+    n, m, s = (np.where(known, x, 0.0) for x in (n, m, s))
+    total = np.where(n.any(axis=-1), n.sum(axis=-1), np.nan)
+    mean = np.asarray((n * m).sum(axis=-1) / total)
+    variance = (n * (s**2 + (m - mean[..., None]) ** 2)).sum(axis=-1) / total
+    return mean, np.asarray(np.sqrt(variance))
 
 
 Standing = Literal["better", "worse", "tied", "too few runs"]

@@ -18,6 +18,7 @@ from orbitcc.commands import (
     demo,
     doctor,
     eval_,
+    import_,
     list_,
     mininet_,
     path,
@@ -33,7 +34,7 @@ from orbitcc.commands.options import RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
-    "Train": ("train", "tune", "policy", "dataset"),
+    "Train": ("train", "tune", "policy", "import", "dataset"),
     "Evaluate": ("eval", "compare", "assess", "search", "reproduce"),
     "Machine": ("doctor", "cluster", "mininet", "bench"),
 }
@@ -69,6 +70,7 @@ app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
+app.command("import")(import_.import_policy)
 app.command("eval", cls=RayCommand)(eval_.evaluate)
 app.command("assess", cls=RayCommand)(assess.assess)
 app.command("search", cls=RayCommand)(search.search)

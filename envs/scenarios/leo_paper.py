@@ -25,9 +25,10 @@ BdpUnit = Literal["mebi", "si"]
 """Whether a million is 2^20, as in the paper's bandwidth-delay products, or 10^6."""
 OnOutage = Literal["drop", "hold"]
 """`drop`: an interruption loses the queue and arriving packets, as when an interface goes down; `hold`: they wait."""
-Shaper = Literal["exact", "tbf"]
-"""`exact`: a link without bursts; `tbf`: a token bucket as in the paper's later code, 10 x 2^20 / 250 bits per Mbit/s,
-that is, 42 ms of the rate."""
+Shaper = Literal["exact", "tbf", "tbf-later"]
+"""`exact`: a link without bursts; `tbf`: a token bucket of 15 kB, as in the paper's code; `tbf-later`: one as in its
+later code, 10 x 2^20 / 250 bits per Mbit/s, that is, 42 ms of the rate."""
+TBF_BURST_BYTES = 15_000
 
 
 def buffer_bytes(rate_mbps: float, rtt_ms: float, buffer_bdp: float, unit: BdpUnit) -> int:
@@ -70,7 +71,7 @@ def outage(at_s: float, duration_ms: float, on_outage: OnOutage) -> Outage:
 
 def burst_bytes(shaper: Shaper, rate_mbps: float) -> int:
     """The size of a link's token bucket; 0: none."""
-    return int(10 * rate_mbps * 2**20 / 250 / 8) if shaper == "tbf" else 0
+    return {"exact": 0, "tbf": TBF_BURST_BYTES, "tbf-later": int(10 * rate_mbps * 2**20 / 250 / 8)}[shaper]
 
 
 def bottleneck(

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import random
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.links import MAX_RATE_MBPS, DropTailBytes, Link, Outage
-from orbitcc.envs.description.model import MAX_TIME_S, mean_over, number
+from orbitcc.envs.description.model import MAX_TIME_S, Points, mean_over, number, value_at
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.routing import PathSpec, find_path
+from orbitcc.envs.scenarios.leo_paper import TBF_BURST_BYTES
 from orbitcc.envs.scenarios.micro import CUBIC, buffer_bytes
 
 INTERRUPTION_MS = (45, 120)
 """Length of the interruption at a handover: uniform in whole milliseconds, both ends included (the LEO paper)."""
 LEOEM_RATE_MBPS, LEOEM_ACCESS_MBPS = 100.0, 150.0
 """Rate of the hosts' links and of links between satellites, and rate of the first and last hop (the paper's LeoEM)."""
-LEOEM_BURST_BYTES = 15_000
+STEP_S = 1e-6
+"""A jump of an interpolated delay takes so long."""
 LEOEM_PACKET_BYTES = 1500
 """Size of the packets in which the paper states its buffers."""
 
@@ -117,6 +120,8 @@ def leoem_path(
     interruption: Literal["paper", "original", "none"] = "paper",
     buffer_packets: Annotated[int | None, number(1, 1e9, "packets", whole=True, optional=True)] = None,
     shaper: Literal["exact", "tbf"] = "exact",
+    transient_ms: Annotated[float, number(0, 900, "ms")] = 0.0,
+    transient_share: Annotated[float, number(0.01, 10)] = 0.72,
     flows: Annotated[int, number(1, 100, whole=True)] = 1,
     gap_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 100.0,
     controller: ControllerChoice = CUBIC,
@@ -128,6 +133,8 @@ def leoem_path(
     3 (old + new delay of the hop).
     buffer_packets: packets of 1500 bytes in front of every link; None: the paper's value for this path.
     shaper: links with an exact rate, or LeoEM's token buckets of 15 kB.
+    transient_ms: LeoEM writes the delays of a new route hop by hop, so for some time old and new ones mix. For so long
+    after each change of the route, the delay is transient_share of its value (0.72: 35.5 ms on a path of 49.3 ms).
     The logs last 300 s and are repeated after that.
 
     LeoEM has a link for every hop. Here only the links where packets wait or are lost are kept: each host's own link
@@ -140,7 +147,7 @@ def leoem_path(
     chosen = leoem.get(path)
     trace = chosen.trace.lasting(duration_s)
     queue = DropTailBytes(limit_bytes=LEOEM_PACKET_BYTES * (buffer_packets or chosen.buffer_packets))
-    burst = LEOEM_BURST_BYTES if shaper == "tbf" else 0
+    burst = TBF_BURST_BYTES if shaper == "tbf" else 0
     hops = sum(chosen.nodes) / 2 - 1
     draw = random.Random(run)
     down: dict[str, list[Outage]] = {"src": [], "dst": [], "between": []}
@@ -164,6 +171,14 @@ def leoem_path(
 
     uplinks = [link(f"uplink-{k}", LEOEM_RATE_MBPS, []) for k in range(flows)]
     path_link = trace.link("path", rate_mbps=LEOEM_RATE_MBPS, queue=queue)
+    if transient_ms:
+        changes = [slot.start_s for slot in trace.slots[1:]]
+        path_link = path_link.changed(
+            delay_ms=_with_dips(path_link.delay_ms, changes, transient_ms / 1e3, transient_share),
+            reverse=path_link.backward().changed(
+                delay_ms=_with_dips(path_link.backward().delay_ms, changes, transient_ms / 1e3, transient_share)
+            ),
+        )
     most = 22 * queue.limit_bytes
     return Scenario(
         name="leoem",
@@ -182,6 +197,17 @@ def leoem_path(
         ),
         sim=SimSettings(rmem_bytes=(10_240, 87_380, most), wmem_bytes=(10_240, 87_380, most)),
     )
+
+
+def _with_dips(points: Any, changes: Sequence[float], length_s: float, share: float) -> Points:
+    """Delays that are interpolated, with a share of their value for some time after each change."""
+    found = list(points)
+    for start_s in changes:
+        end_s = start_s + length_s
+        before, first, last = (value_at(points, t, interpolate=True) or 0.0 for t in (start_s - STEP_S, start_s, end_s))
+        dip = [(start_s - STEP_S, before), (start_s, share * first), (end_s, share * last), (end_s + STEP_S, last)]
+        found = [p for p in found if not start_s - STEP_S <= p[0] <= end_s + STEP_S] + dip
+    return tuple(sorted(found))
 
 
 def _flows(count: int, gap_s: float, controller: ControllerChoice) -> tuple[Flow, ...]:

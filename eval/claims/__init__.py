@@ -6,7 +6,7 @@ from importlib import resources
 from pydantic import ValidationError
 
 from orbitcc.envs.description.model import as_orbitcc_error
-from orbitcc.eval.claims.claim import Claim, ClaimResult, ClaimVerdict
+from orbitcc.eval.claims.claim import VERDICTS, Claim, ClaimResult, ClaimVerdict
 from orbitcc.eval.claims.evidence import Evidence, Missing
 
 
@@ -28,4 +28,4 @@ def read(text: str) -> tuple[Claim, ...]:
     return tuple(claims.values())
 
 
-__all__ = ["Claim", "ClaimResult", "ClaimVerdict", "Evidence", "Missing", "load", "read"]
+__all__ = ["VERDICTS", "Claim", "ClaimResult", "ClaimVerdict", "Evidence", "Missing", "load", "read"]

@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from orbitcc.eval.claims.evidence import Evidence, Missing
+from orbitcc.eval.claims.evidence import RESAMPLES, TAIL, Array, Evidence, Missing
 from orbitcc.eval.claims.quantities import Criterion, split
 from orbitcc.eval.claims.words import in_words
+from orbitcc.eval.results import Results
 
-ClaimVerdict = Literal["holds", "fails", "undecidable"]
+ClaimVerdict = Literal["holds", "fails", "within noise", "undecidable"]
+VERDICTS: tuple[ClaimVerdict, ...] = ("holds", "fails", "within noise", "undecidable")
+
+LEAST_RUNS = 3
+"""Fewer runs decide nothing."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """measured: the figures, as people read them. verdict, and why if it is undecidable."""
+    """measured: the figures, as people read them, with half of the 95 % interval. verdict, and why if undecidable.
+
+    share: of the bootstrap resamples, those in which the criterion is met; None without resamples. At least 97.5 %:
+    holds; at most 2.5 %: fails; else within noise. calibrated: why the verdict is no independent test, or empty.
+    """
 
     measured: str
     verdict: ClaimVerdict
     reason: str = ""
+    share: float | None = None
+    calibrated: str = ""
 
 
 class Claim(Criterion):
     """A row of the reproduction.
 
-    statement: in our words. source: section or table. measured: what is printed, with values in braces as in
-    str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that nobody can run,
-    about which nothing can be decided.
+    statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in
+    braces as in str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that
+    nobody can run, about which nothing can be decided. calibrated: why its verdict is no independent test, because
+    something here was fitted to what it says; about `astraea` this means our policy of that name, not one that was
+    imported.
     """
 
     key: str
     statement: str = Field(min_length=1)
+    quote: str = ""
     source: str = Field(min_length=1)
     measured: str = ""
     closed: str = ""
+    calibrated: str = ""
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -53,24 +70,61 @@ class Claim(Criterion):
         return self
 
     @property
+    def said(self) -> str:
+        """The statement, the paper's sentence, and where it stands."""
+        quote = f": “{self.quote}”" if self.quote else ""
+        return f"{self.statement}{quote} ({self.source})"
+
+    @property
     def expected(self) -> str:
         """The criterion in words."""
         return f"{', '.join(c.key for c in self.claims)} hold" if self.claims else in_words(self)
 
-    def measure(self, evidence: Evidence) -> tuple[str, bool]:
-        """The figures, and whether the criterion is met. Raises Missing for what was not run."""
+    @property
+    def about_astraea(self) -> bool:
+        """Whether it is about the learned policy of the LEO paper."""
+        read = [value for value in self.values.values() if value.suite]
+        return any("astraea" in ([value.who] if isinstance(value.who, str) else value.who) for value in read)
+
+    def measure(self, evidence: Evidence) -> tuple[str, Array]:
+        """The figures, and whether the criterion is met: for the runs, and for each resample.
+
+        Raises Missing for what was not run.
+        """
         if self.claims:
-            held = {claim.key: claim.check(evidence)[1] for claim in self.claims}
-            return ", ".join(f"{key} {'holds' if ok else 'fails'}" for key, ok in held.items()), all(held.values())
+            met = {claim.key: claim.check(evidence)[1] for claim in self.claims}
+            shares = {key: own[1:].mean() if len(own) > 1 else own.mean() for key, own in met.items()}
+            held = ", ".join(f"{key} {verdict_of(share)}" for key, share in shares.items())
+            return held, np.logical_and.reduce(np.broadcast_arrays(*met.values()))
         values, holds = self.check(evidence)
         return self.measured.format(**values), holds
 
-    def judge(self, evidence: Evidence) -> ClaimResult:
+    def judge(
+        self, all_results: Mapping[str, Results], astraea: str | None = None, resamples: int = RESAMPLES
+    ) -> ClaimResult:
+        """astraea: the label of the contender that claims about Astraea are checked with; None: the first one."""
+        evidence = Evidence(all_results, resamples, astraea)
         try:
-            measured, holds = self.measure(evidence)
+            measured, met = self.measure(evidence)
         except Missing as missing:
             return ClaimResult("–", "undecidable", str(missing))
         if self.closed:
             reason = f"{self.closed} is closed source, and its substitute here was calibrated on these papers"
             return ClaimResult(measured, "undecidable", reason)
-        return ClaimResult(measured, "holds" if holds else "fails")
+        if evidence.least_runs < LEAST_RUNS:
+            return ClaimResult(measured, "undecidable", f"needs {LEAST_RUNS} runs (a larger profile)")
+        share = float(met[1:].mean())
+        return ClaimResult(measured, verdict_of(share), share=share, calibrated=self._calibrated(evidence))
+
+    def _calibrated(self, evidence: Evidence) -> str:
+        if not self.about_astraea:
+            return self.calibrated
+        suite = next(value.suite for value in self.values.values() if value.suite)
+        return "" if evidence.contender(suite, "astraea").imported else self.calibrated
+
+
+def verdict_of(share: float) -> ClaimVerdict:
+    """The verdict, by the share of resamples in which the criterion is met."""
+    if share >= 1 - TAIL / 100:
+        return "holds"
+    return "fails" if share <= TAIL / 100 else "within noise"

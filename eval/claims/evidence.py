@@ -1,14 +1,20 @@
-"""The runs that claims are judged by, and numbers with labels made from them."""
+"""The runs that claims are judged by, and numbers with labels made from them.
+
+Every number is an array: the measured value first, then its values in bootstrap resamples of the runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
+from orbitcc.eval.results import Row, value_of
 from orbitcc.eval.statistics import pooled
 
 if TYPE_CHECKING:
@@ -17,6 +23,14 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, Any], ...]
 """Factor and level, for every factor."""
+
+Array = NDArray[Any]
+
+RESAMPLES = 2_000
+TAIL = 2.5
+"""Percent of the resamples on either side of a 95 % interval."""
+_SEED = 20260101
+"""Seed of the resampling, so that the same runs give the same verdict."""
 
 
 class Missing(Exception):
@@ -27,10 +41,10 @@ class Missing(Exception):
 class Labelled:
     """Numbers by labels; `value["bbr3"]` selects a level, formats list every number with its labels.
 
-    The factor "" stands for any factor that has the level.
+    The factor "" stands for any factor that has the level. Arrays of length 1 are without resamples.
     """
 
-    numbers: Mapping[Labels, float]
+    numbers: Mapping[Labels, Array]
 
     def __getitem__(self, level: str | int) -> Labelled:
         """Those with this level, as `shown` writes it. Raises KeyError if there are none."""
@@ -44,13 +58,16 @@ class Labelled:
         return Labelled(found)
 
     def __format__(self, spec: str) -> str:
-        """Numbers by the format; `cubic 0.61, satcp 0.66` where they have labels."""
+        """Numbers by the format; `cubic 0.61, satcp 0.66` where they have labels.
+
+        Where there are resamples, a number with decimals or without (`f`) is followed by half its 95 % interval.
+        """
         return ", ".join(
-            " ".join(("/".join(shown(level) for _, level in labels), format(number, spec))).strip()
+            " ".join(("/".join(shown(level) for _, level in labels), _with_interval(number, spec))).strip()
             for labels, number in self.numbers.items()
         )
 
-    def combine(self, other: Labelled, operation: Callable[[float, float], Any]) -> Labelled:
+    def combine(self, other: Labelled, operation: Callable[[Array, Array], Array]) -> Labelled:
         """The operation on every pair of numbers whose labels agree."""
         found = {}
         for labels, a in self.numbers.items():
@@ -63,12 +80,12 @@ class Labelled:
                     found[tuple(both.items())] = operation(a, b)
         return Labelled(found)
 
-    def change(self, operation: Callable[[float], Any]) -> Labelled:
+    def change(self, operation: Callable[[Array], Array]) -> Labelled:
         return Labelled({labels: operation(number) for labels, number in self.numbers.items()})
 
-    def groups(self, factors: Sequence[str]) -> dict[Labels, dict[Labels, float]]:
+    def groups(self, factors: Sequence[str]) -> dict[Labels, dict[Labels, Array]]:
         """The numbers that differ in these factors alone: the other labels -> these labels -> number."""
-        found: dict[Labels, dict[Labels, float]] = {}
+        found: dict[Labels, dict[Labels, Array]] = {}
         for labels, number in self.numbers.items():
             rest = tuple(x for x in labels if x[0] not in factors)
             found.setdefault(rest, {})[tuple(x for x in labels if x[0] in factors)] = number
@@ -79,11 +96,27 @@ def shown(level: Any) -> str:
     return f"{level:g}" if isinstance(level, int | float) else str(level)
 
 
-class Evidence:
-    """The runs of several suites, asked by controller name."""
+def _with_interval(number: Array, spec: str) -> str:
+    measured = format(number[0], spec)
+    if len(number) == 1 or not spec.endswith("f"):
+        return measured
+    low, high = np.percentile(number[1:], [TAIL, 100 - TAIL])
+    return f"{measured} ± {format((high - low) / 2, spec.lstrip('+'))}"
 
-    def __init__(self, all_results: Mapping[str, Results]) -> None:
-        self.all_results = all_results
+
+class Evidence:
+    """The runs of several suites, asked by controller name.
+
+    resamples: bootstrap resamples of the runs. Run k of a suite is one repetition of it, for every contender and at
+    every point, so a resample draws whole repetitions.
+    astraea: the label of the contender that stands for `astraea`; None: the first policy with Astraea's observation.
+    least_runs: of everything that was asked for so far, the smallest number of runs.
+    """
+
+    def __init__(self, all_results: Mapping[str, Results], resamples: int = 0, astraea: str | None = None) -> None:
+        self.all_results, self.resamples, self.astraea = all_results, resamples, astraea
+        self.least_runs = np.inf
+        self._known: dict[tuple[str, str], list[Row]] = {}
 
     def results(self, suite: str) -> Results:
         if suite not in self.all_results or not self.all_results[suite].rows:
@@ -91,44 +124,76 @@ class Evidence:
         return self.all_results[suite]
 
     def contender(self, suite: str, who: str) -> Contender:
-        """The first contender that is the controller `who`; `astraea` is a policy of that name."""
-        found = [c for c in self.results(suite).contenders if who in (c.controller, c.label.split(" ")[0])]
+        """The first contender that is the controller `who`."""
+        entered = self.results(suite).contenders
+        if who == "astraea":
+            found = [c for c in entered if c.family == who and self.astraea in (None, c.label)]
+        else:
+            found = [c for c in entered if c.controller == who]
         if not found:
             raise Missing("needs a trained Astraea" if who == "astraea" else f"needs {who} among the contenders")
         return found[0]
 
     def runs(self, suite: str, who: str, metrics: Sequence[str], factors: Mapping[str, Any]) -> np.ndarray:
-        """Metrics of every run that has all of them, at the points with these factors: `[metrics, runs]`."""
-        results, contender = self.results(suite), self.contender(suite, who)
-        values = np.array([list(results.by_case(contender, metric, **factors).values()) for metric in metrics])
+        """Metrics of every run that has all of them, at the point with these factors: `[metrics, 1 + resamples, runs]`.
+
+        The first row are the runs themselves.
+        """
+        rows = [row for row in self._rows(suite, who) if all(row["point"].get(k) == v for k, v in factors.items())]
+        values = np.array([[value_of(row, metric) for row in rows] for metric in metrics])
         values = values[:, ~np.isnan(values).any(axis=0)]
         if not values.size:
             where = ", ".join(f"{k} = {v}" for k, v in factors.items())
             raise Missing(f"needs runs of {suite}{' at ' + where if where else ''} (a larger profile)")
-        return values
+        self.least_runs = min(self.least_runs, values.shape[1])
+        return values[:, draws(values.shape[1], self.resamples)]
+
+    def _rows(self, suite: str, who: str) -> list[Row]:
+        """All runs of a contender, by number."""
+        if (suite, who) not in self._known:
+            contender = self.contender(suite, who)
+            rows = [row for row in self.results(suite).rows if row["contender"] == contender.key]
+            self._known[suite, who] = sorted(rows, key=lambda row: row["seed"])
+        return self._known[suite, who]
 
     def levels(self, suite: str, factor: str) -> Iterator[Any]:
         """The values of a factor among the points of the results."""
         return iter(dict.fromkeys(p[factor] for p in self.results(suite).points() if factor in p))
 
 
-def t_test(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """Student's t of the difference of means (equal variances, as the GEO papers), its p, and Cohen's d."""
+@cache
+def draws(runs: int, resamples: int) -> Array:
+    """Numbers of runs `[1 + resamples, runs]`: every run once, then with replacement."""
+    drawn = np.random.default_rng([_SEED, runs]).integers(runs, size=(resamples, runs))
+    return np.concatenate((np.arange(runs)[None], drawn))
+
+
+def t_test(first: Array, second: Array) -> tuple[Array, Array, Array]:
+    """Student's t of the difference of means (equal variances, as the GEO papers), its p, and Cohen's d.
+
+    `[..., runs]` -> `[...]` each.
+    """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    test = stats.ttest_ind(a, b)
-    spread = np.sqrt(((a.size - 1) * a.var(ddof=1) + (b.size - 1) * b.var(ddof=1)) / (a.size + b.size - 2))
-    d = abs(a.mean() - b.mean()) / spread if spread > 0 else float("inf")
-    return float(test.statistic), float(test.pvalue), float(d)
+    n, m = a.shape[-1], b.shape[-1]
+    spread = np.sqrt(((n - 1) * a.var(axis=-1, ddof=1) + (m - 1) * b.var(axis=-1, ddof=1)) / (n + m - 2))
+    difference = a.mean(axis=-1) - b.mean(axis=-1)
+    t = difference / (spread * np.sqrt(1 / n + 1 / m))
+    return t, 2 * stats.t.sf(np.abs(t), n + m - 2), np.abs(difference) / spread
 
 
-def ellipse(x: np.ndarray, y: np.ndarray) -> float:
-    """Area of the ellipse of one standard deviation."""
-    return float(np.pi * np.sqrt(max(np.linalg.det(np.cov([x, y])), 0.0)))
+def ellipse(x: Array, y: Array) -> Array:
+    """Area of the ellipse of one standard deviation: `[..., runs]` -> `[...]`."""
+    dx, dy = x - x.mean(axis=-1, keepdims=True), y - y.mean(axis=-1, keepdims=True)
+    xx, yy, xy = ((a * b).sum(axis=-1) / (x.shape[-1] - 1) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
+    return np.asarray(np.pi * np.sqrt(np.maximum(xx * yy - xy**2, 0.0)))
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number from runs. metrics: suffixes of what else it reads of each run. against: needs a second contender."""
+    """A number from runs: `[..., runs]` -> `[...]`.
+
+    metrics: suffixes of what else it reads of each run. against: needs a second contender.
+    """
 
     words: str
     of: Callable[..., Any]
@@ -137,10 +202,9 @@ class Statistic:
 
 
 STATISTICS: Mapping[str, Statistic] = {
-    "median": Statistic("median", np.median),
-    "mean": Statistic("mean", np.mean),
-    "max": Statistic("largest", np.max),
-    "sd": Statistic("standard deviation over runs of", lambda x: x.std(ddof=1)),
+    "median": Statistic("median", lambda x: np.median(x, axis=-1)),
+    "mean": Statistic("mean", lambda x: x.mean(axis=-1)),
+    "sd": Statistic("standard deviation over runs of", lambda x: x.std(axis=-1, ddof=1)),
     # Over the seconds of all runs.
     "pooled": Statistic("mean", lambda *samples: pooled(*samples)[0], ("{}_sd", "seconds")),
     "pooled_sd": Statistic("standard deviation of", lambda *samples: pooled(*samples)[1], ("{}_sd", "seconds")),
@@ -152,28 +216,34 @@ STATISTICS: Mapping[str, Statistic] = {
 }
 
 
-def rank_correlation(numbers: Mapping[Labels, float]) -> float:
+def rank_correlation(levels: Sequence[Labels], numbers: Array) -> Array:
     """Spearman's, of the level of the only factor and the number."""
-    if len(numbers) < 3:
+    if len(levels) < 3:
         raise Missing("needs more RTTs (a larger profile)")
-    return float(stats.spearmanr([labels[0][1] for labels in numbers], list(numbers.values())).statistic)
+    x = stats.rankdata([labels[0][1] for labels in levels])[:, None]
+    y = stats.rankdata(numbers, axis=0)
+    dx, dy = x - x.mean(), y - y.mean(axis=0)
+    return np.asarray((dx * dy).sum(axis=0) / np.sqrt((dx**2).sum() * (dy**2).sum(axis=0)))
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """One number from several with labels. words: with {} for the factors, and for the numbers."""
+    """One number from several with labels: labels and `[numbers, ...]` -> `[...]`.
+
+    words: with {} for the factors, and for the numbers.
+    """
 
     words: str
-    of: Callable[[Mapping[Labels, float]], float]
+    of: Callable[[Sequence[Labels], Array], Array]
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
-    "mean": Reduction("mean over {} of {}", lambda x: float(np.mean(list(x.values())))),
-    "median": Reduction("median over {} of {}", lambda x: float(np.median(list(x.values())))),
-    "min": Reduction("smallest over {} of {}", lambda x: min(x.values())),
-    "max": Reduction("largest over {} of {}", lambda x: max(x.values())),
-    "count": Reduction("number of {} with ({})", lambda x: int(sum(x.values()))),
-    "share": Reduction("share of {} with ({})", lambda x: float(np.mean(list(x.values())))),
-    "size": Reduction("number of {} of {}", len),
+    "mean": Reduction("mean over {} of {}", lambda _, x: x.mean(axis=0)),
+    "median": Reduction("median over {} of {}", lambda _, x: np.median(x, axis=0)),
+    "min": Reduction("smallest over {} of {}", lambda _, x: x.min(axis=0)),
+    "max": Reduction("largest over {} of {}", lambda _, x: x.max(axis=0)),
+    "count": Reduction("number of {} with ({})", lambda _, x: x.sum(axis=0).astype(int)),
+    "share": Reduction("share of {} with ({})", lambda _, x: x.mean(axis=0)),
+    "size": Reduction("number of {} of {}", lambda _, x: np.full(x.shape[1], len(x))),
     "rank_correlation": Reduction("rank correlation of {} and {}", rank_correlation),
 }

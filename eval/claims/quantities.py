@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from orbitcc.eval import suites
-from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, Evidence, Labelled, Missing, shown
+from orbitcc.eval.claims.evidence import REDUCTIONS, STATISTICS, Array, Evidence, Labelled, Missing, shown
 
 Limit = float | str | dict[str, float]
 """A number, a value by its name, or a number for each level."""
@@ -71,7 +71,7 @@ class Comparison(Model):
         if self.minus is not None:
             found = found.combine(looked_up(self.minus, values), lambda a, b: a - b)
         if self.per is not None:
-            found = found.combine(looked_up(self.per, values), lambda a, b: float(np.divide(a, b)))
+            found = found.combine(looked_up(self.per, values), np.divide)
         return found
 
     def compare(self, quantity: Labelled, values: Values) -> Labelled:
@@ -79,22 +79,26 @@ class Comparison(Model):
         parts = [quantity.combine(looked_up(x, values), COMPARISONS[name]) for name, x in self.limits.items()]
         if self.near is not None:
             parts.append(quantity.combine(looked_up(self.near, values), self._is_near))
-        for level, end in ((self.highest, max), (self.lowest, min)):
+        for level, end in ((self.highest, np.argmax), (self.lowest, np.argmin)):
             if level:
                 factor = next(f for labels in quantity.numbers for f, own in labels if shown(own) == level)
-                groups = quantity.groups([factor]).items()
-                parts.append(Labelled({rest: shown(end(x, key=lambda k: x[k])[0][1]) == level for rest, x in groups}))
+                found = {}
+                for rest, numbers in quantity.groups([factor]).items():
+                    place = [shown(labels[0][1]) for labels in numbers].index(level)
+                    found[rest] = end(list(numbers.values()), axis=0) == place
+                parts.append(Labelled(found))
         met, *further = parts
         for part in further:
             met = met.combine(part, np.logical_and)
-        return met.change(int)
+        return met.change(lambda x: x.astype(int))
 
-    def _is_near(self, a: float, b: float) -> bool:
-        return abs(a - b) <= self.by or bool(abs(np.divide(a, b) - 1) <= self.percent / 100)
+    def _is_near(self, a: Array, b: Array) -> Array:
+        return (np.abs(a - b) <= self.by) | (np.abs(np.divide(a, b) - 1) <= self.percent / 100)
 
-    def is_met(self, values: Values) -> bool:
-        met = all(self.compare(self.quantity(values), values).numbers.values())
-        return met or (self.otherwise is not None and self.otherwise.is_met(values))
+    def is_met(self, values: Values) -> Array:
+        """For the runs, and for each resample."""
+        met = np.logical_and.reduce(list(self.compare(self.quantity(values), values).numbers.values()))
+        return met | self.otherwise.is_met(values) if self.otherwise else met
 
 
 class Value(Comparison):
@@ -148,34 +152,35 @@ class Value(Comparison):
             return looked_up(self.numbers, values)
         found = self.quantity(values if self.of else {"": self.read(evidence), **values})
         found = found.change(lambda x: x * self.times + self.plus)
-        found = found.change(abs) if self.absolute else found
+        found = found.change(np.abs) if self.absolute else found
         found = self.compare(found, values) if self.compares else found
         if not self.reduce:
             return found
         factors = {factor for labels in found.numbers for factor, _ in labels}
         groups = found.groups(self.over or sorted(factors - {"contender"})).items()
-        return Labelled({rest: REDUCTIONS[self.reduce].of(numbers) for rest, numbers in groups})
+        of = REDUCTIONS[self.reduce].of
+        return Labelled({rest: of(list(x), np.array(list(x.values()))) for rest, x in groups})
 
     def read(self, evidence: Evidence) -> Labelled:
         whos = [self.who] if isinstance(self.who, str) else self.who
         factors = {"contender": whos, **{factor: self._levels(evidence, factor) for factor in self.at}}
-        found: dict[Any, float] = {}
+        found: dict[Any, Array] = {}
         for levels in itertools.product(*factors.values()):
             point = dict(zip(factors, levels, strict=True))
             labels = tuple((factor, level) for factor, level in point.items() if factor in self.listed)
             who = point.pop("contender")
             samples = [x for name in (who, self.against) if name for x in self._samples(evidence, name, point)]
             result = STATISTICS[self.statistic].of(*samples)
-            if np.ndim(result):
-                found |= {(*labels, ("run", i)): x for i, x in enumerate(result)}
+            if self.statistic == "runs":
+                found |= {(*labels, ("run", i)): x for i, x in enumerate(result.T)}
             else:
-                found[labels] = float(result)
+                found[labels] = result
         return Labelled(found)
 
-    def _samples(self, evidence: Evidence, who: str, point: Mapping[str, Any]) -> np.ndarray:
+    def _samples(self, evidence: Evidence, who: str, point: Mapping[str, Any]) -> Array:
         metrics = [self.metric, *(name.format(self.metric) for name in STATISTICS[self.statistic].metrics)]
         samples = evidence.runs(self.suite, who, metrics, point)
-        if samples.shape[1] < self.least_runs:
+        if samples.shape[-1] < self.least_runs:
             raise Missing(f"needs {self.least_runs} downloads each (the full profile)")
         return samples
 
@@ -206,12 +211,17 @@ class Criterion(Model):
     conditions: list[Comparison] = Field(default_factory=list)
     words: Words
 
-    def check(self, evidence: Evidence) -> tuple[dict[str, Labelled], bool]:
-        """The values, and whether the criterion is met. Raises Missing for what was not run."""
+    def check(self, evidence: Evidence) -> tuple[dict[str, Labelled], Array]:
+        """The values, and whether the criterion is met, for the runs and in each resample of them.
+
+        Raises Missing for what was not run.
+        """
         values: dict[str, Labelled] = {}
-        for name, value in self.values.items():
-            values[name] = value.evaluate(evidence, values)
-        return values, all(condition.is_met(values) for condition in self.conditions)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for name, value in self.values.items():
+                values[name] = value.evaluate(evidence, values)
+            met = [condition.is_met(values) for condition in self.conditions]
+        return values, np.logical_and.reduce(np.broadcast_arrays(*met))
 
 
 def split(name: str) -> list[str]:
@@ -226,4 +236,6 @@ def looked_up(limit: Limit, values: Values) -> Labelled:
         for level in levels:
             found = found[level]
         return found
-    return Labelled({(("", k),): x for k, x in limit.items()} if isinstance(limit, dict) else {(): limit})
+    numbers = limit if isinstance(limit, dict) else {}
+    given = {(("", k),): x for k, x in numbers.items()} if numbers else {(): limit}
+    return Labelled({labels: np.array([x], dtype=float) for labels, x in given.items()})

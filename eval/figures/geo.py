@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from orbitcc.eval.figures.grid import levels
 from orbitcc.eval.figures.style import lines_of
+from orbitcc.eval.suites.geo import RMEM_BYTES, WMEM_BYTES
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -145,7 +146,7 @@ def draw_buffers(results: Results, theme: Theme) -> Figure:
         figure = Figure(figsize=(8.6, 3.6))
         axes = figure.subplots(1, 2, sharey=True)
         for ax, tuned in zip(axes, ("on", "off"), strict=True):
-            rmem, wmem = levels(results, "rmem"), levels(results, "wmem")
+            rmem, wmem = list(RMEM_BYTES), list(WMEM_BYTES)
             for k, w in enumerate(wmem):
                 values = [
                     float(np.median(results.values("goodput_mbps", rmem=r, wmem=w, autotuning=tuned)[label]))

@@ -205,7 +205,7 @@ def _point(results: Results, label: str, metric: Metric, where: Mapping[str, Any
     means = results.values(metric.key, **where)[label]
     if _over_seconds(results, label, metric, where):
         deviations, seconds = (results.values(key, **where)[label] for key in (f"{metric.key}_sd", "seconds"))
-        mean, sd = pooled(means, deviations, seconds)
+        mean, sd = map(float, pooled(means, deviations, seconds))
         return mean, max(mean - sd, 0.0), mean + sd
     known = [m for m in means if m == m]
     if not known:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orbitcc.eval.claims import Claim, ClaimResult
 from orbitcc.eval.figures.style import THEMES, ThemeName
-from orbitcc.eval.papers import Paper, medians
+from orbitcc.eval.papers import Paper, counts, medians
 from orbitcc.eval.report import leaders
 from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.results import Results
@@ -40,12 +40,8 @@ def write_paper_report(
 
 
 def _lead(all_results: Mapping[str, Results], judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
-    counts = {verdict: sum(o.verdict == verdict for _, o in judged) for verdict in ("holds", "fails", "undecidable")}
     runs = sum(len(results.rows) for results in all_results.values())
-    return (
-        f"<strong>{counts['holds']}</strong> of {counts['holds'] + counts['fails']} decidable claims hold in {runs} "
-        f"runs; {counts['undecidable']} cannot be decided here."
-    )
+    return f"Claims in {runs} runs: {counts(judged)}."
 
 
 def _medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
@@ -84,13 +80,16 @@ def _claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:
     head = "".join(f"<th scope=col>{title}</th>" for title in ("", "claim", "expected", "measured", "verdict"))
     rows = []
     for claim, outcome in judged:
-        why = f"<small>{html.escape(outcome.reason)}</small>" if outcome.reason else ""
+        met = "" if outcome.share is None else f"met in {outcome.share:.1%} of resamples"
+        fitted = f"calibrated: {outcome.calibrated}" if outcome.calibrated else ""
+        why = "".join(f"<small>{html.escape(note)}</small>" for note in (outcome.reason, met, fitted) if note)
+        quote = f"“{claim.quote}”" if claim.quote else ""
         cells = (
             html.escape(claim.key),
-            f"{html.escape(claim.statement)}<small>{html.escape(claim.source)}</small>",
+            f"{html.escape(claim.statement)}<small>{html.escape(' '.join((quote, claim.source)).strip())}</small>",
             html.escape(claim.expected),
             html.escape(outcome.measured),
-            f'<span class="{outcome.verdict}">{outcome.verdict}</span>{why}',
+            f'<span class="{outcome.verdict.replace(" ", "-")}">{outcome.verdict}</span>{why}',
         )
         rows.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     body = "\n".join(rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, Hystart
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, GeoProbes, Hystart
 from orbitcc.eval.suites.leo_unpublished import (
     EfficiencyManaged,
     FourFlows,
@@ -65,6 +65,7 @@ SUITES: dict[str, type[Suite]] = {
         GeoDownload,
         GeoDownload2021,
         GeoSharing,
+        GeoProbes,
         Hystart,
         Buffers,
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.impairments.probe import probe
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite
 
@@ -24,11 +25,14 @@ OBJECT_BYTES = 10**9
 """Size of the downloads in the papers."""
 START_UP_BYTES = 50_000_000
 """The start-up phase, as defined by Claypool et al."""
-MARKS_MB = (1, 5, 10, 20, 30, 50)
+MARKS_MB = (1, 2, 5, 10, 20, 30, 50)
+STEADY_FROM_S = 45.0
+"""Cubic's steady state in the text of Claypool et al. ("post 45 seconds")."""
 RTT_PERCENTILES = (5, 10, 25, 50, 75, 90, 95)
 TIMEOUT_S = 400.0
 UNBOUNDED_PACKETS = 1e6
 """A slow-start threshold above this counts as not set; no window becomes as large."""
+WEEK_S, PROBES_PER_S = 7 * 86_400.0, 5
 FIRST_RUN = 1000
 """The links were calibrated on runs 1 to 60; results come from other runs."""
 
@@ -54,6 +58,36 @@ class GeoDownload2021(GeoDownload):
     scenario = "geo-viasat-2021"
 
 
+class GeoProbes(Suite):
+    """Claypool et al.: five probes per second over the quiet link, for a week."""
+
+    name = "geo-probes"
+    scenario = "geo-viasat-2020"
+
+    def case(self, point: Point, seed: int) -> Case:
+        quiet = {"start_delay_ms": 0.0, "rate_sd": 0.0}  # neither concerns a small probe between others
+        scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed, duration_s=WEEK_S, **quiet)
+        only = {"kind": "bytes", "bytes": 1}
+        return Case(seed, scenario.with_flows([flow.changed(traffic=only) for flow in scenario.flows]), point)
+
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        """Of the sampler of probes, which agrees with packets (tests/envs/test_geo.py)."""
+        sent = np.arange(int(WEEK_S * PROBES_PER_S)) / PROBES_PER_S
+        rtt = probe(recording.scenario.links[0], sent, np.random.default_rng(FIRST_RUN + case.seed))
+        back = rtt[~np.isnan(rtt)]
+        return {
+            "rtt_mean_ms": float(back.mean()),
+            "rtt_sd_ms": float(back.std()),
+            "rtt_median_ms": float(np.median(back)),
+            "rtt_min_ms": float(back.min()),
+            "rtt_max_ms": float(back.max()),
+            "rtt_560_625": float(np.mean((back > 560) & (back <= 625))),
+            "rtt_625_1500": float(np.mean((back > 625) & (back <= 1500))),
+            "lost": float(np.isnan(rtt).mean()),
+            "lost_alone": _lost_alone(np.isnan(rtt)),
+        }
+
+
 class Hystart(Suite):
     """Peters et al.: Cubic with HyStart on, off, or with one of its conditions, alone and in competing pairs."""
 
@@ -62,7 +96,7 @@ class Hystart(Suite):
 
     def grid(self, profile: str) -> Sequence[Point]:
         pairs = ("both+both", "both+off")
-        return [{"hystart": mode} for mode in ("both", "off", "train", "delay", *pairs)]
+        return [{"hystart": mode} for mode in ("both", "off", "train", "delay", "nomax", "dynamic", *pairs)]
 
     def case(self, point: Point, seed: int) -> Case:
         modes = str(point["hystart"]).split("+")
@@ -93,14 +127,14 @@ class Hystart(Suite):
         if len(recording.scenario.flows) == 1:
             return download_values(recording)
         goodput = recording.flows["goodput_mbps"]
-        early, late = (metrics.window(recording.t_s, a, b + 1e-6) for a, b in ((0, 15), (55, 115)))
-        first, second = (float(goodput[early, i].mean()) for i in (0, 1))
+        early, start_up, late = (metrics.window(recording.t_s, a, b + 1e-6) for a, b in ((0, 15), (0, 30), (55, 115)))
+        first, second = (float(goodput[start_up, i].mean()) for i in (0, 1))
         pair = np.sort([np.convolve(_by_second(goodput[:, i]), np.ones(5) / 5, mode="valid") for i in (0, 1)], axis=0)
         fair = np.flatnonzero((pair[0] >= pair[1] / 2) & (pair[1] > 10.0))
         return {
             "jain_15_s": metrics.jain(goodput[early].mean(axis=0)),
             "jain_steady": metrics.jain(goodput[late].mean(axis=0)),
-            "early_ratio": second / first if first > 0 else float("nan"),
+            "start_up_ratio": second / first if first > 0 else float("nan"),
             # First time at which the slower flow has half of the faster one's goodput over 5 s.
             "fair_at_s": float(fair[0]) if fair.size else recording.scenario.duration_s,
         }
@@ -113,6 +147,8 @@ RMEM_BYTES: Mapping[str, tuple[int, int, int]] = {
     "D": (60_000_000,) * 3,
 }
 WMEM_BYTES: Mapping[str, tuple[int, int, int]] = {"default": (4096, 16_384, 4_194_304), "60 MB": (60_000_000,) * 3}
+RECOMMENDED_BYTES: Mapping[str, int] = {"2.6 MB": 2_621_440, "26 MB": 26_214_400}
+"""The maximum that the paper recommends for both buffers: as printed, below the default, and with a digit more."""
 
 
 class Buffers(Suite):
@@ -127,13 +163,13 @@ class Buffers(Suite):
             for tuned in ("on", "off")
             for wmem in WMEM_BYTES
             for rmem in RMEM_BYTES
-        ]
+        ] + [{"rmem": name, "wmem": name, "autotuning": "on"} for name in RECOMMENDED_BYTES]
 
     def case(self, point: Point, seed: int) -> Case:
         scenario = self.build(rtt="sine_ar1", run=FIRST_RUN + seed)
         sim: Any = scenario.sim.changed(
-            rmem_bytes=RMEM_BYTES[str(point["rmem"])],
-            wmem_bytes=WMEM_BYTES[str(point["wmem"])],
+            rmem_bytes=_sizes(RMEM_BYTES, str(point["rmem"]), "A"),
+            wmem_bytes=_sizes(WMEM_BYTES, str(point["wmem"]), "default"),
             moderate_rcvbuf=point["autotuning"] == "on",
         )
         return Case(seed, scenario.changed(sim=sim), point)
@@ -146,6 +182,11 @@ class Buffers(Suite):
                 for s in (3, 4, 5)
             },
         }
+
+
+def _sizes(known: Mapping[str, tuple[int, int, int]], name: str, default: str) -> tuple[int, int, int]:
+    """Minimum, initial and maximum size; of a recommended size only the maximum differs from the default."""
+    return known.get(name) or (*known[default][:2], RECOMMENDED_BYTES[name])
 
 
 def _downloads(scenario: Scenario) -> Scenario:
@@ -171,7 +212,6 @@ def download_values(recording: Recording) -> dict[str, float]:
     steady_mbps = total / 2 * 8e-6 / max(done_s - half, step)
     rtt_ms = {name: float(np.nanmean(flow["srtt_ms"][part])) for name, part in (("steady", steady), ("early", early))}
     start_up_mbps = START_UP_BYTES * 8e-6 / start_up
-    whole_rtt = float(np.nanmax(flow["rtt_ms"]))
     return {
         "steady_mbps": steady_mbps,
         "steady_rtt_ms": rtt_ms["steady"],
@@ -190,9 +230,9 @@ def download_values(recording: Recording) -> dict[str, float]:
         "peak_mbps": float(np.percentile(_by_second(flow["goodput_mbps"][t <= done_s]), 95)),
         "at_100_mbps_s": _at_100_mbps_s(flow["goodput_mbps"], float(done_s)),
         **{f"p{q}_mbps": float(np.percentile(seconds, q)) if seconds.size else float("nan") for q in (10, 50, 90)},
-        "rtt_max_ms": whole_rtt,
         **{f"rtt_p{q}_ms": float(np.nanpercentile(flow["rtt_ms"][steady], q)) for q in RTT_PERCENTILES},
         "slow_rtt_share": float(np.mean(flow["rtt_ms"][steady] >= 2000.0)),
+        **_spikes(t, flow, float(done_s)),
         "early_resent_rate": metrics.retransmission_rate(
             float(flow["retransmitted_packets"][t <= 30.0].sum()), float(flow["sent_packets"][t <= 30.0].sum())
         ),
@@ -201,12 +241,28 @@ def download_values(recording: Recording) -> dict[str, float]:
     }
 
 
+def _lost_alone(lost: NDArray[np.bool_]) -> float:
+    """The share of lost probes whose neighbours arrived."""
+    padded = np.concatenate(([False], lost, [False]))
+    return float((lost & ~padded[:-2] & ~padded[2:]).sum() / lost.sum()) if lost.any() else float("nan")
+
+
 def _slow_start_s(t: Array, flow: Mapping[str, Array]) -> float:
     """Time from the first packet to the first slow-start threshold."""
     sent, bounded = (
         np.flatnonzero(part) for part in (flow["sent_packets"] > 0, flow["ssthresh_packets"] < UNBOUNDED_PACKETS)
     )
     return float(t[bounded[0]] - t[sent[0]]) if sent.size and bounded.size else float("nan")
+
+
+def _spikes(t: Array, flow: Mapping[str, Array], done_s: float) -> dict[str, float]:
+    """From 45 s on: the largest RTT, and the largest share of packets of a second that are retransmissions."""
+    late = (t > STEADY_FROM_S) & (t <= done_s)
+    sent, resent = (_by_second(flow[f"{name}_packets"][late]) for name in ("sent", "retransmitted"))
+    return {
+        "spike_rtt_ms": float(np.nanmax(flow["rtt_ms"][late])) if late.any() else float("nan"),
+        "spike_resent": float(np.max(resent[sent > 0] / sent[sent > 0])) if sent.any() else float("nan"),
+    }
 
 
 def _dips(t: Array, delivered_mbps: Array) -> dict[str, float]:

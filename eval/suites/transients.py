@@ -76,12 +76,12 @@ class DelayJump(Suite):
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
         jump = next(link.handovers[0].at_s for link in scenario.links if link.handovers)
-        bdp_packets = RATE_MBPS * scenario.base_rtt_ms(0) * 125 / scenario.sim.packet_bytes
+        bdp_packets = RATE_MBPS * scenario.base_rtt_ms(0, jump) * 125 / scenario.sim.packet_bytes
         just_after = metrics.window(recording.t_s, jump, jump + 4 * scenario.base_rtt_ms(0, jump) / 1e3)
         flow = {name: series[:, 0] for name, series in recording.flows.items()}
         return {
             "regain_s": regain_s(recording.t_s, flow["goodput_mbps"], jump, RATE_MBPS),
-            # The window with which a controller restarts, in bandwidth-delay products of the RTT before.
+            # The window with which a controller restarts, in bandwidth-delay products of the path after the change.
             "restart_bdp": float(np.nanmin(flow["cwnd_packets"][just_after])) / bdp_packets,
             "goodput_after": metrics.mean_in_window(recording.t_s, flow["goodput_mbps"], jump, 1e9) / RATE_MBPS,
             "delay_inflation": metrics.delay_inflation(

@@ -40,8 +40,12 @@ def show(policy: Name, as_json: AsJson = False) -> None:
     console.print(f"[bold]{card.name}[/bold]: {card.description}")
     console.print(f"network         {card.observation.dim} inputs → {layers}, one decision per {interval}")
     console.print(f"observation     {card.observation.preset}    action {card.action.preset}")
-    console.print(f"trained on      {card.training_range.scenario} by: {card.training.command}")
-    console.print(f"training range  {', '.join(f'{k} {low:g} to {high:g}' for k, (low, high) in inside.items())}")
+    if card.training:
+        console.print(f"trained on      {card.training_range.scenario} by: {card.training.command}")
+    if card.imported:
+        console.print(f"imported from   {card.imported.source} (licence: {card.imported.licence})")
+    ranges = ", ".join(f"{k} {low:g} to {high:g}" for k, (low, high) in inside.items())
+    console.print(f"training range  {ranges or 'not stated'}")
     console.print(f"safety filter   {'none' if card.safety_filter is None else card.safety_filter}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from orbitcc.eval.claims import Claim, ClaimResult
 
-COLOURS = {"holds": "green", "fails": "red", "undecidable": "yellow"}
+COLOURS = {"holds": "green", "fails": "red", "within noise": "cyan", "undecidable": "yellow"}
 
 
 def reproduce(
@@ -31,11 +31,26 @@ def reproduce(
     profile: Profile = "reduced",
     workers: Workers = None,
     ray: Ray = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set first_run (schedules and seeds start there), or a parameter of those scenarios that have it, "
+            "e.g. shaper=tbf. Repeatable.",
+        ),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A folder with another draw, judged together with this one. Repeatable."),
+    ] = None,
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Run all experiments of a paper and check its claims."""
+    from orbitcc.commands.run import settings
+    from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import StateError
     from orbitcc.eval import papers, provenance
     from orbitcc.eval.report import write_report
@@ -46,6 +61,9 @@ def reproduce(
         raise StateError("--resume", "name the folder to continue with --out")
     folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"
     began, command = time.monotonic(), provenance.command_line()
+    others = [papers.load_paper(chosen, other) for other in beside or []]
+    if others:
+        papers.together(others)  # refused before anything is run
     try:
         all_results = papers.run_paper(
             chosen,
@@ -55,6 +73,7 @@ def reproduce(
             workers=workers,
             ray=ray,
             resume=resume,
+            settings={k: parse_value(v) for k, v in settings(changes or []).items()},
             command=command,
             done=lambda results: write_report(results),
         )
@@ -64,6 +83,7 @@ def reproduce(
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
+    all_results = papers.together([all_results, *others])
     judged = papers.judge(chosen, all_results)
     table = papers.write_claims(judged, folder)
     report = write_paper_report(chosen, all_results, judged, folder, command)
@@ -84,11 +104,15 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.eval import papers
+
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for title in ("", "claim", "expected", "measured", "verdict"):
         table.add_column(title, overflow="fold")
     for claim, outcome in judged:
-        why = f" [dim]({escape(outcome.reason)})[/dim]" if outcome.reason else ""
+        notes = [outcome.reason, "calibrated" if outcome.calibrated else ""]
+        notes += [f"met in {outcome.share:.1%} of resamples"] if outcome.verdict == "within noise" else []
+        why = "".join(f" [dim]({escape(note)})[/dim]" for note in notes if note)
         table.add_row(
             claim.key,
             escape(claim.statement),
@@ -98,8 +122,4 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
         )
     console = Console()
     console.print(table)
-    counts = {verdict: sum(o.verdict == verdict for _, o in judged) for verdict in COLOURS}
-    decided = counts["holds"] + counts["fails"]
-    console.print(
-        f"{counts['holds']} of {decided} decidable claims hold; {counts['undecidable']} undecidable", highlight=False
-    )
+    console.print(papers.counts(judged), highlight=False)

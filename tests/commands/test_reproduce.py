@@ -43,20 +43,22 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_geo_papers_are_reproduced_in_their_quick_profile(tmp_path):
+def test_the_geo_papers_are_reproduced(tmp_path):
     out = str(tmp_path / "geo")
-    done = called("reproduce", "geo", "--profile", "quick", "--out", out, "--json")
+    done = called("reproduce", "geo", "--profile", "reduced", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     claims = {row["key"]: row for row in json.loads(done.stdout)}
-    # What does not depend on the number of runs.
-    for key in ("H01", "H02", "H03", "H08", "H09", "B01", "B02", "B03", "B05", "B06", "G16", "G19"):
+    # Far from their limits, with any draw.
+    for key in ("H01", "H02", "H08", "H09", "H15", "B01", "B02", "B05", "B06", "G11", "G20", "G30"):
         assert claims[key]["verdict"] == "holds", claims[key]
+    for key in ("G10", "G10b", "G18", "G29", "G33"):
+        assert claims[key]["verdict"] == "fails", claims[key]
     undecidable = {key for key, row in claims.items() if row["verdict"] == "undecidable"}
     # Too few runs for what is significant; and what is said of a closed program.
     assert {key for key in undecidable if not key.endswith("a")} == {"G04", "G12"}
     assert "G01a" in undecidable
     assert (tmp_path / "geo" / "report.html").stat().st_size > 100_000
-    again = called("reproduce", "geo", "--profile", "quick", "--out", out, "--resume", "--json")
+    again = called("reproduce", "geo", "--profile", "reduced", "--out", out, "--resume", "--json")
     assert json.loads(again.stdout) == list(claims.values())
     same = json.loads(called("compare", out, out, "--json").stdout)
     assert {row["difference"] for row in same} == {0.0}

@@ -104,4 +104,5 @@ def test_the_bottleneck_may_have_the_papers_token_bucket(name):
         return {link.burst_bytes for link in scenarios.get(name, **params).links if link.rate_mbps is not None}
 
     assert bursts() == {0}
-    assert bursts(shaper="tbf") == {393_216 if name == "leo-responsiveness" else 524_288}
+    assert bursts(shaper="tbf") == {15_000}
+    assert bursts(shaper="tbf-later") == {393_216 if name == "leo-responsiveness" else 524_288}

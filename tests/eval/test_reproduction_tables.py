@@ -1,5 +1,6 @@
 """The tables that benches write into the documents."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_document_without_marks_stays_as_it_is(text, tmp_path):
 
 def test_the_page_has_the_marks_that_the_command_fills():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    for mark in ("leo", "geo", "leo-medians"):
+    for mark in ("leo", "geo", "leo-policies", "leo-medians"):
         assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
 
 
@@ -35,5 +36,18 @@ def test_the_page_has_every_claim_with_its_criterion():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     for paper in papers.PAPERS.values():
         for claim in paper.claims:
-            row = f"| {claim.key} | {claim.statement} ({claim.source}) | {claim.expected} |"
+            row = f"| {claim.key} | {claim.said} | {claim.expected} |"
             assert text.count(f"\n{row}") == 1, row
+
+
+def test_the_counts_of_the_readme_are_those_of_the_tables():
+    root = Path(__file__).parents[2]
+    page, readme = ((root / name).read_text(encoding="utf-8") for name in ("docs/reproduction.md", "README.md"))
+    for paper, title in (("leo", "LEO paper"), ("geo", "GEO papers")):
+        counted = r"(\d+) independent: (\d+) hold, (\d+) fail, (\d+) within noise; (\d+) calibrated: (\d+) hold"
+        n, hold, fail, noise, calibrated, fit = re.search(rf"<!-- {paper} -->\n{counted}", page).groups()
+        some = f"{noise} {'is' if noise == '1' else 'are'} within noise"
+        said = f"Of {n} independent claims of the {title}, {hold} hold, {fail} fail and {some}"
+        assert said in " ".join(page.split()), said
+        assert said in " ".join(readme.split()), said
+        assert f"{fit} of {calibrated} calibrated" in " ".join(page.split())

@@ -219,3 +219,14 @@ def test_a_file_must_be_given_and_lead_somewhere(tmp_path):
     nowhere = PathTrace("nowhere", [0, 10], [5, 5], [5, 5], (Slot(0.0, outage=True),))
     with pytest.raises(OrbitccError, match="file: .*a.csv' .* a route at some time"):
         scenarios.get("path-trace", file=str(formats.save(nowhere, tmp_path / "a.csv")))
+
+
+def test_leoems_transient_lowers_the_delay_for_a_while_after_each_change():
+    plain, mixed = (scenarios.get("leoem", path="sd-ny-isl", transient_ms=ms) for ms in (0, 120))
+    # appendix of the traces: the RTT is 54.7 ms until 48 s, then 140.0, and 49.6 from 64 s on
+    for t, rtt_ms, share in ((47.9, 54.7, 1), (48.0, 140.0, 0.72), (48.1, 140.0, 0.72), (48.13, 140.0, 1),
+                             (63.9, 140.0, 1), (64.06, 49.6, 0.72), (64.2, 49.6, 1)):  # fmt: skip
+        assert plain.base_rtt_ms(0, t) == pytest.approx(rtt_ms, abs=0.3)
+        assert mixed.base_rtt_ms(0, t) == pytest.approx(share * plain.base_rtt_ms(0, t), rel=1e-6)
+    half = scenarios.get("leoem", path="sd-ny-isl", transient_ms=120, transient_share=0.5)
+    assert half.base_rtt_ms(0, 64.06) == pytest.approx(49.6 / 2, abs=0.3)

@@ -1,0 +1,159 @@
+"""Turns the actor of a TensorFlow 1 checkpoint into a checkpoint of ours (`orbitcc import`)."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.model_card import Action, Imported, Layer, ModelCard, Observation, TrainingRange
+from orbitcc.agents.policy import Tensors
+from orbitcc.agents.tensorflow import files_of, read_bundle
+from orbitcc.envs.description.model import as_orbitcc_error
+from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import read_toml
+
+Array = NDArray[np.float64]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DenseLayer(_Model):
+    """A dense layer: the names of its variables' parents, within the scope. norm: batch normalisation before the
+    activation, by the moving averages, with or without gamma. leaky_relu has the slope 0.2."""
+
+    dense: str
+    norm: str = ""
+    norm_eps: float = Field(default=1e-3, gt=0)
+    activation: Literal["tanh", "relu", "leaky_relu", "linear"] = "linear"
+
+
+class Layout(_Model):
+    """The actor of a project. preset: observation, action and decision interval. scope: the common parent of its
+    variables. squash: of the output. training_range: [low, high] by field; empty: not stated."""
+
+    description: str
+    preset: str
+    scope: str = ""
+    squash: Literal["tanh", "clip"] = "tanh"
+    layers: tuple[DenseLayer, ...] = Field(min_length=1)
+    training_range: dict[str, tuple[float, float]] = Field(default_factory=dict)
+
+
+def layouts() -> dict[str, Layout]:
+    """The layouts that come with OrbitCC, by name."""
+    text = resources.files(__package__).joinpath("imports.toml").read_text(encoding="utf-8")
+    return {name: Layout(**table) for name, table in tomllib.loads(text).items()}
+
+
+def layout(name_or_file: str) -> Layout:
+    """A layout by name, or from a TOML file. Raises OrbitccError for an unknown name or a wrong field."""
+    if name_or_file in (known := layouts()):
+        return known[name_or_file]
+    if not name_or_file.endswith(".toml"):
+        raise UnknownNameError("POLICY", name_or_file, known, "or a TOML file with a layout")
+    try:
+        return Layout(**read_toml(name_or_file))
+    except ValidationError as error:
+        raise as_orbitcc_error(error).under(name_or_file) from None
+
+
+def tensors_of(chosen: Layout, variables: Mapping[str, NDArray[Any]]) -> Tensors:
+    """The layers of the actor, with batch normalisation folded into weight and bias.
+
+    Raises OrbitccError for a variable that is missing or does not fit.
+    """
+
+    def variable(parent: str, name: str, default: float | None = None) -> Array:
+        key = "/".join(part for part in (chosen.scope, parent, name) if part)
+        if key not in variables:
+            if default is not None:
+                return np.array(default)
+            raise OrbitccError("PATH", key, f"a variable of the checkpoint ({', '.join(sorted(variables)[:5])} ...)")
+        return np.asarray(variables[key], dtype=np.float64)
+
+    found: dict[str, NDArray[np.float32]] = {}
+    for k, layer in enumerate(chosen.layers):
+        weight, bias = variable(layer.dense, "kernel").T, variable(layer.dense, "bias")
+        if layer.norm:
+            scale = variable(layer.norm, "gamma", 1.0)
+            scale = scale / np.sqrt(variable(layer.norm, "moving_variance") + layer.norm_eps)
+            bias = (bias - variable(layer.norm, "moving_mean")) * scale + variable(layer.norm, "beta", 0.0)
+            weight = weight * scale[:, None]
+        found[f"layers.{k}.weight"] = np.ascontiguousarray(weight, dtype=np.float32)
+        found[f"layers.{k}.bias"] = bias.astype(np.float32)
+    return found
+
+
+def import_policy(
+    name_or_file: str, path: str | Path, out: str | Path, *, name: str = "", source: str = "", licence: str = ""
+) -> checkpoint.Checkpoint:
+    """Write the actor of the checkpoint at `path` as a checkpoint of ours into the folder `out`.
+
+    name: of the policy; empty: that of the folder. source, licence: for the model card.
+    Raises OrbitccError for files, variables or shapes that do not fit the layout; then nothing is written.
+    """
+    chosen = layout(name_or_file)
+    tensors = tensors_of(chosen, read_bundle(path))
+    used = preset(chosen.preset)
+    seen, done = used.native("observation"), used.native("action")
+    folder = Path(out)
+    if folder.exists() and any(folder.iterdir()):
+        raise FileError("--out", str(folder), "a new or empty folder")
+    files = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files_of(path)}
+    try:
+        card = ModelCard(
+            name=name or folder.resolve().name,
+            description=chosen.description,
+            observation=Observation(
+                preset=seen.name,
+                parameters=dict(seen.parameters),
+                dim=used.observation_space().shape[0],
+                hash=definition_hash("observation", seen),
+            ),
+            action=Action(
+                preset=done.name,
+                parameters=dict(done.parameters),
+                dim=used.action_space().shape[0],
+                hash=definition_hash("action", done),
+            ),
+            interval_ms=used.interval_ms,
+            interval_rtts=used.interval_rtts,
+            layers=tuple(
+                Layer(units=len(tensors[f"layers.{k}.bias"]), activation=layer.activation)
+                for k, layer in enumerate(chosen.layers)
+            ),
+            squash=chosen.squash,
+            training_range=TrainingRange.model_validate({"scenario": "not stated", **chosen.training_range}),
+            imported=Imported(source=source or "not stated", licence=licence or "not stated", files=files),
+        )
+    except ValidationError as error:
+        raise as_orbitcc_error(error) from None
+    checkpoint.save(folder, card, tensors)
+    return checkpoint.load(folder)
+
+
+def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> float:
+    """Of the policy's actions from those of the original network: an .npz file with `observations` [n, D] and `actions`
+    [n, A]. Raises OrbitccError for other files and shapes."""
+    wanted = (
+        f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
+    )
+    try:
+        with np.load(reference, allow_pickle=False) as given:
+            observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))
+        own = policy.policy.act(observations)
+        return float(np.abs(own.reshape(actions.shape) - actions).max())
+    except (OSError, KeyError, ValueError) as error:
+        raise FileError("--reference", str(reference), f"{wanted} ({error})") from None

@@ -1,0 +1,124 @@
+"""Reads the variables of a TensorFlow 1 checkpoint (PREFIX.index, PREFIX.data-00000-of-00001) without TensorFlow.
+
+The index is a LevelDB table from the name of a variable to a BundleEntryProto, with the header under the empty name;
+the data file holds the raw values (tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/format.cc).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.errors import FileError
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48
+TRAILER = 5
+"""After each block: its compression, and a checksum of four bytes."""
+DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
+"""DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64. Variables of other types are left out."""
+
+WANTED = "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-00000-of-00001, or their folder"
+
+
+def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
+    """Name -> value of every variable of numbers. Raises FileError for missing, damaged and other files."""
+    prefix = _prefix(Path(path))
+    try:
+        index = Path(f"{prefix}.index").read_bytes()
+        data = Path(f"{prefix}.data-00000-of-00001").read_bytes()
+        return dict(_variables(index, data))
+    except OSError as error:
+        raise FileError("PATH", str(path), f"{WANTED} ({error.strerror or error})") from None
+    except (IndexError, KeyError, ValueError, struct.error) as error:
+        raise FileError("PATH", str(path), f"{WANTED} (damaged, or of another kind: {error})") from None
+
+
+def files_of(path: str | Path) -> tuple[Path, Path]:
+    """The two files of a checkpoint."""
+    prefix = _prefix(Path(path))
+    return Path(f"{prefix}.index"), Path(f"{prefix}.data-00000-of-00001")
+
+
+def _prefix(path: Path) -> Path:
+    if path.is_dir():
+        found = sorted(path.glob("*.index"))
+        if len(found) != 1:
+            raise FileError("PATH", str(path), f"{WANTED} ({len(found)} files *.index in this folder)")
+        path = found[0]
+    return path.with_suffix("") if path.suffix == ".index" else path
+
+
+def _variables(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    *_, magic = struct.unpack("<Q", index[-8:])
+    if magic != MAGIC:
+        raise ValueError("no table of LevelDB")
+    footer = index[-FOOTER:]
+    _, at = _varint(footer, 0)  # offset and size of the meta index, which bundles leave empty
+    _, at = _varint(footer, at)
+    for _, handle in _block(index, footer[at:]):
+        for name, value in _block(index, handle):
+            entry = _message(value)
+            if not name:  # the header
+                if entry.get(1, [1]) != [1] or entry.get(2, [0]) != [0]:
+                    raise ValueError("several data files, or big-endian numbers")
+                continue
+            dtype = DTYPES.get(entry[1][0])
+            if dtype is None:
+                continue
+            dims = [_message(dim).get(1, [0])[0] for dim in _message(entry.get(2, [b""])[0]).get(2, [])]
+            start, size = entry.get(4, [0])[0], entry.get(5, [0])[0]
+            if start + size > len(data):
+                raise ValueError(f"the data file ends before {name.decode()}")
+            yield name.decode(), np.frombuffer(data[start : start + size], dtype).reshape(dims)
+
+
+def _block(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a block; each key shares a prefix with the one before."""
+    offset, at = _varint(handle, 0)
+    size, _ = _varint(handle, at)
+    block = table[offset : offset + size]
+    if table[offset + size] != 0:
+        raise ValueError("compressed")
+    restarts = struct.unpack("<I", block[-4:])[0]
+    end, at, key = size - 4 * (restarts + 1), 0, b""
+    while at < end:
+        shared, at = _varint(block, at)
+        own, at = _varint(block, at)
+        length, at = _varint(block, at)
+        key = key[:shared] + block[at : at + own]
+        at += own + length
+        yield key, block[at - length : at]
+
+
+def _message(data: bytes) -> dict[int, list[Any]]:
+    """Number of a field -> its values, of a protocol buffer."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        value: Any
+        if kind == 0:
+            value, at = _varint(data, at)
+        else:
+            size, at = _varint(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+            value, at = data[at : at + size], at + size
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits per byte, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at

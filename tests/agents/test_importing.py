@@ -1,0 +1,216 @@
+"""Policies of other projects: TensorFlow's checkpoints, read without it, and turned into checkpoints of ours."""
+
+import itertools
+import json
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.importing import import_policy, largest_difference, layout
+from orbitcc.agents.tensorflow import read_bundle
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval import contenders
+from tests.commands.shell import called
+
+RELEASED = os.environ.get("ORBITCC_RELEASED", "")
+"""A folder with astraea/ and orca/, each with the released TensorFlow checkpoint."""
+
+
+def refused(*arguments):
+    done = called(*map(str, arguments))
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+def varint(value):
+    out = b""
+    while value >= 0x80:
+        out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
+    return out + bytes([value])
+
+
+def block(entries):
+    """A block of a LevelDB table, with a restart for the first key only."""
+    out, last = b"", b""
+    for key, value in entries:
+        shared = next((i for i, (a, b) in enumerate(zip(key, last, strict=False)) if a != b), min(len(key), len(last)))
+        out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        last = key
+    return out + struct.pack("<II", 0, 1)
+
+
+def entry(offset, value):
+    """A BundleEntryProto: dtype, shape, offset, size and checksum, which readers may ignore."""
+    dims = b"".join(b"\x12" + varint(len(d)) + d for d in (b"\x08" + varint(n) for n in value.shape))
+    dtype = {"float32": 1, "int64": 9}[value.dtype.name]
+    return (
+        b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims
+        + b"\x20" + varint(offset) + b"\x28" + varint(value.nbytes) + b"\x35" + bytes(4)
+    )  # fmt: skip
+
+
+def write_bundle(folder, variables):
+    """A checkpoint as TensorFlow's BundleWriter lays it out."""
+    data, entries = b"", [(b"", b"\x08\x01\x1a\x02\x08\x01")]  # one data file, version 1
+    for name in sorted(variables):
+        value = np.asarray(variables[name])
+        entries.append((name.encode(), entry(len(data), value)))
+        data += value.tobytes()
+    half = len(entries) // 2
+    table, handles = b"", []
+    for part in (entries[:half], entries[half:]):
+        made = block(part)
+        handles.append((part[-1][0], varint(len(table)) + varint(len(made))))
+        table += made + bytes(5)
+    places = []
+    for made in (block([]), block(handles)):  # the meta index, and the index
+        places.append(varint(len(table)) + varint(len(made)))
+        table += made + bytes(5)
+    table += b"".join(places).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.index").write_bytes(table)
+    (folder / "model.data-00000-of-00001").write_bytes(data)
+    return folder
+
+
+def variables(widths, rng, gamma=False):
+    """Of an actor with batch normalisation after every dense layer but the last, beside a critic."""
+    found = {"critic/fc1/kernel": rng.normal(size=(3, 4)), "global_step": np.array(21_531)}
+    for k, (before, units) in enumerate(itertools.pairwise(widths), start=1):
+        last = k == len(widths) - 1
+        dense = "actor/dense" if last else f"actor/fc{k}"
+        found |= {
+            f"{dense}/kernel": rng.normal(size=(before, units)) / before**0.5,
+            f"{dense}/bias": rng.normal(size=units),
+        }
+        if not last:
+            norm = "actor/batch_normalization" + (f"_{k - 1}" if k > 1 else "")
+            found |= {f"{norm}/beta": rng.normal(size=units), f"{norm}/moving_mean": rng.normal(size=units)}
+            found[f"{norm}/moving_variance"] = rng.uniform(1e-4, 2.0, units)
+            found |= {f"{norm}/gamma": rng.uniform(0.5, 2, units)} if gamma else {}
+    return {name: np.asarray(x, dtype=np.int64 if name == "global_step" else np.float32) for name, x in found.items()}
+
+
+def original(found, x, layers):
+    """The network as TensorFlow computes it: dense, batch normalisation with eps 0.001, leaky ReLU of 0.2, tanh."""
+    for k in range(1, layers):
+        norm = "actor/batch_normalization" + (f"_{k - 1}" if k > 1 else "")
+        x = x @ found[f"actor/fc{k}/kernel"] + found[f"actor/fc{k}/bias"]
+        x = (x - found[f"{norm}/moving_mean"]) / np.sqrt(found[f"{norm}/moving_variance"] + 1e-3)
+        x = x * found.get(f"{norm}/gamma", 1.0) + found[f"{norm}/beta"]
+        x = np.where(x > 0, x, 0.2 * x)
+    return np.tanh(x @ found["actor/dense/kernel"] + found["actor/dense/bias"])
+
+
+ASTRAEA, ORCA = (50, 256, 128, 64, 1), (70, 256, 256, 1)
+
+
+def test_a_bundle_is_read_as_it_was_written(tmp_path):
+    written = variables(ASTRAEA, np.random.default_rng(1))
+    read = read_bundle(write_bundle(tmp_path, written))
+    assert read.keys() == written.keys()
+    for name, value in written.items():
+        assert read[name].dtype == value.dtype
+        np.testing.assert_array_equal(read[name], value)
+    np.testing.assert_array_equal(read_bundle(tmp_path / "model")["actor/fc1/bias"], written["actor/fc1/bias"])
+    np.testing.assert_array_equal(read_bundle(tmp_path / "model.index")["actor/fc1/bias"], written["actor/fc1/bias"])
+
+
+@pytest.mark.parametrize(("name", "widths", "gamma"), [("astraea", ASTRAEA, False), ("orca", ORCA, True)])
+def test_an_imported_policy_acts_as_the_original(name, widths, gamma, tmp_path):
+    rng = np.random.default_rng(2)
+    found = variables(widths, rng, gamma)
+    made = import_policy(name, write_bundle(tmp_path / "tf", found), tmp_path / "mine", source="a test", licence="MIT")
+    x = rng.uniform(0, 1, (100, widths[0])).astype(np.float32)
+    expected = original(found, x.astype(np.float64), len(widths) - 1)
+    assert np.ptp(expected) > 0.1  # not all the same
+    assert np.abs(expected).max() < 0.9999  # nor at the ends
+    np.testing.assert_allclose(made.policy.act(x), expected, atol=2e-6)
+    card = made.card
+    assert (card.interval_ms, card.squash, card.training, card.imported.licence) == (20.0, "tanh", None, "MIT")
+    assert card.imported.files.keys() == {"model.index", "model.data-00000-of-00001"}
+    entered = contenders.from_policy(str(made.path))
+    assert (entered.label, entered.family, entered.imported) == ("mine", name, True)
+    assert not contenders.from_policy("astraea").imported
+
+
+def test_a_reference_is_compared_and_what_differs_is_not_kept(tmp_path):
+    rng = np.random.default_rng(3)
+    found = variables(ORCA, rng)
+    folder = write_bundle(tmp_path / "tf", found)
+    x = rng.uniform(0, 1, (10, 70)).astype(np.float32)
+    actions = original(found, x, 3)
+    np.savez(tmp_path / "right.npz", observations=x, actions=actions)
+    np.savez(tmp_path / "wrong.npz", observations=x, actions=actions + 0.01)
+    command = ("import", "orca", folder, "--out", tmp_path / "mine", "--reference")
+    assert "largest difference from the reference: " in called(*map(str, command), str(tmp_path / "right.npz")).stdout
+    assert largest_difference(checkpoint.load(tmp_path / "mine"), tmp_path / "wrong.npz") == pytest.approx(
+        0.01, abs=1e-5
+    )
+    said = refused(*command[:4], tmp_path / "other", "--reference", tmp_path / "wrong.npz")
+    assert "--reference: '0.01'" in said
+    assert "within 0.0001" in said
+    assert not (tmp_path / "other").exists()
+
+
+def test_any_dense_actor_has_a_layout_of_its_own(tmp_path):
+    own = tmp_path / "mine.toml"
+    own.write_text(
+        'description = "x"\npreset = "aurora"\nscope = "pi/model"\nsquash = "clip"\n'
+        'layers = [{ dense = "shared", activation = "tanh" }, { dense = "out" }]\n'
+    )
+    rng = np.random.default_rng(4)
+    found = {f"pi/model/{name}/{part}": rng.normal(size=shape).astype(np.float32)
+             for name, part, shape in (("shared", "kernel", (30, 16)), ("shared", "bias", 16),
+                                       ("out", "kernel", (16, 1)), ("out", "bias", 1))}  # fmt: skip
+    made = import_policy(str(own), write_bundle(tmp_path / "tf", found), tmp_path / "policy")
+    x = rng.normal(size=(5, 30)).astype(np.float32)
+    hidden = np.tanh(x @ found["pi/model/shared/kernel"] + found["pi/model/shared/bias"])
+    expected = np.clip(hidden @ found["pi/model/out/kernel"] + found["pi/model/out/bias"], -1, 1)
+    np.testing.assert_allclose(made.policy.act(x), expected, atol=1e-5)
+    own.write_text('description = "x"\npreset = "aurora"\nlayers = []\n')
+    with pytest.raises(OrbitccError, match="layers"):
+        layout(str(own))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda f: (f / "model.index").write_bytes(b"x" * 100), "no table of LevelDB"),
+        (lambda f: (f / "model.index").write_bytes((f / "model.index").read_bytes()[40:]), "damaged"),
+        (lambda f: (f / "model.data-00000-of-00001").write_bytes(b"x" * 64), "the data file ends before"),
+        (lambda f: (f / "model.data-00000-of-00001").unlink(), "No such file"),
+        (lambda f: (f / "model.index").unlink(), "0 files \\*.index"),
+    ],
+)
+def test_damaged_files_are_refused_and_nothing_is_written(damage, said, tmp_path):
+    folder = write_bundle(tmp_path / "tf", variables(ASTRAEA, np.random.default_rng(5)))
+    damage(folder)
+    with pytest.raises(OrbitccError, match=said):
+        import_policy("astraea", folder, tmp_path / "mine")
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_checkpoint_of_another_project_is_refused_by_name(tmp_path):
+    folder = write_bundle(tmp_path / "tf", variables(ORCA, np.random.default_rng(6)))
+    with pytest.raises(OrbitccError, match="actor/fc3/kernel.*a variable of the checkpoint"):
+        import_policy("astraea", folder, tmp_path / "mine")
+    assert "unknown name 'astrea'" in refused("import", "astrea", folder, "--out", tmp_path / "mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    assert "a new or empty folder" in refused("import", "orca", folder, "--out", tmp_path / "full")
+
+
+@pytest.mark.parametrize("name", ["astraea", "orca"])
+def test_the_released_policies_fill_a_link(name, tmp_path):
+    folder = Path(RELEASED) / name
+    if not RELEASED or not folder.exists():
+        pytest.skip("ORBITCC_RELEASED names no folder with the released checkpoints, which have no place here")
+    import_policy(name, folder, tmp_path / name)
+    said = called("run", "dumbbell", "--policy", str(tmp_path / name), "--json").stdout
+    assert json.loads(said)["flows"][0]["goodput_mbps"] > 85
