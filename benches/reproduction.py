@@ -45,6 +45,13 @@ def rows_of(lines: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines]
 
 
+def has_bucket(claim: Claim) -> bool:
+    """Whether a suite that the claim reads can have a token bucket."""
+    read = {value.suite for part in (claim, *claim.claims) for value in part.values.values() if value.suite}
+    taken = papers.suites_of(papers.get("leo"), {"shaper": "tbf"})
+    return any(taken[name].settings for name in read)
+
+
 def table(judged: Judged, shaped: Judged = ()) -> str:
     """The claims of a paper as a Markdown table; `shaped`: the same claims with a token bucket."""
     others = {claim.key: outcome for claim, outcome in shaped}
@@ -55,7 +62,7 @@ def table(judged: Judged, shaped: Judged = ()) -> str:
         cells.append(verdict(outcome))
         if others:
             other = others[claim.key]
-            cells.append(verdict(other) if other.measured != outcome.measured else "the same runs")
+            cells.append(f"{verdict(other)}, {met(other)}" if has_bucket(claim) else "–")
         lines.append(cells)
     reasons: dict[str, list[str]] = {}
     for claim, outcome in judged:
