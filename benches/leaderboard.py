@@ -47,10 +47,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-SKIPPED = ("responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers")
-"""Single runs that a paper shows, and experiments about Cubic's switches."""
+SKIPPED = ("responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes")
+"""Runs that a paper shows, experiments about Cubic's switches, and probes, in which no controller takes part."""
 LEFT_OUT = ("steady_power",)
 """Metrics that follow from two others of the same suite: in the CSV only."""
+PAPER_ONLY = {"efficiency": ("jain",), "efficiency-aqm": ("jain",)}
+"""Suite -> metrics that only the pages of papers show: fairness of equal flows is judged by other suites here."""
 GOODPUT = ("goodput_share", "goodput_over_optimal", "goodput_after", "utilisation", "steady_mbps")
 DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms")
 TARGET = ("own_share", "own_over_fair", "long_ratio")
@@ -477,7 +479,8 @@ def git(folder: Path, *arguments: str) -> str | None:
 
 def columns(suite: str) -> list[Metric]:
     """The metrics of a suite that its table shows, and that contenders are compared by."""
-    return [metric for metric in suites.metrics_of(suite) if metric.key not in LEFT_OUT]
+    left_out = (*LEFT_OUT, *PAPER_ONLY.get(suite, ()))
+    return [metric for metric in suites.metrics_of(suite) if metric.key not in left_out]
 
 
 def one_of(suite: str, keys: Sequence[str]) -> Metric | None:
