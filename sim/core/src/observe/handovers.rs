@@ -58,15 +58,18 @@ pub(super) fn news_features(handovers: &str) -> Vec<Feature> {
 /// Their values.
 pub(super) fn fill_news(handovers: &str, stats: &IntervalStats, out: &mut [f64]) {
     match handovers {
-        "reported" => {
-            out[0] = nearness(stats.reported_handover_in_s);
-            out[1] = nearness(stats.reported_handover_since_s);
-        }
-        "true" => {
-            out[0] = nearness(stats.handover_in_s);
-            out[1] = nearness(stats.handover_since_s);
-        }
+        "reported" => out[..2].copy_from_slice(&handover_nearness(stats, true)),
+        "true" => out[..2].copy_from_slice(&handover_nearness(stats, false)),
         _ => {}
+    }
+}
+
+/// Nearness of the next and of the last handover, as reported or in truth.
+pub(super) fn handover_nearness(stats: &IntervalStats, reported: bool) -> [f64; 2] {
+    if reported {
+        [stats.reported_handover_in_s, stats.reported_handover_since_s].map(nearness)
+    } else {
+        [stats.handover_in_s, stats.handover_since_s].map(nearness)
     }
 }
 

@@ -60,22 +60,30 @@ impl WindowedMin {
 pub struct GapDetector {
     gap_s: f64,
     usual_s: f64,
+    /// Whether pauses that return become usual.
+    learns: bool,
 }
 
 impl GapDetector {
     const TIMES_USUAL: f64 = 3.0;
     const WEIGHT: f64 = 1.0 / 16.0;
 
-    /// With `gap_s` = 0, it never detects a pause.
+    /// With `gap_s` = 0, it never detects a pause. A pause that is there from the start is one for ever.
     pub fn new(gap_s: f64) -> GapDetector {
-        GapDetector { gap_s, usual_s: 0.0 }
+        GapDetector { gap_s, usual_s: 0.0, learns: false }
+    }
+
+    /// A pause that returns, as on a link with frames, becomes usual.
+    pub fn learning(gap_s: f64) -> GapDetector {
+        GapDetector { learns: true, ..GapDetector::new(gap_s) }
     }
 
     /// Whether such a pause has ended, or reached this length, in the interval.
     pub fn notices(&mut self, stats: &IntervalStats) -> bool {
-        let gap = self.gap_s > 0.0 && stats.ack_gap_s >= self.gap_s.max(GapDetector::TIMES_USUAL * self.usual_s);
-        if !gap {
-            self.usual_s += GapDetector::WEIGHT * (stats.ack_gap_s - self.usual_s);
+        let least_s = self.gap_s.max(GapDetector::TIMES_USUAL * self.usual_s);
+        let gap = self.gap_s > 0.0 && stats.ack_gap_s >= least_s;
+        if !gap || self.learns {
+            self.usual_s += GapDetector::WEIGHT * (stats.ack_gap_s.min(least_s) - self.usual_s);
         }
         gap
     }
@@ -83,8 +91,12 @@ impl GapDetector {
 
 /// The weight of a new value in an average over `rtts` RTTs.
 pub fn weight(stats: &IntervalStats, rtt_s: f64, rtts: f64) -> f64 {
-    let span = rtt_s * rtts;
-    if span > 0.0 { 1.0 - libm::exp(-stats.interval_s / span) } else { 1.0 }
+    span_weight(stats.interval_s, rtt_s * rtts)
+}
+
+/// The weight of an interval in an average over a span; 1 without a span.
+pub fn span_weight(interval_s: f64, span_s: f64) -> f64 {
+    if span_s > 0.0 { 1.0 - libm::exp(-interval_s / span_s) } else { 1.0 }
 }
 
 /// 1 s / (1 s + span): 1 at a handover, less before and after it, 0 if none is known.
@@ -134,6 +146,19 @@ mod tests {
             assert!((0..intervals).all(|_| !slow.notices(&pause(0.02))));
             assert_eq!(slow.notices(&pause(0.032)), noticed, "{intervals}");
         }
+    }
+
+    #[test]
+    fn a_pause_that_returns_becomes_usual_where_it_learns() {
+        // Pauses of 50 ms count as 30 ms, or three times the usual, while they are noticed; the usual reaches 50/3 ms
+        // after eleven.
+        let frame = IntervalStats { ack_gap_s: 0.05, ..IntervalStats::default() };
+        let mut learning = GapDetector::learning(0.03);
+        let noticed = (0..200).filter(|_| learning.notices(&frame)).count();
+        assert_eq!(noticed, 11);
+        assert!(learning.notices(&IntervalStats { ack_gap_s: 0.2, ..frame }), "four times the usual");
+        let mut never = GapDetector::new(0.03);
+        assert_eq!((0..200).filter(|_| never.notices(&frame)).count(), 200);
     }
 
     #[test]

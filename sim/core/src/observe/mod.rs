@@ -2,6 +2,7 @@
 
 pub mod astraea;
 mod aurora;
+mod features;
 pub mod handovers;
 mod memory;
 mod orca;

@@ -15,7 +15,7 @@ use crate::time::Nanos;
 
 use super::astraea::Member;
 use super::stats::IntervalStats;
-use super::{astraea, aurora, orca, ratios, share, steps};
+use super::{astraea, aurora, features, orca, ratios, share, steps};
 
 /// One value of an observation; it is clipped to its bounds.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(super) fn ratio(meaning: impl Into<String>, low: f32, high: f32) -> Feature 
 }
 
 /// Maximum number of features of an observation.
-const MAX_FEATURES: usize = 24;
+const MAX_FEATURES: usize = features::MOST;
 
 /// Computes features from statistics; holds the parameters and the state for one flow.
 pub trait Watch: Send + Sync {
@@ -164,6 +164,7 @@ pub const OBSERVATIONS: &[Entry<Observation>] = &[
     entry("aurora", "aurora", 1, "{}", aurora::observation),
     entry("ratios", "ratios", 2, "{}", ratios::observation),
     entry("ratios-noisy", "ratios", 2, r#"{"handovers": "reported"}"#, ratios::observation),
+    entry("features", "features", 1, "{}", features::observation),
     entry("ratios-oracle", "ratios", 2, r#"{"handovers": "true"}"#, ratios::observation),
 ];
 
@@ -210,6 +211,7 @@ fn build<T>(kind: &str, request: &Value, table: &[Entry<T>]) -> Result<(T, Defin
         let (fits, wanted) = match present {
             Value::Bool(_) => (value.is_boolean(), "true or false"),
             Value::String(_) => (value.is_string(), "text"),
+            Value::Array(_) => (value.is_array(), "a list"),
             Value::Number(n) if n.is_f64() => (value.is_number(), "a number"),
             _ => (value.is_u64(), "a whole number"),
         };

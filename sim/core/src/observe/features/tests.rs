@@ -1,0 +1,140 @@
+use super::*;
+use crate::observe::registry;
+use crate::observe::testing::{flow, hard_cases};
+
+fn watch(features: Value) -> Box<dyn Watch> {
+    registry::observation(&json!({"name": "features", "features": features})).unwrap().watch
+}
+
+/// The value of each feature after these intervals.
+fn seen<const N: usize>(watch: &mut Box<dyn Watch>, stats: &[IntervalStats]) -> [f64; N] {
+    let mut out = [0.0; N];
+    stats.iter().for_each(|s| watch.fill(s, &mut out));
+    out
+}
+
+fn refused(features: Value) -> String {
+    registry::observation(&json!({"name": "features", "features": features})).err().unwrap()
+}
+
+#[test]
+fn the_default_list_is_the_observation_ratios() {
+    let mut list = registry::observation(&json!("features")).unwrap().watch;
+    let mut ratios = registry::observation(&json!("ratios")).unwrap().watch;
+    let mut state = 12_345u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / f64::from(1u32 << 31)
+    };
+    for k in 0..2_000 {
+        let mut stats = IntervalStats {
+            time_s: 0.03 * f64::from(k),
+            rtt_min_s: 0.05 + 0.03 * random(),
+            rtt_mean_s: 0.08 + 0.02 * random(),
+            rtt_rise_s: 0.01 * random() - 0.005,
+            ack_gap_s: if k % 500 == 499 { 0.08 } else { 0.004 * random() },
+            lost_packets: if random() < 0.1 { 20.0 * random() } else { 0.0 },
+            cwnd_packets: 200.0 + (200.0 * random()).floor(),
+            mss_bytes: 1448.0,
+            ..flow(0.4 + 0.6 * random())
+        };
+        if k % 97 == 5 {
+            stats = IntervalStats { time_s: stats.time_s, ..hard_cases()[0] };
+        }
+        let [of_list, of_ratios]: [[f64; 18]; 2] = [&mut list, &mut ratios].map(|w| seen(w, &[stats]));
+        assert_eq!(of_list, of_ratios, "interval {k}");
+    }
+}
+
+#[test]
+fn jitter_raises_the_floor_and_the_standing_rtt_does_not_see_it() {
+    let of = |rtt: &str, jitters: f64| json!({"name": "inflation", "rtt": rtt, "jitters": jitters});
+    let mut watch = watch(json!([of("mean", 0.0), of("least", 0.0), of("standing", 0.0), of("least", 2.0), "jitter"]));
+    // The least RTT alternates between 50 and 60 ms, in steps of a fifth of the minimum; the mean is 65 ms.
+    let intervals: Vec<_> = (0..4_000)
+        .map(|k| IntervalStats {
+            time_s: 0.03 * f64::from(k),
+            rtt_min_s: if k % 2 == 0 { 0.06 } else { 0.05 },
+            rtt_mean_s: 0.065,
+            ..flow(0.9)
+        })
+        .collect();
+    let even: [f64; 5] = seen(&mut watch, &intervals[..3_999]);
+    assert!((even[0] - 1.3f64.ln()).abs() < 1e-12 && (even[1] - 1.2f64.ln()).abs() < 1e-12, "{even:?}");
+    assert_eq!(even[2], 0.0, "the least of a quarter of a second is the minimum");
+    assert!((even[4] - 1.2f64.ln()).abs() < 1e-9, "steps of 10 ms over 50 ms");
+    // The floor is the minimum and two jitters: 50 + 20 ms, above every sample; the observer clips at 0.
+    assert!((even[3] - (0.06f64 / 0.07).ln()).abs() < 1e-9, "{even:?}");
+}
+
+#[test]
+fn losses_are_told_apart_by_the_rtt() {
+    let when = |when: &str| json!({"name": "loss", "when": when});
+    let mut watch = watch(json!([when("always"), when("rising"), when("falling")]));
+    let lossy = |rtt_mean_s| IntervalStats { rtt_mean_s, lost_packets: 25.0, acked_packets: 75.0, ..flow(0.9) };
+    let calm = IntervalStats { rtt_mean_s: 0.06, acked_packets: 75.0, ..flow(0.9) };
+    let first: [f64; 3] = seen(&mut watch, &[calm, calm, lossy(0.09)]);
+    assert_eq!(first, [0.5, 0.5, 0.0], "with an RTT above its average a share of 0.25 is the flow's own");
+    let later: [f64; 3] = seen(&mut watch, &[calm, calm, lossy(0.055)]);
+    assert_eq!(later, [0.5, 0.5, 0.5], "and below it, that of the link; the other keeps its value");
+}
+
+#[test]
+fn extremes_of_two_windows_are_compared() {
+    let mut watch = watch(json!([
+        {"name": "min-rtt-ratio", "window_s": 1.0, "long_s": 10.0},
+        {"name": "max-rate-ratio", "window_s": 1.0, "long_s": 10.0},
+        "rtt-spread",
+    ]));
+    let at = |time_s, rtt_min_s, share| IntervalStats { time_s, rtt_min_s, rtt_mean_s: 0.088, ..flow(share) };
+    let found: [f64; 3] = seen(&mut watch, &[at(1.0, 0.04, 0.8), at(5.0, 0.08, 0.4)]);
+    let wanted = [2f64.ln(), 0.5f64.ln(), 1.1f64.ln()];
+    assert!(found.iter().zip(wanted).all(|(x, y)| (x - y).abs() < 1e-12), "{found:?}");
+}
+
+#[test]
+fn a_frame_of_the_link_becomes_usual() {
+    let mut list = watch(json!(["cleared"]));
+    let mut ratios = registry::observation(&json!("ratios")).unwrap().watch;
+    let frames: Vec<_> =
+        (0..100).map(|k| IntervalStats { time_s: 0.05 * f64::from(k), ack_gap_s: 0.05, ..flow(0.9) }).collect();
+    let [age]: [f64; 1] = seen(&mut list, &frames);
+    assert!(age < 0.2, "cleared by the first pauses only");
+    let found: [f64; 18] = seen(&mut ratios, &frames);
+    assert_eq!(found[16], 1.0, "`ratios` has its windows cleared at every frame");
+}
+
+#[test]
+fn a_list_stays_in_its_bounds_whatever_happens() {
+    let every: Vec<_> = KINDS.iter().map(|kind| kind.text).collect();
+    let function = registry::observation(&json!({"name": "features", "features": every})).unwrap();
+    let mut observer = registry::Observer::new(std::sync::Arc::new(function.clone()));
+    for stats in hard_cases().iter().chain(&[flow(0.5), flow(1.0)]).cycle().take(200) {
+        observer.push(stats);
+        for (x, feature) in observer.observation().iter().zip(function.labels()) {
+            assert!((feature.low.min(0.0)..=feature.high).contains(x), "{}: {x}", feature.meaning);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_entry_is_named() {
+    assert!(refused(json!([])).contains("features = 0 features: must be 1 to 48"));
+    let unknown = refused(json!(["inflation", "speed"]));
+    assert!(unknown.starts_with("observation.features[1].name = \"speed\": must be one of inflation,"), "{unknown}");
+    let parameter = refused(json!([{"name": "delivered", "rtt": "least"}]));
+    assert_eq!(parameter, "observation.features[0].rtt = \"least\": unknown; delivered takes average_rtts");
+    let range = refused(json!([{"name": "inflation", "jitters": -1}]));
+    assert_eq!(range, "observation.features[0].jitters = -1: must be a number in 0 .. 100");
+    let choice = refused(json!([{"name": "loss", "when": "often"}]));
+    assert_eq!(choice, "observation.features[0].when = \"often\": must be one of always, rising, falling");
+    assert!(refused(json!([7])).starts_with("observation.features[0] = 7:"));
+}
+
+#[test]
+fn a_definition_states_every_parameter() {
+    let made = registry::observation(&json!({"name": "features", "features": ["cleared", "min-rtt"]})).unwrap();
+    let full = json!([{"name": "cleared"}, {"name": "min-rtt", "window_s": 10.0, "average_rtts": 0.0}]);
+    assert_eq!(made.definition.parameters["features"], full);
+    assert_eq!(made.features[1].meaning, "ln(minimum RTT / 50 ms), window 10 s");
+}
