@@ -20,6 +20,17 @@ class Layer(_Model):
     norm_eps: float = 1e-5
 
 
+class Gate(_Model):
+    """Weighs the outputs of a network's last layer, its experts, by the softmax of a second network's outputs.
+
+    inputs, expert_inputs: columns of the observation that the gate and the experts observe.
+    """
+
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    inputs: Annotated[tuple[int, ...], Field(min_length=1)]
+    expert_inputs: Annotated[tuple[int, ...], Field(min_length=1)]
+
+
 class Observation(_Model):
     """The native observation of a policy: its name, the parameters that differ from the named ones, and the hash of its
     definition at the time of training."""
@@ -96,6 +107,7 @@ class ModelCard(_Model):
     interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
     interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    gate: Gate | None = None
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0
     squash: Literal["tanh", "clip"] = "clip"

@@ -1,13 +1,13 @@
 """Builds a native network from tensors and a model card."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.agents.model_card import ModelCard
+from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.envs.environments.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -16,18 +16,24 @@ Tensors = Mapping[str, NDArray[np.float32]]
 def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor that a model card requires.
 
-    `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out];
-    with a normaliser `normaliser.mean` and `normaliser.std` [D].
+    `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out]; the
+    same for `gate.I` with a gate; with a normaliser `normaliser.mean` and `normaliser.std` [D].
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    width = card.observation.dim
-    for index, layer in enumerate(card.layers):
-        shapes[f"layers.{index}.weight"] = (layer.units, width)
-        shapes[f"layers.{index}.bias"] = (layer.units,)
-        if layer.norm == "layer":
-            shapes[f"layers.{index}.norm.scale"] = (layer.units,)
-            shapes[f"layers.{index}.norm.shift"] = (layer.units,)
-        width = layer.units
+    networks = [("layers", card.layers, card.observation.dim)]
+    if card.gate is not None:
+        networks = [
+            ("layers", card.layers, len(card.gate.expert_inputs)),
+            ("gate", card.gate.layers, len(card.gate.inputs)),
+        ]
+    for name, layers, width in networks:
+        for index, layer in enumerate(layers):
+            shapes[f"{name}.{index}.weight"] = (layer.units, width)
+            shapes[f"{name}.{index}.bias"] = (layer.units,)
+            if layer.norm == "layer":
+                shapes[f"{name}.{index}.norm.scale"] = (layer.units,)
+                shapes[f"{name}.{index}.norm.shift"] = (layer.units,)
+            width = layer.units
     if card.normaliser:
         shapes["normaliser.mean"] = shapes["normaliser.std"] = (card.observation.dim,)
     return shapes
@@ -36,7 +42,13 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
 def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
     """The reason why these tensors do not fit this model card, or None."""
     expected = expected_tensors(card)
-    if card.layers[-1].units != card.action.dim:
+    if card.gate is not None:
+        if card.gate.layers[-1].units != card.layers[-1].units or card.action.dim != 1:
+            return f"its gate weighs {card.gate.layers[-1].units} experts of {card.layers[-1].units}, for one action"
+        columns = (*card.gate.inputs, *card.gate.expert_inputs)
+        if not all(0 <= column < card.observation.dim for column in columns):
+            return f"its gate takes column {max(columns)} of {card.observation.dim}"
+    elif card.layers[-1].units != card.action.dim:
         return f"its last layer has {card.layers[-1].units} units for an action of {card.action.dim}"
     for name, shape in expected.items():
         if name not in tensors:
@@ -53,16 +65,13 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
 
 def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     """The native network; `tensors` must fit the card (see :func:`mismatch`)."""
-    layers: list[dict[str, Any]] = []
-    for index, layer in enumerate(card.layers):
-        norm = None
-        if layer.norm == "layer":
-            scale, shift = tensors[f"layers.{index}.norm.scale"], tensors[f"layers.{index}.norm.shift"]
-            norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
-        weight, bias = tensors[f"layers.{index}.weight"], tensors[f"layers.{index}.bias"]
-        layers.append({"weight": weight, "bias": bias, "norm": norm, "activation": layer.activation})
+    gate = None
+    if card.gate is not None:
+        columns = {"inputs": list(card.gate.inputs), "expert_inputs": list(card.gate.expert_inputs)}
+        gate = {"layers": _layers("gate", card.gate.layers, tensors), **columns}
     return _sim.Policy(
-        layers,
+        _layers("layers", card.layers, tensors),
+        gate=gate,
         observation=Native(card.observation.preset, card.observation.parameters).json(),
         action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),
@@ -73,3 +82,16 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
         squash=card.squash,
         safety_filter=card.safety_filter.model_dump_json() if card.safety_filter is not None else None,
     )
+
+
+def _layers(name: str, layers: Sequence[Layer], tensors: Tensors) -> list[dict[str, Any]]:
+    """Layers as the simulator takes them."""
+    made: list[dict[str, Any]] = []
+    for index, layer in enumerate(layers):
+        norm = None
+        if layer.norm == "layer":
+            scale, shift = tensors[f"{name}.{index}.norm.scale"], tensors[f"{name}.{index}.norm.shift"]
+            norm = {"kind": "layer", "scale": scale, "shift": shift, "eps": layer.norm_eps}
+        weight, bias = tensors[f"{name}.{index}.weight"], tensors[f"{name}.{index}.bias"]
+        made.append({"weight": weight, "bias": bias, "norm": norm, "activation": layer.activation})
+    return made

@@ -45,6 +45,8 @@ class Policy:
     observation, action: functions as JSON text.
     squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
     safety_filter: limits applied outside of the network, JSON text (the model card's `safety_filter`), or None.
+    gate: weighs the last layer's outputs, the experts: `{"layers": [...], "inputs": [columns of the observation that
+    the gate observes], "expert_inputs": [those of the experts]}`, or None.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Policy:
         clip: float = 10.0,
         squash: str = "clip",
         safety_filter: str | None = None,
+        gate: Mapping[str, Any] | None = None,
     ) -> None: ...
     def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """f32[n, D] -> f32[n, A]."""

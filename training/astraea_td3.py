@@ -227,6 +227,7 @@ class AstraeaTd3Learner:
             Layer(units=units, activation=network.activation, norm=network.norm, norm_eps=1e-5)
             for units in network.hidden
         ]
+        self.gate = None
         self.layers = (*hidden, Layer(units=1, activation="linear"))
         self.rng = np.random.default_rng([seed, 0xA57])
         torch.manual_seed(seed)

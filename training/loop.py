@@ -21,7 +21,7 @@ import numpy as np
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.folders import replace_folder, scratch
-from orbitcc.agents.model_card import Action, Layer, ModelCard, Observation, Training
+from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
@@ -45,6 +45,9 @@ class Learner(Protocol):
 
     layers: tuple[Layer, ...]
     """The layers of the exported network as in the model card, from the first hidden layer to the output."""
+
+    gate: Gate | None
+    """What weighs the outputs of the last layer, if they are experts."""
 
     def iterate(self) -> dict[str, float]:
         """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, and `learner/...`."""
@@ -333,6 +336,7 @@ class _Loop:
             interval_rtts=deployed.interval_rtts,
             squash=self.learner.squash,
             layers=self.learner.layers,
+            gate=self.learner.gate,
             training_range=training_range(self.recipe.world()),
             training=Training(
                 recipe=self.recipe.name,

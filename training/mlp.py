@@ -12,9 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from orbitcc.agents.model_card import Layer
+from orbitcc.agents.model_card import Gate, Layer
 
 LEAKY_SLOPE = 0.2
 """Of `leaky_relu`, as in the native policy network."""
@@ -34,6 +36,17 @@ _BACKWARD: dict[str, Callable[[Any, Any], Any]] = {  # gradient times slope, in 
 }
 
 
+def _shapes(inputs: int, layers: Sequence[Layer]) -> list[tuple[int, int]]:
+    """Outputs and inputs of each layer."""
+    widths = [inputs, *(layer.units for layer in layers)]
+    return [(after, before) for before, after in itertools.pairwise(widths)]
+
+
+def weights_of(inputs: int, layers: Sequence[Layer]) -> int:
+    """How many numbers a network has."""
+    return sum(after * (before + 1) for after, before in _shapes(inputs, layers))
+
+
 class Mlp:
     """A feed-forward network, all of its weights in one vector `theta`, their gradients in `theta.grad`.
 
@@ -44,17 +57,24 @@ class Mlp:
         layers: units and activation of each layer, the output's included; layer norms are not known.
         last_gain: of the output layer's first weights.
         generator: draws them.
+        theta: a vector to hold the weights, with its gradient, both of `weights_of(inputs, layers)` numbers.
     """
 
     def __init__(
-        self, inputs: int, layers: Sequence[Layer], *, last_gain: float, generator: torch.Generator | None = None
+        self,
+        inputs: int,
+        layers: Sequence[Layer],
+        *,
+        last_gain: float,
+        generator: torch.Generator | None = None,
+        theta: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> None:
         self.layers = tuple(layers)
-        widths = [inputs, *(layer.units for layer in layers)]
-        self._shapes = [(after, before) for before, after in itertools.pairwise(widths)]
-        self.theta = torch.zeros(sum(after * (before + 1) for after, before in self._shapes))
-        self.theta.grad = torch.zeros_like(self.theta)
-        self.weights, self._gradients = self._views(self.theta), self._views(self.theta.grad)
+        self._shapes = _shapes(inputs, layers)
+        numbers = weights_of(inputs, layers)
+        self.theta, gradient = (torch.zeros(numbers), torch.zeros(numbers)) if theta is None else theta
+        self.theta.grad = gradient
+        self.weights, self._gradients = self._views(self.theta), self._views(gradient)
         for index, (weight, _) in enumerate(self.weights):
             last = index == len(self.weights) - 1
             torch.nn.init.orthogonal_(weight, last_gain if last else math.sqrt(2.0), generator=generator)
@@ -84,6 +104,13 @@ class Mlp:
             if index:
                 gradient = torch.mm(gradient, weight, out=self._passed[index - 1][:n])
 
+    def tensors(self, name: str = "layers") -> dict[str, NDArray[np.float32]]:
+        """Copies of the weights as the tensors of a checkpoint."""
+        found = {}
+        for index, (weight, bias) in enumerate(self.weights):
+            found[f"{name}.{index}.weight"], found[f"{name}.{index}.bias"] = weight.numpy().copy(), bias.numpy().copy()
+        return found
+
     def _reserve(self, rows: int) -> None:
         if rows > self._rows:
             self._rows = rows
@@ -99,3 +126,41 @@ class Mlp:
             found.append((weight, vector[start + after * before : start + after * (before + 1)]))
             start += after * (before + 1)
         return found
+
+
+class Mixture:
+    """Experts, the outputs of one network, weighed by the softmax of another one's: as :class:`Mlp`, with one output.
+
+    The native policy network computes the same (`Gate` in sim/core/src/observe/policy.rs).
+
+    Args:
+        layers: of the experts' network; its outputs are the experts.
+        gate: columns that both observe, and the gate's layers.
+    """
+
+    def __init__(self, layers: Sequence[Layer], gate: Gate, *, generator: torch.Generator | None = None) -> None:
+        self._expert_columns, self._gate_columns = torch.tensor(gate.expert_inputs), torch.tensor(gate.inputs)
+        experts = weights_of(len(gate.expert_inputs), layers)
+        total = experts + weights_of(len(gate.inputs), gate.layers)
+        self.theta = torch.zeros(total)
+        self.theta.grad = gradient = torch.zeros(total)
+        halves = [(self.theta[part], gradient[part]) for part in (slice(experts), slice(experts, total))]
+        self.experts = Mlp(len(gate.expert_inputs), layers, last_gain=0.01, generator=generator, theta=halves[0])
+        self.gate = Mlp(len(gate.inputs), gate.layers, last_gain=0.1, generator=generator, theta=halves[1])
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """f32[n, inputs] -> f32[n, 1]."""
+        self._values = self.experts.forward(rows.index_select(1, self._expert_columns))
+        self._shares = self.gate.forward(rows.index_select(1, self._gate_columns)).softmax(1)
+        self._mean = (self._values * self._shares).sum(1, keepdim=True)
+        return self._mean
+
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Set `theta.grad` from the gradient of a loss, f32[n, 1], at the last outputs of `forward`."""
+        towards = gradient * self._shares
+        self.gate.backward(towards * (self._values - self._mean))
+        self.experts.backward(towards)
+
+    def tensors(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of the weights as the tensors of a checkpoint."""
+        return {**self.experts.tensors(), **self.gate.tensors("gate")}

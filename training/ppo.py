@@ -21,7 +21,7 @@ from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.errors import FileError
 from orbitcc.training import privileged
-from orbitcc.training.mlp import Mlp
+from orbitcc.training.mlp import Mixture, Mlp
 from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
 
 F32 = NDArray[np.float32]
@@ -54,10 +54,15 @@ class PpoLearner:
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
+        self.gate = recipe.network.gate(sees)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
         deep = LeakyNetwork(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
-        self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
+        self.actor: Mlp | Mixture
+        if self.gate is None:
+            self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
+        else:
+            self.actor = Mixture(self.layers, self.gate, generator=first)
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
         self._learns_std = ppo.exploration_std_final == 0.0
@@ -82,9 +87,7 @@ class PpoLearner:
         return {"agent_steps": steps, "train/reward": paid / (steps * self.settings.reward_scale), **figures}
 
     def tensors(self) -> Tensors:
-        found = {}
-        for index, (weight, bias) in enumerate(self.actor.weights):
-            found[f"layers.{index}.weight"], found[f"layers.{index}.bias"] = weight.numpy().copy(), bias.numpy().copy()
+        found: dict[str, F32] = self.actor.tensors()
         if self.normaliser is not None:
             found["normaliser.mean"], found["normaliser.std"] = self.normaliser.mean.copy(), self.normaliser.std.copy()
         return found

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from orbitcc.agents.model_card import Layer
+from orbitcc.agents.model_card import Gate, Layer
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
@@ -42,6 +42,46 @@ class LeakyNetwork(Network):
     """The network of our own learners, which also support `leaky_relu` (slope 0.2)."""
 
     activation: Literal["tanh", "relu", "leaky_relu"] = "tanh"  # type: ignore[assignment]
+
+
+_column = Annotated[int, number(0, 4096, "column of the observation", whole=True)]
+
+
+class PpoNetwork(LeakyNetwork):
+    """The network of our own PPO, which may be a mixture of experts.
+
+    experts: above 0, the network has so many outputs, which a second network, the gate, weighs by a softmax.
+    gate_hidden: hidden layers of the gate, with the activation tanh.
+    gate_inputs, expert_inputs: columns of the observation that they observe; empty: all.
+    """
+
+    experts: Annotated[int, number(0, 64, "experts", whole=True)] = 0
+    gate_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (16,)
+    gate_inputs: tuple[_column, ...] = ()
+    expert_inputs: tuple[_column, ...] = ()
+
+    def layers(self, actions: int) -> tuple[Layer, ...]:
+        return super().layers(self.experts or actions)
+
+    def gate(self, inputs: int) -> Gate | None:
+        """As a model card states it, for observations of so many numbers.
+
+        Raises:
+            OrbitccError: a column that the observation does not have.
+        """
+        if not self.experts:
+            return None
+        for name in ("gate_inputs", "expert_inputs"):
+            columns = getattr(self, name)
+            if any(column >= inputs for column in columns):
+                raise OrbitccError(f"network.{name}", list(columns), f"columns of the observation, 0 to {inputs - 1}")
+        hidden = [Layer(units=units, activation="tanh") for units in self.gate_hidden]
+        every = tuple(range(inputs))
+        return Gate(
+            layers=(*hidden, Layer(units=self.experts, activation="linear")),
+            inputs=self.gate_inputs or every,
+            expert_inputs=self.expert_inputs or every,
+        )
 
 
 class Td3Network(LeakyNetwork):
@@ -349,7 +389,7 @@ class Recipe(Model):
 
 class PpoRecipe(Recipe):
     algorithm: Literal["ppo"]
-    network: LeakyNetwork = LeakyNetwork()
+    network: PpoNetwork = PpoNetwork()
     ppo: OwnPpo = OwnPpo()
 
 

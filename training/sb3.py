@@ -42,6 +42,7 @@ class SB3Learner:
         self._settings: Ppo | Sac = recipe.ppo if isinstance(recipe, Sb3PpoRecipe) else recipe.sac
         self._is_ppo = isinstance(self._settings, Ppo)
         self.squash: Literal["tanh", "clip"] = "clip" if self._is_ppo else "tanh"
+        self.gate = None
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         settings = self._settings
         native = FlowVectorEnv(

@@ -35,6 +35,9 @@ def show(policy: Name, as_json: AsJson = False) -> None:
         return
     interval = f"{card.interval_rtts:g} RTT" if card.interval_rtts else f"{card.interval_ms:g} ms"
     layers = " → ".join(str(layer.units) for layer in card.layers)
+    if card.gate is not None:
+        gate = " → ".join(str(layer.units) for layer in card.gate.layers)
+        layers += f" experts (of {len(card.gate.expert_inputs)} inputs), weighed by {len(card.gate.inputs)} → {gate}"
     inside = card.training_range.model_dump(exclude={"scenario", "remarks"}, exclude_none=True)
     console = Console(highlight=False)
     console.print(f"[bold]{card.name}[/bold]: {card.description}")

@@ -11,14 +11,14 @@ import torch
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import Layer
+from orbitcc.agents.model_card import Gate, Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
-from orbitcc.training.mlp import Mlp
+from orbitcc.training.mlp import Mixture, Mlp
 from orbitcc.training.ppo import Normaliser, PpoLearner, gae
 
 SMALL = (
@@ -115,6 +115,69 @@ def test_gradients_by_hand_are_those_of_autograd(activation: str) -> None:
         ours.backward(weights)
         expected = torch.cat([p.grad.flatten() for p in network.parameters()])
         assert torch.allclose(ours.theta.grad, expected, atol=1e-5)
+
+
+def test_gradients_of_a_mixture_are_those_of_autograd() -> None:
+    linear = Layer(units=3, activation="linear")
+    gate = Gate(layers=(Layer(units=6, activation="tanh"), linear), inputs=(4, 1), expert_inputs=(0, 1, 2))
+    ours = Mixture([linear], gate, generator=torch.Generator().manual_seed(1))
+    ours.theta.copy_(torch.randn(len(ours.theta), generator=torch.Generator().manual_seed(2)))
+
+    def network(theta: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        experts, bias, first, shift, second, end = theta.split([9, 3, 12, 6, 18, 3])
+        values = rows[:, :3] @ experts.view(3, 3).T + bias
+        hidden = torch.tanh(rows[:, [4, 1]] @ first.view(6, 2).T + shift)
+        shares = torch.softmax(hidden @ second.view(3, 6).T + end, 1)
+        return torch.einsum("nk,nk->n", values, shares)[:, None]
+
+    for count in (30, 11):
+        rows, weights = torch.randn(count, 5), torch.randn(count, 1)
+        theta = ours.theta.clone().requires_grad_()
+        expected = network(theta, rows)
+        assert torch.allclose(ours.forward(rows), expected, atol=1e-6)
+        (expected * weights).sum().backward()
+        ours.backward(weights)
+        assert torch.allclose(ours.theta.grad, theta.grad, atol=1e-5)
+
+
+def test_a_mixture_learns_and_its_checkpoint_acts_as_the_learner_does(tmp_path: Path) -> None:
+    # Observation of a list of features; the gate sees the last two, the experts the first three.
+    listed = '["inflation", "delivered", "own-queue", "jitter", {name = "loss", average_rtts = 64}]'
+    settings = [
+        *SMALL,
+        f'preset={{base="ratios", observation={{name="features", features={listed}}}}}',
+        "network.hidden=[]",
+        "network.experts=4",
+        "network.gate_inputs=[3, 4]",
+        "network.expert_inputs=[0, 1, 2]",
+        "ppo.normalise_observations=true",
+    ]
+    made = recipe.load("ppo-leo", settings)
+    run = loop.new_run(made, 1, tmp_path, "a test")
+    loop.train(made, 1, run, resume=False, command="a test")
+    loaded = checkpoint.load(run.last)
+    gate = loaded.card.gate
+    assert gate is not None
+    assert (gate.inputs, loaded.card.layers[-1].units) == ((3, 4), 4)
+    tensors = checkpoint.read_tensors(run.last)
+    rows = torch.rand(200, 5, generator=torch.Generator().manual_seed(3))
+    seen = ((rows - torch.from_numpy(tensors["normaliser.mean"])) / torch.from_numpy(tensors["normaliser.std"])).clamp(
+        -10, 10
+    )
+    dense = torch.nn.functional.linear
+    part = {name: torch.from_numpy(value) for name, value in tensors.items()}
+    values = dense(seen[:, :3], part["layers.0.weight"], part["layers.0.bias"])
+    hidden = torch.tanh(dense(seen[:, 3:], part["gate.0.weight"], part["gate.0.bias"]))
+    shares = torch.softmax(dense(hidden, part["gate.1.weight"], part["gate.1.bias"]), 1)
+    expected = (values * shares).sum(1).clamp(-1, 1)
+    assert np.allclose(loaded.policy.act(rows.numpy())[:, 0], expected.numpy(), atol=1e-6)
+    alone = np.array([loaded.policy.act(row[None])[0, 0] for row in rows.numpy()])
+    assert np.array_equal(alone, loaded.policy.act(rows.numpy())[:, 0]), "bit-equal over batch sizes"
+
+
+def test_a_gate_observes_columns_that_there_are() -> None:
+    with pytest.raises(OrbitccError, match=r"network.gate_inputs.*columns of the observation, 0 to 49"):
+        learner("network.experts=2", "network.gate_inputs=[50]")
 
 
 @pytest.mark.parametrize("squash", ["clip", "tanh"])

@@ -23,6 +23,7 @@ class RLlibLearner:
     def __init__(self, recipe: RllibRecipe, seed: int) -> None:
         self.recipe = recipe
         self.squash: Literal["tanh", "clip"] = "clip" if _is_ppo(recipe) else "tanh"
+        self.gate = None
         self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
         self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
         self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use orbitcc_core::observe::policy::{
-    ACTION_DIM, Activation, Decide, Layer, LayerNorm, Network, Policy as Shared, Squash,
+    ACTION_DIM, Activation, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
 use orbitcc_core::observe::registry::{self, Interval};
 use orbitcc_core::observe::safety_filter::Limits;
@@ -94,11 +94,25 @@ fn limits(text: &str) -> PyResult<Limits> {
     Ok(limits)
 }
 
+fn layers(given: &[Bound<'_, PyAny>]) -> PyResult<Vec<Layer>> {
+    given.iter().enumerate().map(|(i, layer)| read_layer(i, layer)).collect()
+}
+
+/// A gate from a mapping: `layers`, `inputs`, `expert_inputs`.
+fn gate(given: &Bound<'_, PyAny>) -> PyResult<Gate> {
+    let part = |key: &str| given.get_item(key).map_err(|_| value_error(format!("gate.{key}: missing")));
+    Ok(Gate {
+        layers: layers(&part("layers")?.extract::<Vec<_>>()?)?,
+        inputs: part("inputs")?.extract()?,
+        expert_inputs: part("expert_inputs")?.extract()?,
+    })
+}
+
 #[pymethods]
 impl Policy {
     #[new]
     #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, mean=None, std=None, clip=10.0,
-        squash="clip", safety_filter=None))]
+        squash="clip", safety_filter=None, gate=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layers: Vec<Bound<'_, PyAny>>,
@@ -111,6 +125,7 @@ impl Policy {
         clip: f32,
         squash: &str,
         safety_filter: Option<&str>,
+        gate: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Policy> {
         let normaliser = match (mean, std) {
             (Some(mean), Some(std)) => Some((vector(&mean, "mean")?, vector(&std, "std")?)),
@@ -118,7 +133,8 @@ impl Policy {
             _ => return Err(value_error("mean, std: give both or neither")),
         };
         let network = Arc::new(Network {
-            layers: layers.iter().enumerate().map(|(i, l)| read_layer(i, l)).collect::<PyResult<_>>()?,
+            layers: self::layers(&layers)?,
+            gate: gate.as_ref().map(self::gate).transpose()?,
             normaliser,
             clip,
             squash: one_of("squash", squash, &[("clip", Squash::Clip), ("tanh", Squash::Tanh)])?,

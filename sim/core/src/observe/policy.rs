@@ -81,9 +81,20 @@ pub struct Policy {
     pub safety_filter: Option<Limits>,
 }
 
+/// Weighs the outputs of a network's last layer, its experts, by the softmax of a second network's outputs: a mixture of
+/// experts (Jacobs et al., 1991).
+#[derive(Clone)]
+pub struct Gate {
+    pub layers: Vec<Layer>,
+    /// The columns of the observation that the gate observes, and those that the experts observe.
+    pub inputs: Vec<usize>,
+    pub expert_inputs: Vec<usize>,
+}
+
 #[derive(Clone)]
 pub struct Network {
     pub layers: Vec<Layer>,
+    pub gate: Option<Gate>,
     /// Observation normaliser: (x - mean) / std, clipped.
     pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
     pub clip: f32,
@@ -101,32 +112,24 @@ impl Decide for Network {
 impl Network {
     /// Check the shapes for observations of this width; the error names the layer.
     pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
-        let mut width = observation_dim;
-        if self.layers.is_empty() {
-            return Err("layers: needs at least one".into());
-        }
-        for (i, layer) in self.layers.iter().enumerate() {
-            let outputs = layer.bias.len();
-            if layer.inputs != width || layer.weight.len() != outputs * width || outputs == 0 {
-                return Err(format!(
-                    "layers[{i}].weight: {} x {} values for {width} inputs and {outputs} biases",
-                    layer.weight.len().checked_div(layer.inputs).unwrap_or(0),
-                    layer.inputs
-                ));
+        let outputs = match &self.gate {
+            None => chain("layers", &self.layers, observation_dim)?,
+            Some(gate) => {
+                for (name, columns) in [("gate.inputs", &gate.inputs), ("gate.expert_inputs", &gate.expert_inputs)] {
+                    if let Some(column) = columns.iter().find(|column| **column >= observation_dim) {
+                        return Err(format!("{name} = {column}: must be a column below {observation_dim}"));
+                    }
+                }
+                let experts = chain("layers", &self.layers, gate.expert_inputs.len())?;
+                let weights = chain("gate.layers", &gate.layers, gate.inputs.len())?;
+                if experts != weights {
+                    return Err(format!("gate.layers: the last has {weights} outputs for {experts} experts"));
+                }
+                1
             }
-            if let Some(norm) = &layer.norm
-                && (norm.scale.len() != outputs || norm.shift.len() != outputs)
-            {
-                return Err(format!("layers[{i}].norm: must have {outputs} scales and shifts"));
-            }
-            let finite = layer.weight.iter().chain(&layer.bias).all(|x| x.is_finite());
-            if !finite {
-                return Err(format!("layers[{i}]: weights must be finite"));
-            }
-            width = outputs;
-        }
-        if width != ACTION_DIM {
-            return Err(format!("layers: the last has {width} outputs, the action has {ACTION_DIM}"));
+        };
+        if outputs != ACTION_DIM {
+            return Err(format!("layers: the last has {outputs} outputs, the action has {ACTION_DIM}"));
         }
         if let Some((mean, std)) = &self.normaliser
             && (mean.len() != observation_dim || std.len() != observation_dim || std.iter().any(|s| *s <= 0.0))
@@ -144,9 +147,14 @@ impl Network {
                 *x = ((*x - m) / s).clamp(-self.clip, self.clip);
             }
         }
-        for layer in &self.layers {
-            x = layer.forward(&x);
-        }
+        let x = match &self.gate {
+            None => forward(&self.layers, x),
+            Some(gate) => {
+                let pick = |columns: &[usize]| columns.iter().map(|column| x[*column]).collect();
+                let experts = forward(&self.layers, pick(&gate.expert_inputs));
+                vec![mixed(&experts, &forward(&gate.layers, pick(&gate.inputs)))]
+            }
+        };
         for (a, x) in action.iter_mut().zip(&x) {
             *a = match self.squash {
                 Squash::Clip => x.clamp(-1.0, 1.0),
@@ -154,6 +162,50 @@ impl Network {
             };
         }
     }
+}
+
+/// Check that layers fit each other; the width of the last.
+fn chain(name: &str, layers: &[Layer], inputs: usize) -> Result<usize, String> {
+    let mut width = inputs;
+    if layers.is_empty() {
+        return Err(format!("{name}: needs at least one"));
+    }
+    for (i, layer) in layers.iter().enumerate() {
+        let outputs = layer.bias.len();
+        if layer.inputs != width || layer.weight.len() != outputs * width || outputs == 0 {
+            return Err(format!(
+                "{name}[{i}].weight: {} x {} values for {width} inputs and {outputs} biases",
+                layer.weight.len().checked_div(layer.inputs).unwrap_or(0),
+                layer.inputs
+            ));
+        }
+        if let Some(norm) = &layer.norm
+            && (norm.scale.len() != outputs || norm.shift.len() != outputs)
+        {
+            return Err(format!("{name}[{i}].norm: must have {outputs} scales and shifts"));
+        }
+        if !layer.weight.iter().chain(&layer.bias).all(|x| x.is_finite()) {
+            return Err(format!("{name}[{i}]: weights must be finite"));
+        }
+        width = outputs;
+    }
+    Ok(width)
+}
+
+fn forward(layers: &[Layer], x: Vec<f32>) -> Vec<f32> {
+    layers.iter().fold(x, |x, layer| layer.forward(&x))
+}
+
+/// Mean of the experts' outputs, weighted by the softmax of the gate's.
+fn mixed(experts: &[f32], gate: &[f32]) -> f32 {
+    let most = gate.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let (mut sum, mut total) = (0.0, 0.0);
+    for (expert, logit) in experts.iter().zip(gate) {
+        let weight = libm::expf(logit - most);
+        sum += weight * expert;
+        total += weight;
+    }
+    sum / total
 }
 
 impl Layer {
@@ -222,6 +274,7 @@ mod tests {
                     activation: Activation::Linear,
                 },
             ],
+            gate: None,
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,
             squash: Squash::Clip,
@@ -233,5 +286,32 @@ mod tests {
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
         network.layers[0].inputs = 3;
         assert!(network.validate(2).unwrap_err().contains("layers[0]"));
+    }
+
+    #[test]
+    fn a_hand_computed_mixture() {
+        let linear = |inputs, weight, bias| Layer { inputs, weight, bias, norm: None, activation: Activation::Linear };
+        let mut network = Network {
+            layers: vec![linear(1, vec![1.0, -1.0], vec![0.0, 0.1])],
+            gate: Some(Gate {
+                layers: vec![linear(2, vec![0.0, 0.0, 1.0, 0.5], vec![0.0, 0.0])],
+                inputs: vec![0, 2],
+                expert_inputs: vec![1],
+            }),
+            normaliser: None,
+            clip: 10.0,
+            squash: Squash::Clip,
+        };
+        network.validate(3).unwrap();
+        let mut action = [0.0];
+        // Experts: 0.5 and -0.4. Gate: logits 0 and ln 2 + 0, so that the weights are 1/3 and 2/3: (0.5 - 0.8) / 3.
+        network.act(&[std::f32::consts::LN_2, 0.5, 0.0], &mut action);
+        assert!((action[0] + 0.1).abs() < 1e-6, "{action:?}");
+        // Logits far apart choose one expert and do not overflow.
+        network.act(&[0.0, 0.5, 1e3], &mut action);
+        assert_eq!(action, [-0.4]);
+        assert_eq!(network.validate(2).unwrap_err(), "gate.inputs = 2: must be a column below 2");
+        network.gate.as_mut().unwrap().layers[0] = linear(2, vec![1.0, 1.0], vec![0.0]);
+        assert_eq!(network.validate(3).unwrap_err(), "gate.layers: the last has 1 outputs for 2 experts");
     }
 }

@@ -219,13 +219,20 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
 fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
     let mut meaning = kind.meaning.to_owned();
     for (field, value) in full.iter().filter(|(field, _)| *field != "name") {
+        let word = value.as_str().unwrap_or_default();
         let said = match (field.as_str(), value.as_f64()) {
-            ("window_s" | "long_s", Some(s)) if s > 0.0 => format!("{} {s} s", field.trim_end_matches("_s")),
-            ("window_s" | "long_s", _) => format!("{} connection", field.trim_end_matches("_s")),
             ("jitters" | "average_rtts", Some(0.0)) => continue,
+            ("rtt" | "when", _) if matches!(word, "mean" | "always") => continue,
+            ("window_s", Some(0.0)) => "window of the connection".into(),
+            ("window_s", Some(s)) => format!("window of {s} s"),
+            ("long_s", Some(0.0)) => "the longer one of the connection".into(),
+            ("long_s", Some(s)) => format!("the longer one of {s} s"),
             ("jitters", Some(n)) => format!("{n} jitters above the minimum count as empty"),
+            ("average_rtts", Some(1.0)) => "average over 1 RTT".into(),
             ("average_rtts", Some(n)) => format!("average over {n} RTTs"),
-            _ => format!("{field} {}", value.as_str().unwrap_or_default()),
+            ("rtt", _) => format!("{word} RTT"),
+            ("when", _) => format!("while the RTT is {word}"),
+            _ => format!("{word} handovers"),
         };
         meaning += &format!(", {said}");
     }

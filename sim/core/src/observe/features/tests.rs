@@ -136,5 +136,5 @@ fn a_definition_states_every_parameter() {
     let made = registry::observation(&json!({"name": "features", "features": ["cleared", "min-rtt"]})).unwrap();
     let full = json!([{"name": "cleared"}, {"name": "min-rtt", "window_s": 10.0, "average_rtts": 0.0}]);
     assert_eq!(made.definition.parameters["features"], full);
-    assert_eq!(made.features[1].meaning, "ln(minimum RTT / 50 ms), window 10 s");
+    assert_eq!(made.features[1].meaning, "ln(minimum RTT / 50 ms), window of 10 s");
 }
