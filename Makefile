@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo test lint bench build native emulator bpf full docs dist clean
+.PHONY: help demo test libraries lint bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
@@ -8,6 +8,13 @@ BIN := .venv/bin
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
 AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
+# BenchMARL needs an older TorchRL than our constraints allow: `make libraries` puts both into a folder of their own.
+BENCHMARL := benchmarl==1.5.2 torchrl==0.11.1 tensordict==0.11.0 hydra-core==1.3.8 omegaconf==2.3.1 \
+  antlr4-python3-runtime==4.9.3 pyvers==0.2.3
+# A static emulator links the archives of the same packages.
+HOST = $(shell rustc --version --verbose | sed -n 's/^host: //p')
+STATIC_WAY = --features orbitcc-emulator/static --target $(HOST)
+STATICALLY = $(if $(STATIC),LIBBPF_SYS_LIBRARY_PATH=$(dir $(shell $(or $(CC),cc) -print-file-name=libelf.a)) RUSTFLAGS="-C target-feature=+crt-static")
 LIB := sim/target/release/$(if $(filter Darwin,$(shell uname)),lib_sim.dylib,lib_sim.so)
 
 help:  ## this list
@@ -23,6 +30,11 @@ test: full emulator  ## everything: the native tests, then the Python tests with
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --package orbitcc-core $(SIM)  # the same with overflow checks; event logs must not differ
 	$(BIN)/python -m pytest
+
+libraries: full  ## other libraries over our environments (d3rlpy, SuperSuit, RLlib's algorithms): weekly
+	$(UV) sync --quiet --inexact --extra train --extra data --group foreign --group libraries
+	$(UV) pip install --no-config --quiet --python $(BIN)/python --target build/benchmarl --no-deps $(BENCHMARL)
+	ORBITCC_LIBRARIES=1 ORBITCC_BENCHMARL=$(CURDIR)/build/benchmarl $(BIN)/python -m pytest tests/libraries
 
 lint: build  ## formats, types and lints of Python and Rust
 	$(BIN)/ruff check .
@@ -49,14 +61,15 @@ native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python
 	cp $(LIB) orbitcc/_sim.abi3.so.tmp && mv orbitcc/_sim.abi3.so.tmp orbitcc/_sim.abi3.so
 
-emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; `orbitcc doctor` says what it needs)
-	cargo build --release $(SIM) --package orbitcc-emulator $(AGENTS)
-	cp sim/target/release/orbitcc-emulator orbitcc/orbitcc-emulator.tmp
+emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; STATIC=1: without shared libraries)
+	$(STATICALLY) cargo build --release $(SIM) --package orbitcc-emulator $(if $(STATIC),$(STATIC_WAY),$(AGENTS))
+	cp sim/target/$(if $(STATIC),$(HOST)/)release/orbitcc-emulator orbitcc/orbitcc-emulator.tmp
 	mv orbitcc/orbitcc-emulator.tmp orbitcc/orbitcc-emulator
 
-bpf:  ## the agents' BPF program, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
-	cd sim/emulator/bpf && clang -target bpf -O2 -g -mcpu=v3 -Wall -I/usr/include/$$(uname -m)-linux-gnu \
-		-c agent.bpf.c -o agent.bpf.o && $$(command -v llvm-strip || command -v llvm-strip-14) -g agent.bpf.o
+bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
+	cd sim/emulator/bpf && for name in agent deploy decide; do \
+		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o $$name.bpf.o && \
+		$$(command -v llvm-strip || command -v llvm-strip-14) -g $$name.bpf.o || exit 1; done
 
 dist: $(UV)  ## source distribution and wheel for this machine, in dist/
 	$(UV) build --quiet --out-dir dist .

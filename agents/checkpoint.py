@@ -1,8 +1,10 @@
 """The checkpoint format: a folder with `policy.safetensors` and `card.json`.
 
-Loading reads these two files and nothing else; neither can carry code.
+Loading reads these two files and nothing else; neither can carry code. The card holds digests of both files, which are
+compared whenever they are read.
 """
 
+import hashlib
 import shutil
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,8 +26,10 @@ from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import atomic_write_bytes
 
 WEIGHTS = "policy.safetensors"
+_NO_DIGEST, _END = b"0" * 64, b'"\n}\n'
 
 
 class CheckpointError(FileError):
@@ -103,7 +107,7 @@ def load(name_or_path: str | Path) -> Checkpoint:
     """Read and check a checkpoint.
 
     Raises:
-        OrbitccError: unknown name, missing, truncated or foreign file, tensors that do not fit the card, or an
+        OrbitccError: unknown name, missing, damaged or foreign file, tensors that do not fit the card, or an
             observation or action this version does not have or defines differently.
     """
     folder = resolve(name_or_path).resolve()
@@ -112,25 +116,76 @@ def load(name_or_path: str | Path) -> Checkpoint:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The model card alone."""
+    """The model card alone.
+
+    Raises:
+        OrbitccError: it is missing, is no model card, or was changed after it was written.
+    """
     path = folder / CARD
+    text = _read(path)
+    card = _card(path, text)
+    if text[-len(_END) - 64 :] != card.digest.encode() + _END or card.digest != _digest(text):
+        reason = "is damaged, or was changed after it was written: its digest does not fit"
+        raise CheckpointError(path, f"{reason} (`orbitcc policy seal {folder}` accepts a change of your own)")
+    return card
+
+
+def read_tensors(folder: Path) -> Tensors:
+    """The weights alone; they need not fit the card.
+
+    Raises:
+        OrbitccError: a file is missing, or the weights are not those for which the card was written.
+    """
+    card, path = read_card(folder), folder / WEIGHTS
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != card.weights_sha256:
+        raise CheckpointError(path, f"is truncated, damaged or another file: its SHA-256 is not the one in {CARD}")
+    return _tensors(path, data)
+
+
+def seal(folder: Path) -> Path:
+    """Write the digests into the card of a checkpoint whose card or weights were changed on purpose.
+
+    Raises:
+        OrbitccError: a file is missing, or the weights do not fit the card.
+    """
+    card, data = _card(folder / CARD, _read(folder / CARD)), _read(folder / WEIGHTS)
+    reason = mismatch(card, _tensors(folder / WEIGHTS, data))
+    if reason:
+        raise CheckpointError(folder / WEIGHTS, f"does not fit its card: {reason}")
+    return atomic_write_bytes(folder / CARD, _sealed(card, data))
+
+
+def _sealed(card: ModelCard, weights: bytes) -> bytes:
+    """The text of a card with the digest of these weights and its own."""
+    digests = {"weights_sha256": hashlib.sha256(weights).hexdigest(), "digest": _NO_DIGEST.decode()}
+    text = card.model_copy(update=digests).model_dump_json(indent=2).encode() + b"\n"
+    return text[: -len(_END) - 64] + _digest(text).encode() + _END
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text[: -len(_END) - 64] + _NO_DIGEST + text[-len(_END) :]).hexdigest()
+
+
+def _read(path: Path) -> bytes:
     try:
-        return ModelCard.model_validate_json(path.read_bytes())
+        return path.read_bytes()
     except OSError as error:
         raise CheckpointError(path, error.strerror or "cannot be read") from None
+
+
+def _card(path: Path, text: bytes) -> ModelCard:
+    try:
+        return ModelCard.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "JSON"
         raise CheckpointError(path, f"is not a model card: {field}: {first['msg']}") from None
 
 
-def read_tensors(folder: Path) -> Tensors:
-    """The weights alone, unchecked."""
-    path = folder / WEIGHTS
+def _tensors(path: Path, data: bytes) -> Tensors:
     try:
-        return load_tensors(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(path, error.strerror or "cannot be read") from None
+        return load_tensors(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(path, f"is truncated or not a safetensors file ({error})") from None
 
@@ -195,8 +250,9 @@ def save(folder: Path, card: ModelCard, tensors: Tensors) -> Path:
             shutil.copytree(folder, fresh)
         else:
             fresh.mkdir()
-        (fresh / WEIGHTS).write_bytes(save_tensors(dict(tensors)))
-        (fresh / CARD).write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        weights = save_tensors(dict(tensors))
+        (fresh / WEIGHTS).write_bytes(weights)
+        (fresh / CARD).write_bytes(_sealed(card, weights))
         replace_folder(fresh, folder)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)

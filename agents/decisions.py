@@ -18,6 +18,7 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint, python_policy
+from orbitcc.agents.registry import OPTIONS
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.environments import presets
@@ -62,7 +63,7 @@ class Actor:
         """From a controller's name: `policy:path=...` and shipped policies act, all others are recorded.
 
         Raises:
-            OrbitccError: there is no such policy, or it cannot be used.
+            OrbitccError: there is no such policy, or it cannot be used, or has options.
         """
         path = controller.params.get("path") if controller.name == "policy" else controller.name
         if isinstance(path, str) and python_policy.is_python_policy(path):
@@ -70,6 +71,8 @@ class Actor:
             return Actor(controller, made.act, made.preset)
         if controller.name != "policy" and controller.name not in checkpoint.shipped():
             return Actor(controller)
+        if any(controller.params.get(name, option.default) != option.default for name, option in OPTIONS.items()):
+            raise OrbitccError("--policy", str(controller), f"a policy without {' and '.join(OPTIONS)}")
         found = checkpoint.load(str(path))
         if found.card.safety_filter is not None:
             allowed = "a policy without a safety filter, which acts outside of its network"

@@ -1,13 +1,25 @@
-"""Folders that change as a whole."""
+"""Folders that change as a whole, and that one process at a time writes to."""
 
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
 import shutil
+import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+from orbitcc.envs.errors import StateError
+
 CARD = "card.json"
+LOCK = ".lock"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 SENT: dict[str, Path] = {}
 """Checkpoints that another machine has sent to this process: their path there -> their folder here."""
+_OLD, _NEW = "old", "tmp"
+_EXCHANGE, _AT_FDCWD = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux, renameat2(2)
 
 
 def shipped() -> list[str]:
@@ -17,20 +29,24 @@ def shipped() -> list[str]:
     return sorted(folder.name for folder in SHIPPED.iterdir() if (folder / CARD).is_file())
 
 
-def scratch(folder: Path) -> Path:
+def scratch(folder: Path, ending: str = _NEW) -> Path:
     """A name beside `folder` to build its next version under."""
-    return folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    return folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.{ending}")
 
 
 def replace_folder(fresh: Path, folder: Path) -> None:
     """Put `fresh` where `folder` is; readers see the old one or the new one.
 
-    A folder cannot be replaced in one call, so the old one steps aside first and comes back if the move fails.
+    Linux exchanges both in one step. Elsewhere the old one steps aside first, and comes back if the move fails;
+    :func:`settle` puts it back if this process ends in between.
     """
     if not folder.exists():
         fresh.rename(folder)
         return
-    aside = scratch(folder)
+    if _exchange(fresh, folder):
+        shutil.rmtree(fresh, ignore_errors=True)
+        return
+    aside = scratch(folder, _OLD)
     folder.rename(aside)
     try:
         fresh.rename(folder)
@@ -38,3 +54,71 @@ def replace_folder(fresh: Path, folder: Path) -> None:
         aside.rename(folder)
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def settle(parent: Path) -> None:
+    """Remove what a process that was killed has left in a folder, after what it had moved aside is put back."""
+    for aside in parent.glob(f".*.{_OLD}"):
+        folder = parent / aside.name[1:].rsplit(".", 2)[0]
+        if not folder.exists():
+            aside.rename(folder)
+    for left in (*parent.glob(f".*.{_OLD}"), *parent.glob(f".*.{_NEW}")):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same lock away from an existing folder. It ends with the process.
+
+    Raises:
+        OrbitccError: another process has the lock.
+    """
+    path = folder / LOCK
+    while True:
+        try:
+            file = path.open("a+", encoding="utf-8")
+        except OSError:  # a folder that cannot be written: who writes to it will say so
+            yield
+            return
+        with file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    file.seek(0)
+                    sentence = f"another process ({file.read().strip()}) writes to it; end it, or use another folder"
+                    raise StateError(str(folder), sentence) from None
+                yield  # a file system without locks
+                return
+            if not _is_at(file.fileno(), path):
+                continue  # its former owner has just removed it
+            file.truncate(0)
+            file.write(f"{os.uname().nodename}, process {os.getpid()}")
+            file.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Is this open file the one at `path`?"""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step, where the system can."""
+    if sys.platform != "linux":
+        return False
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # a C library before glibc 2.28
+        return False
+    return bool(call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0)

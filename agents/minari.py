@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import os
@@ -18,11 +19,17 @@ import numpy as np
 
 import orbitcc
 from orbitcc.agents.decisions import Episode, table_of
+from orbitcc.agents.folders import locked
 from orbitcc.envs.environments.presets import STATS, Preset
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
 
 ROOT = "MINARI_DATASETS_PATH"
 """Minari's own variable: where data sets are, if not in its folder in the home folder."""
+_NO_LIMIT = 10**9
+"""Steps of an episode, which the scenario ends itself: d3rlpy asks for a number."""
+_SCRATCH = ".orbitcc-"
+_MARGIN_BYTES = 32_000_000
+"""Room on the disk beside that of the next episode, for what HDF5 has not written yet."""
 _ID = re.compile(r"([\w-]+/)*[\w-]+-v\d+")
 
 
@@ -63,9 +70,9 @@ def write(
     """
     place = check(dataset_id, root)
     home = place.parents[dataset_id.count("/")]
-    with _scratch(home) as scratch, _datasets_in(scratch), warnings.catch_warnings():
+    with _write_errors(place), _scratch(home) as scratch, _datasets_in(scratch), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # authors may be added later
-        dataset, count, decisions = _write(dataset_id, episodes, preset, environment, algorithm, command)
+        dataset, count, decisions = _write(scratch, dataset_id, episodes, preset, environment, algorithm, command)
         if dataset is None:
             raise OrbitccError("episodes", 0, "worlds in which a flow decides twice at least")
         _keep(scratch, home, dataset_id)
@@ -73,15 +80,21 @@ def write(
 
 
 def _write(
-    dataset_id: str, episodes: Iterable[Episode], preset: Preset, environment: Mapping[str, Any], algorithm: str,
+    scratch: Path,
+    dataset_id: str,
+    episodes: Iterable[Episode],
+    preset: Preset,
+    environment: Mapping[str, Any],
+    algorithm: str,
     command: str,
-) -> tuple[Any, int, int]:  # fmt: skip
+) -> tuple[Any, int, int]:
     import minari
     from gymnasium.envs.registration import EnvSpec
     from minari.data_collector import EpisodeBuffer
 
     dataset, decisions, count = None, 0, 0
     for count, episode in enumerate(episodes, start=1):
+        _check_room(scratch, episode)
         steps = len(episode.rewards)
         ends = np.zeros(steps, np.bool_)
         ends[-1] = True
@@ -106,6 +119,7 @@ def _write(
                     "orbitcc/Recorded-v0",
                     entry_point="orbitcc.envs.environments.single:CongestionEnv",
                     kwargs=kwargs,
+                    max_episode_steps=_NO_LIMIT,
                 ),
                 observation_space=preset.observation_space(),
                 action_space=preset.action_space(),
@@ -135,14 +149,32 @@ def _keep(scratch: Path, home: Path, dataset_id: str) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(home: Path) -> Iterator[Path]:
+def _write_errors(place: Path) -> Iterator[None]:
+    """The errors of a folder that cannot be written, as one line."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=home, prefix=".orbitcc-"))
+        yield
     except OSError as error:
-        raise FileError("folder", str(home), f"a writable place ({error.strerror or error})") from None
+        raise FileError("folder", str(place), f"a writable place ({error.strerror or error})") from None
+
+
+def _check_room(folder: Path, episode: Episode) -> None:
+    """OSError before the disk is full: HDF5 ends the process when it cannot write."""
+    arrays = (episode.observations, episode.actions, episode.rewards, episode.statistics)
+    needed = _MARGIN_BYTES + 4 * sum(array.nbytes for array in arrays)
+    if shutil.disk_usage(folder).free < needed:
+        raise OSError(errno.ENOSPC, f"No space left on device: less than {needed / 1e6:.0f} MB")
+
+
+@contextlib.contextmanager
+def _scratch(home: Path) -> Iterator[Path]:
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(StateError), locked(left):  # of a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(dir=home, prefix=_SCRATCH))
     try:
-        yield folder
+        with locked(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

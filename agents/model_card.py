@@ -116,6 +116,10 @@ class ModelCard(_Model):
     training: Training | None = None
     imported: Imported | None = None
     scores: dict[str, Any] = {}
+    weights_sha256: str = ""
+    """Of `policy.safetensors`; filled in when a checkpoint is saved."""
+    digest: str = ""
+    """SHA-256 of `card.json` with 64 zeros in the place of this value, which is the last one in the file."""
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> "ModelCard":

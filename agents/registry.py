@@ -3,41 +3,78 @@
 A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.python_policy`).
 """
 
+from __future__ import annotations
+
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orbitcc.agents.folders import CARD, SHIPPED, shipped
 from orbitcc.envs import controllers
-from orbitcc.envs.controllers import ControllerInfo, Made, Param
+from orbitcc.envs.controllers import AnyPolicy, ControllerInfo, Made, Param
 from orbitcc.envs.errors import OrbitccError
 
-INTERVAL = Param(0.0, "ms between decisions; 0: as the policy's card says", low=0.0, high=10_000.0)
+if TYPE_CHECKING:
+    from orbitcc.envs.description.flows import ControllerSpec
+
 LEAST_INTERVAL_MS = 0.1
+OPTIONS = {
+    "interval_ms": Param(0.0, "ms between decisions; 0: as the policy's card says", low=0.0, high=10_000.0),
+    "arithmetic": Param(
+        "float", "arithmetic of the policy: float, or fixed (integers, as in a BPF program)", choices=("float", "fixed")
+    ),
+}
+"""Parameters of every policy."""
 
 
-def _make(name_or_path: str, interval_ms: float) -> Made:
+def policy_spec(text: str) -> ControllerSpec:
+    """The controller for `POLICY[:option=value,...]`, with a checkpoint's name or folder, or package.module:factory.
+
+    Raises:
+        OrbitccError: an option that policies do not have, or a value that is not allowed.
+    """
+    from orbitcc.envs.description.flows import ControllerSpec
+
+    path, colon, options = text.rpartition(":")
+    if not colon or "=" not in options:
+        return ControllerSpec(name="policy", params={"path": text})
+    given = ControllerSpec.parse(f"policy:{options}").params
+    if "path" in given:
+        raise OrbitccError("path", given["path"], f"{', '.join(OPTIONS)} after the policy")
+    return ControllerSpec(name="policy", params={"path": path, **given})
+
+
+def _make(name_or_path: str, interval_ms: float, arithmetic: str) -> Made:
     from orbitcc.agents import python_policy
     from orbitcc.agents.checkpoint import load, policy_every
 
     if 0 < interval_ms < LEAST_INTERVAL_MS:
         raise OrbitccError("controller.interval_ms", interval_ms, f"0, or {LEAST_INTERVAL_MS} ms and more")
+    policy: AnyPolicy
     if python_policy.is_python_policy(name_or_path):
         if interval_ms:
             raise OrbitccError("controller.interval_ms", interval_ms, "0: a policy in Python has its own")
-        return {"name": "policy", "params": {"policy": name_or_path}}, {name_or_path: python_policy.load(name_or_path)}
-    checkpoint = load(name_or_path)
-    key = str(checkpoint.path)
-    if not interval_ms:
-        return {"name": "policy", "params": {"policy": key}}, {key: checkpoint.policy}
-    key = f"{key}@{interval_ms:g}ms"
-    return {"name": "policy", "params": {"policy": key}}, {key: policy_every(checkpoint, interval_ms)}
+        if arithmetic == "fixed":
+            raise OrbitccError("controller.arithmetic", arithmetic, "float: a policy in Python has no fixed-point form")
+        key, policy = name_or_path, python_policy.load(name_or_path)
+    else:
+        checkpoint = load(name_or_path)
+        key, policy = str(checkpoint.path), checkpoint.policy
+        if interval_ms:
+            key, policy = f"{key}@{interval_ms:g}ms", policy_every(checkpoint, interval_ms)
+        if arithmetic == "fixed":
+            try:
+                key, policy = f"{key}:fixed", policy.fixed()
+            except ValueError as error:
+                allowed = f"float for the policy {checkpoint.card.name}: {error}"
+                raise OrbitccError("controller.arithmetic", arithmetic, allowed) from None
+    return {"name": "policy", "params": {"policy": key}}, {key: policy}
 
 
 def _agent(params: dict[str, Any]) -> Made:
     if not params["path"]:
         allowed = "the folder or the name of a checkpoint, or package.module:factory"
         raise OrbitccError("controller.path", params["path"], allowed)
-    return _make(params["path"], params["interval_ms"])
+    return _make(params["path"], params["interval_ms"], params["arithmetic"])
 
 
 def register_agents() -> None:
@@ -50,7 +87,7 @@ def register_agents() -> None:
             make=_agent,
             params={
                 "path": Param("", "folder or name of the checkpoint, or package.module:factory"),
-                "interval_ms": INTERVAL,
+                **OPTIONS,
             },
         )
     )
@@ -61,7 +98,7 @@ def register_agents() -> None:
                 name,
                 "policy",
                 description,
-                lambda params, name=name: _make(name, params["interval_ms"]),  # type: ignore[misc]
-                params={"interval_ms": INTERVAL},
+                lambda params, name=name: _make(name, **params),  # type: ignore[misc]
+                params=OPTIONS,
             )
         )

@@ -5,7 +5,7 @@ runs/<scenario>__<recipe>__<seed>__<time>/
     metrics.csv     step, tag, value: what TensorBoard shows, as text
     events.out.*    TensorBoard
     best/ last/     checkpoints (policy.safetensors + card.json)
-    state/          the learner's state for --resume
+    state/          the learner's state for --resume: safetensors and JSON, what other libraries store, and the digests
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orbitcc.agents.folders import LOCK, settle
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_text, read_text
 
@@ -61,6 +62,8 @@ class RunFolder:
                     path.mkdir()
                     break
                 except FileExistsError:
+                    if all(entry.name.startswith(".") for entry in path.iterdir()):
+                        break  # left by a process that was killed before it wrote the configuration
                     if name is not None:
                         taken = f"a name that no run in {root} has, or --resume to continue that run"
                         raise OrbitccError("--name", name, taken) from None
@@ -72,21 +75,22 @@ class RunFolder:
         return folder
 
     @staticmethod
-    def latest(root: Path, recipe: str, seed: int, saved: bool = True, name: str | None = None) -> "RunFolder":
+    def latest(root: Path, recipe: str, seed: int, name: str | None = None) -> "RunFolder":
         """The newest run of this recipe and seed under `root`, or the run `name`.
-
-        saved: only runs that have saved a state.
 
         Raises:
             OrbitccError: there is none.
         """
         pattern = name or f"*__{recipe}__{seed}__*"
-        needed = STATE if saved else CONFIG
-        candidates = [path for path in root.glob(pattern) if (path / needed).exists()] if root.is_dir() else []
+        candidates = [path for path in root.glob(pattern) if (path / CONFIG).exists()] if root.is_dir() else []
         if not candidates:
-            has = " that has saved its state" if saved else ""
-            raise OrbitccError("resume", str(root), f"a folder with a run {pattern}{has}")
+            raise OrbitccError("resume", str(root), f"a folder with a run {pattern}")
         return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
+
+    def recover(self) -> bool:
+        """Put in order what a killed process has left; returns whether a state has been saved."""
+        settle(self.path)
+        return self.state.is_dir()
 
     @property
     def name(self) -> str:
@@ -96,18 +100,27 @@ class RunFolder:
     def take_back(self) -> None:
         """Remove the folder of a run that never began, which holds only its configuration."""
         with contextlib.suppress(OSError):
-            if {entry.name for entry in self.path.iterdir()} <= {CONFIG}:
+            if {entry.name for entry in self.path.iterdir()} <= {CONFIG, LOCK}:
                 (self.path / CONFIG).unlink(missing_ok=True)
+                (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
 
-    def config(self) -> dict[str, Any]:
-        """The content of `config.json`."""
+    def config(self, *needed: str) -> dict[str, Any]:
+        """The content of `config.json`.
+
+        Raises:
+            OrbitccError: it cannot be read, or one of the `needed` entries is missing.
+        """
+        path = str(self.path / CONFIG)
         try:
-            data = json.loads(read_text(self.path / CONFIG))
-        except json.JSONDecodeError as error:
-            raise FileError("file", str(self.path / CONFIG), f"JSON text ({error})") from None
+            data = json.loads(read_text(path))
+        except (ValueError, RecursionError) as error:
+            raise FileError("file", path, f"JSON text ({error})") from None
         if not isinstance(data, dict):
-            raise FileError("file", str(self.path / CONFIG), "a JSON table")
+            raise FileError("file", path, "a JSON table")
+        for key in needed:
+            if key not in data:
+                raise FileError("file", path, f"the configuration of a run ({key!r} is missing)")
         return data
 
     @property
@@ -130,8 +143,7 @@ class MetricsFile:
         """Open for appending. `keep_until` drops lines of later steps: they are repeated by a resumed run."""
         rows: list[list[str]] = []
         if keep_until is not None and path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = [r for r in csv.reader(file) if len(r) == 3 and r[0].isdigit() and int(r[0]) <= keep_until]
+            rows = [row for row in _rows(path) if int(row[0]) <= keep_until]
         lines = "".join(",".join(row) + "\n" for row in [["step", "tag", "value"], *rows])
         atomic_write_text(path, lines)
         self._file = path.open("a", newline="", encoding="utf-8")
@@ -144,6 +156,22 @@ class MetricsFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """The complete rows of `metrics.csv`."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    complete, *_ = text.rpartition("\n")
+    rows = (line.split(",") for line in complete.split("\n"))
+    return [row for row in rows if len(row) == 3 and row[0].isdecimal() and len(row[0]) < 16]
+
+
+def last_step(path: Path) -> int:
+    """The step of the last row of `metrics.csv`; -1 without one."""
+    return max((int(row[0]) for row in _rows(path)), default=-1)
 
 
 def versions() -> dict[str, str]:

@@ -3,10 +3,45 @@
 from orbitcc.baselines.native import RESUME, native, preset
 from orbitcc.envs.controllers import Param
 
+_ABE = Param(
+    "off",
+    "alternative backoff with ECN (RFC 8511): after a mark, more of the window is left than after a loss, 80 % in Reno "
+    "and 85 % in CUBIC; Linux does not have it",
+    choices=("on", "off"),
+)
+
 reno = native(
     "reno",
     "NewReno as in Linux: one more packet per round trip, half the window after a loss",
     paper="RFC 5681, RFC 6582",
+    params={"abe": _ABE},
+)
+
+dctcp = native(
+    "dctcp",
+    "DCTCP as in Linux: the window is cut in proportion to the share of packets that an AQM marks",
+    paper="Alizadeh et al.: Data Center TCP (DCTCP), 2010; RFC 8257",
+    params={
+        "ect": Param(
+            0, "ECN field of its packets: ECT(0), or ECT(1) for the low-delay queue of DualPI2", choices=(0, 1)
+        )
+    },
+)
+
+prague = native(
+    "prague",
+    "TCP Prague for L4S queues: DCTCP's response with fractional windows and pacing, and rates that do not depend on "
+    "RTTs up to 25 ms",
+    paper="De Schepper, Tilmans, Briscoe: Prague Congestion Control (draft-briscoe-iccrg-prague-congestion-control); "
+    "the L4S team's tcp_prague.c, version 0.7",
+    params={
+        "fallback": Param(
+            "off",
+            "respond as to RFC 3168's marks where varying RTTs and long queues tell of a classic queue, as version 0.6 "
+            "can; off by default there, too",
+            choices=("on", "off"),
+        )
+    },
 )
 
 cubic = native(
@@ -38,6 +73,7 @@ cubic = native(
         "friendliness": Param(
             "on", "keep the window at least as large as that of Reno (RFC 9438, section 4.3)", choices=("on", "off")
         ),
+        "abe": _ABE,
         **RESUME,
     },
 )

@@ -7,7 +7,8 @@ marks of the page. `--resume` continues an interrupted run.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benches.pages import replace
@@ -17,9 +18,11 @@ from orbitcc.eval.assessment.criteria import Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD
 from orbitcc.eval.report.assessment import limits
 
+ASSESSED = Path(__file__).parents[1] / "agents" / "assessed.json"
 PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"
 CONTROLLERS = (
     "cubic", "reno", "hybla", "westwood", "illinois", "vegas", "copa", "bbr", "bbr3", "leocc", "satcp", "vivace",
+    "prague", "c4",
 )  # fmt: skip
 COUNTED: Mapping[str, Grade] = {"number of passes": "pass", "number of concerns": "concern", "number of fails": "fail"}
 SHORT = {"pass": "pass", "concern": "*concern*", "fail": "**fail**", "not applicable": "–"}
@@ -50,6 +53,22 @@ def figures(assessment: Assessment) -> str:
     return "\n".join(lines)
 
 
+def failed(assessment: Assessment, policies: Iterable[str]) -> dict[str, list[str]]:
+    """What `orbitcc deploy` prints of each policy: a line per criterion that it fails."""
+    told: dict[str, list[str]] = {}
+    for label in policies:
+        told[label] = []
+        for judgement in assessment.outcomes[label]:
+            worst = [r for r in judgement.readings if r.verdict == "fail"]
+            figures = "; ".join(
+                f"{r.figure.title} {r.figure.format(r.value)} (Cubic {r.figure.format(r.reference)}; {where(r.point)})"
+                for r in worst
+            )
+            if worst:
+                told[label].append(f"{judgement.criterion.section} {judgement.criterion.title}: {figures}")
+    return told
+
+
 def thresholds() -> str:
     """The limits of criteria.toml and their reasons."""
     lines = ["| § | key | metric | limits | reason |", "|---|---|---|---|---|"]
@@ -72,6 +91,8 @@ def main() -> None:
         assert line_up[0].label == STANDARD
         assessment = assess(line_up, out_dir=given.out, resume=given.resume)
         tables |= {"verdicts": verdicts(assessment), "figures": figures(assessment)}
+        text = json.dumps(failed(assessment, checkpoint.shipped()), indent=2, ensure_ascii=False)
+        ASSESSED.write_text(text + "\n", encoding="utf-8")
     replace(PAGE, tables)
 
 

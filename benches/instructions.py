@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="file of --save with counts to compare with")
     parser.add_argument("--save", type=Path, help="write the counts to this file")
     options = parser.parse_args()
-    before = json.loads(options.before.read_text()) if options.before else {}
+    before = json.loads(options.before.read_text(encoding="utf-8")) if options.before else {}
     program, counts, failed = built(), {}, False
     for what, scenario, per_hop in rows():
         counts[what] = counted(program, scenario.compile(), per_hop=per_hop)

@@ -47,8 +47,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-SKIPPED = ("responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes")
-"""Runs that a paper shows, experiments about Cubic's switches, and probes, in which no controller takes part."""
+SKIPPED = (
+    "responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes", "geo-pep",
+    "bbr3-friendliness", "l4s", "c4-tests",
+)  # fmt: skip
+"""Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, a path with a
+proxy, on which contenders do not drive the whole connection, and suites that are younger than the results."""
 LEFT_OUT = ("steady_power",)
 """Metrics that follow from two others of the same suite: in the CSV only."""
 PAPER_ONLY = {"efficiency": ("jain",), "efficiency-aqm": ("jain",)}
@@ -147,7 +151,8 @@ QUESTIONS = (
             "seconds 100–200 are evaluated. The median is over these three.",
         },
         "The own share is best at one half and the ratio to the fair share at 1: a lower value means that the "
-        "contender yields, a higher one that it takes bandwidth from the others. No suite pairs a contender with BBR.",
+        "contender yields, a higher one that it takes bandwidth from the others. No suite of this table pairs a "
+        "contender with BBR.",
     ),
     Question(
         "Do many flows keep the queue short?",
@@ -241,6 +246,7 @@ PAGE = """# Leaderboard
 This page compares {contenders} contenders: the classical controllers and the trained policies (marked ◆) that ship with
 OrbitCC. All of them run in the same {suites} experiments (*suites*), on schedules and random seeds that were not used
 during development. One command made all figures with one version of the code.
+The [glossary](glossary.md) defines our terms.
 
 - **Made** on {stamp.date} from commit {stamp.commit} with simulator version `{stamp.version}`.
 - **Size**: profile `{stamp.profile}`, the {size} of the three profiles. The number of runs is given below each table.
@@ -249,8 +255,8 @@ during development. One command made all figures with one version of the code.
 - **Data**: [leaderboard.csv](leaderboard.csv) holds the median, the 95 % bootstrap interval and the number of runs of
   every figure.
 
-This command makes the page again. If it was stopped, it continues where it was. The profile `quick` takes about ten
-minutes on two cores.
+This command makes the page again. After an interruption, the same command continues. The profile `quick` takes about
+ten minutes on two cores.
 
 ```sh
 {command}

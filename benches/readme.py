@@ -1,6 +1,6 @@
 """The pictures of the README: a film of Cubic beside a trained policy, and a thumbnail of each environment it lists.
 
-    python -m benches.readme [--out docs/images] [--policy perigee] [--run 9401] [--report RESULTS]
+    python -m benches.readme [--out docs/images] [--policy zenith] [--run 9401] [--report RESULTS]
 
 With --report also the top of the report in that folder of results (`orbitcc demo --out RESULTS`); it needs chromium.
 """
@@ -124,7 +124,7 @@ def _png(image: Image.Image, colours: int = 64) -> bytes:
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
-    parser.add_argument("--policy", default="perigee")
+    parser.add_argument("--policy", default="zenith")
     parser.add_argument("--run", type=int, default=9401, help="of leo-responsiveness; nothing was developed on it")
     parser.add_argument("--report", type=Path, help="folder with a report.html")
     arguments = parser.parse_args(argv)

@@ -1,10 +1,10 @@
 """Writes the claims and the table of medians into the documents, from the folders of `orbitcc reproduce`.
 
-    python -m benches.reproduction --leo DRAW... --geo DRAW... [--tbf DRAW...] [--policies FOLDER...]
+    python -m benches.reproduction [--leo DRAW... [--tbf DRAW...] [--policies FOLDER...]] [--geo DRAW...] [--c4 DRAW...]
 
-Draws of one paper are judged together. tbf: draws with shaper=tbf, for a column of their own. policies: folders
-with the runs of further policies alone (the suites of the LEO paper by `orbitcc eval --policy`), for the claims about
-Astraea.
+Draws of one paper are judged together; the tables of papers without draws stay. tbf: draws of the LEO paper with
+shaper=tbf, for a column of their own. policies: folders with the runs of further policies alone (the suites of the LEO
+paper by `orbitcc eval --policy`), for the claims about Astraea.
 """
 
 from __future__ import annotations
@@ -120,22 +120,23 @@ def beside(paper: Paper, folders: Sequence[Path], further: Sequence[Path]) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, needed in (("leo", True), ("geo", True), ("tbf", False), ("policies", False)):
-        parser.add_argument(f"--{name}", nargs="+", type=Path, default=[], required=needed, metavar="FOLDER")
+    for name in ("leo", "geo", "c4", "tbf", "policies"):
+        parser.add_argument(f"--{name}", nargs="+", type=Path, default=[], metavar="FOLDER")
     given = parser.parse_args()
-    leo, geo = papers.get("leo"), papers.get("geo")
-    shaped = papers.judge(leo, loaded(leo, given.tbf)) if given.tbf else ()
-    runs = loaded(leo, given.leo)
-    filled = {
-        "leo": table(papers.judge(leo, runs), shaped),
-        "geo": table(papers.judge(geo, loaded(geo, given.geo))),
-        "leo-medians": medians(leo, runs),
-    }
-    if given.policies:
-        filled["leo-policies"] = policies(leo, beside(leo, given.leo, given.policies))
+    filled = {}
+    for name, folders in (("geo", given.geo), ("c4", given.c4)):
+        if folders:
+            filled[name] = table(papers.judge(papers.get(name), loaded(papers.get(name), folders)))
+    if given.leo:
+        leo = papers.get("leo")
+        shaped = papers.judge(leo, loaded(leo, given.tbf)) if given.tbf else ()
+        runs = loaded(leo, given.leo)
+        filled |= {"leo": table(papers.judge(leo, runs), shaped), "leo-medians": medians(leo, runs)}
+        if given.policies:
+            filled["leo-policies"] = policies(leo, beside(leo, given.leo, given.policies))
+        for name, picture in PICTURES.items():
+            (ROOT / "docs" / "images" / f"{name}.png").write_bytes((given.leo[0] / picture).read_bytes())
     replace(ROOT / "docs" / "reproduction.md", filled)
-    for name, picture in PICTURES.items():
-        (ROOT / "docs" / "images" / f"{name}.png").write_bytes((given.leo[0] / picture).read_bytes())
 
 
 if __name__ == "__main__":

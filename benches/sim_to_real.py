@@ -65,7 +65,7 @@ CASES = (
     Case("geo-ideal", "geo-ideal", {}, also=("apogee",)),
     Case("dumbbell", "dumbbell", {}),
     Case("dumbbell, two flows", "dumbbell", {"flows": 2}, "the first of two"),
-    Case("parking-lot", "parking-lot", {"long_start_s": 10.0}, "the long one of four"),
+    Case("parking-lot", "parking-lot", {"long_start_s": 10.0}, "the flow over all hops, one of four"),
     Case("leo-access", "leo-access", {}),
 )
 
@@ -82,7 +82,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     store = given.out / "runs.jsonl"
-    rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
+    rows = [json.loads(line) for line in store.read_text(encoding="utf-8").splitlines()] if store.exists() else []
     done = {key for key, tries in _tries(rows).items() if len(tries) >= TRIES or any(map(_undisturbed, tries))}
     chosen = [case for case in CASES if case.name in given.cases]
     # Repeats are the outer loop, so that after an interruption all cases have equally many runs.

@@ -15,14 +15,17 @@ from typing import Literal
 from orbitcc.emulator import program
 from orbitcc.envs.errors import OrbitccError
 
-Purpose = Literal["flows", "agents", "mininet"]
+Purpose = Literal["flows", "agents", "mininet", "deploy"]
 PURPOSES: dict[Purpose, str] = {
     "flows": "run and eval with --backend emulator",
     "agents": "policies and environments on this kernel's TCP",
     "mininet": "Mininet with emulated links",
+    "deploy": "policies as congestion controls of this machine",
 }
 AGENTS_SINCE = (6, 10)
-"""The first Linux whose `cong_control` takes the four arguments our BPF program expects."""
+"""The first Linux whose `cong_control` takes the four arguments our BPF programs expect."""
+BPF_CAPABILITIES = {12: "CAP_NET_ADMIN", 38: "CAP_PERFMON", 39: "CAP_BPF"}
+"""Numbers and names of what loading a congestion control takes (include/uapi/linux/capability.h)."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def kernel_version(release: str | None = None) -> tuple[int, int]:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text()
+        return Path(path).read_text(encoding="utf-8")
     except OSError:
         return ""
 
@@ -78,10 +81,12 @@ def _linux() -> str | None:
 
 def _tun() -> str | None:
     try:
-        os.close(os.open("/dev/net/tun", os.O_RDWR))
+        device = os.open("/dev/net/tun", os.O_RDWR)
+        number = os.fstat(device).st_rdev
+        os.close(device)
     except OSError:
         return None
-    return "/dev/net/tun"
+    return "/dev/net/tun" if number == os.makedev(10, 200) else None  # Linux's own number of this device
 
 
 def _namespaces() -> str | None:
@@ -116,6 +121,19 @@ def _any_root() -> str | None:
     return "uid 0" if os.geteuid() == 0 else None
 
 
+def _capabilities(status: str | None = None) -> str | None:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", _read("/proc/self/status") if status is None else status, re.MULTILINE)
+    held = int(found[1], 16) if found else 0
+    return "held" if all(held >> number & 1 for number in BPF_CAPABILITIES) else None
+
+
+def _unlocked(lockdown: str | None = None) -> str | None:
+    text = _read("/sys/kernel/security/lockdown") if lockdown is None else lockdown
+    chosen = re.search(r"\[(\w+)\]", text)
+    level = chosen[1] if chosen else "none"
+    return None if level == "confidentiality" else level
+
+
 def _btf() -> str | None:
     return "/sys/kernel/btf/vmlinux" if os.path.exists("/sys/kernel/btf/vmlinux") else None
 
@@ -130,18 +148,22 @@ def _tool(name: str) -> Callable[[], str | None]:
     return lambda: shutil.which(name)
 
 
-ALL: tuple[Purpose, ...] = ("flows", "agents", "mininet")
+ALL: tuple[Purpose, ...] = ("flows", "agents", "mininet", "deploy")
+EMULATION: tuple[Purpose, ...] = ("flows", "agents", "mininet")
+BPF: tuple[Purpose, ...] = ("agents", "deploy")
 NEEDS: tuple[Need, ...] = (
     Need("Linux", ALL, _linux, "emulation runs on Linux only"),
-    Need("/dev/net/tun", ALL, _tun, "modprobe tun, and run as root or chmod 0666 /dev/net/tun"),
-    Need("network namespaces", ALL, _namespaces, "run as root, or allow unprivileged user namespaces"),
+    Need("/dev/net/tun", EMULATION, _tun, "modprobe tun, and run as root or chmod 0666 /dev/net/tun"),
+    Need("network namespaces", EMULATION, _namespaces, "run as root, or allow unprivileged user namespaces"),
     Need(program.NAME, ALL, _program, program.REMEDY),
-    Need("root", ("agents",), _root, "run as root of the machine (BPF is not for user namespaces)"),
-    Need("Linux 6.10 or newer", ("agents",), _modern, "boot a newer kernel"),
-    Need("BTF of the kernel", ("agents",), _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF"),
+    Need("root", BPF, _root, "run as root of the machine (BPF is not for user namespaces)"),
+    Need("capabilities for BPF", BPF, _capabilities, f"run with {', '.join(BPF_CAPABILITIES.values())}"),
+    Need("Linux 6.10 or newer", BPF, _modern, "boot a newer kernel"),
+    Need("BTF of the kernel", BPF, _btf, "a kernel built with CONFIG_DEBUG_INFO_BTF"),
+    Need("BPF without lockdown", BPF, _unlocked, "boot without lockdown=confidentiality"),
     Need(
         "agents in orbitcc-emulator",
-        ("agents",),
+        BPF,
         _with_agents,
         "apt-get install libelf-dev zlib1g-dev, then make emulator",
     ),
@@ -149,6 +171,7 @@ NEEDS: tuple[Need, ...] = (
     Need("mininet", ("mininet",), _mininet, "pip install 'orbitcc[emulation]'"),
     Need("mnexec", ("mininet",), _tool("mnexec"), "apt-get install mininet"),
     Need("ip", ("mininet",), _tool("ip"), "apt-get install iproute2"),
+    Need("ping", ("mininet",), _tool("ping"), "apt-get install iputils-ping"),
     Need("ifconfig", ("mininet",), _tool("ifconfig"), "apt-get install net-tools"),
 )
 

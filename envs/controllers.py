@@ -86,6 +86,12 @@ HOST_PARAMS: Mapping[str, Param] = {
         low=2,
         high=2**31 - 2,
     ),
+    "ecn": Param(
+        "network",
+        "Explicit Congestion Notification of the flow: off, RFC 3168 (classic), RFC 9768 (accurate), or as in the "
+        "scenario (network)",
+        choices=("network", "off", "classic", "accurate"),
+    ),
 }
 """Parameters of every controller over TCP."""
 

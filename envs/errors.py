@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import reprlib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -49,6 +50,8 @@ class UnknownNameError(OrbitccError):
     """
 
     kind: ClassVar[str] = "name"
+    phrase: ClassVar[str] = ""
+    """Instead of "unknown" and the kind."""
 
     def __init__(self, field: str, name: Any, known: Iterable[str], listing: str = "", meant: str = "") -> None:
         self.known = tuple(dict.fromkeys(known))
@@ -62,17 +65,19 @@ class UnknownNameError(OrbitccError):
         near = " or ".join(map(repr, names))
         hint = f"; did you mean {near}?" if near else ""
         allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
-        return f"{self.field}: unknown {self.kind} {_shown(self.value)}{hint} ({allowed})"
+        return f"{self.field}: {self.phrase or f'unknown {self.kind}'} {_shown(self.value)}{hint} ({allowed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.field, self.value, self.known, self.listing, self.meant)
 
 
 class UnknownKeywordError(UnknownNameError, TypeError):
-    """A keyword that a function does not have: a TypeError, as Python's own.
+    """A keyword that a function does not have: a TypeError, with the words of Python's own, which TorchRL looks for.
 
     It can be made from a message alone, as gymnasium does when it adds to one.
     """
+
+    phrase = "unexpected keyword argument"
 
     def __init__(
         self, field: str, name: Any = None, known: Iterable[str] = (), listing: str = "", meant: str = ""
@@ -137,6 +142,19 @@ class NoSuchFileError(FileError):
         return type(self), (self.field, self.value)
 
 
+class _Short(reprlib.Repr):
+    """The representation of a value that is not much longer than a message shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 6
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxarray = 60
+        self.maxstring = self.maxlong = self.maxother = 130
+
+
+_SHORT = _Short()
+
+
 def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The most similar of the known names, the best first: those that begin with it, else those spelt alike."""
     by_lower, text = {k.lower(): k for k in known}, name.lower()
@@ -148,5 +166,8 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
 def _shown(value: Any) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
-    text = repr(value)
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # an integer of more digits than Python writes
+        text = "a very large number"
     return text if len(text) <= 120 else text[:117] + "..."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -67,9 +68,41 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a TOML file; FileError, with the line, when it is not TOML."""
     text = read_text(path)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise FileContentError("file", str(path), f"TOML text ({error})") from None
+
+
+_MOST_BYTES, _MOST_PARTS, _MOST_LEVELS = 4_000_000, 1_000, 100
+_LONG_KEY = re.compile(rf"""(?<![\w"'.-])[\w"'-]++(?:[ \t]*+\.[ \t]*+[\w"'-]++){{{_MOST_PARTS}}}""")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of TOML text; ValueError when it is not TOML, or so large that reading it would take long.
+
+    Allowed: 4 MB, keys of 1,000 parts, 100 levels of arrays and tables, integers of 64 bits (TOML 1.0).
+    """
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{len(text) / 1e6:.1f} MB; at most {_MOST_BYTES / 1e6:g} MB are allowed")
+    if _LONG_KEY.search(text):
+        raise ValueError(f"a key of more than {_MOST_PARTS:,} parts")
+    try:
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("arrays or tables are nested too deeply") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's own limit of 4,300 digits
+        raise ValueError("an integer has thousands of digits") from None
+    level: list[Any] = [data]
+    for _ in range(_MOST_LEVELS):
+        values = [v for item in level for v in (item.values() if isinstance(item, dict) else item)]
+        if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in values):
+            raise ValueError("an integer does not fit into 64 bits")
+        level = [v for v in values if isinstance(v, dict | list)]
+        if not level:
+            return data
+    raise ValueError(f"arrays or tables are nested deeper than {_MOST_LEVELS} levels")
 
 
 def toml_text(data: Mapping[str, Any]) -> str:

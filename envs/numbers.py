@@ -32,7 +32,7 @@ def checked_number(
         if isinstance(value, str | bool) or not hasattr(value, "__float__"):
             raise OrbitccError("", value, allowed)
         value = float(value)
-    if not math.isfinite(value) or not low <= value <= high or (above and value == low):
+    if not low <= value <= high or not math.isfinite(value) or (above and value == low):
         raise OrbitccError("", value, allowed)
     if whole:
         if not float(value).is_integer():

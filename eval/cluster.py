@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,6 +104,8 @@ def start(address: str = LOCAL, cpus: int | None = None) -> bool:
     elif wheel := os.environ.get(WHEEL):
         if not Path(wheel).is_file():
             raise OrbitccError(WHEEL, wheel, "the path of a wheel of OrbitCC (`make dist` makes one)")
+        if " " in sys.executable:  # Ray does not quote this path in the command that starts workers, and waits forever
+            raise OrbitccError(WHEEL, wheel, f"with Python in a folder without spaces (here {sys.executable})")
         arguments["runtime_env"] = {"py_modules": [wheel]}
     _init(ray, arguments)
     return True

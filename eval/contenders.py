@@ -73,17 +73,37 @@ def from_controller(text: str) -> Contender:
     if controllers.get(spec.name).kind == "policy":
         if spec.name == "policy" and not spec.params.get("path"):
             raise OrbitccError("--controller", text, "policy:path=FOLDER, or --policy FOLDER")
-        policy = from_policy(str(spec.params.get("path", spec.name)))
-        if not spec.params.get("interval_ms"):
-            return policy
-        every = {"interval_ms": spec.params["interval_ms"]}
-        digest = hashlib.sha256(f"{policy.digest} {every}".encode()).hexdigest()[:12]
-        return replace(policy, label=spec_text(policy.label, every), params={**policy.params, **every}, digest=digest)
+        return _policy(str(spec.params.get("path", spec.name)), spec.params)
     return Contender(spec_text(spec.name, spec.params), spec.name, dict(spec.params))
 
 
-def from_policy(name_or_path: str) -> Contender:
-    """A `--policy` argument: a checkpoint or package.module:factory. Raises OrbitccError if it cannot be used."""
+def from_policy(text: str) -> Contender:
+    """A `--policy` argument: a checkpoint or package.module:factory, `[:option=value,...]`. Raises OrbitccError if it
+    cannot be used."""
+    from orbitcc.agents.registry import policy_spec
+
+    try:
+        params = policy_spec(text).params
+    except OrbitccError as error:
+        raise error.under("--policy") from None
+    return _policy(params["path"], params)
+
+
+def _policy(name_or_path: str, params: Mapping[str, Any]) -> Contender:
+    """The policy with those of these parameters that change how it decides."""
+    from orbitcc.agents.registry import OPTIONS
+
+    plain = _as_trained(name_or_path)
+    options = {key: params[key] for key, option in OPTIONS.items() if params.get(key, option.default) != option.default}
+    if not options:
+        return plain
+    given = {**plain.params, **options}
+    controllers.get(plain.controller).make(controllers.check(plain.controller, given))  # refuses what it cannot do
+    digest = hashlib.sha256(f"{plain.digest} {options}".encode()).hexdigest()[:12]
+    return replace(plain, label=spec_text(plain.label, options), params=given, digest=digest)
+
+
+def _as_trained(name_or_path: str) -> Contender:
     from orbitcc.agents import checkpoint, python_policy
 
     if python_policy.is_python_policy(name_or_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitcc.envs.description.links import Bernoulli, DropTailBytes, GilbertElliott, Link, Red, Viasat
+from orbitcc.envs.description.links import Bernoulli, DropTailBytes, GilbertElliott, Link, LoadLoss, Loss, Red, Viasat
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.results import Results
@@ -78,10 +78,12 @@ def _times(link: Link) -> Iterable[float]:
         yield from (t for t, _ in points_of(schedule))
 
 
-def loss_rate(loss: float | Bernoulli | GilbertElliott) -> float:
-    """The long-run share of lost packets."""
+def loss_rate(loss: Loss) -> float:
+    """The long-run share of lost packets, at full load."""
     if isinstance(loss, Bernoulli):
         return loss.p
+    if isinstance(loss, LoadLoss):
+        return loss.full_loss
     if isinstance(loss, GilbertElliott):
         bad = loss.to_bad_per_s / (loss.to_bad_per_s + loss.to_good_per_s)
         return bad * loss.bad_loss + (1 - bad) * loss.good_loss

@@ -100,6 +100,18 @@ PAPERS: dict[str, Paper] = {
                 Score("Retransmissions", "geo-download", "retransmission_rate"),
             ),
         ),
+        Paper(
+            "c4",
+            "The tests of C4's authors",
+            "Huitema, Nandakumar, Jennings: draft-huitema-ccwg-c4-test, 2026",
+            {"c4-tests": ("c4:flavour=picoquic", "cubic", "bbr3")},
+            load("c4"),
+            (
+                Score("Completion", "c4-tests", "completion_s"),
+                Score("RTT", "c4-tests", "rtt_mean_ms"),
+                Score("Share of the link", "c4-tests", "load"),
+            ),
+        ),
     )
 }
 

@@ -154,7 +154,7 @@ def read_rows(data: bytes, path: Path) -> list[Row]:
         try:
             row = json.loads(line)
             key_of(row), row["version"], row["metrics"], row["params"], row["controller"], row["point"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise FileError(f"{path.name} line {number}", str(path), "one finished run per line, as JSON") from None
         rows.append(row)
     return rows

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
 from orbitcc.envs.description import support
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval import cluster, provenance
+from orbitcc.eval import cluster, processes, provenance
 from orbitcc.eval import results as store
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
@@ -145,7 +142,16 @@ def _key(task: Task) -> store.Key:
 
 
 def _series_kept(task: Task) -> bool:
-    return task.series is None or task.series.exists()
+    """Is there nothing to keep, or a file that can be read?"""
+    if task.series is None:
+        return True
+    from orbitcc.envs.backends.simulator import Recording
+
+    try:
+        Recording.load(task.series)
+    except OrbitccError:
+        return False
+    return True
 
 
 def _over_ray(tasks: Sequence[Task]) -> Iterator[Made]:
@@ -166,10 +172,7 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
         yield from map(execute, tasks)
         return
     before = set(multiprocessing.active_children())
-    # Spawned, not forked: the native thread pool and matplotlib's caches do not survive a fork.
-    pool = ProcessPoolExecutor(
-        min(workers, len(tasks)), mp_context=multiprocessing.get_context("spawn"), initializer=_enter_worker
-    )
+    pool = processes.pool(min(workers, len(tasks)))
     try:
         for future in as_completed([pool.submit(execute, task) for task in tasks]):
             yield future.result()
@@ -181,15 +184,3 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
         for child in children:
             child.terminate()
         raise
-
-
-def _enter_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave_with_parent() -> None:
-    """Workers end by themselves when their parent was killed."""
-    parent: Any = multiprocessing.parent_process()
-    parent.join()
-    os._exit(1)

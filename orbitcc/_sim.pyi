@@ -67,6 +67,20 @@ class Policy:
     def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
         """f32[n, D] -> f32[n, A]."""
 
+    def fixed(self) -> Policy:
+        """The policy in fixed point: observation, network and action are computed with integers, as in a BPF program.
+        ValueError with the reason if it has no such form."""
+
+    def fixed_program(self) -> bytes:
+        """Its parameters and weights: `struct Program` of `sim/core/src/observe/fixed`. ValueError as for `fixed`."""
+
+def fixed_decide(program: bytes, state: bytes, statistics: bytes) -> tuple[bytes, bytes]:
+    """The decisions of a program in fixed point for one flow, and the state after them.
+
+    `struct Program` and `State` (376 bytes, zero at first), n times `Statistics`; returned: n times `Decision`, and the
+    `State`. :mod:`orbitcc.agents.fixed_point` has the records as numpy types. ValueError for other lengths.
+    """
+
 class PythonPolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.
 

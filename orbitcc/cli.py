@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
@@ -16,6 +18,7 @@ from orbitcc.commands import (
     compare,
     dataset,
     demo,
+    deploy,
     doctor,
     eval_,
     import_,
@@ -27,6 +30,7 @@ from orbitcc.commands import (
     run,
     scenario,
     search,
+    trace,
     train,
     tune,
 )
@@ -34,11 +38,13 @@ from orbitcc.commands.options import RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "path"),
-    "Train": ("train", "tune", "policy", "import", "dataset"),
-    "Evaluate": ("eval", "compare", "assess", "search", "reproduce"),
-    "Machine": ("doctor", "cluster", "mininet", "bench"),
+    "Train": ("train", "distill", "tune", "policy", "import", "dataset"),
+    "Evaluate": ("eval", "compare", "assess", "search", "reproduce", "trace"),
+    "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+"""Errors of a disk that is full, read-only or broken: no mistake of this program."""
 
 
 class GroupedCommands(WholeSentences):
@@ -68,6 +74,7 @@ app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
+app.command("distill", cls=train.SeveralSeeds)(train.distill)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
 app.command("import")(import_.import_policy)
@@ -75,9 +82,12 @@ app.command("eval", cls=RayCommand)(eval_.evaluate)
 app.command("assess", cls=RayCommand)(assess.assess)
 app.command("search", cls=RayCommand)(search.search)
 app.command("reproduce", cls=RayCommand)(reproduce.reproduce)
+app.command("trace")(trace.trace)
 app.command("compare")(compare.compare)
 app.command("dataset")(dataset.dataset)
 app.command("doctor")(doctor.doctor)
+app.command("deploy")(deploy.deploy)
+app.command("undeploy")(deploy.undeploy)
 app.add_typer(cluster.app, name="cluster")
 app.command("mininet")(mininet_.mininet)
 app.command("bench")(bench.bench)
@@ -115,6 +125,9 @@ def main() -> None:
     """Run the command line. A wrong input is one line on stderr and exit code 2."""
     from orbitcc.envs.errors import OrbitccError
 
+    for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -128,6 +141,11 @@ def main() -> None:
     except BrokenPipeError:  # e.g. `orbitcc list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        print(f"error: {error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
 

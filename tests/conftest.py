@@ -15,6 +15,10 @@ os.environ["RAY_ADDRESS"] = "local"
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+# Scripts with RLlib, such as the tutorials', write to ~/ray_results.
+if not os.access(Path.home(), os.W_OK):
+    os.environ["HOME"] = tempfile.mkdtemp(prefix="home")
+
 
 @pytest.fixture
 def ray_folder(monkeypatch):
@@ -28,10 +32,25 @@ def ray_folder(monkeypatch):
 
 @pytest.fixture
 def ray_nodes(ray_folder):
-    """A cluster: a head without cores, to which drivers connect, and a node of one core."""
+    """A cluster: a head without cores, to which drivers connect, and a node of one core.
+
+    Its nodes share this machine but not the folder where Ray installs wheels: two would install into it at once.
+    """
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    made.add_node(num_cpus=1)
+    made.add_node(num_cpus=1, runtime_env_dir_name="second")
     yield made
     made.shutdown()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory):
+    """The key that signs the state of runs lies in a folder of the tests, not in the user's."""
+    before = os.environ.get("XDG_CONFIG_HOME")
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    yield
+    if before is None:
+        del os.environ["XDG_CONFIG_HOME"]
+    else:
+        os.environ["XDG_CONFIG_HOME"] = before

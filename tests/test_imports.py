@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,9 @@ INSIDE = {
         "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
-        "metrics": 0, "statistics": 0, "contenders": 0, "progress": 0, "provenance": 0, "cluster": 1, "suites": 1,
-        "results": 2,
+        "metrics": 0, "statistics": 0, "contenders": 0, "processes": 0, "progress": 0, "provenance": 0,
+        "journal": 0,
+        "cluster": 1, "suites": 1, "results": 2, "trace": 2,
         "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "claims": 4, "papers": 5,
         "assessment": 5, "search": 5, "report": 6,
     },
@@ -204,3 +206,16 @@ def test_light_commands_import_neither_torch_nor_ray(args, tmp_path):
         args = [*args, "--out", str(tmp_path / "out")]
     done = run_python(LIGHT, *args)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_script_beside_a_clone_imports_the_package(tmp_path):
+    clone = tmp_path / "orbitcc"  # as Python sees a clone of the repository: a folder without __init__.py
+    (clone / "orbitcc").mkdir(parents=True)
+    (clone / "orbitcc" / "__init__.py").touch()
+    (tmp_path / "script.py").write_text("import orbitcc as o; print(o.__file__); print(o.CongestionEnv.__name__)")
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    told = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    ).stdout
+    file, name = told.splitlines()
+    assert (Path(file).resolve(), name) == (ROOT / "orbitcc" / "__init__.py", "CongestionEnv")

@@ -60,5 +60,5 @@ def test_commands_are_known() -> None:
 
 
 def test_make_targets_exist() -> None:
-    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z]+)\b", TEXT)) <= known

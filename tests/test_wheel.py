@@ -19,6 +19,8 @@ pytestmark = pytest.mark.slow
 def command(*args, cwd=None):
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(args, capture_output=True, text=True, timeout=1200, check=False, cwd=cwd, env=env)
+    if "Failed to fetch" in done.stderr:
+        pytest.skip(f"no package index answers: {done.stderr.strip().splitlines()[-1]}")
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import pickle
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,15 +19,19 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from orbitcc.agents import plain_state
 from orbitcc.agents.model_card import Layer
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
+from orbitcc.envs.errors import FileError
 from orbitcc.training.recipe import Td3, Td3Network, Td3Recipe
 
 LEAK = 0.2
 """Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
+BATCH_NORM_EPS, BATCH_NORM_MOMENTUM = 1e-3, 0.01
+"""Of the layers of Astraea's released actor; the momentum, 0.99 there, is the weight of the new batch in PyTorch."""
 OWN = 3
 """Inputs of the critics about the flow itself: throughput, distance to the mean, share of the sum."""
 
@@ -40,9 +43,9 @@ def _activation(name: str) -> nn.Module:
 
 
 class Actor(nn.Module):
-    """Observation -> pre-tanh action: dense layers with layer norm and a non-linearity, as published but for the norm.
+    """Observation -> pre-tanh action: dense layers with a norm and a non-linearity.
 
-    Astraea's has batch norm, whose statistics lag behind a policy that moves; the simulator runs both.
+    Astraea's has batch norm without a scale, whose statistics lag behind a policy that changes; ours has layer norm.
     """
 
     def __init__(self, inputs: int, network: Td3Network) -> None:
@@ -52,6 +55,9 @@ class Actor(nn.Module):
             parts.append(nn.Linear(inputs, width))
             if network.norm == "layer":
                 parts.append(nn.LayerNorm(width))
+            elif network.norm == "batch":
+                parts.append(nn.BatchNorm1d(width, BATCH_NORM_EPS, BATCH_NORM_MOMENTUM))
+                parts[-1].weight.requires_grad_(False)
             parts.append(_activation(network.activation))
             inputs = width
         self.hidden = nn.Sequential(*parts)
@@ -62,6 +68,7 @@ class Actor(nn.Module):
                 nn.init.zeros_(layer.bias)
         with torch.no_grad():
             self.output.weight *= 0.1  # at first a policy that does little, whatever it sees
+        self.eval()  # batch norm uses its running statistics, except in an update of the actor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.output(self.hidden(x))
@@ -224,7 +231,12 @@ class AstraeaTd3Learner:
         )
         self.width = self.env.single_observation_space.shape[0]
         hidden = [
-            Layer(units=units, activation=network.activation, norm=network.norm, norm_eps=1e-5)
+            Layer(
+                units=units,
+                activation=network.activation,
+                norm="layer" if network.norm == "layer" else "none",  # batch norm is folded into the layer
+                norm_eps=1e-5,
+            )
             for units in network.hidden
         ]
         self.gate = None
@@ -242,7 +254,7 @@ class AstraeaTd3Learner:
         self.replay = Replay(rows, settings.worlds, self.env.max_agents, self.width)
         seen = self.env.single_observation_space
         self.scale = Scale(self.width + GLOBAL_STATE + OWN)
-        self.scale_fixed = False
+        self.scale_fixed = not settings.scale_inputs
         self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
         self.decisions = self.critic_steps = 0
         self._low, self._high = seen.low, seen.high
@@ -306,8 +318,8 @@ class AstraeaTd3Learner:
         row: dict[str, NDArray[Any]] = {
             "obs": obs,
             "next_obs": end_obs,
-            "own": own_view(statistics, acted),
-            "next_own": own_view(end_statistics, acted),
+            "own": own_view(statistics, acted) * settings.own_inputs,
+            "next_own": own_view(end_statistics, acted) * settings.own_inputs,
             "state": state,
             "next_state": infos["state"],
             "action": action,
@@ -346,13 +358,14 @@ class AstraeaTd3Learner:
         self.critic_steps += 1
         figures = {"critic_loss": loss.item(), "value": said.mean().item()}
         if self.critic_steps % settings.actor_every == 0:
-            before_tanh = self.actor(batch["now"][:, : self.width])[:, 0]
+            before_tanh = self.actor.train()(batch["now"][:, : self.width])[:, 0]
             value = self.critic(batch["now"], torch.tanh(before_tanh))[0]
             actor_loss = -value.mean() + settings.action_penalty * (before_tanh**2).mean()
             self.actor_optimiser.zero_grad(set_to_none=True)
             actor_loss.backward()
             nn.utils.clip_grad_norm_(self.actor.parameters(), settings.grad_clip)
             self.actor_optimiser.step()
+            self.actor.eval()
             _follow(self.actor_target, self.actor, settings.tau)
             _follow(self.averaged, self.actor, settings.averaging)
             figures["policy_loss"] = actor_loss.item()
@@ -399,6 +412,11 @@ class AstraeaTd3Learner:
             elif isinstance(layer, nn.LayerNorm):
                 found[f"layers.{index}.norm.scale"] = layer.weight.detach().numpy().copy()
                 found[f"layers.{index}.norm.shift"] = layer.bias.detach().numpy().copy()
+            elif isinstance(layer, nn.BatchNorm1d):  # folded into the dense layer
+                mean, deviation = layer.running_mean.numpy(), np.sqrt(layer.running_var.numpy() + layer.eps)
+                found[f"layers.{index}.weight"] /= deviation[:, None]
+                bias = found[f"layers.{index}.bias"]
+                found[f"layers.{index}.bias"] = (bias - mean) / deviation + layer.bias.detach().numpy()
         mean, std = self.scale.mean[: self.width], self.scale.std[: self.width]
         # The network's first layer takes what the normaliser leaves.
         weight, bias = found["layers.0.weight"].astype(np.float64), found["layers.0.bias"].astype(np.float64)
@@ -407,50 +425,49 @@ class AstraeaTd3Learner:
         return found
 
     def save(self, folder: Path) -> None:
-        torch.save(
-            {
-                **{name: getattr(self, name).state_dict() for name in _MODULES},
-                "noise_generator": self.noise_generator.get_state(),
-            },
-            folder / "networks.pt",
-        )
-        kept = {name: value for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)}
-        for name, value in kept.items():
-            np.save(folder / f"replay-{name}.npy", value)
-        rest = {
-            "replay": {name: value for name, value in vars(self.replay).items() if name not in kept},
-            "scale": self.scale,
-            "scale_fixed": self.scale_fixed,
-            "noise": self.noise,
+        arrays = {name: value for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)}
+        for name, value in arrays.items():  # one file each: they are large
+            plain_state.write(folder, f"replay-{name}", value)
+        state = {
+            "replay": {name: value for name, value in vars(self.replay).items() if name not in arrays},
+            "scale": vars(self.scale),
+            **{name: getattr(self, name) for name in _PLAIN},
             "rng": self.rng.bit_generator.state,
-            "decisions": self.decisions,
-            "critic_steps": self.critic_steps,
-            "worlds": self.env.journal(),
+            "noise_generator": self.noise_generator.get_state(),
+            **{name: getattr(self, name).state_dict() for name in _MODULES},
         }
-        with open(folder / "rest.pkl", "wb") as file:
-            pickle.dump(rest, file)
+        plain_state.write(folder, _LEARNER, state)
+        plain_state.write(folder, _WORLDS, self.env.journal())
 
     def load(self, folder: Path) -> None:
-        networks = torch.load(folder / "networks.pt", weights_only=True)
-        for name in _MODULES:
-            getattr(self, name).load_state_dict(networks[name])
-        self.noise_generator.set_state(networks["noise_generator"])
-        for name, value in vars(self.replay).items():
-            if isinstance(value, np.ndarray):
-                setattr(self.replay, name, np.load(folder / f"replay-{name}.npy"))
-        with open(folder / "rest.pkl", "rb") as file:
-            rest = pickle.load(file)  # a run folder of one's own
-        vars(self.replay).update(rest["replay"])
-        for name in ("scale", "scale_fixed", "noise", "decisions", "critic_steps"):
-            setattr(self, name, rest[name])
-        self.rng.bit_generator.state = rest["rng"]
-        self._apply_schedule()
-        self.env.replay(rest["worlds"])
+        """Continue exactly from :meth:`save`; the worlds are simulated again up to that moment.
+
+        Raises:
+            OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
+        """
+        state, worlds = (plain_state.read(folder, name) for name in (_LEARNER, _WORLDS))
+        arrays = [name for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)]
+        replay = {name: plain_state.read(folder, f"replay-{name}") for name in arrays}
+        try:
+            for name in _MODULES:
+                getattr(self, name).load_state_dict(state[name])
+            self.noise_generator.set_state(state["noise_generator"])
+            vars(self.replay).update(state["replay"], **replay)
+            vars(self.scale).update(state["scale"])
+            for name in _PLAIN:
+                setattr(self, name, state[name])
+            self.rng.bit_generator.state = state["rng"]
+            self._apply_schedule()
+            self.env.replay(worlds)
+        except Exception as error:  # torch raises what it pleases
+            raise FileError("resume", str(folder), f"the state of a run of this recipe ({error})") from None
 
     def stop(self) -> None:
         self.env.close()
 
 
+_LEARNER, _WORLDS = "astraea", "worlds"
+_PLAIN = ("scale_fixed", "noise", "decisions", "critic_steps")
 _MODULES = (
     "actor",
     "critic",
@@ -507,6 +524,10 @@ def _window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _follow(target: nn.Module, source: nn.Module, share: float) -> None:
-    """Move the target's parameters by this share towards the source's."""
+    """Move the target's parameters by this share towards the source's, and so the running statistics of batch norm."""
     with torch.no_grad():
-        torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), share)
+        torch._foreach_lerp_(_moving(target), _moving(source), share)
+
+
+def _moving(module: nn.Module) -> list[torch.Tensor]:
+    return [*module.parameters(), *(b for b in module.buffers() if b.is_floating_point())]

@@ -26,6 +26,8 @@ Figures = dict[str, float]
 
 EQUAL_RTT = 1.1
 """Flows have equal base RTTs in a window in which the largest is at most so many times the smallest."""
+LEAST_SHARE = 0.01
+"""A smaller part of the fair share counts as this one in `log_share`."""
 STARVED = 0.1
 """A flow starves in a window in which it gets less than this part of its fair share."""
 FLOOD_BDP = 1.5
@@ -53,21 +55,28 @@ class Figure:
 
 FIGURES = {
     "reward": Figure("mean reward per decision", "higher", 0.0),
+    "log_share": Figure(
+        f"ln(goodput over fair share), at least ln {LEAST_SHARE:g} and at most 0, mean over the seconds of all flows",
+        "higher",
+        math.log(LEAST_SHARE),
+    ),
     "utilisation": Figure("delivered over possible bits of the busiest link", "higher", 0.0),
     "queue_delay_ms": Figure("smoothed RTT above the unloaded RTT, mean over flows", "lower", 10_000.0),
     "queue_delay_ratio": Figure("queueing delay over the unloaded RTT, mean over flows", "lower", 10.0),
     "loss": Figure("lost of sent packets", "lower", 1.0),
-    "jain": Figure("Jain's index of goodput over fair share, mean over windows with two flows or more", "higher", 0.0),
-    "jain_equal_rtt": Figure("Jain's index, windows with equal base RTTs only", "higher", 0.0),
-    "jain_unequal_rtt": Figure("Jain's index, windows with unequal base RTTs only", "higher", 0.0),
+    "jain": Figure("Jain's index of goodput over fair share, mean over seconds with two flows or more", "higher", 0.0),
+    "jain_equal_rtt": Figure("Jain's index, seconds with equal base RTTs only", "higher", 0.0),
+    "jain_unequal_rtt": Figure("Jain's index, seconds with unequal base RTTs only", "higher", 0.0),
     "ratio_equal_rtt": Figure("smallest over largest goodput per fair share, equal base RTTs", "higher", 0.0),
     "ratio_unequal_rtt": Figure("smallest over largest goodput per fair share, unequal base RTTs", "higher", 0.0),
     "convergence_s": Figure("time from a flow's entry to convergence, or to the next change", "lower", 60.0),
     "unconverged": Figure("share of entries without convergence before the next change", "lower", 1.0),
     "goodput_cv": Figure("standard deviation over mean of goodput per fair share after convergence", "lower", 1.0),
-    "starved": Figure(f"share of flows' windows with less than {STARVED:.0%} of the fair share", "lower", 1.0),
+    "starved": Figure(
+        f"share of the seconds of all flows with less than {STARVED:.0%} of the fair share", "lower", 1.0
+    ),
     "flooded": Figure(
-        f"share of windows with a queue over {FLOOD_BDP:g} BDP or a loss over {FLOOD_LOSS:.0%}", "lower", 1.0
+        f"share of seconds with a queue over {FLOOD_BDP:g} BDP or a loss over {FLOOD_LOSS:.0%}", "lower", 1.0
     ),
 }
 """Tags `heldout/...`. All but `reward` come from the recording of native runs."""
@@ -78,14 +87,16 @@ _weight = number(0, 1e6)
 class Weights(Model):
     """`[evaluation.score]`: the score is the sum of weight x figure, minus where lower is better.
 
-    Utilisation leads; a queue of one base RTT costs a fifth of a link, a lost packet twice itself, as in Astraea-like
-    rewards; fairness counts half as much as utilisation, most of it where RTTs are equal. Our choice.
+    The logarithm of the share leads, so that a flow that hardly sends loses more than one that fills its queue, and
+    both lose against one that does neither. A queue of one base RTT costs half a unit, a lost packet twice itself;
+    fairness counts half as much, most of it where RTTs are equal. Our choice.
     """
 
     reward: Annotated[float, _weight] = 0.0
-    utilisation: Annotated[float, _weight] = 1.0
+    log_share: Annotated[float, _weight] = 1.0
+    utilisation: Annotated[float, _weight] = 0.0
     queue_delay_ms: Annotated[float, _weight] = 0.0
-    queue_delay_ratio: Annotated[float, _weight] = 0.2
+    queue_delay_ratio: Annotated[float, _weight] = 0.5
     loss: Annotated[float, _weight] = 2.0
     jain: Annotated[float, _weight] = 0.0
     jain_equal_rtt: Annotated[float, _weight] = 0.0
@@ -95,7 +106,7 @@ class Weights(Model):
     convergence_s: Annotated[float, _weight] = 0.0
     unconverged: Annotated[float, _weight] = 0.2
     goodput_cv: Annotated[float, _weight] = 0.0
-    starved: Annotated[float, _weight] = 1.0
+    starved: Annotated[float, _weight] = 0.0
     flooded: Annotated[float, _weight] = 0.5
 
     def score(self, figures: Mapping[str, float]) -> float:
@@ -154,6 +165,7 @@ def measure(
     counts = there & (share > 0) & np.isfinite(share)
     parts = np.divide(got, share, out=np.full_like(got, np.nan), where=counts)
     return {
+        "log_share": _mean(np.log(np.clip(parts[counts], LEAST_SHARE, 1.0))),
         "utilisation": max(link["utilisation"] for link in link_totals),
         "queue_delay_ms": _mean(delays),
         "queue_delay_ratio": _mean(delays[base > 0] / base[base > 0]),

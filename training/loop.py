@@ -19,8 +19,8 @@ from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
-from orbitcc.agents import checkpoint
-from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents import checkpoint, seal
+from orbitcc.agents.folders import locked, replace_folder, scratch
 from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import RunFolder, revision, versions
@@ -30,9 +30,11 @@ from orbitcc.envs.errors import FileError
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
-from orbitcc.training.recipe import Recipe
+from orbitcc.training.recipe import PpoRecipe, Recipe
+from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, read_progress
 
-_PROGRESS = "progress.json"
+SAVE_EVERY_S, SAVE_SHARE = 60.0, 0.02
+"""Between evaluations the state is saved once a minute, or less often where saving takes a larger share of the time."""
 DIVERGED, INTERRUPTED = 3, 130
 """Exit codes of a run whose policy has diverged, and of one that was interrupted (128 + SIGINT)."""
 
@@ -63,20 +65,6 @@ class Learner(Protocol):
 
     def stop(self) -> None:
         """Free the learner's resources."""
-
-
-@dataclass
-class TrainingState:
-    """The state of a run, saved with the learner's state."""
-
-    agent_steps: int = 0
-    seconds: float = 0.0
-    restarts: int = 0
-    evaluated_at: int = -1
-    failing: int = 0
-    scores: Figures = field(default_factory=dict)
-    best: Figures = field(default_factory=dict)
-    best_score: float = -math.inf
 
 
 @dataclass(frozen=True)
@@ -129,24 +117,48 @@ def train(
     display: Display | None = None,
     logbooks: Sequence[str | MakeLogbook] = (),
     saved: Callable[[TrainingState], None] = lambda state: None,
+    trust: bool = False,
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
+
+    resume: continue from the saved state. With our own learners the run continues bit for bit as if it had never ended.
 
     A learner that diverges ends the run, too (`TrainingResult.failure`): figures or weights are no numbers any more, or
     evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
 
     logbooks: where figures go beside TensorBoard and `metrics.csv` (:class:`orbitcc.training.logbook.Logbook`).
     saved: called when the run folder holds a new state, and at the end.
+    trust: resume from a state with pickled objects although it was not saved with this user's key.
 
     Raises:
-        OrbitccError: the run folder's state cannot be read, or a logbook cannot be made.
+        OrbitccError: the run folder's state is damaged or cannot be trusted, another process trains in it, or a logbook
+            cannot be made.
     """
-    progress = read_progress(run) if resume else TrainingState()
-    progress = replace(progress, restarts=progress.restarts + resume, failing=0)
+    with locked(run.path):
+        run.recover()
+        progress = check_state(run, recipe, trust) if resume else TrainingState()
+        return _train(recipe, seed, run, progress, resume, command, display, logbooks, saved)
+
+
+def _train(
+    recipe: Recipe,
+    seed: int,
+    run: RunFolder,
+    progress: TrainingState,
+    resume: bool,
+    command: str,
+    display: Display | None,
+    logbooks: Sequence[str | MakeLogbook],
+    saved: Callable[[TrainingState], None],
+) -> TrainingResult:
+    gave_up = 0 < recipe.evaluation.give_up_after <= progress.failing
+    progress = replace(progress, restarts=progress.restarts + resume, failing=0 if gave_up else progress.failing)
     heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
     with Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
         display.say(f"run folder {run.path}")
+        for damage in mend(run, progress) if resume else ():
+            display.say(damage)
         display.say("starting Ray" if recipe.algorithm.startswith("rllib-") else f"starting {recipe.algorithm}")
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
@@ -185,6 +197,8 @@ class _Loop:
     learner: Learner
     saved: Callable[[TrainingState], None]
     _numbers: set[str] = field(default_factory=set)
+    _saved_at: float = field(default_factory=time.monotonic)
+    _save_s: float = 0.0
     _references: dict[str, Figures] = field(default_factory=dict)
 
     def run(self, interrupt: Interrupt) -> None:
@@ -210,10 +224,16 @@ class _Loop:
                 f"{figures['train/agent_steps_per_s']:,.0f} steps/s",
             )
             self._check(figures)
-        if progress.evaluated_at != progress.agent_steps:
-            self._evaluate_and_save()
+            if self._save_is_due():
+                self._check_weights(self.learner.tensors())
+                self._save_state()
         if interrupt.requested:
-            self.display.say("interrupted; saved: continue with --resume")
+            if 0 <= progress.evaluated_at < progress.agent_steps:
+                self._save_state()  # without an evaluation, so that a resumed run has the evaluations of any other
+            saved = "saved" if progress.evaluated_at >= 0 else "nothing to save yet"
+            self.display.say(f"interrupted; {saved}: continue with --resume")
+        elif progress.evaluated_at != progress.agent_steps:
+            self._evaluate_and_save()
 
     def _iterate(self) -> dict[str, float]:
         try:
@@ -237,8 +257,8 @@ class _Loop:
 
     def _diverged(self, reason: str, cause: Exception | None = None) -> NoReturn:
         raise Diverged(
-            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; best/, last/ and state/ are those "
-            f"after {self.progress.evaluated_at:,}"
+            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; best/ and last/ are those after "
+            f"{self.progress.evaluated_at:,}"
         ) from cause
 
     def _evaluate_and_save(self) -> None:
@@ -301,17 +321,26 @@ class _Loop:
             f"{self.recipe.scenario_name} (seed {evaluation.seed}): {evaluation.score}"
         )
 
+    def _save_is_due(self) -> bool:
+        return time.monotonic() - self._saved_at > max(SAVE_EVERY_S, self._save_s / SAVE_SHARE)
+
     def _save_state(self) -> None:
+        began = time.monotonic()
         fresh = scratch(self.run_folder.state)
         try:
             fresh.mkdir()
             self.learner.save(fresh)
-            (fresh / _PROGRESS).write_text(json.dumps(asdict(self.progress)), encoding="utf-8")
+            (fresh / PROGRESS).write_text(json.dumps(asdict(self.progress)), encoding="utf-8")
+            seal.seal(fresh)
             replace_folder(fresh, self.run_folder.state)
         except OSError as error:
             shutil.rmtree(fresh, ignore_errors=True)
-            raise FileError("out", str(self.run_folder.path), f"a writable folder ({error.strerror})") from None
+            raise FileError(
+                "out", str(self.run_folder.path), f"a writable folder ({error.strerror or error})"
+            ) from None
         self.saved(self.progress)
+        self._saved_at = time.monotonic()
+        self._save_s = self._saved_at - began
 
     def _card(self) -> ModelCard:
         deployed = preset(self.recipe.preset).for_deployment()
@@ -366,6 +395,8 @@ _LEARNERS = {
 
 def _learner(recipe: Recipe, seed: int) -> Learner:
     module, name = _LEARNERS[recipe.algorithm].split(":")
+    if isinstance(recipe, PpoRecipe) and recipe.distill is not None:
+        module, name = "orbitcc.training.distill", "DistillingLearner"
     return getattr(import_module(module), name)(recipe, seed)
 
 
@@ -376,19 +407,6 @@ def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> Trainin
 
 def _rounded(scores: Figures) -> dict[str, float | None]:
     return {key: round(value, 6) if np.isfinite(value) else None for key, value in scores.items()}
-
-
-def read_progress(run: RunFolder) -> TrainingState:
-    """The state of a run when it was last saved.
-
-    Raises:
-        OrbitccError: its state cannot be read.
-    """
-    path = run.state / _PROGRESS
-    try:
-        return TrainingState(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
 
 
 class Interrupt:

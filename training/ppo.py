@@ -8,7 +8,6 @@ are made once (docs/performance.md says where the time goes).
 from __future__ import annotations
 
 import math
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from orbitcc.agents import plain_state
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
@@ -26,7 +26,7 @@ from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
 
 F32 = NDArray[np.float32]
 
-_LEARNER, _WORLDS = "ppo.pt", "worlds.pkl"
+_LEARNER, _WORLDS = "ppo", "worlds"
 _AT_ONCE = 2_048
 """Rows per call of the critic, so that intermediate results stay in the processor's cache."""
 
@@ -59,10 +59,12 @@ class PpoLearner:
         first = torch.Generator().manual_seed(seed)
         deep = LeakyNetwork(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
         self.actor: Mlp | Mixture
+        self._auxiliary = 0
         if self.gate is None:
             self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
         else:
-            self.actor = Mixture(self.layers, self.gate, generator=first)
+            self._auxiliary = knows if recipe.distill is not None and recipe.distill.privileged_weight > 0.0 else 0
+            self.actor = Mixture(self.layers, self.gate, generator=first, auxiliary=self._auxiliary)
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
         self._learns_std = ppo.exploration_std_final == 0.0
@@ -93,20 +95,17 @@ class PpoLearner:
         return found
 
     def save(self, folder: Path) -> None:
-        torch.save(
-            {
-                "actor": self.actor.theta,
-                "critic": self.critic.theta,
-                "log_std": self.log_std,
-                "optimiser": self._optimiser.state_dict(),
-                "normaliser": None if self.normaliser is None else self.normaliser.state(),
-                "rng": self._rng.bit_generator.state,
-                "agent_steps": self.agent_steps,
-            },
-            folder / _LEARNER,
-        )
-        with (folder / _WORLDS).open("wb") as file:
-            pickle.dump(self._env.journal(), file, protocol=pickle.HIGHEST_PROTOCOL)
+        state = {
+            "actor": self.actor.theta,
+            "critic": self.critic.theta,
+            "log_std": self.log_std,
+            "optimiser": self._optimiser.state_dict(),
+            "normaliser": None if self.normaliser is None else self.normaliser.state(),
+            "rng": self._rng.bit_generator.state,
+            "agent_steps": self.agent_steps,
+        }
+        plain_state.write(folder, _LEARNER, state)
+        plain_state.write(folder, _WORLDS, self._env.journal())
 
     def load(self, folder: Path) -> None:
         """Continue exactly from :meth:`save`; the worlds are simulated again up to that moment.
@@ -114,9 +113,9 @@ class PpoLearner:
         Raises:
             OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
         """
-        path = folder / _LEARNER
+        state = plain_state.read(folder, _LEARNER)
+        worlds = plain_state.read(folder, _WORLDS)
         try:
-            state = torch.load(path, weights_only=True)
             self.actor.theta.copy_(state["actor"])
             self.critic.theta.copy_(state["critic"])
             self.log_std.copy_(state["log_std"])
@@ -125,11 +124,9 @@ class PpoLearner:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
             self.agent_steps = state["agent_steps"]
-            path = folder / _WORLDS
-            with path.open("rb") as file:
-                self._obs = self._env.replay(pickle.load(file))
-        except Exception as error:  # torch and pickle raise what they please
-            raise FileError("resume", str(path), f"the state of a run of this recipe ({error})") from None
+            self._obs = self._env.replay(worlds)
+        except Exception as error:  # torch raises what it pleases
+            raise FileError("resume", str(folder), f"the state of a run of this recipe ({error})") from None
 
     def stop(self) -> None:
         self._env.close()
@@ -137,11 +134,19 @@ class PpoLearner:
     def _schedule(self) -> None:
         """Learning rate and, unless it is learned, exploration: linear in agent steps, then constant."""
         ppo = self.settings
-        share = min(1.0, self.agent_steps / ppo.lr_decay)
-        self._optimiser.param_groups[0]["lr"] = ppo.lr + share * (ppo.lr_final - ppo.lr)
-        if not self._learns_std:
-            std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
+        learned = self.agent_steps - (0 if self.recipe.distill is None else self.recipe.distill.agent_steps)
+        share = min(1.0, learned / ppo.lr_decay)
+        std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
+        self._set(ppo.lr + share * (ppo.lr_final - ppo.lr), None if self._learns_std else std)
+
+    def _set(self, lr: float, std: float | None) -> None:
+        """Set the learning rate and the standard deviation of the exploration."""
+        self._optimiser.param_groups[0]["lr"] = lr
+        if std is not None:
             self.log_std.fill_(math.log(std))
+
+    def _note(self, t: int) -> None:
+        """For a subclass: called before the decisions of step `t` of the rollout."""
 
     def _sample(self) -> None:
         """Fill the rollout, and the inputs after its last step."""
@@ -152,6 +157,7 @@ class PpoLearner:
         self._look(self._obs, roll.inputs[0])
         for t in range(roll.steps):
             roll.heeded[t] = env.active()
+            self._note(t)
             if self.normaliser is not None:
                 roll.obs[t] = self._obs
             sampled = roll.sampled[t]
@@ -261,6 +267,14 @@ class PpoLearner:
             outside = (ratio != clipped).float().mean()
             return torch.stack([policy_loss, value_loss, entropy, kl, outside]).double().numpy()
 
+    def _towards_returns(self, inputs: torch.Tensor, judged: torch.Tensor) -> float:
+        """Set the critic's gradient alone; the value loss of the minibatch."""
+        values = self.critic.forward(inputs).detach().requires_grad_()
+        loss = self._value_loss(values.squeeze(1), judged[:, 1], judged[:, 3])
+        (self.settings.value_weight * loss).backward()
+        self.critic.backward(values.grad)
+        return float(loss.detach())
+
     def _value_loss(self, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
         ppo = self.settings
         if ppo.value_loss == "huber":
@@ -316,9 +330,13 @@ class Normaliser:
 
     def update(self, obs: F32) -> None:
         """Add rows [n, D]."""
-        mean, count = obs.mean(axis=0, dtype=np.float64), float(len(obs))
+        mean = obs.mean(axis=0, dtype=np.float64)
+        self.merge(float(len(obs)), mean, ((obs - mean) ** 2).sum(axis=0))
+
+    def merge(self, count: float, mean: NDArray[np.float64], square: NDArray[np.float64]) -> None:
+        """Add `count` rows of this mean [D] and sum of squared deviations from it [D]."""
         off, total = mean - self._mean, self._count + count
-        self._square += ((obs - mean) ** 2).sum(axis=0) + off**2 * (self._count * count / total)
+        self._square += square + off**2 * (self._count * count / total)
         self._mean += off * (count / total)
         self._count = total
         self._freeze()

@@ -85,9 +85,12 @@ class PpoNetwork(LeakyNetwork):
 
 
 class Td3Network(LeakyNetwork):
-    """The network of Astraea's learner, with layer normalisation and a separate shape of the critics."""
+    """The network of Astraea's learner, with normalisation and a separate shape of the critics.
 
-    norm: Literal["none", "layer"] = "none"
+    norm: `layer`: layer norm in actor and critics; `batch`: as published, batch norm without a scale in the actor only.
+    """
+
+    norm: Literal["none", "layer", "batch"] = "none"
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (256, 128, 64)
 
 
@@ -160,11 +163,43 @@ class OwnPpo(Ppo):
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
 
 
+class Teacher(Model):
+    """A policy that a student imitates.
+
+    policy: name or path of a checkpoint.
+    worlds: names of the parts of the mixture in which it teaches; empty: in all that no other teacher has.
+    """
+
+    policy: str
+    worlds: tuple[str, ...] = ()
+
+
+class Distillation(Model):
+    """Imitation of teachers before PPO, `training/distill.py`.
+
+    agent_steps: decisions of the imitation; the rest of the recipe's `agent_steps` is PPO.
+    epochs: passes over the decisions of an iteration.
+    lr: initial learning rate, which falls linearly to `ppo.lr`.
+    exploration_std: standard deviation of the student's exploration.
+    privileged_weight: weight of the gate's prediction of the critic's privileged inputs in the loss; 0: none.
+    """
+
+    teachers: Annotated[tuple[Teacher, ...], Field(min_length=1)]
+    agent_steps: Annotated[int, _steps] = 1_000_000
+    epochs: Annotated[int, number(1, 100, "", whole=True)] = 4
+    lr: Annotated[float, _rate] = 2e-3
+    exploration_std: Annotated[float, number(0, 10, "", above=True)] = 0.1
+    privileged_weight: Annotated[float, number(0, 1e3, "")] = 0.0
+
+
 _RllibPpo = TypeVar("_RllibPpo", bound=PpoSettings)
 
 
-class RllibPpo(Ppo):
-    """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner."""
+class RllibPpo(OwnPpo):
+    """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner.
+
+    It has the settings of our own PPO, but for those that RLlib's loss lacks.
+    """
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
@@ -172,7 +207,10 @@ class RllibPpo(Ppo):
     """Sample sub-environments as arrays; false: with RLlib's own env runner, which makes a Python object per step."""
 
     @model_validator(mode="after")
-    def _minibatch_within_batch(self) -> RllibPpo:
+    def _as_rllib_can(self) -> RllibPpo:
+        for name in ("squash", "value_loss", "normalise_advantages", "kl_target", "action_penalty"):
+            if (value := getattr(self, name)) != (only := OwnPpo.model_fields[name].default):
+                raise OrbitccError(name, value, f"{only}, with RLlib's PPO")
         return _minibatch_within(self, "batch", self.batch)
 
 
@@ -269,6 +307,12 @@ class Td3(Model):
         default=0.0,
         description="share of the run in which the scales of the inputs are measured, if learning starts earlier",
     )
+    scale_inputs: bool = Field(
+        default=True, description="subtract the measured mean of each input and divide by its standard deviation [no]"
+    )
+    own_inputs: bool = Field(
+        default=True, description="the critics also observe the flow's own throughput and its share [no]"
+    )
     batch: Annotated[int, _steps] = Field(default=1024, description="transitions per update [192]")
     by_world: bool = Field(
         default=False, description="sample all worlds equally often, whatever their number of flows [no]"
@@ -351,7 +395,8 @@ class Recipe(Model):
     description: str = ""
     algorithm: str
     scenario: str | dict[str, Any] = Field(
-        description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}"
+        description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}; "
+        "with a `kind`, the table is a whole distribution (orbitcc.envs.scenarios.from_table)"
     )
     preset: str | dict[str, Any] = "astraea"
     agent_steps: Annotated[int, _steps]
@@ -383,14 +428,19 @@ class Recipe(Model):
         Raises:
             OrbitccError: unknown scenario or setting.
         """
+        if isinstance(self.scenario, Mapping) and "kind" in self.scenario:
+            return scenarios.from_table(self.scenario)
         settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
         return scenarios.load(self.scenario_name, settings)
 
 
 class PpoRecipe(Recipe):
+    """Our own PPO, with a `[distill]` table after imitation of teachers."""
+
     algorithm: Literal["ppo"]
     network: PpoNetwork = PpoNetwork()
     ppo: OwnPpo = OwnPpo()
+    distill: Distillation | None = None
 
 
 class Td3Recipe(Recipe):
@@ -411,6 +461,7 @@ class Sb3SacRecipe(Recipe):
 
 class RllibPpoRecipe(Recipe):
     algorithm: Literal["rllib-ppo"]
+    network: PpoNetwork = PpoNetwork()
     ppo: RllibPpo = RllibPpo()
 
 
@@ -443,6 +494,9 @@ BY_ALGORITHM: dict[str, type[Recipe]] = {
 }
 """Algorithm -> class of its recipes."""
 
+LEARNERS = {"rllib": "rllib-ppo"}
+"""Learners that train recipes of our own PPO -> their algorithm."""
+
 
 def names() -> list[str]:
     """The names of the recipes in the package."""
@@ -461,12 +515,34 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
         data = read_toml(name_or_file)
     else:
         raise UnknownNameError("recipe", name_or_file, names(), "orbitcc list recipes")
+    return changed(data, changes)
+
+
+def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
+    """A recipe from its values, with changes as `key=value` (dotted keys).
+
+    Raises:
+        OrbitccError: an unknown key, or a value that is not allowed.
+    """
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("set", change, "KEY=VALUE, e.g. ppo.lr=1e-4")
         _put(data, key.strip(), parse_value(text))
     return Recipe.build(data)
+
+
+def by_learner(recipe: Recipe, learner: str) -> list[str]:
+    """The changes (:func:`load`) that make another learner train a recipe; its name gets the learner's as its end.
+
+    Raises:
+        OrbitccError: a learner that cannot train this recipe.
+    """
+    found = LEARNERS.get(learner)
+    if found is None or not isinstance(recipe, PpoRecipe) or recipe.distill is not None:
+        allowed = f"{', '.join(LEARNERS)}, for recipes of our own PPO without [distill] ({recipe.algorithm} here)"
+        raise OrbitccError("learner", learner, allowed)
+    return [f"algorithm={found}", f"name={recipe.name}-{learner}"]
 
 
 def check_names(recipe: Recipe) -> None:
@@ -489,4 +565,4 @@ def _put(data: dict[str, Any], key: str, value: Any) -> None:
     node[last] = value
 
 
-__all__ = ["BY_ALGORITHM", "RECIPES", "Evaluation", "Network", "Recipe", "check_names", "load", "names"]
+__all__ = ["BY_ALGORITHM", "RECIPES", "Evaluation", "Network", "Recipe", "changed", "check_names", "load", "names"]

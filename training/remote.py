@@ -17,13 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents import seal
+from orbitcc.agents.folders import LOCK, replace_folder, scratch
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import cluster
 from orbitcc.training.logbook import Display
-from orbitcc.training.loop import INTERRUPTED, TrainingResult, TrainingState, train
+from orbitcc.training.loop import INTERRUPTED, TrainingResult, train
 from orbitcc.training.recipe import Recipe
+from orbitcc.training.resume import TrainingState
 
 _POLL_S = 0.5
 """Seconds between two looks for lines and run folders of the training runs."""
@@ -39,6 +41,8 @@ class Job:
     resume: bool
     command: str
     logbooks: tuple[str, ...] = ()
+    trust: bool = False
+    """Resume from pickled state that was not saved with this user's key."""
 
     @property
     def is_done(self) -> bool:
@@ -142,6 +146,8 @@ class Fleet:
             elif number in current:  # else of a node that was given up
                 folder, state = arrived
                 unpack(folder, current[number].run.path)
+                if current[number].run.state.is_dir():
+                    seal.seal(current[number].run.state)  # with the key of this machine's user
                 self._saved(current[number], state)
 
     def _code(self, reference: Any, running: _Running) -> int | None:
@@ -188,6 +194,7 @@ def _train(order: _Order) -> int:
             display=_Lines(job.recipe, order, box),
             logbooks=job.logbooks,
             saved=deliver,
+            trust=True,  # the driver has checked what it sends
         )
         return outcome.exit_code
 
@@ -242,7 +249,7 @@ def pack(folder: Path) -> bytes:
     """A folder as bytes."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as packed:
-        packed.add(folder, arcname=".")
+        packed.add(folder, arcname=".", filter=lambda entry: None if entry.name.endswith(LOCK) else entry)
     return data.getvalue()
 
 

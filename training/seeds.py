@@ -20,6 +20,7 @@ from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, train
 from orbitcc.training.remote import Fleet, Job
+from orbitcc.training.resume import check_state
 
 _POLL_S = 0.2
 """Seconds between two checks for an interrupt."""
@@ -64,6 +65,9 @@ def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list
 def _over_ray(jobs: Sequence[Job], address: str) -> dict[int, int]:
     """Seed -> exit code."""
     codes: dict[int, int] = {}
+    for job in jobs:
+        if job.resume:
+            check_state(job.run, job.recipe, job.trust)
     with cluster.joined(address, max(os.cpu_count() or 1, *(job.cores for job in jobs))), Interrupt() as interrupt:
         fleet = Fleet()
         for job in jobs:
@@ -181,6 +185,7 @@ def _train(job: Job, alone: bool) -> None:
             command=job.command,
             display=display,
             logbooks=job.logbooks,
+            trust=job.trust,
         )
     except OrbitccError as error:
         display.say(f"error: {error}")

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orbitcc.agents.folders import locked
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.flows import parse_value
-from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.errors import FileError, OrbitccError, StateError
 from orbitcc.envs.files import atomic_write_text, toml_text
-from orbitcc.eval import cluster
+from orbitcc.eval import cluster, journal
 from orbitcc.training import recipe as recipes
 from orbitcc.training.logbook import Logbook
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, TrainingState, new_run, train
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, new_run, train
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.remote import Fleet, Job, needed_cores
+from orbitcc.training.resume import TrainingState
 
 JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
 _RANGE = re.compile(r"(log|int)?\(([^,]+),([^,]+)\)")
@@ -123,17 +125,39 @@ def tune(
         raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError("out", str(folder), f"a folder that can be written ({error.strerror})") from None
+    with locked(folder):
+        return _tune(recipe, changes, space, trials, seeds, folder, seed, ray, report)
+
+
+def _tune(
+    recipe: str,
+    changes: Sequence[str],
+    space: Mapping[str, Range],
+    trials: int,
+    seeds: Sequence[int],
+    folder: Path,
+    seed: int,
+    ray: str | None,
+    report: Callable[[str], None],
+) -> Found:
+    import optuna
+
     cores = needed_cores(recipes.load(recipe, changes))
-    folder.mkdir(parents=True, exist_ok=True)
-    backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
     study = optuna.create_study(
         study_name=folder.name,
-        storage=optuna.storages.JournalStorage(backend),
+        storage=journal.storage(folder / JOURNAL),
         direction="maximize",
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5),
     )
-    ended = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED)
+    states = optuna.trial.TrialState
+    for killed in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+        study.tell(killed.number, state=states.FAIL)  # it is tried again
+    ended = len(study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)))
     interrupted = False
 
     def jobs(trial: Any) -> Iterator[Job]:
@@ -146,28 +170,40 @@ def tune(
         report(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(trial.params)}")
         return sum(scores) / len(scores)
 
-    def objective(trial: Any) -> float:
-        nonlocal interrupted
+    def score(trial: Any) -> float | None:
         scores = []
         for job in jobs(trial):
             books = [_pruner(trial)] if len(seeds) == 1 else []
             outcome = train(job.recipe, job.seed, job.run, resume=False, command=job.command, logbooks=books)
             if outcome.exit_code == INTERRUPTED:
-                interrupted = True
-                study.stop()
-                raise optuna.TrialPruned
+                return None
             scores.append(outcome.best_score)
         return mean(trial, scores)
 
-    left = trials - len(study.get_trials(deepcopy=False, states=ended))
-    if left > 0:
-        # Every part of a search that is gone on with draws other values.
-        study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials), constant_liar=bool(ray))
-        if ray:
-            interrupted = _over_ray(study, left, cores * len(seeds), jobs, mean, cluster.find(ray))
-        else:
-            study.optimize(objective, n_trials=left)
+    if ray and ended < trials:
+        study.sampler = _sampler(seed, ended, constant_liar=True)
+        interrupted = _over_ray(study, trials - ended, cores * len(seeds), jobs, mean, cluster.find(ray))
+    while not ray and ended < trials and not interrupted:
+        study.sampler = _sampler(seed, ended)
+        trial = study.ask()
+        state, value = states.FAIL, None
+        try:
+            value = score(trial)
+            interrupted = value is None
+            state = states.FAIL if interrupted else states.COMPLETE
+        except optuna.TrialPruned:
+            state = states.PRUNED
+        finally:
+            study.tell(trial, value, state=state)
+        ended += not interrupted
     return _kept(study, optuna, recipe, changes, folder, interrupted)
+
+
+def _sampler(seed: int, ended: int, constant_liar: bool = False) -> Any:
+    """One for every trial, so that a search that is continued proposes what it would have proposed."""
+    import optuna
+
+    return optuna.samplers.TPESampler(seed=(seed * 1_000_003 + ended) % 2**32, constant_liar=constant_liar)
 
 
 @dataclass

@@ -47,6 +47,14 @@ class Captures:
         return self._pcap is not None or self._qlog is not None
 
     def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _open(self) -> None:
         from orbitcc._sim import Simulation
 
         if self._pcap is not None:
@@ -56,8 +64,8 @@ class Captures:
             folder = self._qlog.absolute().parent
             with _file_errors(self._qlog):
                 folder.mkdir(parents=True, exist_ok=True)
-                self._logs = [tempfile.TemporaryFile(dir=folder) for _ in self._scenario.flows]  # noqa: SIM115
-        return self
+                for _ in self._scenario.flows:
+                    self._logs.append(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
 
     def take(self, simulation: Simulation) -> None:
         """Append what has passed since the last call."""
@@ -79,10 +87,14 @@ class Captures:
             if kind is None and self._qlog is not None:
                 self._join(self._qlog)
         finally:
-            for file in filter(None, (self._packets, *self._logs)):
+            self._close()
+
+    def _close(self) -> None:
+        for file in filter(None, (self._packets, *self._logs)):
+            with contextlib.suppress(OSError):  # a full disk, which has been reported
                 file.close()
-                with contextlib.suppress(OSError, TypeError):  # a nameless file has a number for a name
-                    os.unlink(Path(file.name))
+            with contextlib.suppress(OSError, TypeError):  # a nameless file has a number for a name
+                os.unlink(Path(file.name))
 
     def _join(self, path: Path) -> None:
         out = _temporary(path)
@@ -105,7 +117,8 @@ class Captures:
                 out.write(b"]}\n")
             _publish(out, path)
         finally:
-            out.close()
+            with contextlib.suppress(OSError):
+                out.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(out.name)
 

@@ -6,7 +6,9 @@ import io
 import json
 import math
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,11 @@ from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
+_NO_RECORDING = (
+    ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError, RecursionError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, struct.error,
+)  # fmt: skip
+"""Whatever NumPy, zipfile and json raise for a damaged file."""
 PARTS = 200
 """A run is simulated in this many parts; progress is reported and interrupts are handled between them."""
 
@@ -101,7 +108,7 @@ class Recording:
             )
         except OSError as error:
             raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        except _NO_RECORDING:
             raise FileError("file", str(path), "a recording written by OrbitCC (.npz)") from None
 
     def save_csv(self, path: str | os.PathLike[str]) -> Path:

@@ -13,17 +13,17 @@ from pydantic_core import to_json
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff, Receiver, Stretch
 from orbitcc.envs.description.links import (
-    Bernoulli,
     Codel,
     Direction,
     DropTailBytes,
     DropTailPackets,
+    DualPi2,
     FqCodel,
     GammaJitter,
-    GilbertElliott,
     Handover,
     Jitter,
     Link,
+    LoadLoss,
     Loss,
     Outage,
     Pie,
@@ -59,6 +59,8 @@ class Network(Protocol):
     sim: SimSettings
 
     def positions(self, path: Sequence[int | str] | None) -> list[int]: ...
+
+    def first_connection(self, flow_index: int) -> int | None: ...
 
 
 def compile_network(network: Network) -> str:
@@ -97,6 +99,7 @@ class _Compiler:
                 "gro_segments": sim.gro_segments,
                 **({} if sim.rmem_bytes is None else {"rmem": sim.rmem_bytes}),
                 **({} if sim.ssthresh_cache == "kernel" else {"ssthresh_cache": sim.ssthresh_cache}),
+                **({} if sim.ecn == "off" else {"ecn": sim.ecn}),
             },
             "noise": self._noise(),
             **({"exact": True} if sim.exact else {}),
@@ -187,6 +190,10 @@ class _Compiler:
             compiled["jitter"] = _jitter(way.jitter)
         if way.late is not None:
             compiled["late"] = {"p": way.late.p, "delay": _ns_of_ms(way.late.delay_ms)}
+        if way.ecn_bleached:
+            compiled["bleached"] = way.ecn_bleached
+        if way.ecn_marked:
+            compiled["marked"] = way.ecn_marked
         if way.gate_ms:
             compiled["gate"] = {"period": _ns_of_ms(way.gate_ms), "phase": _ns_of_ms(way.gate_phase_ms)}
         return compiled
@@ -204,8 +211,14 @@ class _Compiler:
             "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
             "controller": controller,
         }
-        if not isinstance(flow.traffic, Bulk):
-            compiled["traffic"] = _traffic(flow.traffic)
+        traffic, first = flow.traffic, self.scenario.first_connection(index)
+        if flow.pep is not None and first is not None:
+            compiled["relays"] = {"from": first, "buffer": flow.pep.buffer_bytes}
+            while (earlier := self.scenario.first_connection(first)) is not None:
+                first = earlier
+            traffic = self.scenario.flows[first].traffic
+        if not isinstance(traffic, Bulk):
+            compiled["traffic"] = _traffic(traffic)
         if flow.receiver is not None:
             compiled["receiver"] = _receiver(flow.receiver)
         if flow.stop_s is not None:
@@ -256,9 +269,11 @@ def _whole(values: NDArray[np.float64]) -> list[int]:
     return whole
 
 
-def _loss(loss: float | Bernoulli | GilbertElliott) -> dict[str, Any]:
+def _loss(loss: Loss) -> dict[str, Any]:
     if isinstance(loss, float):
         return {"kind": "bernoulli", "p": loss} if loss > 0 else {"kind": "none"}
+    if isinstance(loss, LoadLoss):
+        return {"kind": loss.kind, "idle": loss.idle_loss, "full": loss.full_loss, "tau": _ns_of_ms(loss.tau_ms)}
     return loss.model_dump()
 
 
@@ -282,9 +297,9 @@ def _jitter(jitter: Jitter) -> dict[str, Any]:
 
 def _queue(queue: Queue) -> dict[str, Any]:
     if isinstance(queue, DropTailBytes):
-        return {"kind": queue.kind, "limit": queue.limit_bytes}
+        return {"kind": f"drop_{queue.drop}_bytes", "limit": queue.limit_bytes}
     if isinstance(queue, DropTailPackets):
-        return {"kind": queue.kind, "limit": queue.limit_packets}
+        return {"kind": f"drop_{queue.drop}_packets", "limit": queue.limit_packets}
     if isinstance(queue, Viasat):
         return {
             "kind": queue.kind,
@@ -293,7 +308,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "drop_probability": queue.drop_probability,
         }
     if isinstance(queue, Codel):
-        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue)}
+        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue), **({"ecn": True} if queue.ecn else {})}
     if isinstance(queue, FqCodel):
         return {
             "kind": queue.kind,
@@ -303,6 +318,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "quantum": queue.quantum_bytes,
             "drop_batch": queue.drop_batch_packets,
             **_law(queue),
+            **({} if queue.ecn else {"ecn": False}),
         }
     if isinstance(queue, Pie):
         return {
@@ -312,6 +328,20 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "update": _ns_of_ms(queue.update_ms),
             "alpha": queue.alpha,
             "beta": queue.beta,
+            **({"ecn": True} if queue.ecn else {}),
+        }
+    if isinstance(queue, DualPi2):
+        return {
+            "kind": queue.kind,
+            "limit": queue.limit_packets,
+            "target": _ns_of_ms(queue.target_ms),
+            "update": _ns_of_ms(queue.update_ms),
+            "alpha": round(256 * queue.alpha_per_s),
+            "beta": round(256 * queue.beta_per_s),
+            "step": _ns_of_ms(queue.step_ms),
+            "coupling": queue.coupling,
+            "classic_weight": queue.classic_weight_percent,
+            "drop_overload": queue.drop_overload,
         }
     least, most = queue.thresholds_bytes()
     return {
@@ -323,11 +353,15 @@ def _queue(queue: Queue) -> dict[str, Any]:
         "weight_log2": queue.weight(),
         "packet": queue.packet_bytes,
         "adaptive": queue.adaptive,
+        **({"ecn": True} if queue.ecn else {}),
     }
 
 
 def _law(queue: Codel | FqCodel) -> dict[str, int]:
-    return {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
+    law = {"target": _ns_of_ms(queue.target_ms), "interval": _ns_of_ms(queue.interval_ms)}
+    if queue.ce_threshold_ms is not None:
+        law["ce_threshold"] = _ns_of_ms(queue.ce_threshold_ms)
+    return law
 
 
 def _receiver(receiver: Receiver) -> dict[str, Any]:

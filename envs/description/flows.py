@@ -11,6 +11,7 @@ from orbitcc.envs import controllers
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.files import parse_toml
 
 
 class ControllerSpec(Model):
@@ -126,6 +127,20 @@ Receiver = Stretch | Divide | Optimistic
 _RECEIVERS: dict[str, type[Model]] = {"stretch": Stretch, "divide": Divide, "optimistic": Optimistic}
 
 
+class Pep(Model):
+    """This flow is the second connection of a performance-enhancing proxy that splits a connection (RFC 3135).
+
+    It sends what the flow `of` has delivered to the proxy, whose traffic it has.
+
+    of: an earlier flow, by name or position.
+    buffer_bytes: the most that the proxy holds: read from the first connection and not yet acknowledged on the second.
+    When the buffer is full, the proxy stops reading, and the receive window of the first connection closes.
+    """
+
+    of: int | str
+    buffer_bytes: Annotated[int, number(10_000, 1e12, "bytes", whole=True)]
+
+
 class Reroute(Model):
     """From at_s on, packets and their acknowledgements take another path; packets on their way stay on the old one.
 
@@ -190,6 +205,7 @@ class Flow(Model):
         default=None,
         description="a receiver that does not acknowledge as TCP does: stretch, divide or optimistic",
     )
+    pep: Pep | None = Field(default=None, description="the proxy whose second connection this flow is")
 
     @model_validator(mode="after")
     def _consistent(self) -> Flow:
@@ -200,6 +216,10 @@ class Flow(Model):
             raise OrbitccError("receiver.kind", self.receiver.kind, "None for udp, which has no acknowledgements")
         if isinstance(self.receiver, Optimistic) and not isinstance(self.traffic, Bulk):
             raise OrbitccError("receiver.kind", self.receiver.kind, "stretch or divide, unless the traffic is bulk")
+        if self.pep is not None and not isinstance(self.traffic, Bulk):
+            raise OrbitccError(
+                "traffic.kind", self.traffic.kind, "left out: a flow with pep has the traffic of another"
+            )
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
         if self.path is not None and not self.path:
@@ -251,6 +271,8 @@ class Flow(Model):
 def parse_value(text: str) -> Any:
     """A value from the command line: TOML (number, true/false, list, table, quoted text), or otherwise plain text."""
     try:
-        return tomllib.loads(f"v = {text.strip()}")["v"]
+        return parse_toml(f"v = {text.strip()}")["v"]
     except tomllib.TOMLDecodeError:
         return text.strip()
+    except ValueError as error:
+        raise OrbitccError("value", text, f"TOML text ({error})") from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
-from orbitcc.envs.description.model import MAX_TIME_S, UNLIMITED, Model, Points, number, schedule, tagged
+from orbitcc.envs.description.model import MAX_TIME_S, UNLIMITED, Model, Points, number, points_of, schedule, tagged
 from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.numbers import checked_number
 
@@ -41,30 +41,56 @@ class GilbertElliott(Model):
     to_good_per_s: Annotated[float, number(0, 1e6, "1/s", above=True)]
 
 
-Loss = float | Bernoulli | GilbertElliott
+class LoadLoss(Model):
+    """Each packet is lost independently, with a probability that rises with the load of the link.
+
+    The load is the share of the time in which the link was sending, averaged exponentially over the past `tau_ms`. The
+    probability is `idle_loss` without load, `full_loss` at a load of 1, and linear between. The link needs a rate.
+    LeoReplayer's 0.2 % for Cubic and 0.5 % for BBR on a Starlink uplink are about a `full_loss` of 0.005
+    (docs/links.md).
+    """
+
+    kind: Literal["load"] = "load"
+    idle_loss: Annotated[float, number(0, 1)] = 0.0
+    full_loss: Annotated[float, number(0, 1)]
+    tau_ms: Annotated[float, number(1e-3, 1e5, "ms")] = 1000.0
+
+
+Loss = float | Bernoulli | GilbertElliott | LoadLoss
 
 
 def _loss(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return checked_number(value, 0, 1, "(probability), or a table with kind = bernoulli or gilbert_elliott")
+        return checked_number(value, 0, 1, f"(probability), or a table with kind = one of {', '.join(_LOSSES)}")
     return _LOSS_TABLE(value)
 
 
-_LOSS_TABLE = tagged({"bernoulli": Bernoulli, "gilbert_elliott": GilbertElliott})
+_LOSSES: dict[str, type[Model]] = {"bernoulli": Bernoulli, "gilbert_elliott": GilbertElliott, "load": LoadLoss}
+_LOSS_TABLE = tagged(_LOSSES)
+
+DropFrom = Annotated[
+    Literal["tail", "front"],
+    Field(
+        description="which packets are dropped without room: the one that arrives (tail), or those that have waited "
+        "longest (front, as in Linux's pfifo_head_drop)"
+    ),
+]
 
 
 class DropTailBytes(Model):
-    """First in, first out; a packet that would exceed the limit in bytes is dropped."""
+    """First in, first out, with a limit in bytes. The packet in service counts, and is never dropped."""
 
     kind: Literal["drop_tail_bytes"] = "drop_tail_bytes"
     limit_bytes: Annotated[int, number(1, MAX_BUFFER_BYTES, "bytes", whole=True)]
+    drop: DropFrom = "tail"
 
 
 class DropTailPackets(Model):
-    """First in, first out; a packet that would exceed the limit in packets is dropped."""
+    """First in, first out, with a limit in packets. The packet in service counts, and is never dropped."""
 
     kind: Literal["drop_tail_packets"] = "drop_tail_packets"
     limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)]
+    drop: DropFrom = "tail"
 
 
 class Viasat(Model):
@@ -92,14 +118,17 @@ class Codel(Model):
     """Controlled delay (RFC 8289) with the defaults of Linux's sch_codel.
 
     When packets have waited longer than the target for one interval, the packet at the head is dropped. The n-th
-    further drop follows after interval / sqrt(n). As for all queues below, the packet in service does not count, and
-    packets that Linux would mark (ECN) are dropped.
+    further drop follows after interval / sqrt(n). As for all queues below, the packet in service does not count.
+    ecn: mark the packets of flows with ECN instead of dropping them.
+    ce_threshold_ms: also mark every packet of such flows that has waited longer; None: do not.
     """
 
     kind: Literal["codel"] = "codel"
     limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 1000
     target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
     interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+    ecn: bool = False
+    ce_threshold_ms: Annotated[float | None, number(0, MAX_LAW_MS, "ms", optional=True)] = None
 
     @model_validator(mode="after")
     def _target_below_interval(self) -> Codel:
@@ -113,6 +142,7 @@ class FqCodel(Model):
     Flows are hashed to `flows` queues, which are served in turns of `quantum_bytes`, new ones first. If there are more
     than `limit_packets` packets, or they take more than `memory_limit_bytes` (2304 bytes for a full packet), the
     longest queue loses half of its bytes from its head, but at most `drop_batch_packets`.
+    ecn, ce_threshold_ms: as in CoDel; marking is on, as in Linux, and changes nothing for flows without ECN.
     """
 
     kind: Literal["fq_codel"] = "fq_codel"
@@ -123,6 +153,8 @@ class FqCodel(Model):
     drop_batch_packets: Annotated[int, number(1, 2**20, "packets", whole=True)] = 64
     target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 5.0
     interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
+    ecn: bool = True
+    ce_threshold_ms: Annotated[float | None, number(0, MAX_LAW_MS, "ms", optional=True)] = None
 
     @model_validator(mode="after")
     def _target_below_interval(self) -> FqCodel:
@@ -140,6 +172,7 @@ class Pie(Model):
 
     Every `update_ms` the drop probability changes by alpha times the difference between delay and target plus beta
     times the growth of the delay since the last update (both in sixteenths per second, as in `tc`).
+    ecn: mark the packets of flows with ECN instead of dropping them, while the probability is at most 10 %.
     """
 
     kind: Literal["pie"] = "pie"
@@ -148,6 +181,7 @@ class Pie(Model):
     update_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
     alpha: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 2
     beta: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 20
+    ecn: bool = False
 
 
 class Red(Model):
@@ -158,6 +192,8 @@ class Red(Model):
     `max_bytes`, every arrival is dropped.
     min_bytes, max_bytes, weight_log2: None is the value that `tc` computes. The maximum is three times the minimum or
     a quarter of the limit; the minimum is a third of the maximum; the weight allows bursts of (2 min + max) / 3 bytes.
+    With equal thresholds it is a step, as DCTCP wants it: everything above is dropped or marked.
+    ecn: mark the packets of flows with ECN instead of dropping them, also above the maximum.
     adaptive: every 0.5 s, adapt the probability to keep the average in the middle (Floyd et al. 2001).
     """
 
@@ -171,14 +207,15 @@ class Red(Model):
         default=1000, description="size of a typical packet; idle time ages the average by one arrival per such packet"
     )
     adaptive: bool = False
+    ecn: bool = False
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> Red:
         least, most = self.thresholds_bytes()
         if not most <= self.limit_bytes:
             raise OrbitccError("max_bytes", most, f"at most limit_bytes = {self.limit_bytes}")
-        if not 1 <= least < most:
-            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}) bytes, below max_bytes")
+        if not 1 <= least <= most:
+            raise OrbitccError("min_bytes", least, f"a whole number in [1, {most}] bytes, not above max_bytes")
         return self
 
     def thresholds_bytes(self) -> tuple[int, int]:
@@ -198,21 +235,54 @@ class Red(Model):
         return next((k for k in range(1, 32) if room <= (1 - (1 - 2.0**-k) ** burst) * 2**k), 31)
 
 
-Queue = DropTailBytes | DropTailPackets | Viasat | Codel | FqCodel | Pie | Red
+class DualPi2(Model):
+    """Two queues with coupled control (RFC 9332) and the defaults of Linux's sch_dualpi2, for L4S beside other flows.
 
-_queue = BeforeValidator(
-    tagged(
-        {
-            "drop_tail_bytes": DropTailBytes,
-            "drop_tail_packets": DropTailPackets,
-            "viasat": Viasat,
-            "codel": Codel,
-            "fq_codel": FqCodel,
-            "pie": Pie,
-            "red": Red,
-        }
-    )
-)
+    Packets with ECT(1) or CE wait in the L queue, which is served first, all others in the C queue. Every `update_ms`
+    a base probability p changes by alpha times the difference between the longer delay and the target plus beta times
+    the growth of that delay. Packets that leave the C queue are marked, or dropped if they have no ECN, with
+    probability p^2. Those that leave the L queue are marked with `coupling` times p, and always if they have waited
+    longer than `step_ms`.
+    classic_weight_percent: share of the C queue where both wait.
+    drop_overload: where the probability of the L queue would pass 1, drop from it as from the C queue.
+    """
+
+    kind: Literal["dualpi2"] = "dualpi2"
+    limit_packets: Annotated[int, number(1, 1e9, "packets", whole=True)] = 10_000
+    target_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 15.0
+    update_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 16.0
+    alpha_per_s: Annotated[float, number(0, 32_000, "1/s")] = 0.16
+    beta_per_s: Annotated[float, number(0, 32_000, "1/s")] = 3.2
+    step_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 1.0
+    coupling: Annotated[int, number(1, 255, whole=True)] = 2
+    classic_weight_percent: Annotated[int, number(0, 100, "%", whole=True)] = 10
+    drop_overload: bool = True
+
+
+Queue = DropTailBytes | DropTailPackets | Viasat | Codel | FqCodel | Pie | Red | DualPi2
+
+_QUEUES: dict[str, type[Model]] = {
+    "drop_tail_bytes": DropTailBytes,
+    "drop_tail_packets": DropTailPackets,
+    "viasat": Viasat,
+    "codel": Codel,
+    "fq_codel": FqCodel,
+    "pie": Pie,
+    "red": Red,
+    "dualpi2": DualPi2,
+}
+
+
+def _with_own_rule(value: Any) -> Any:
+    """`value`. Raises OrbitccError if it chooses for a managed queue what that decides by itself."""
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if kind in _QUEUES and "drop" in value and "drop" not in _QUEUES[kind].model_fields:
+        kinds = " or ".join(kind for kind, model in _QUEUES.items() if "drop" in model.model_fields)
+        raise OrbitccError("drop", value["drop"], f"only for kind = {kinds}; {kind} has its own rule of what it drops")
+    return value
+
+
+_queue = BeforeValidator(tagged(_QUEUES, _with_own_rule))
 
 
 class GammaJitter(Model):
@@ -285,7 +355,8 @@ class Direction(Model):
     )
     interpolate_delay: bool = Field(default=False, description="interpolate linearly between the points of delay_ms")
     loss: Annotated[Loss | Points, schedule(_loss)] = Field(
-        default=0.0, description="loss probability per packet, or a table with kind = bernoulli or gilbert_elliott"
+        default=0.0,
+        description="loss probability per packet, or a table with kind bernoulli, gilbert_elliott or load",
     )
     loss_at: Literal["ingress", "egress"] = Field(
         default="egress", description="loss before the queue (ingress) or after the server (egress)"
@@ -309,15 +380,24 @@ class Direction(Model):
         "(50 ms for Viasat's return channel, fitted to Claypool et al.); 0: at any time",
     )
     gate_phase_ms: Annotated[float, number(0, MAX_DELAY_MS, "ms")] = 0.0
+    ecn_bleached: Annotated[float, number(0, 1)] = Field(
+        default=0.0,
+        description="share of packets whose ECN field the link clears before its queue; 1: all, as some old routers do",
+    )
+    ecn_marked: Annotated[float, number(0, 1)] = Field(
+        default=0.0, description="share of the packets with ECN that the link marks (CE) at random before its queue"
+    )
 
     @field_serializer("rate_mbps")
     def _unlimited_in_words(self, rate: Any) -> Any:
         return UNLIMITED if rate is None else rate
 
     @model_validator(mode="after")
-    def _buckets_need_a_rate(self) -> Self:
+    def _buckets_and_loads_need_a_rate(self) -> Self:
         if self.burst_bytes and self.rate_mbps is None:
             raise OrbitccError("burst_bytes", self.burst_bytes, "0 if the rate is unlimited")
+        if self.rate_mbps is None and any(isinstance(loss, LoadLoss) for _, loss in points_of(self.loss)):
+            raise OrbitccError("loss.kind", "load", "another kind if the rate is unlimited")
         if self.late is not None and self.ordering == "fifo":
             raise OrbitccError("ordering", self.ordering, "overtaking if packets may be late")
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tomllib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,17 +15,19 @@ from pydantic import Field, model_validator
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import compile_network
-from orbitcc.envs.description.flows import ControllerSpec, Flow, parse_value
+from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, parse_value
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_text, read_toml, toml_text
+from orbitcc.envs.files import atomic_write_text, parse_toml, read_toml, toml_text
 
 if TYPE_CHECKING:
     from orbitcc.envs.controllers import AnyPolicy
 
 SCHEMA_VERSION = 1
+MOST_SOURCES = 8192
+"""Flows and directions of links of a network, as in the simulator."""
 
 
 class Scenario(Model):
@@ -43,6 +44,17 @@ class Scenario(Model):
     links: tuple[Link, ...]
     flows: tuple[Flow, ...]
     sim: SimSettings = SimSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, data: Any) -> Any:
+        """The simulator's own limit (`MAX_SOURCES`), before every link is checked."""
+        if isinstance(data, Mapping):
+            counts = [len(data[key]) if isinstance(data.get(key), list | tuple) else 0 for key in ("links", "flows")]
+            if 2 * counts[0] + counts[1] > MOST_SOURCES:
+                given = f"{counts[0]:,} links and {counts[1]:,} flows"
+                raise OrbitccError("links", given, f"at most {MOST_SOURCES:,} flows and directions of links")
+        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Scenario:
@@ -63,6 +75,7 @@ class Scenario(Model):
                 _known_links(path, link_names, f"flows.{i}.{field}")
         # A frozen model is filled in here, before anyone else has seen it.
         object.__setattr__(self, "flows", _named(self.flows))
+        _check_proxies(self.flows)
         return self
 
     # -- contents ----------------------------------------------------------------------------------------------
@@ -104,6 +117,11 @@ class Scenario(Model):
         """The smallest time-averaged rate along a flow's path (outages ignored); inf if unlimited."""
         rates = [self.links[p].rate_mbps for p in self.path_of(flow_index)]
         return min((mean_over(r, self.duration_s) for r in rates if r is not None), default=math.inf)
+
+    def first_connection(self, flow_index: int) -> int | None:
+        """The position of the flow that a proxy's second connection sends on; None for other flows."""
+        pep = self.flows[flow_index].pep
+        return pep if pep is None else _position(pep.of, self.flow_names)
 
     # -- variants ---------------------------------------------------------------------------------------------------
 
@@ -154,9 +172,10 @@ class Scenario(Model):
     @staticmethod
     def from_toml(text: str) -> Scenario:
         try:
-            return Scenario.from_dict(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            data = parse_toml(text)
+        except ValueError as error:
             raise OrbitccError("scenario", text[:40], f"TOML text ({error})") from None
+        return Scenario.from_dict(data)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Scenario:
@@ -206,6 +225,34 @@ def _known_links(path: Sequence[int | str], names: Sequence[str], where: str) ->
             raise OrbitccError(f"{where}.{j}", hop, f"a link: 0 to {len(names) - 1}, or its name")
         if isinstance(hop, str) and hop not in names:
             raise UnknownNameError(f"{where}.{j}", hop, names)
+
+
+def _position(flow: int | str, names: Sequence[str]) -> int:
+    return flow if isinstance(flow, int) else names.index(flow)
+
+
+def _check_proxies(flows: Sequence[Flow]) -> None:
+    names = [flow.name for flow in flows]
+    taken: set[int] = set()
+    for i, flow in enumerate(flows):
+        if flow.pep is None:
+            continue
+        where, of = f"flows.{i}.pep.of", flow.pep.of
+        if isinstance(of, str) and of not in names:
+            raise UnknownNameError(where, of, names[:i])
+        first = _position(of, names)
+        if not 0 <= first < i:
+            raise OrbitccError(where, of, "an earlier flow")
+        if first in taken:
+            raise OrbitccError(where, of, "a flow with one proxy at most")
+        taken.add(first)
+        if not isinstance(flows[first].traffic, Bulk | Bytes):
+            raise OrbitccError(where, of, "a flow whose traffic is bulk or bytes")
+        if flows[first].receiver is not None:
+            raise OrbitccError(where, of, "a flow without receiver: that of a proxy acknowledges as TCP does")
+        for k in (first, i):
+            if flows[k].controller.name == "udp":
+                raise OrbitccError(f"flows.{k}.controller", "udp", "a TCP controller, beside pep")
 
 
 def _stem(controller: ControllerSpec) -> str:

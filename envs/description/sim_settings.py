@@ -57,6 +57,11 @@ class SimSettings(Model):
         "(live), or a number of packets; kernel: off in 6.x, live in 4.15; a controller's own `ssthresh_cache` has "
         "priority",
     )
+    ecn: Literal["off", "classic", "accurate"] = Field(
+        default="off",
+        description="Explicit Congestion Notification at both ends of every flow: RFC 3168 (classic) or RFC 9768 "
+        "(accurate); a controller's own `ecn` has priority, and DCTCP always uses it",
+    )
     noise: bool = Field(default=True, description="false switches off both jitters")
     exact: bool = Field(
         default=False, description="use no shortcuts of the simulator: the same outcome, but slower; for debugging"

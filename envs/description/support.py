@@ -15,13 +15,14 @@ Backend = Literal["simulator", "emulator"]
 
 _NO_RESUME: Mapping[str, tuple[Any, ...]] = {"resume_cwnd": (0.0,), "resume_rtt_ms": (0.0,)}
 KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
-    "reno": {},
+    "reno": {"abe": ("off",)},
     "cubic": {
         "hystart": ("both", "train", "delay", "off"),
         "hystart_k": (3.0,),
         "search_rollback": ("off",),
         "fast_convergence": ("on", "off"),
         "friendliness": ("on", "off"),
+        "abe": ("off",),
         **_NO_RESUME,
     },
     "bbr": _NO_RESUME,
@@ -32,7 +33,11 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 }
 """Controllers that exist in Linux under the same name, and the parameter values that Linux supports."""
 
-HOSTS: Mapping[str, tuple[Any, ...]] = {"kernel": ("network", "v6", "v6_12"), "ssthresh_cache": ("network", "off")}
+HOSTS: Mapping[str, tuple[Any, ...]] = {
+    "kernel": ("network", "v6", "v6_12"),
+    "ssthresh_cache": ("network", "off"),
+    "ecn": ("network", "off"),
+}
 AGENTS = ("policy", controllers.EXTERNAL)
 """Controllers for which something outside the kernel decides."""
 MOST_FLOWS = 64_000
@@ -69,11 +74,15 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
         yield "sim.gro_segments"
     if sim.ssthresh_cache not in ("kernel", "off"):
         yield "sim.ssthresh_cache"
+    if sim.ecn != "off":
+        yield "sim.ecn"
     if len(flows) > MOST_FLOWS:
         yield "flows"
     for i, flow in enumerate(flows):
         if flow.receiver is not None:
             yield f"flows.{i}.receiver"
+        if flow.pep is not None:
+            yield f"flows.{i}.pep"
         if isinstance(flow.traffic, Cbr) and flow.traffic.packet_bytes is not None:
             yield f"flows.{i}.traffic.packet_bytes"
         yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))

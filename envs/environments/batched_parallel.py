@@ -139,7 +139,7 @@ class BatchedParallelEnv:
         return copy.deepcopy(self)
 
     def journal(self) -> dict[str, Any]:
-        """Networks, actions and random state of all worlds, to be pickled for :meth:`replay`.
+        """Networks, actions and random state of all worlds as plain values and arrays, for :meth:`replay`.
 
         Raises:
             OrbitccError: the environment was made without `journal`.

@@ -4,6 +4,7 @@ agent index has a flow at every time."""
 import copy
 import json
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from orbitcc.envs.errors import OrbitccError
 
 SHORTEST_CONNECTION_S = 2.0
 """No connection is shorter."""
+_MOST_WAITING = 64
+"""Of each number of flows, so many scenarios wait at most."""
 LIFETIME_SHARE = (0.25, 1.0)
 """Lifetime of a new connection as a share of what is left of the run, as in the training distributions."""
 
@@ -44,6 +47,14 @@ class Buckets:
         twin.waiting = {size: deque(scenarios, scenarios.maxlen) for size, scenarios in self.waiting.items()}
         return twin
 
+    def journal(self) -> dict[int, list[dict[str, Any]]]:
+        """The waiting scenarios as plain values, for :meth:`replay`."""
+        return {size: [scenario.model_dump() for scenario in those] for size, those in self.waiting.items()}
+
+    def replay(self, journal: dict[int, list[dict[str, Any]]]) -> None:
+        """Restore the waiting scenarios of a journal."""
+        self.waiting = {size: deque(map(Scenario.build, those), _MOST_WAITING) for size, those in journal.items()}
+
     def next(self, size: int, rng: np.random.Generator, seed: int | None) -> Scenario:
         """The next scenario with `size` agents."""
         if isinstance(self.source.scenario, Scenario):
@@ -55,7 +66,7 @@ class Buckets:
             agents = len(agent_flows(scenario))
             if agents == size:
                 return scenario
-            self.waiting.setdefault(agents, deque(maxlen=64)).append(scenario)
+            self.waiting.setdefault(agents, deque(maxlen=_MOST_WAITING)).append(scenario)
         raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
 
 
@@ -107,7 +118,8 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
         cut: end the world at a random moment.
 
     Raises:
-        OrbitccError: a learning flow sends an object, so that nobody knows when it ends.
+        OrbitccError: a learning flow sends an object, so that nobody knows when it ends, or is one of the two
+            connections of a proxy, which have no successors.
     """
     data = json.loads(network)
     flows = data["flows"]
@@ -119,12 +131,15 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
     def on_grid(at: float) -> int:  # not before `at`
         return int(-(-at // interval_ns)) * interval_ns
 
+    split = {flow["relays"]["from"] for flow in flows if "relays" in flow}
     for index in range(len(flows)):
         flow = flows[index]
         if flow["controller"]["name"] != EXTERNAL:
             continue
         if flow.get("traffic", {}).get("kind") == "bytes":
             raise OrbitccError(f"flows.{index}.traffic", "bytes", "flows that end at a known time, in a FlowVectorEnv")
+        if index in split or "relays" in flow:
+            raise OrbitccError(f"flows.{index}", flow["name"], "a flow that no proxy splits, in a FlowVectorEnv")
         changes: list[int] = []  # from one connection to the next
         for at in (flow.get("start", 0), flow.get("stop")):
             if at is not None and (changes[-1] if changes else 0) + shortest <= on_grid(at) <= end - shortest:

@@ -282,14 +282,15 @@ class Core:
     # -- journals ---------------------------------------------------------------------------------------------------
 
     def journal(self) -> dict[str, Any]:
-        """Networks, actions and random state of all worlds, to be pickled for :meth:`replay`.
+        """Networks, actions and random state of all worlds as plain values and arrays, for :meth:`replay`.
 
         Raises:
             OrbitccError: no journal is kept, or nothing runs yet.
         """
         kept = self.require_journal()
-        scenarios = [self.scenario(world) for world in range(self.num_worlds)]
-        return {**kept.written(), "scenarios": scenarios, "generators": copy.deepcopy(self.generators)}
+        scenarios = [self.scenario(world).model_dump() for world in range(self.num_worlds)]
+        generators = [self.generator(index, None).bit_generator.state for index in range(len(self.generators))]
+        return {**kept.written(), "scenarios": scenarios, "generators": generators}
 
     def replay(self, journal: Mapping[str, Any], agents: list[int]) -> None:
         """Run all worlds again to the moment at which `journal` was written; they continue identically.
@@ -300,8 +301,9 @@ class Core:
             OrbitccError: no journal is kept, or it is one of another number of worlds.
         """
         self.require_journal().replay(dict(journal), self.batch, agents, self.batch.alone())
-        self.generators = copy.deepcopy(journal["generators"])
-        self._scenarios = list(journal["scenarios"])
+        for index, state in enumerate(journal["generators"]):
+            self.generator(index, None).bit_generator.state = state
+        self._scenarios = [Scenario.build(scenario) for scenario in journal["scenarios"]]
         self.look()
 
     def require_journal(self) -> Journal:

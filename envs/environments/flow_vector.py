@@ -225,12 +225,12 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         return self._after_restoring()
 
     def journal(self) -> dict[str, Any]:
-        """All that :meth:`replay` needs, to be pickled: networks, their actions so far, and the random state.
+        """All that :meth:`replay` needs, as plain values and arrays: networks, their actions so far, the random state.
 
         Raises:
             OrbitccError: no journal is kept, or nothing runs yet.
         """
-        return {**self._made.journal(), "waiting": self._feed.buckets.waiting, "over": self._over}
+        return {**self._made.journal(), "waiting": self._feed.buckets.journal(), "over": self._over.copy()}
 
     def replay(self, journal: dict[str, Any]) -> NDArray[np.float32]:
         """Run all worlds to where they were when the journal was taken; all observations, f32[num_envs, D].
@@ -243,7 +243,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._made.require_journal()
         self.reset(seed=0)
         self._made.replay(journal, self._feed.sizes)
-        self._feed.buckets.waiting = journal["waiting"]
+        self._feed.buckets.replay(journal["waiting"])
         self._over[:] = journal["over"]
         return self._after_restoring()
 

@@ -7,10 +7,10 @@ from types import ModuleType
 
 # Written out, so that `import orbitcc` does not import the library of scenarios; a test compares.
 _SCENARIOS = (
-    "dumbbell", "leo-responsiveness", "leo-path", "leoem", "leo-access", "geo-ideal", "geo-viasat-2020",
-    "geo-viasat-2021", "geo-rain", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "double-dumbbell",
-    "cubic-friendliness", "hard-handover", "delay-jump", "train-astraea", "train-astraea-loss", "train-astraea-rtt",
-    "train-leo", "train-leo-wide", "train-geo", "train-orbits", "train-mixed",
+    "dumbbell", "leo-responsiveness", "leo-path", "leoem", "leo-access", "starlink-2026", "geo-ideal",
+    "geo-viasat-2020", "geo-viasat-2021", "geo-rain", "geo-pep", "inter-rtt", "intra-rtt", "parking-lot", "efficiency",
+    "double-dumbbell", "cubic-friendliness", "hard-handover", "delay-jump", "train-astraea", "train-astraea-loss",
+    "train-astraea-rtt", "train-leo", "train-leo-wide", "train-geo", "train-orbits", "train-mixed",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ This module needs Ray; nothing else in this package does.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.errors import OrbitccError
@@ -38,7 +39,9 @@ class RLlibCongestionEnv(MultiAgentEnv):
       reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
       nothing meanwhile (default: never);
     * `seed_once`: heed only the first seed `reset` is given. Before every sample of complete episodes RLlib gives the
-      same one, and would sample the same worlds for ever (default false).
+      same one, and would sample the same worlds for ever (default false);
+    * `global_state`: observations end with the twelve numbers of the global state, for centralised critics, as those of
+      :class:`StatefulFlowVectorEnv` (default false).
 
     RLlib seeds its env runners s + 1, s + 2, ... and the worlds of each of them from there on upwards, so that they
     would share seeds; in an env runner beside the learner's process a world's seed is mixed with the runner's number.
@@ -59,6 +62,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self._give_up_below = float(arguments.pop("give_up_below", -math.inf))
         self._give_up_steps = int(arguments.pop("give_up_steps", 1))
         self._seed_once = bool(arguments.pop("seed_once", False))
+        self._stateful = bool(arguments.pop("global_state", False))
         self._runner = int(getattr(config, "worker_index", 0) or 0)  # in RLlib's EnvContext
         self._steps_left = -1
         self._hopeless = 0
@@ -66,6 +70,10 @@ class RLlibCongestionEnv(MultiAgentEnv):
         self.possible_agents = list(self.world.possible_agents)
         self.agents: list[str] = []
         self.observation_spaces = self.world.observation_spaces
+        if self._stateful:
+            self.observation_spaces = {
+                agent: _and_more(space, GLOBAL_STATE) for agent, space in self.observation_spaces.items()
+            }
         self.action_spaces = self.world.action_spaces
 
     def reset(
@@ -82,7 +90,7 @@ class RLlibCongestionEnv(MultiAgentEnv):
             self._stagger = False
             assert self.world.np_random is not None
             self._steps_left = int(self.world.np_random.integers(1, self.world.steps_to_limit + 1))
-        return observations, infos
+        return self._shown(observations), infos
 
     def step(
         self, action_dict: dict[str, NDArray[np.float32]]
@@ -96,12 +104,18 @@ class RLlibCongestionEnv(MultiAgentEnv):
         # who left now still answers in this step
         self.agents = list(dict.fromkeys([*acted, *self.world.agents])) if known_stay else list(acted)
         return (
-            {agent: observations[agent] for agent in self.agents},
+            self._shown({agent: observations[agent] for agent in self.agents}),
             {agent: self._scale * rewards[agent] for agent in acted},
             {**{agent: terminateds[agent] for agent in self.agents}, "__all__": False},
             {**{agent: truncateds[agent] and known_stay for agent in self.agents}, "__all__": not known_stay},
             {agent: infos[agent] for agent in self.agents},
         )
+
+    def _shown(self, observations: Obs) -> Obs:
+        if not self._stateful:
+            return observations
+        state = self.world.state()
+        return {agent: np.concatenate([seen, state]) for agent, seen in observations.items()}
 
 
 class StatefulFlowVectorEnv(FlowVectorEnv):
@@ -109,8 +123,11 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
 
     An observation is float32[D + 12]: the preset's, which is all that a policy may read, then
     :meth:`~orbitcc.FlowVectorEnv.state` of the same moment, for the value function. Autoreset is in the next
-    step, so the last observation of an episode comes with the last state of its world.
+    step, so the last observation of an episode comes with the last state of its world. A subclass may give the value
+    function other inputs: `CRITIC_INPUTS` numbers of :meth:`critic_inputs`.
     """
+
+    CRITIC_INPUTS: ClassVar[int] = GLOBAL_STATE
 
     def __init__(self, num_envs: int, scenario: Any, **arguments: Any) -> None:
         """Arguments are those of :class:`FlowVectorEnv`.
@@ -121,15 +138,22 @@ class StatefulFlowVectorEnv(FlowVectorEnv):
         super().__init__(num_envs, scenario, **arguments)
         if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
             raise OrbitccError("autoreset_mode", AutoresetMode.SAME_STEP.value, AutoresetMode.NEXT_STEP.value)
-        seen, state = self.single_observation_space, self.state_space
-        assert isinstance(seen, spaces.Box)
-        self.single_observation_space = spaces.Box(
-            np.concatenate([seen.low, state.low]), np.concatenate([seen.high, state.high]), dtype=np.float32
-        )
+        self.single_observation_space = _and_more(self.single_observation_space, self.CRITIC_INPUTS)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
     def observations(self) -> NDArray[np.float32]:
-        return np.concatenate([super().observations(), self.state()], axis=1)
+        return np.concatenate([super().observations(), self.critic_inputs()], axis=1)
+
+    def critic_inputs(self) -> NDArray[np.float32]:
+        """What the value function reads beside the observations, float32[num_envs, CRITIC_INPUTS]."""
+        return self.state()
+
+
+def _and_more(seen: spaces.Space[Any], numbers: int) -> spaces.Box:
+    """The space of observations with so many numbers behind them that have no bounds."""
+    assert isinstance(seen, spaces.Box)
+    more = np.full(numbers, np.inf, np.float32)
+    return spaces.Box(np.concatenate([seen.low, -more]), np.concatenate([seen.high, more]), dtype=np.float32)
 
 
 def flows(config: dict[str, Any]) -> FlowVectorEnv:

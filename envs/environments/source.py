@@ -11,7 +11,8 @@ from orbitcc.envs.scenarios import load
 class EpisodeSource:
     """Draws one scenario per episode and marks its agents.
 
-    Agents are the flows with the controller ``external``. A scenario without one lends its own flows, in order.
+    Agents are the flows with the controller ``external``. In a scenario without one, all flows are agents, in order;
+    of a connection that a proxy splits, the part behind the proxy.
 
     Args:
         scenario: a scenario, a distribution of scenarios, or the name or file of one.
@@ -58,7 +59,9 @@ class EpisodeSource:
         at_most: agents; None: `max_agents` of the source.
         """
         names = [flow.controller.name for flow in scenario.flows]
-        candidates = [i for i, name in enumerate(names) if name == EXTERNAL] or list(range(len(names)))
+        split = {scenario.first_connection(i) for i in range(len(names))}
+        candidates = [i for i, name in enumerate(names) if name == EXTERNAL]
+        candidates = candidates or [i for i in range(len(names)) if i not in split]
         agents = set(candidates[: self._max_agents if at_most is None else at_most])
         flows = []
         for index, flow in enumerate(scenario.flows):

@@ -18,6 +18,7 @@ from orbitcc.envs.description.links import (
     Handover,
     Jitter,
     Link,
+    LoadLoss,
     Loss,
     Outage,
 )
@@ -212,8 +213,8 @@ def _loss(loss: Loss | Points, effect: Way, name: str = "") -> Any:
     """`loss` of a direction combined with that of the effect."""
     apart = Series.of(0.0) if effect.loss is None else effect.loss
     own = points_of(loss)
-    if effect.bursts is not None and any(isinstance(v, GilbertElliott) for _, v in own):
-        raise OrbitccError(f"{name}.loss", repr(effect.bursts), "at most one loss in bursts")
+    if effect.bursts is not None and any(isinstance(v, GilbertElliott | LoadLoss) for _, v in own):
+        raise OrbitccError(f"{name}.loss", repr(effect.bursts), "at most one loss in bursts or with the load")
     if len(own) == 1:
         times, values = apart.t_s.tolist(), apart.values.tolist()
     else:
@@ -239,6 +240,9 @@ def also(loss: Loss, p: float) -> Loss:
             to_bad_per_s=loss.to_bad_per_s,
             to_good_per_s=loss.to_good_per_s,
         )
+    if isinstance(loss, LoadLoss):
+        idle, full = _either(loss.idle_loss, p), _either(loss.full_loss, p)
+        return LoadLoss.trusted(idle_loss=idle, full_loss=full, tau_ms=loss.tau_ms)
     return _either(loss.p if isinstance(loss, Bernoulli) else loss, p)
 
 

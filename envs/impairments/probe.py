@@ -7,7 +7,17 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orbitcc.envs.description.links import Bernoulli, Direction, GammaJitter, GilbertElliott, Jitter, Link, Loss, Outage
+from orbitcc.envs.description.links import (
+    Bernoulli,
+    Direction,
+    GammaJitter,
+    GilbertElliott,
+    Jitter,
+    Link,
+    LoadLoss,
+    Loss,
+    Outage,
+)
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.impairments.series import Array, Series
 
@@ -83,6 +93,8 @@ def _probability(loss: Loss, t: Array, since_s: float, rng: np.random.Generator)
     """The loss probability of each packet at t; a two-state loss starts in the good state at since_s."""
     if isinstance(loss, Bernoulli):
         return loss.p
+    if isinstance(loss, LoadLoss):
+        return loss.idle_loss
     if not isinstance(loss, GilbertElliott):
         return float(loss)
     if loss.to_bad_per_s == 0:

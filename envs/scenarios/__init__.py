@@ -14,7 +14,7 @@ from pydantic import ValidationError, validate_call
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
-from orbitcc.envs.errors import StateError, UnknownNameError
+from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
@@ -29,6 +29,8 @@ from orbitcc.envs.scenarios.leo import leo_responsiveness
 from orbitcc.envs.scenarios.micro import dumbbell
 from orbitcc.envs.scenarios.orbits import leo_path, leoem_path, path_trace
 from orbitcc.envs.scenarios.parking_lot import parking_lot
+from orbitcc.envs.scenarios.pep import geo_pep
+from orbitcc.envs.scenarios.starlink import starlink_2026
 from orbitcc.envs.scenarios.training import DISTRIBUTIONS
 
 
@@ -60,10 +62,12 @@ register("leo-path", leo_path)
 register("leoem", leoem_path)
 register("path-trace", path_trace)
 register("leo-access", leo_access)
+register("starlink-2026", starlink_2026)
 register("geo-ideal", geo_ideal)
 register("geo-viasat-2020", geo_viasat_2020)
 register("geo-viasat-2021", geo_viasat_2021)
 register("geo-rain", geo_rain)
+register("geo-pep", geo_pep)
 register("inter-rtt", inter_rtt)
 register("intra-rtt", intra_rtt)
 register("parking-lot", parking_lot)
@@ -124,14 +128,43 @@ def load(
     kind = data.get("kind")
     if kind is None:
         return _overridden(Scenario.from_dict(data), settings, {})
-    return _distribution_overridden(_distribution(data), settings)
+    return _distribution_overridden(from_table(data), settings)
 
 
-def _distribution(data: Mapping[str, Any]) -> ScenarioDistribution:
-    kinds: dict[str, type[ScenarioDistribution]] = {"paths": PathDistribution, "mixture": Mixture}
-    if data.get("kind") not in kinds:
-        raise UnknownNameError("kind", data.get("kind"), kinds)
-    return kinds[data["kind"]].build(data)
+def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
+    """A distribution from a table: `kind = "paths"` with its fields, or `kind = "mixture"`.
+
+    A mixture has `parts`. Each part is a table with its `weight` (1 by default), the name of a distribution as `base`,
+    and the fields that differ from it; `without` names fields that it does not have. `common` are fields of all parts.
+    `weights` may list the weights of all parts instead.
+
+    Raises:
+        OrbitccError: an unknown kind, base or field, or a value that is not allowed.
+    """
+    if data.get("kind") == "paths":
+        return PathDistribution.build(data)
+    if data.get("kind") != "mixture":
+        raise UnknownNameError("kind", data.get("kind"), ("paths", "mixture"))
+    parts, common = data.get("parts"), data.get("common", {})
+    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Mapping) for part in parts):
+        raise OrbitccError("parts", parts, "a list of tables, each with a base or the fields of a distribution")
+    weights = data.get("weights", [part.get("weight", 1.0) for part in parts])
+    made = [_part(index, {"name": data.get("name", ""), **common, **part}) for index, part in enumerate(parts)]
+    fields = {key: value for key, value in data.items() if key not in ("parts", "common")}
+    return Mixture.build({**fields, "weights": weights, "parts": made})
+
+
+def _part(index: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a part of a mixture, complete."""
+    base, without = fields.pop("base", None), fields.pop("without", ())
+    fields.pop("weight", None)
+    known = {name: chosen for name, chosen in DISTRIBUTIONS.items() if isinstance(chosen, PathDistribution)}
+    if base is not None and base not in known:
+        raise UnknownNameError(f"parts.{index}.base", base, known)
+    if unknown := [name for name in without if name not in PathDistribution.model_fields]:
+        raise UnknownNameError(f"parts.{index}.without", unknown[0], PathDistribution.model_fields)
+    whole = known[base].model_dump() if base is not None else {"kind": "paths"}
+    return {**whole, **fields, **dict.fromkeys(without)}
 
 
 def _overridden(scenario: Scenario, fields: Mapping[str, Any], params: Mapping[str, Any]) -> Scenario:
@@ -156,4 +189,14 @@ def _distribution_overridden(chosen: ScenarioDistribution, fields: Mapping[str, 
     return type(chosen).build(data)
 
 
-__all__ = ["DISTRIBUTIONS", "SCENARIOS", "ScenarioInfo", "distribution", "get", "load", "names", "register"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "SCENARIOS",
+    "ScenarioInfo",
+    "distribution",
+    "from_table",
+    "get",
+    "load",
+    "names",
+    "register",
+]

@@ -23,10 +23,12 @@ def cubic_friendliness(
     join_s: leo_paper.Start = 50.0,
     run: leo_paper.Run = 1,
     controller: ControllerChoice = CUBIC,
+    rival: ControllerChoice = CUBIC,
     duration_s: leo_paper.Duration = 200.0,
 ) -> Scenario:
     """One flow with the controller beside one or more Cubic flows; the flow that is not `first` joins after 50 s.
 
+    rival: controller of the other flows.
     The paper's code has two flows of 20-200 ms with buffers of 0.2, 1 and 4 bandwidth-delay products, or 3 to 21 flows
     of 30 ms. With more than two flows, the controller's flow starts at 0, and the Cubic flows join at whole seconds
     drawn from 1 to 50.
@@ -49,7 +51,7 @@ def cubic_friendliness(
         flows=(
             Flow(name="controller", controller=controller, start_s=ours, uplink_delay_ms=base_rtt_ms),
             *(
-                Flow(name=f"cubic-{i}", controller=CUBIC, start_s=start, uplink_delay_ms=base_rtt_ms)
+                Flow(name=f"{rival.name}-{i}", controller=rival, start_s=start, uplink_delay_ms=base_rtt_ms)
                 for i, start in enumerate(starts)
             ),
         ),

@@ -26,6 +26,7 @@ CONTROLLER_COLOURS: Mapping[str, str] = {
     "illinois": "#8E3B6B",
     "vegas": "#5F8A3A",
     "copa": "#117A8B",
+    "c4": "#C0392B",
     "astraea": "#009E73",
     "udp": "#8A8F98",
 }

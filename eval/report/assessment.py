@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.eval import processes
 from orbitcc.eval.assessment.criteria import Figure, Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
@@ -136,7 +136,7 @@ def _draw_all(assessment: Assessment, workers: int | None) -> dict[str, Pictures
                 worlds[contender.label] = world
         if worlds:
             jobs.append((judgement.criterion.key, worlds, {label: lines[label] for label in worlds}))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with processes.pool(workers or os.cpu_count() or 1) as pool:
         return dict(pool.map(_draw, jobs))
 
 

@@ -6,17 +6,16 @@ import importlib.util
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from orbitcc.agents.folders import locked
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import cluster
+from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
+from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.eval import cluster, journal, processes
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
 from orbitcc.eval.search.regret import Objective, entered, regret
@@ -33,6 +32,8 @@ MATTERS = 0.3
 LEAST_REGRET = 0.15
 WORST = 16
 """So many of the worst trials are shrunk."""
+_AFTER = "after"
+"""Attribute of a trial: how many were complete when its batch was asked for."""
 JOURNAL, ASKED, FOUND = "trials.journal", "search.json", "found.json"
 SEED = 1
 
@@ -90,6 +91,12 @@ def run_search(
     check_optuna()
     if ray:
         ray = cluster.find(ray)  # before anything is written
+    search.out_dir.mkdir(parents=True, exist_ok=True)
+    with locked(search.out_dir):
+        return _search(search, workers, ray, resume, quiet)
+
+
+def _search(search: Search, workers: int | None, ray: str | None, resume: bool, quiet: bool) -> list[Found]:
     _claim(search, resume)
     with _over_ray(search, ray, workers) if ray else _over_processes(workers) as apply:
         tried = _try_worlds(search, apply, quiet)
@@ -111,7 +118,13 @@ def _claim(search: Search, resume: bool) -> None:
     path = search.out_dir / ASKED
     if path.exists() and not resume:
         raise FileError("out", str(search.out_dir), "a folder without a search, or --resume to continue this one")
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != asked:
+    try:
+        known = json.loads(read_text(path)) if path.exists() else asked
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, OrbitccError):
+            raise
+        raise FileContentError("file", str(path), f"JSON text ({error})") from None
+    if known != asked:
         raise FileError("out", str(search.out_dir), "a folder of the same search: another was made there")
     atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
 
@@ -129,7 +142,7 @@ def _over_ray(search: Search, address: str, cores: int | None) -> Iterator[Apply
 
 @contextmanager
 def _over_processes(workers: int | None) -> Iterator[Apply]:
-    pool = ProcessPoolExecutor(workers or os.cpu_count() or 1, mp_context=get_context("spawn"))
+    pool = processes.pool(workers or os.cpu_count() or 1)
     try:
         yield lambda function, items: list(pool.map(function, items))
     finally:
@@ -139,15 +152,12 @@ def _over_processes(workers: int | None) -> Iterator[Apply]:
 def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, dict[str, float]]]:
     """(regret, values) of every trial, in order; those of an earlier process are read from the journal."""
     import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
     from optuna.trial import TrialState
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = JournalStorage(JournalFileBackend(str(search.out_dir / JOURNAL)))
+    storage = journal.storage(search.out_dir / JOURNAL)
     study = optuna.create_study(storage=storage, study_name="worlds", direction="maximize", load_if_exists=True)
-    for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(left.number, state=TrialState.FAIL)  # asked for by a process that was killed
+    _finish_batch(search, apply, study)
     done = len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
     with Progress("search", search.trials, done=min(done, search.trials), quiet=quiet) as progress:
         while done < search.trials:
@@ -155,12 +165,29 @@ def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, 
             study.sampler = _sampler(search.seed * 1_000_003 + done)
             asked = [study.ask() for _ in range(min(BATCH, search.trials - done))]
             worlds = [search.space.suggest(trial) for trial in asked]
+            for trial in asked:
+                trial.set_user_attr(_AFTER, done)
             for trial, value in zip(asked, apply(search.regret, worlds), strict=True):
                 study.tell(trial, value)
                 progress.advance()
             done += len(asked)
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))[: search.trials]
     return [(float(t.value or 0.0), {**search.space.defaults(), **t.params}) for t in finished]
+
+
+def _finish_batch(search: Search, apply: Apply, study: Any) -> None:
+    """Complete or give up the batch that a killed process has left, so that the search goes on as without the kill."""
+    from optuna.trial import TrialState
+
+    left = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    told = {t.user_attrs.get(_AFTER) for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
+    begun = [trial for trial in left if trial.user_attrs.get(_AFTER) in told - {None}]
+    worlds = [{**search.space.defaults(), **trial.params} for trial in begun]
+    for trial, value in zip(begun, apply(search.regret, worlds), strict=True):
+        study.tell(trial.number, value)
+    for trial in left:
+        if trial not in begun:
+            study.tell(trial.number, state=TrialState.FAIL)  # none of its batch counts yet: all are asked for again
 
 
 def _sampler(seed: int) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
-from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, GeoProbes, Hystart
+from orbitcc.eval.suites.c4 import C4Tests
+from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, GeoPep, GeoProbes, Hystart
+from orbitcc.eval.suites.l4s import L4s
 from orbitcc.eval.suites.leo_unpublished import (
     EfficiencyManaged,
     FourFlows,
@@ -25,6 +27,7 @@ from orbitcc.eval.suites.responsiveness import (
     ResponsivenessShown,
 )
 from orbitcc.eval.suites.sharing import (
+    Bbr3Friendliness,
     CrossPath,
     CubicCrowd,
     CubicFriendliness,
@@ -52,6 +55,9 @@ SUITES: dict[str, type[Suite]] = {
         DelayJump,
         RateStep,
         CubicFriendliness,
+        Bbr3Friendliness,
+        L4s,
+        C4Tests,
         CubicCrowd,
         CrossPath,
         HighRates,
@@ -64,6 +70,7 @@ SUITES: dict[str, type[Suite]] = {
         Extremes,
         GeoDownload,
         GeoDownload2021,
+        GeoPep,
         GeoSharing,
         GeoProbes,
         Hystart,

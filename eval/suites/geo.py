@@ -51,6 +51,29 @@ class GeoDownload(Suite):
         return download_values(recording)
 
 
+class GeoPep(GeoDownload):
+    """The downloads through a terrestrial link and the satellite link, with and without a proxy between them."""
+
+    name = "geo-pep"
+    scenario = "geo-pep"
+
+    def grid(self, profile: str) -> Sequence[Point]:
+        return [{"connection": connection} for connection in ("end-to-end", "proxy", "sparse-acks")]
+
+    def case(self, point: Point, seed: int) -> Case:
+        scenario = self.build(connection=point["connection"], run=FIRST_RUN + seed, duration_s=TIMEOUT_S)
+        first = scenario.flows[0].changed(traffic={"kind": "bytes", "bytes": OBJECT_BYTES})
+        return Case(seed, scenario.with_flows([first, *scenario.flows[1:]]), point)
+
+    def enter(self, case: Case, contender: Contender) -> Scenario:
+        """The contender sends over the satellite link; the server of a split connection keeps Cubic."""
+        last = case.scenario.flows[-1]
+        return contender.take(case.scenario, lambda flow: flow is last)
+
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        return download_values(recording, flow=-1)
+
+
 class GeoDownload2021(GeoDownload):
     """The same downloads over the link of May 2021."""
 
@@ -196,11 +219,14 @@ def _downloads(scenario: Scenario) -> Scenario:
     )
 
 
-def download_values(recording: Recording) -> dict[str, float]:
-    """The metrics of a download from the request at 0 to the last byte, recorded every 0.1 s."""
-    totals = recording.flow_totals[0]
-    flow = {name: series[:, 0] for name, series in recording.flows.items()}
-    t, step = recording.t_s, float(recording.t_s[0])
+def download_values(recording: Recording, flow: int = 0) -> dict[str, float]:
+    """The metrics of a download from the request at 0 to the last byte, recorded every 0.1 s; `flow`: its position."""
+    totals = recording.flow_totals[flow]
+    return _download_values(recording.t_s, totals, {name: series[:, flow] for name, series in recording.flows.items()})
+
+
+def _download_values(t: Array, totals: Mapping[str, Any], flow: Mapping[str, Array]) -> dict[str, float]:
+    step = float(t[0])
     done_s = totals["finished_s"] or float(t[-1])
     received = np.cumsum(flow["goodput_mbps"]) * step * 125_000
     total = min(float(received[-1]), float(OBJECT_BYTES))

@@ -126,6 +126,15 @@ class CubicFriendliness(_Sharing):
         return {**values, "own_share": 1 - values["second_share"]}
 
 
+class Bbr3Friendliness(CubicFriendliness):
+    """A contender beside BBRv3."""
+
+    name = "bbr3-friendliness"
+
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.build(run=seed, rival="bbr3", **point), point)
+
+
 class CubicCrowd(_Sharing):
     """A contender beside 2 to 20 Cubic flows (the paper's repository)."""
 

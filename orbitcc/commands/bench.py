@@ -114,7 +114,7 @@ def _step_overhead(results: list[Result]) -> Result:
         done = _Driven(scenario, worlds=256).run()
         return (done["cpu_s"] * 1e9 - done["packets"] * per_packet) / done["steps"] / 1e3
 
-    return Result("env step beyond its packets", median(measure), "µs", 1.0, 0.3)
+    return Result("one env step, without the cost of its packets", median(measure), "µs", 1.0, 0.3)
 
 
 def _replacement(_results: list[Result], pooled: bool = False) -> Result:
@@ -140,8 +140,8 @@ def _replacement(_results: list[Result], pooled: bool = False) -> Result:
             worlds.reset(0, drawn.sample(rng).compile())
         return (time.process_time_ns() - began) / 200 / 1e3
 
-    what = "new world, path from the pool" if pooled else "new world"
-    return Result(f"{what}: draw, compile, reset", median(measure), "µs", 200)
+    what = "new world with a path from a precomputed pool" if pooled else "new world"
+    return Result(f"{what}: sample, translate for the simulator, reset", median(measure), "µs", 200)
 
 
 def _fresh_path(_results: list[Result]) -> Result:
@@ -184,7 +184,7 @@ def _memory_kb() -> float:
 def _resident_bytes() -> int:
     """Memory the process holds now (Linux; elsewhere its peak so far)."""
     try:
-        with open("/proc/self/statm") as statm:
+        with open("/proc/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
     except OSError:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -9,7 +9,7 @@ from orbitcc.commands.options import AsJson, Out
 
 SUITE, PROFILE, FIRST_RUN = "responsiveness", "quick", 8021
 """Schedules on which nothing was developed: the first six from 8001 on that stay inside the policy's training range."""
-CONTROLLERS, POLICY = ("cubic", "bbr3", "leocc:trigger=global"), "perigee"
+CONTROLLERS, POLICY = ("cubic", "bbr3", "leocc:trigger=global"), "zenith"
 
 
 def demo(

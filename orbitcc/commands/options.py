@@ -75,7 +75,7 @@ def complete_recipe(incomplete: str) -> list[str]:
     return _starting_with(incomplete, names())
 
 
-POLICY_FORMS = "a shipped name, a checkpoint's folder, or package.module:factory"
+POLICY_FORMS = "a shipped name, a checkpoint's folder, or package.module:factory, then [:option=value,...]"
 
 ScenarioName = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""`orbitcc policy`: trained policies: show a model card, add a safety filter."""
+"""`orbitcc policy`: trained policies: show a model card, verify a checkpoint, add a safety filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitcc.commands.options import AsJson, WholeSentences, complete_policy
 
 app = typer.Typer(
     cls=WholeSentences,
-    help="Show a policy's model card, or add a safety filter.",
+    help="Show a policy's model card, verify its files, or add a safety filter.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -50,6 +50,29 @@ def show(policy: Name, as_json: AsJson = False) -> None:
     ranges = ", ".join(f"{k} {low:g} to {high:g}" for k, (low, high) in inside.items())
     console.print(f"training range  {ranges or 'not stated'}")
     console.print(f"safety filter   {'none' if card.safety_filter is None else card.safety_filter}")
+
+
+@app.command()
+def verify(policy: Name) -> None:
+    """Check the files of a checkpoint: digests, shapes, and whether this version has the same observation and action.
+
+    Exit code 0: all are as they were written. 2: one line names the file and the reason.
+    """
+    from orbitcc.agents import checkpoint
+
+    loaded = checkpoint.load(policy)
+    print(f"{loaded.path}: intact; weights SHA-256 {loaded.card.weights_sha256}, card {loaded.card.digest}")
+
+
+@app.command()
+def seal(policy: Name) -> None:
+    """Write new digests into a checkpoint whose files were changed on purpose."""
+    from orbitcc.agents import checkpoint
+
+    folder = checkpoint.resolve(policy)
+    checkpoint.seal(folder)
+    checkpoint.load(folder)
+    print(f"{folder}: sealed")
 
 
 @app.command("filter")

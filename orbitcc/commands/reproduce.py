@@ -24,7 +24,8 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            help="leo (Mazilu et al. 2026) or geo (Claypool et al. 2020-2021).", autocompletion=lambda: ["leo", "geo"]
+            help="leo (Mazilu et al. 2026), geo (Claypool et al. 2020-2021) or c4 (Huitema et al. 2026).",
+            autocompletion=lambda: ["leo", "geo", "c4"],
         ),
     ],
     policy: Policies = None,

@@ -99,7 +99,15 @@ def run(
         print_tables(recording)
 
 
-def prepare(source: str, flows: list[str], policies: list[str], changes: list[str], seed: int | None) -> Scenario:
+def prepare(
+    source: str,
+    flows: list[str],
+    policies: list[str],
+    changes: list[str],
+    seed: int | None,
+    *,
+    policies_first: bool = False,
+) -> Scenario:
     """The scenario of the command line.
 
     A distribution is sampled with the seed (1 without one); flows given replace its learning flows one for one, and a
@@ -107,13 +115,15 @@ def prepare(source: str, flows: list[str], policies: list[str], changes: list[st
     """
     import numpy as np
 
+    from orbitcc.agents.registry import policy_spec
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow
-    from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
+    from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
 
     given = [Flow.parse(text) for text in flows]
-    given += [Flow(controller=ControllerSpec(name="policy", params={"path": path})) for path in policies]
+    learned = [Flow(controller=policy_spec(text)) for text in policies]
+    given = [*learned, *given] if policies_first else [*given, *learned]
     loaded = scenarios.load(source, settings(changes))
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")

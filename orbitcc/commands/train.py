@@ -9,6 +9,12 @@ import typer
 
 from orbitcc.commands.options import AsJson, Ray, RayCommand, RecipeName
 
+Seeds = Annotated[
+    list[int],
+    typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Seeds to train in parallel on this machine.")]
+
 
 class SeveralSeeds(RayCommand):
     """Takes `--seed 1 2 3` for `--seed 1 --seed 2 --seed 3`, as users of argparse write it."""
@@ -27,20 +33,33 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. ppo.lr=1e-4. Repeatable."),
     ] = None,
-    seed: Annotated[
-        list[int],
-        typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
-    ] = [1],  # noqa: B006
+    learner: Annotated[
+        str | None, typer.Option(metavar="rllib", help="Train a recipe of our own PPO with RLlib instead.")
+    ] = None,
+    seed: Seeds = [1],  # noqa: B006
     name: Annotated[
         str | None,
         typer.Option(help="Name of the run, also of its policy in tables. Default: scenario, recipe, seed and time."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Seeds to train in parallel on this machine.")] = 1,
+    jobs: Jobs = 1,
     ray: Ray = None,
     out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the newest run of this recipe and seed, or the one of --name.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a run: the one in the folder RECIPE, the one of --name, or the newest one of this recipe "
+            "and seed. A run that has saved nothing begins anew.",
+        ),
     ] = False,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Resume this run of RLlib or Stable-Baselines3 although its state, which can run code, was not saved "
+            "with your key. Repeatable.",
+        ),
+    ] = None,
     logbook: Annotated[
         list[str] | None,
         typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="Also log to this tracker (docs/tuning.md). Repeatable."),
@@ -51,6 +70,7 @@ def train(
 
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
+    from orbitcc.agents.runs import RunFolder
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.eval import cluster
     from orbitcc.training import recipe as recipes
@@ -58,29 +78,73 @@ def train(
 
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
-    plan = recipes.load(recipe, changes or ())
-    recipes.check_names(plan)
+    folder = _run_folder(recipe) if resume else None
+    if folder is None:
+        if learner is not None:
+            changes = [*(changes or ()), *recipes.by_learner(recipes.load(recipe, changes or ()), learner)]
+        plan = recipes.load(recipe, changes or ())
+        recipes.check_names(plan)
     for tracker in logbook or ():
         factory(tracker)
     if ray:
         ray = cluster.find(ray)
-    commands = {number: _command(recipe, changes or [], number) for number in seed}
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
-    if resume:
-        work = [_resumed(plan, bool(changes), number, out, names[number], alone=len(seed) == 1) for number in seed]
-        check_learner(work[0][0])
+    if folder is not None:
+        work = [_resumed(folder, changes or ())]
+    elif resume:
+        work = [
+            _resumed(RunFolder.latest(out, plan.name, number, names[number]), changes or (), number) for number in seed
+        ]
     else:
         check_learner(plan)
-        work = [_fresh(plan, number, out, commands[number], names[number]) for number in seed]
+        work = [_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]) for number in seed]
+    if resume:
+        check_learner(work[0][0])
 
     from dataclasses import replace
 
     from orbitcc.training.remote import Job
 
-    todo = [replace(Job(*what), logbooks=tuple(logbook or ())) for what in work]
+    todo = [Job(*what) for what in work]
+    todo = [replace(job, logbooks=tuple(logbook or ()), trust=job.run.path.name in (trust or ())) for job in todo]
     code = _one(todo[0], ray, as_json) if len(todo) == 1 else _several(todo, jobs, ray, as_json)
     if code:
         raise typer.Exit(code)
+
+
+def distill(
+    student: Annotated[str, typer.Option(metavar="RECIPE", help="Recipe of the student: a name or a TOML file.")],
+    teacher: Annotated[
+        list[str],
+        typer.Option(
+            metavar="POLICY[=PART,...]",
+            help="Name or path of a teacher, and the parts of the recipe's mixture of worlds in which it teaches; "
+            "without, all that no other teacher has. Repeatable.",
+        ),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. distill.agent_steps=1e6."),
+    ] = None,
+    seed: Seeds = [1],  # noqa: B006
+    name: Annotated[str | None, typer.Option(help="Name of the run, also of its policy in tables.")] = None,
+    jobs: Jobs = 1,
+    ray: Ray = None,
+    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run, as `orbitcc train` does.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a student that first imitates teachers, one per kind of world, then goes on with PPO.
+
+    The same as `orbitcc train` with a table `[distill]` in the recipe (docs/training.md).
+    """
+    teachers = []
+    for text in teacher:
+        policy, _, worlds = text.partition("=")
+        names = json.dumps([world for world in worlds.split(",") if world])
+        teachers.append(f"{{policy = {json.dumps(policy)}, worlds = {names}}}")
+    given = [f"distill.teachers=[{', '.join(teachers)}]", *(changes or ())]
+    train(student, given, None, seed, name, jobs, ray, out, resume, None, None, as_json)
 
 
 def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> tuple[Any, ...]:
@@ -90,18 +154,34 @@ def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> t
     return plan, seed, new_run(plan, seed, out, command, name), False, command
 
 
-def _resumed(plan: Any, changed: bool, seed: int, out: Path, name: str | None, alone: bool) -> tuple[Any, ...]:
-    """The same with an existing run folder; one of several seeds may have a folder without having begun."""
-    from orbitcc.agents.runs import RunFolder
-    from orbitcc.envs.errors import StateError
-    from orbitcc.training.recipe import Recipe
+def _run_folder(text: str) -> Any:
+    """The run folder at this path; None if it is the name or file of a recipe."""
+    from orbitcc.agents.runs import CONFIG, RunFolder
+    from orbitcc.envs.errors import FileError
 
-    run = RunFolder.latest(out, plan.name, seed, saved=alone, name=name)
-    stored = run.config()
-    begun = Recipe.build(stored["recipe"])
-    if changed and begun != plan:
+    path = Path(text)
+    if (path / CONFIG).is_file():
+        return RunFolder(path)
+    if path.is_dir() or ("/" in text and not text.endswith(".toml")):
+        raise FileError("resume", text, f"the folder of a run, with {CONFIG}")
+    return None
+
+
+def _resumed(run: Any, changes: Any, seed: int | None = None) -> tuple[Any, ...]:
+    """The same with an existing run folder, which may have saved nothing yet."""
+    from orbitcc.agents.folders import locked
+    from orbitcc.envs.errors import StateError
+    from orbitcc.training import recipe as recipes
+
+    stored = run.config("recipe", "seed", "command")
+    begun = recipes.Recipe.build(stored["recipe"])
+    if recipes.changed(begun.model_dump(), changes) != begun:
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
-    return begun, seed, run, run.state.is_dir(), stored["command"]
+    with locked(run.path):
+        saved = run.recover()
+    if not saved:
+        typer.echo(f"{run.path}: nothing was saved; the run begins anew", err=True)
+    return begun, stored["seed"] if seed is None else seed, run, saved, stored["command"]
 
 
 def _one(job: Any, ray: str | None, as_json: bool) -> int:
@@ -117,7 +197,13 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
         outcome = replace(result.outcome, failure="diverged" if result.status == "failed" else "")
     else:
         outcome = loop.train(
-            job.recipe, job.seed, job.run, resume=job.resume, command=job.command, logbooks=job.logbooks
+            job.recipe,
+            job.seed,
+            job.run,
+            resume=job.resume,
+            command=job.command,
+            logbooks=job.logbooks,
+            trust=job.trust,
         )
     if as_json:
         typer.echo(

@@ -59,7 +59,7 @@ def saved(tmp_path):
 def test_a_saved_policy_acts_as_its_weights_say(saved) -> None:
     obs = np.random.default_rng(1).uniform(0, 2, (20, 50)).astype(np.float32)
     loaded = checkpoint.load(saved)
-    assert loaded.card == card()
+    assert loaded.card.model_copy(update={"weights_sha256": "", "digest": ""}) == card()
     assert np.allclose(loaded.policy.act(obs), reference(tensors(), obs), atol=1e-5)
 
 
@@ -90,7 +90,7 @@ def test_saving_again_replaces_the_policy_and_keeps_other_files(saved) -> None:
     checkpoint.save(saved, card(description="newer"), tensors(9))
     assert checkpoint.load(saved).card.description == "newer"
     assert not np.allclose(checkpoint.load(saved).policy.act(obs), before)
-    assert (saved / "README.md").read_text() == "mine"
+    assert (saved / "README.md").read_text(encoding="utf-8") == "mine"
     assert [path.name for path in saved.parent.iterdir()] == ["policy"]
 
 
@@ -103,8 +103,10 @@ def test_a_truncated_file_is_refused(saved) -> None:
 
 def test_a_foreign_file_is_refused(saved) -> None:
     (saved / "policy.safetensors").write_bytes(b"\x80\x04\x95 a pickle")
-    with pytest.raises(OrbitccError, match="not a safetensors file"):
+    with pytest.raises(OrbitccError, match="another file"):
         checkpoint.load(saved)
+    with pytest.raises(OrbitccError, match="not a safetensors file"):
+        checkpoint.seal(saved)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +129,13 @@ def test_a_foreign_file_is_refused(saved) -> None:
 )
 def test_a_card_that_does_not_fit_is_refused(saved, change, message: str) -> None:
     path = saved / "card.json"
-    text = change(path.read_text())
-    assert text != path.read_text()
+    text = change(path.read_text(encoding="utf-8"))
+    assert text != path.read_text(encoding="utf-8")
     path.write_text(text)
-    with pytest.raises(OrbitccError, match=message):
+    with pytest.raises(OrbitccError, match=f"{message}|its digest does not fit"):
         checkpoint.load(saved)
+    with pytest.raises(OrbitccError, match=message):
+        checkpoint.load(checkpoint.seal(saved).parent)
 
 
 def test_missing_surplus_and_unfit_tensors_are_refused(tmp_path) -> None:
@@ -156,8 +160,10 @@ def test_a_missing_folder_or_half_a_checkpoint_is_refused(saved, tmp_path) -> No
     with pytest.raises(OrbitccError, match=r"card\.json"):
         checkpoint.load(saved)
     (saved / "card.json").write_text(card().model_dump_json())
-    with pytest.raises(OrbitccError, match=r"policy\.safetensors"):
+    with pytest.raises(OrbitccError, match=r"card\.json"):
         checkpoint.load(saved)
+    with pytest.raises(OrbitccError, match=r"policy\.safetensors"):
+        checkpoint.seal(saved)
 
 
 def test_a_file_is_named_wherever_the_error_surfaces(saved) -> None:
@@ -185,7 +191,8 @@ def test_every_shipped_checkpoint_loads_is_small_and_tells_its_story() -> None:
         folder = checkpoint.SHIPPED / name
         assert loaded.card.name == name
         assert loaded.card.training.command.startswith("orbitcc train ")
-        assert loaded.card.scores["score"] > 0
+        heldout = loaded.card.scores["heldout"]
+        assert heldout["starved"] < 0.1 > heldout["flooded"]
         assert "held-out worlds" in loaded.card.scores["selection"]
         assert sum(path.stat().st_size for path in folder.iterdir()) < 1_000_000
         assert (folder / "README.md").is_file()
@@ -201,7 +208,7 @@ def test_loading_a_policy_imports_neither_torch_nor_ray() -> None:
 
 
 def test_cards_are_plain_json(saved) -> None:
-    assert json.loads((saved / "card.json").read_text())["schema_version"] == 1
+    assert json.loads((saved / "card.json").read_text(encoding="utf-8"))["schema_version"] == 1
 
 
 @pytest.mark.parametrize("name", ["orca", "aurora"])

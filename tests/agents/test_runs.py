@@ -17,13 +17,22 @@ def test_names_say_scenario_recipe_and_seed_and_never_collide(tmp_path) -> None:
     assert first.config() == {"a": 1}
 
 
-def test_the_newest_run_with_a_state_is_resumed(tmp_path) -> None:
+def test_the_newest_run_is_resumed(tmp_path) -> None:
     for name in ("a__ppo__1__20260101-000000", "b__ppo__1__20260102-000000", "a__ppo__2__20260103-000000"):
-        (tmp_path / name / "state").mkdir(parents=True)
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
     (tmp_path / "a__ppo__1__20260104-000000").mkdir()
     assert RunFolder.latest(tmp_path, "ppo", 1).path.name == "b__ppo__1__20260102-000000"
     with pytest.raises(OrbitccError, match="resume"):
         RunFolder.latest(tmp_path, "ppo", 9)
+
+
+def test_a_name_is_not_taken_by_what_a_killed_process_left(tmp_path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".config.json.abc.tmp").write_text("{")
+    assert RunFolder.create(tmp_path, "s", "r", 1, {"a": 1}, name="mine").config() == {"a": 1}
+    with pytest.raises(OrbitccError, match="--name"):
+        RunFolder.create(tmp_path, "s", "r", 1, {}, name="mine")
 
 
 def test_a_file_in_the_way_is_one_clear_error(tmp_path) -> None:
@@ -43,7 +52,7 @@ def test_metrics_of_repeated_steps_are_dropped_on_resume(tmp_path) -> None:
     file = MetricsFile(path, keep_until=20)
     file.write(25, {"x": 9.0})
     file.close()
-    assert path.read_text().splitlines() == ["step,tag,value", "10,x,1.0", "20,x,2.0", "25,x,9.0"]
+    assert path.read_text(encoding="utf-8").splitlines() == ["step,tag,value", "10,x,1.0", "20,x,2.0", "25,x,9.0"]
 
 
 def test_provenance_is_recorded() -> None:

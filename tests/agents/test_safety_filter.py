@@ -68,7 +68,7 @@ def test_cubic_takes_over_where_the_policy_was_never_trained(tmp_path) -> None:
 def test_a_safety_filter_is_written_to_the_card_and_taken_away(tmp_path) -> None:
     plain = checkpoint.save(tmp_path / "plain", card(training_range=TRAINING_RANGE), tensors())
     safe = filtered(plain, tmp_path / "safe", limits(TRAINING_RANGE))
-    stated = json.loads((safe / "card.json").read_text())["safety_filter"]
+    stated = json.loads((safe / "card.json").read_text(encoding="utf-8"))["safety_filter"]
     assert stated["min_rtt_ms"] == [8, 175]
     assert checkpoint.load(filtered(safe, tmp_path / "bare", None)).card.safety_filter is None
     with pytest.raises(OrbitccError, match="out"):
@@ -77,8 +77,8 @@ def test_a_safety_filter_is_written_to_the_card_and_taken_away(tmp_path) -> None
 
 def test_a_damaged_safety_filter_is_one_error(tmp_path) -> None:
     saved = checkpoint.save(tmp_path / "policy", card(safety_filter=limits(TRAINING_RANGE)), tensors())
-    stated = json.loads((saved / "card.json").read_text())
+    stated = json.loads((saved / "card.json").read_text(encoding="utf-8"))
     stated["safety_filter"]["max_loss"] = 7
     (saved / "card.json").write_text(json.dumps(stated))
     with pytest.raises(OrbitccError, match=r"safety_filter\.max_loss"):
-        checkpoint.load(saved)
+        checkpoint.load(saved)  # whatever its digest

@@ -1,10 +1,12 @@
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
 
 from orbitcc.cli import app
 from orbitcc.envs.errors import OrbitccError
+from tests.commands.shell import orbitcc
 
 KINDS = ["scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places", "statistics"]
 
@@ -37,3 +39,11 @@ def test_one_kind_is_listed_alone():
 def test_an_unknown_kind_suggests_the_nearest():
     with pytest.raises(OrbitccError, match="unknown name 'scenario'; did you mean 'scenarios'"):
         CliRunner().invoke(app, ["list", "scenario"], catch_exceptions=False)
+
+
+def test_a_locale_without_utf_8_lists_everything():
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = orbitcc("list", env={**os.environ, **ascii_only})
+    assert done.returncode == 0, done.stderr
+    assert "leo-responsiveness" in done.stdout
+    assert done.stdout.isascii()

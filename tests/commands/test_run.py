@@ -55,7 +55,7 @@ def test_series_and_picture_are_written(tmp_path):
     args = ["dumbbell", "--set", "duration_s=2", "--interval", "0.5"]
     run(*args, "--series", str(tmp_path / "a.csv"), "--plot", str(tmp_path / "a.png"))
     run(*args, "--series", str(tmp_path / "a.npz"))
-    assert len((tmp_path / "a.csv").read_text().splitlines()) == 5
+    assert len((tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()) == 5
     assert len(Recording.load(tmp_path / "a.npz").t_s) == 4
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 

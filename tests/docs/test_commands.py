@@ -35,7 +35,7 @@ NAMES = {
     "eval": set(suites.names()),
     "train": set(recipe.names()),
     "tune": set(recipe.names()),
-    "reproduce": {"leo", "geo"},
+    "reproduce": {"leo", "geo", "c4"},
     "assess": {*controllers.names(), *shipped()},
     "search": {*controllers.names(), *shipped()},
 }

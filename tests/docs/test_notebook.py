@@ -60,9 +60,9 @@ def test_a_reader_sees_its_outputs(stored):
 
 
 def test_a_reader_sees_learning(stored):
-    (_, first, _), *_, (_, last, score) = progress(printed(stored))
+    (_, first, untrained), *_, (_, last, score) = progress(printed(stored))
     assert last > first + 0.04
-    assert score > 0.7
+    assert score > untrained + 1.5  # the best possible score is 0.5
     (best,) = map(float, BEST.findall(printed(stored)))
     assert best == max(score for _, _, score in progress(printed(stored)))
 

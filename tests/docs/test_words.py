@@ -86,7 +86,9 @@ def test_help_texts_use_them_too_and_are_never_cut() -> None:
 
 
 def test_terms_of_the_glossary_are_one_line_each() -> None:
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)[1:]
+    rows = re.findall(
+        r"^\| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+    )[1:]
     names = [name for name, _ in rows]
     assert names[1:] == sorted(names[1:], key=str.lower)
     assert {"policy", "checkpoint", "contender", "training range", "safety filter", "claim", "slot"} <= set(names)
@@ -99,22 +101,23 @@ def test_the_readme_is_short_and_its_results_are_those_of_the_docs() -> None:
     table = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in policies.splitlines()
-        if line.startswith("| `") and line.count("|") == 10
+        if line.startswith("| `") and line.count("|") == 11
     ]
 
     def row(suite: str, metric: str) -> list[str]:
         found = [cells for cells in table if cells[0] == f"`{suite}`" and cells[1].startswith(metric)]
-        return found[0][3:8]  # the first table is perigee's
+        return found[0][3:9]
 
     columns = [
         row("responsiveness", "goodput / optimal"),
         row("responsiveness", "delay inflation"),
         row("responsiveness-loss", "goodput / optimal"),
+        row("leo-access", "utilisation"),
         row("intra-rtt", "goodput ratio"),
         row("inter-rtt", "goodput ratio, buffer of 1 BDP"),
         row("cubic-friendliness", "own share, buffer of 1 BDP"),
     ]
-    for k, name in enumerate(("Cubic", "BBRv3", "LeoCC", "PCC Vivace", "perigee")):
+    for k, name in enumerate(("Cubic", "BBRv3", "LeoCC", "PCC Vivace", "perigee", "zenith")):
         (shown,) = re.findall(rf"^\| {name} \| (.*) \|$", text, re.MULTILINE)
         assert shown.split(" | ") == [column[k] for column in columns], name
 

@@ -27,7 +27,7 @@ def traces():
         if entry.name.isdigit():
             try:
                 command = (entry / "cmdline").read_bytes().split(b"\0")[0]
-                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                state = (entry / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
                 # Of what tests have started, not of pytest itself.
                 tested = b"PYTEST_CURRENT_TEST=" in (entry / "environ").read_bytes()
             except OSError:
@@ -52,7 +52,9 @@ def traces():
         "BPF programs": sorted(_programs()),
         # Ours are named after their process.
         "controllers": [name for name in needs.controllers() if str(_pid(name)) not in others],
-        "parameters": {file.name: file.read_text() for file in sorted(cubic.iterdir())} if cubic.exists() else {},
+        "parameters": {file.name: file.read_text(encoding="utf-8") for file in sorted(cubic.iterdir())}
+        if cubic.exists()
+        else {},
         "settings": _settings(),
     }
 

@@ -42,6 +42,16 @@ def test_kernels_are_compared_by_their_numbers(release, version):
     assert needs.kernel_version(release) == version
 
 
+def test_capabilities_and_lockdown_decide_about_bpf():
+    # CAP_NET_ADMIN is bit 12, CAP_PERFMON 38, CAP_BPF 39 (include/uapi/linux/capability.h).
+    assert needs._capabilities("Name: x\nCapEff:\t000001ffffffffff\n") == "held"
+    assert needs._capabilities("CapEff:\t000000c000001000\n") == "held"
+    assert needs._capabilities("CapEff:\t0000007fffffffff\n") is None
+    assert needs._unlocked("none [integrity] confidentiality\n") == "integrity"
+    assert needs._unlocked("none integrity [confidentiality]\n") is None
+    assert needs._unlocked("") == "none"
+
+
 def test_a_missing_program_is_said_on_one_line(monkeypatch):
     monkeypatch.setattr(program, "find", lambda: None)
     lacks = needs.missing("flows")

@@ -132,28 +132,28 @@ def test_the_hosts_go_before_other_sessions():
 
     def look(_):
         (process,) = set(traces()["processes"]) - set(before)
-        seen.append(Path(f"/proc/{process}/autogroup").read_text())
+        seen.append(Path(f"/proc/{process}/autogroup").read_text(encoding="utf-8"))
 
     emulate(scenario({"controller": "reno"}, duration_s=1.0), progress=look)
     assert all(text.endswith(" nice -20\n") for text in seen)
-    assert group.read_text() not in seen
+    assert group.read_text(encoding="utf-8") not in seen
 
 
 def test_parameters_of_the_machine_are_set_and_put_back():
     hystart = Path("/sys/module/tcp_cubic/parameters/hystart")
     if not hystart.exists() or not os.access(hystart, os.W_OK):
         pytest.skip("tcp_cubic has no parameters that can be set here")
-    before = hystart.read_text()
+    before = hystart.read_text(encoding="utf-8")
     seen = []
     emulate(
         scenario({"controller": "cubic:hystart=off"}, duration_s=1.0),
-        progress=lambda _: seen.append(hystart.read_text()),
+        progress=lambda _: seen.append(hystart.read_text(encoding="utf-8")),
     )
     assert seen[0].strip() == "0"
     deadline = time.monotonic() + 5
-    while hystart.read_text() != before and time.monotonic() < deadline:
+    while hystart.read_text(encoding="utf-8") != before and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert hystart.read_text() == before
+    assert hystart.read_text(encoding="utf-8") == before
 
 
 def test_the_networks_of_a_run_lead_nowhere_else():

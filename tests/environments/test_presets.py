@@ -34,17 +34,17 @@ def test_every_native_observation_documents_every_index() -> None:
 
 
 def test_every_feature_of_a_list_is_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
     with pytest.raises(OrbitccError) as refused:
         presets.preset({"base": "ratios", "observation": {"name": "features", "features": ["speed"]}})
     assert refused.value.field == "observation.features[0].name"
     names = str(refused.value.allowed).removeprefix("one of ").split(", ")
-    assert len(names) == 21
+    assert len(names) == 23
     assert all(f"`{name}`" in text for name in names)
 
 
 def test_every_function_and_its_bounds_are_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
     for name in _sim.FUNCTIONS["observation"]:
         assert f"### {name}\n" in text
         assert presets.describe(name) in text

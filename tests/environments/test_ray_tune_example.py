@@ -21,4 +21,4 @@ def test_a_trial_trains_with_the_values_it_is_given(tmp_path):
     found = example.trial({**small, "ppo.lr": 1e-3, "ppo.clip": 0.2}, tmp_path)
     assert set(found) == {"score"}
     (run,) = tmp_path.iterdir()
-    assert '"lr": 0.001' in (run / "config.json").read_text()
+    assert '"lr": 0.001' in (run / "config.json").read_text(encoding="utf-8")

@@ -225,3 +225,27 @@ def test_rllib_finds_both_environments_by_name(runner_for) -> None:
     )
     (episode,) = MultiAgentEnvRunner(worlds).sample(num_timesteps=40)
     assert len(episode) == 40
+
+
+def test_observations_of_agents_end_with_the_global_state_of_their_world() -> None:
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+
+    scenario = get("dumbbell", duration_s=3).with_flows(
+        [Flow(controller="external"), Flow(controller="external", start_s=1)]
+    )
+    plain, stateful = (
+        RLlibCongestionEnv({"scenario": scenario}),
+        RLlibCongestionEnv({"scenario": scenario, "global_state": True}),
+    )
+    seen = (plain.reset(seed=3)[0], stateful.reset(seed=3)[0])
+    flows = set()
+    for _ in range(60):
+        for agent, observed in seen[1].items():
+            assert stateful.observation_spaces[agent].contains(observed)
+            assert np.array_equal(observed[:-12], seen[0][agent])
+            assert np.array_equal(observed[-12:], plain.world.state())
+        flows |= seen[1].keys()
+        actions = {agent: np.full(1, 0.1, np.float32) for agent in plain.world.agents}
+        seen = (plain.step(actions)[0], stateful.step(actions)[0])
+    assert flows == {"flow_0", "flow_1"}
+    assert plain.world.state()[8] > 0  # the number of flows

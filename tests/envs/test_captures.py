@@ -65,7 +65,7 @@ def packets(path):
             rest = rest[size:]
         yield {
             "t_s": seconds - START_S + nanos * 1e-9, "flow": flow, "forth": forth, "seq": seq, "ack": ack,
-            "flags": flags, "window": window, "options": options, "payload": length - 20 - len(tcp),
+            "flags": flags, "window": window, "options": options, "payload": length - 20 - len(tcp), "ecn": ip[1] & 3,
         }  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_handshakes_tell_rtt_window_scale_sack_and_timestamps(captured):
 
 def test_the_log_has_the_figures_of_the_recording(captured):
     recording, *_, qlog = captured
-    log = json.loads(qlog.read_text())
+    log = json.loads(qlog.read_text(encoding="utf-8"))
     assert (log["qlog_version"], log["qlog_format"]) == ("0.3", "JSON")
     assert [trace["title"] for trace in log["traces"]] == ["cubic-0 (cubic)", "bbr3-1 (bbr3)"]
     for flow, (trace, total) in enumerate(zip(log["traces"], recording.flow_totals, strict=True)):
@@ -190,7 +190,7 @@ def test_datagrams_probes_and_short_transfers_are_packets_too(tmp_path):
         at += 16 + kept
     assert kinds == {6, 17}
     assert payload == 10_001
-    assert len(json.loads((tmp_path / "a.qlog").read_text())["traces"]) == 1
+    assert len(json.loads((tmp_path / "a.qlog").read_text(encoding="utf-8"))["traces"]) == 1
 
 
 @needs_tshark

@@ -13,7 +13,7 @@ def test_classical_controllers_are_registered_on_import():
 
 
 def test_defaults_are_filled_in():
-    rest = {"hystart_k": 3.0, "search_rollback": "off", "fast_convergence": "on", "friendliness": "on"}
+    rest = {"hystart_k": 3.0, "search_rollback": "off", "fast_convergence": "on", "friendliness": "on", "abe": "off"}
     rest |= {"resume_cwnd": 0.0, "resume_rtt_ms": 0.0}
     assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both", **rest}}, {})
     assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})
@@ -21,7 +21,7 @@ def test_defaults_are_filled_in():
 
 def test_a_flow_may_run_another_kernel_than_the_network():
     made, _ = controllers.make("reno", {"kernel": "v4_15", "ssthresh_cache": 500})
-    assert made == {"name": "reno", "params": {"kernel": "v4_15", "ssthresh_cache": 500}}
+    assert made == {"name": "reno", "params": {"abe": "off", "kernel": "v4_15", "ssthresh_cache": 500}}
     assert "kernel" in controllers.get("cubic-nohystart").params
     assert "kernel" not in controllers.get("udp").params
     with pytest.raises(OrbitccError, match=r"controller.ssthresh_cache: 1 .*off, live or a whole number in \[2"):

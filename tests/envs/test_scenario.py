@@ -127,8 +127,8 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
         ),
         (
             "links.0.queue",
-            {"kind": "red", "limit_bytes": 9000, "min_bytes": 3000, "max_bytes": 3000},
-            "links.0.queue.min_bytes: 3000 .*below max_bytes",
+            {"kind": "red", "limit_bytes": 9000, "min_bytes": 3001, "max_bytes": 3000},
+            "links.0.queue.min_bytes: 3001 .*not above max_bytes",
         ),
         ("links.0.gate_ms", -1, "links.0.gate_ms: -1"),
         ("links.0.burst_bytes", 1.5, "links.0.burst_bytes: 1.5 .*whole number"),
@@ -313,6 +313,47 @@ def test_each_backend_names_what_it_cannot_do():
 
 
 # -- the compiled network ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("queue", "compiled"),
+    [
+        ({"kind": "drop_tail_packets", "limit_packets": 50}, {"limit": 50}),
+        (
+            {"kind": "viasat", "limit_bytes": 36_000_000},
+            {"limit": 36_000_000, "threshold": 18_000_000, "drop_probability": 0.25},
+        ),
+        (
+            {"kind": "codel", "target_ms": 7, "interval_ms": 90, "ecn": True, "ce_threshold_ms": 1.5},
+            {"limit": 1000, "target": 7_000_000, "interval": 90_000_000, "ecn": True, "ce_threshold": 1_500_000},
+        ),
+        (
+            {"kind": "fq_codel", "flows": 100, "ecn": False},
+            {"limit": 10_240, "memory_limit": 33_554_432, "flows": 100, "quantum": 1514, "drop_batch": 64}
+            | {"target": 5_000_000, "interval": 100_000_000, "ecn": False},
+        ),
+        (
+            {"kind": "pie", "target_ms": 20, "update_ms": 30, "ecn": True},
+            {"limit": 1000, "target": 20_000_000, "update": 30_000_000, "alpha": 2, "beta": 20, "ecn": True},
+        ),
+        # 256 x 0.16 and 256 x 3.2, rounded.
+        (
+            {"kind": "dualpi2"},
+            {"limit": 10_000, "target": 15_000_000, "update": 16_000_000, "alpha": 41, "beta": 819, "step": 1_000_000}
+            | {"coupling": 2, "classic_weight": 10, "drop_overload": True},
+        ),
+        # A quarter of the limit and a third of that; bursts of 8 packets: (1 - (7/8)^8) x 2^3 = 5.2 pass 8 + 1 - 5.
+        (
+            {"kind": "red", "limit_bytes": 60_000, "ecn": True},
+            {"limit": 60_000, "min": 5_000, "max": 15_000, "max_probability": 0.02, "weight_log2": 3}
+            | {"packet": 1000, "adaptive": False, "ecn": True},
+        ),
+    ],
+)
+def test_queues_are_compiled_with_every_setting(queue, compiled):
+    link = {"name": "a", "rate_mbps": 10, "delay_ms": 5, "queue": queue}
+    scenario = Scenario(name="x", description="x", duration_s=1, links=[link], flows=[{"controller": "cubic"}])
+    assert network(scenario)["links"][0]["forward"]["queue"] == {"kind": queue["kind"]} | compiled
 
 
 def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():

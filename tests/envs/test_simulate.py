@@ -72,7 +72,7 @@ def test_a_foreign_file_is_refused(tmp_path):
 
 
 def test_csv_has_a_column_for_each_series(recording, tmp_path):
-    lines = recording.save_csv(tmp_path / "run.csv").read_text().splitlines()
+    lines = recording.save_csv(tmp_path / "run.csv").read_text(encoding="utf-8").splitlines()
     head = lines[0].split(",")
     assert len(lines) == 9
     assert len(head) == 1 + 2 * len(_sim.FLOW_SERIES) + len(_sim.LINK_SERIES)

@@ -163,9 +163,9 @@ def test_the_command_writes_card_worlds_pictures_and_page(tmp_path, capsys):
 
     command("reno", policy=None, only=["bully", "multipath"], workers=1, out=tmp_path / "out", as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert told == json.loads((tmp_path / "out" / "assessment.json").read_text())
+    assert told == json.loads((tmp_path / "out" / "assessment.json").read_text(encoding="utf-8"))
     assert [row["key"] for row in told["criteria"]] == ["bully", "multipath"]
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "worlds/bully.toml" in page
     assert "guidance, not a certificate" in page
     assert (tmp_path / "out" / "figures" / "bully-dark.png").read_bytes().startswith(b"\x89PNG")

@@ -51,7 +51,7 @@ def test_a_papers_tables_sort(tmp_path):
     all_results = papers.run_paper(paper, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
     page = write_paper_report(paper, all_results, papers.judge(paper, all_results), tmp_path, "orbitcc reproduce small")
     clicked = tmp_path / "clicked.html"
-    clicked.write_text(page.read_text().replace("</body>", SORT + "</body>"))
+    clicked.write_text(page.read_text(encoding="utf-8").replace("</body>", SORT + "</body>"))
     dom, console = opened(clicked, tmp_path)
     assert console == []
     title = re.search(r"<title>up (.*) down (.*)</title>", dom)

@@ -16,8 +16,8 @@ from orbitcc.eval.contenders import Contender
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import pooled
 
-LEO, GEO = claims.load("leo"), claims.load("geo")
-CLAIMS = {claim.key: claim for claim in (*LEO, *GEO)}
+LEO, GEO, C4 = (claims.load(name) for name in ("leo", "geo", "c4"))
+CLAIMS = {claim.key: claim for claim in (*LEO, *GEO, *C4)}
 KNOWN = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
 SKEWED = -np.log(1 - (np.arange(80) + 0.5) / 80)
 SKEWED = (SKEWED - SKEWED.mean()) / SKEWED.std(ddof=1)
@@ -29,7 +29,7 @@ def over_runs(suite, metric, who, value):
     if suite == "geo-download":
         mean, sd = value if isinstance(value, list) else (value, 0.05 * value)
         return mean + sd * SKEWED
-    if suite in ("geo-probes", "hystart", "buffers"):
+    if suite in ("geo-probes", "hystart", "buffers", "c4-tests"):
         return value * np.array([0.9, 0.95, 1.15])  # the mean
     if metric.endswith("_sd"):
         return value * np.ones(3)
@@ -93,6 +93,7 @@ def test_every_claim_has_a_world_where_it_holds_and_limits():
     assert list(KNOWN["claims"]) == list(CLAIMS)
     assert len(LEO) == 47
     assert len(GEO) == 82
+    assert len(C4) == 11
     assert all(known["limits"] for known in KNOWN["claims"].values())
 
 
@@ -308,9 +309,11 @@ def test_a_small_paper_is_run_judged_and_reported(tmp_path):
     all_results = papers.run_paper(paper, [], out_dir=tmp_path, profile="quick", workers=1, done=write_report)
     outcomes = papers.judge(paper, all_results)
     assert [o.verdict for _, o in outcomes] == ["holds", "undecidable"]
-    rows = json.loads(papers.write_claims(outcomes, tmp_path).read_text())
+    rows = json.loads(papers.write_claims(outcomes, tmp_path).read_text(encoding="utf-8"))
     assert rows[0]["key"] == "F20"
-    page = write_paper_report(paper, all_results, outcomes, tmp_path, "orbitcc reproduce small").read_text()
+    page = write_paper_report(paper, all_results, outcomes, tmp_path, "orbitcc reproduce small").read_text(
+        encoding="utf-8"
+    )
     assert page.count("data:image/png") == 2
     assert "https:" not in page
     assert "http:" not in page

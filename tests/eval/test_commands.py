@@ -92,7 +92,7 @@ def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
             assert entry[key]["runs"] == 2
     # ten packets per round trip, for ever, are no match
     assert idle["goodput_over_optimal"]["median"] < cubic["goodput_over_optimal"]["median"]
-    lines = (tmp_path / "here" / "runs.csv").read_text().splitlines()
+    lines = (tmp_path / "here" / "runs.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 5
     assert lines[0].startswith("suite,scenario,seed,contender,controller,parameters,version,goodput_over_optimal,")
     assert ",hystart=off," in lines[1]
@@ -171,7 +171,7 @@ def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
     alone = orbitcc(*evaluate[:-4], "--out", "alone", "--json", "--workers", "1")
     assert metrics(tmp_path / "alone") == metrics(tmp_path / "out"), alone.stderr
 
-    source = (tmp_path / "python_policy.py").read_text()
+    source = (tmp_path / "python_policy.py").read_text(encoding="utf-8")
     (tmp_path / "python_policy.py").write_text(source + "\n# changed\n")
     assert orbitcc(*evaluate, "2", "--resume").returncode == 0
     assert len(runs(tmp_path / "out")) == 3
@@ -188,7 +188,7 @@ def test_a_policy_in_python_is_run_and_evaluated_like_any_other(tmp_path):
 
 
 def runs(folder: Path) -> list[dict]:
-    return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def metrics(folder: Path) -> dict:

@@ -15,7 +15,7 @@ def other(results, tmp_path):
     folder = tmp_path / "other"
     shutil.copytree(results.out_dir, folder)
     lines = []
-    for line in (folder / "runs.jsonl").read_text().splitlines():
+    for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         if row["contender"] == "cubic":
             row["metrics"]["goodput_over_optimal"] += 0.05
@@ -49,7 +49,11 @@ def test_a_metric_without_a_value_is_null_in_json(results, other):
     from orbitcc.cli import app
 
     for folder in (results.out_dir, other):
-        lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines() if line.endswith("}")]
+        lines = [
+            json.loads(line)
+            for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+            if line.endswith("}")
+        ]
         for row in lines:
             row["metrics"]["retransmission_rate"] = None
         (other.parent / f"{folder.name}-null").mkdir()

@@ -59,3 +59,5 @@ def test_the_training_range_of_training_says_what_a_world_may_hold_at_any_time()
         5,
     )  # 2 to 5, and the first is alone at first
     assert training_range(scenarios.get("dumbbell")).rate_mbps is None
+    # A mixture has the widest range of its parts: LEO paths of 10 to 250 ms, and GEO links of 480 to 700 ms.
+    assert training_range(scenarios.distribution("train-mixed")).base_rtt_ms == (10, 700)

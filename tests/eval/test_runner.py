@@ -24,7 +24,7 @@ def run(out: Path, *, controllers: tuple[str, ...] = ("cubic", "reno"), runs: in
 
 
 def lines_of(results: Results) -> list[dict]:
-    return [json.loads(line) for line in results.jsonl.read_text().splitlines()]
+    return [json.loads(line) for line in results.jsonl.read_text(encoding="utf-8").splitlines()]
 
 
 def test_every_contender_has_every_run(results):
@@ -100,7 +100,7 @@ def test_a_killed_results_continues_to_the_same_table(tmp_path):
     out = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", RESULTS, str(out)], stderr=subprocess.DEVNULL)
     _wait_for_runs(process, out / "runs.jsonl", 2)
-    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     kept = (out / "runs.jsonl").read_bytes()
@@ -136,7 +136,7 @@ def test_ctrl_c_leaves_a_folder_to_resume(background, tmp_path):
     assert process.returncode == 130
     assert "--resume" in errors
     assert "Traceback" not in errors
-    assert 2 <= len((tmp_path / "runs.jsonl").read_text().splitlines()) < 50
+    assert 2 <= len((tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()) < 50
 
 
 def test_a_folder_with_runs_is_not_overwritten(results):
@@ -157,7 +157,7 @@ def test_a_foreign_runs_file_is_refused_with_its_line(tmp_path):
     (tmp_path / "runs.jsonl").write_text('{"suite": "responsiveness"}\n')
     with pytest.raises(OrbitccError, match="line 1"):
         run(tmp_path, resume=True)
-    assert (tmp_path / "runs.jsonl").read_text() == '{"suite": "responsiveness"}\n'
+    assert (tmp_path / "runs.jsonl").read_text(encoding="utf-8") == '{"suite": "responsiveness"}\n'
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def _runs(pid: str) -> bool:
     """Whether a process is still there; a zombie is not. Waits a little for it to leave."""
     for _ in range(100):
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
         except OSError:
             return False
         if state == "Z":

@@ -83,7 +83,7 @@ def test_a_search_that_is_resumed_or_has_more_workers_ends_alike(tmp_path, monke
         run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=16), workers=1, quiet=True)
     parts = run_search(search(tmp_path / "b", "cubic", against="bbr3", trials=16), workers=1, quiet=True, resume=True)
     assert parts == whole
-    first, second = (json.loads((tmp_path / name / "found.json").read_text()) for name in "ab")
+    first, second = (json.loads((tmp_path / name / "found.json").read_text(encoding="utf-8")) for name in "ab")
     assert first == second
     assert any("+loss" in one.matters for one in whole)
     with pytest.raises(OrbitccError, match="another"):

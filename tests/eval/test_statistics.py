@@ -13,6 +13,7 @@ from orbitcc.eval.statistics import (
     median_estimate,
     paired_difference,
     performance_profile,
+    pooled,
     probability_of_improvement,
     verdict,
 )
@@ -177,6 +178,14 @@ def test_one_run_has_a_value_without_interval():
     assert math.isnan(found.high)
 
 
+def test_one_run_against_three_has_an_interval():
+    # Of three draws from {0, 2, 2}, none is 0 with probability 8/27 and all are with 1/27: both tails reach the ends.
+    found = probability_of_improvement([1.0], [0.0, 2.0, 2.0])
+    assert (found.value, found.low, found.high) == (pytest.approx(1 / 3), 0.0, 1.0)
+    alone = probability_of_improvement([1.0], [0.0])
+    assert np.isnan([alone.low, alone.high]).all()
+
+
 @pytest.mark.parametrize("scores", [[], [0.1, float("nan")], [[0.1], [float("inf")]], [[[0.1]]]])
 def test_scores_that_are_no_numbers_of_runs_are_refused(scores):
     with pytest.raises(OrbitccError, match="finite numbers"):
@@ -186,3 +195,10 @@ def test_scores_that_are_no_numbers_of_runs_are_refused(scores):
 def test_other_tasks_cannot_be_compared():
     with pytest.raises(OrbitccError, match="6 tasks"):
         probability_of_improvement(FIRST, SECOND[:, :4])
+
+
+def test_groups_are_pooled_by_their_counts():
+    # One value of 1 and three of 5 with a deviation of 2: mean 4, variance (9 + 3 (4 + 1)) / 4.
+    mean, deviation = pooled([1.0, np.nan, 5.0], [0.0, 7.0, 2.0], [1, 9, 3])
+    assert (float(mean), float(deviation)) == (4.0, pytest.approx(6**0.5))
+    assert np.isnan(pooled([np.nan], [0.0], [4])[0])

@@ -221,3 +221,10 @@ def test_runs_from_another_number_are_fresh_schedules():
     assert [suites.get("responsiveness", {"first_run": 1001}).shows(case) for case in fresh] == [False, True, False]
     with pytest.raises(OrbitccError, match="first_run"):
         suites.get("responsiveness", {"first_run": 0})
+
+
+def test_the_rival_of_bbr3_friendliness_is_bbr3() -> None:
+    suite = suites.get("bbr3-friendliness")
+    case = suite.case({"base_rtt_ms": 40, "buffer_bdp": 1.0}, 3)
+    assert [str(flow.controller) for flow in case.scenario.flows] == ["cubic", "bbr3"]
+    assert case.scenario.flows[1].name == "bbr3-0"

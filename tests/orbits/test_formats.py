@@ -58,7 +58,7 @@ def test_a_computed_path_survives_its_file(tmp_path, suffix):
     assert changed == [
         (s.start_s, s.access_fwd_change, s.access_rev_change, s.mid_change) for s in read.slots if s.change
     ]
-    assert formats.to_leoem(read) == file.read_text()
+    assert formats.to_leoem(read) == file.read_text(encoding="utf-8")
 
 
 def test_the_leoem_paths_survive_csv():
@@ -227,7 +227,7 @@ def test_leoreplayer_files_give_the_same_files(tmp_path_factory, delays, stamps)
     files = write(folder / "delay.txt", delays), write(folder / "bw.txt", stamps)
     trace = formats.load_replayer(*files, bin_ms=1)
     written = formats.save_replayer(trace, folder / "delay2.txt", folder / "bw2.txt")
-    assert [f.read_text() for f in written] == [f.read_text() for f in files]
+    assert [f.read_text(encoding="utf-8") for f in written] == [f.read_text(encoding="utf-8") for f in files]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Share:
 def measured(scenario: str, controller: str) -> dict[float, tuple[Share, Share]]:
     """Linux's flows by the offset of the second, ms."""
     runs: dict[float, list[Share]] = {}
-    with open(DATA / "ensembles.csv", newline="") as file:
+    with open(DATA / "ensembles.csv", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if (row["scenario"], row["controller"]) == (scenario, controller):
                 names = ("goodput_mbps_second_half", "retransmitted_packets", "rtos")

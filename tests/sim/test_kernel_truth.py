@@ -41,7 +41,7 @@ START = 2 * MS
 
 def measured(scenario: str, controller: str) -> list[dict[str, float]]:
     """The kernel's summary rows, one per repeat."""
-    with open(DATA / "summary.csv", newline="") as file:
+    with open(DATA / "summary.csv", encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if (row["scenario"], row["controller"]) == (scenario, controller)]
     return [{key: float(x) for key, x in row.items() if key not in ("scenario", "controller")} for row in rows]
 

@@ -270,3 +270,32 @@ def test_an_actor_starts_out_doing_little() -> None:
     torch.manual_seed(1)
     actor = Actor(50, recipes.load("astraea").network)
     assert torch.tanh(actor(torch.randn(256, 50))).abs().max() < 0.5
+
+
+def test_the_published_actor_has_the_released_number_of_weights_and_its_batch_norm_is_folded_at_export() -> None:
+    """The released checkpoint's actor: 53,824 weights, 449 biases, 1,344 values of batch norm."""
+    settings = recipes.load("astraea-published", ["td3.worlds=1", "td3.replay=1000"])
+    learner = AstraeaTd3Learner(settings, 1)
+    actor = learner.actor
+    dense = [layer for layer in actor.modules() if isinstance(layer, torch.nn.Linear)]
+    norms = [layer for layer in actor.modules() if isinstance(layer, torch.nn.BatchNorm1d)]
+    assert sum(layer.weight.numel() for layer in dense) == 53_824
+    assert sum(layer.bias.numel() for layer in dense) == 449
+    assert sum(v.numel() for n in norms for v in (n.bias, n.running_mean, n.running_var)) == 1_344
+    assert not any(norm.weight.requires_grad for norm in norms)
+    rng = np.random.default_rng(1)
+    with torch.no_grad():
+        for norm in norms:
+            width = norm.num_features
+            norm.bias.copy_(torch.from_numpy(rng.normal(size=width)))
+            norm.running_mean.copy_(torch.from_numpy(rng.normal(size=width)))
+            norm.running_var.copy_(torch.from_numpy(rng.uniform(0.1, 2.0, width)))
+        learner.averaged.load_state_dict(actor.state_dict())
+        seen = torch.from_numpy(rng.normal(size=(5, 50)).astype(np.float32))
+        wanted, x, tensors = actor(seen).numpy(), seen.numpy(), learner.tensors()
+    for k in range(4):
+        x = x @ tensors[f"layers.{k}.weight"].T + tensors[f"layers.{k}.bias"]
+        x = np.where(x > 0, x, 0.2 * x) if k < 3 else x
+    learner.stop()
+    assert x == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+    assert all(layer.norm == "none" for layer in learner.layers)

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from orbitcc import _sim
 from orbitcc.agents import checkpoint
+from orbitcc.agents.model_card import Layer, ModelCard
+from orbitcc.agents.policy import build
+from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import compare
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import FIGURES, Weights, print_figures
@@ -55,3 +59,32 @@ def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch
     rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
     assert "0.5000" in rows["reward"]
     assert rows["starved"].split()[-2] == "lower"
+
+
+TRAINED = "perigee"
+PARTS = DISTRIBUTIONS[checkpoint.load(TRAINED).card.training_range.scenario].parts
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{PARTS.index(part)}")
+def test_no_crawling_and_no_flooding_policy_scores_as_well_as_a_trained_one(part) -> None:
+    trained = checkpoint.load(TRAINED)
+    worlds = HeldOut(part, trained.preset, worlds=6, seed=2_000_000)
+    native = {"name": "policy", "params": {"policy": "p"}}
+    scores = {
+        name: Weights().score(worlds.run(native, {"p": policy}))
+        for name, policy in (
+            ("trained", trained.policy),
+            ("untrained", always(trained.card, 0.0)),  # its window stays at ten segments
+            ("crawling", always(trained.card, -1.0)),
+            ("flooding", always(trained.card, 1.0)),
+        )
+    }
+    assert max(scores, key=scores.__getitem__) == "trained", scores
+
+
+def always(card: ModelCard, action: float) -> _sim.Policy:
+    """A native policy with the observation of this card that always takes the same action."""
+    weight, bias = np.zeros((1, card.observation.dim), np.float32), np.array([action], np.float32)
+    layers = (Layer(units=1, activation="linear"),)
+    linear = card.model_copy(update={"layers": layers, "gate": None, "normaliser": False})
+    return build(linear, {"layers.0.weight": weight, "layers.0.bias": bias})

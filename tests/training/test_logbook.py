@@ -79,7 +79,11 @@ def test_the_documented_trackers_work_with_their_libraries_interfaces(tmp_path, 
     mlflow.end_run = lambda: calls.append("ended")
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    text = next(b for b in re.findall(r"```python\n(.*?)```", TUNING.read_text(), re.DOTALL) if "class Wandb" in b)
+    text = next(
+        b
+        for b in re.findall(r"```python\n(.*?)```", TUNING.read_text(encoding="utf-8"), re.DOTALL)
+        if "class Wandb" in b
+    )
     (tmp_path / "trackers_of_the_page.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

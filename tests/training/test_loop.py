@@ -48,7 +48,7 @@ class Stubborn:
         (folder / "opinion").write_text("0.3")
 
     def load(self, folder: Path) -> None:
-        assert (folder / "opinion").read_text() == "0.3"
+        assert (folder / "opinion").read_text(encoding="utf-8") == "0.3"
 
     def stop(self) -> None:
         pass
@@ -65,7 +65,7 @@ def test_a_policy_that_always_does_the_same_is_reported_whoever_trains(name, tmp
     loop.train(plan, 1, run, resume=False, command="test")
     said = [line for line in capsys.readouterr().err.splitlines() if "nearly the same" in line]
     assert [line.split()[0] for line in said] == ["500", "1,000"]  # and not of the untrained policy
-    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()]
+    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()]
     assert checkpoint.read_card(run.last).layers == Stubborn.layers
     assert [float(row[2]) for row in rows if row[1] == "heldout/action_spread"] == [pytest.approx(0, abs=1e-3)] * 3
 
@@ -82,7 +82,7 @@ def train(tmp_path: Path, learner: type, monkeypatch, *changes: str) -> loop.Tra
 
 
 def rows(outcome: loop.TrainingResult, tag: str) -> dict[int, float]:
-    lines = [line.split(",") for line in (outcome.run.path / "metrics.csv").read_text().splitlines()]
+    lines = [line.split(",") for line in (outcome.run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()]
     return {int(step): float(value) for step, name, value in lines[1:] if name == tag}
 
 
@@ -167,7 +167,7 @@ def test_a_learner_that_diverges_stops_with_its_last_sound_policy_saved(
     learner, reason, tmp_path, monkeypatch, capsys
 ) -> None:
     outcome = train(tmp_path, learner, monkeypatch)
-    assert outcome.failure.startswith(f"diverged: {reason}; best/, last/ and state/ are those after 1,000")
+    assert outcome.failure.startswith(f"diverged: {reason}; best/ and last/ are those after 1,000")
     assert capsys.readouterr().err.count(outcome.failure) == 1
     assert not outcome.finished
     assert loop.read_progress(outcome.run).agent_steps == 1000
@@ -257,7 +257,7 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
     assert "starting sb3-ppo" in said
     assert "evaluating" in said
     assert {"train/seconds", "train/evaluation_seconds", "train/agent_steps_per_s"} <= {
-        line.split(",")[1] for line in (outcome.run.path / "metrics.csv").read_text().splitlines()
+        line.split(",")[1] for line in (outcome.run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()
     }
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

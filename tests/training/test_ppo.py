@@ -372,7 +372,7 @@ def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(tmp_path: Pa
     longer = plan.model_copy(update={"agent_steps": first.agent_steps + 500})
     second = loop.train(longer, 1, run, resume=True, command="test")
     assert second.agent_steps > first.agent_steps
-    tags = {line.split(",")[1] for line in (run.path / "metrics.csv").read_text().splitlines()[1:]}
+    tags = {line.split(",")[1] for line in (run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()[1:]}
     assert {"train/reward", "heldout/reward", "learner/policy_loss", "learner/kl", "learner/value_explained"} <= tags
     loaded = checkpoint.load(run.last)
     assert loaded.card.normaliser

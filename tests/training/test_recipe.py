@@ -1,8 +1,10 @@
 """Recipes: what ships is valid, what is wrong is named."""
 
+import numpy as np
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
 
 
@@ -59,12 +61,14 @@ def test_a_recipe_may_be_a_file(tmp_path) -> None:
 def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
     table = {"name": "mine", "scenario": "dumbbell", "agent_steps": 10, "algorithm": algorithm}
     assert recipe.Recipe.build(table).algorithm == algorithm
-    for section, setting in (("ppo", "privileged_critic"), ("network", "slope")):
+    foreign = "batch_world_steps" if algorithm == "rllib-ppo" else "privileged_critic"
+    for section, setting in (("ppo", foreign), ("network", "slope")):
         with pytest.raises(OrbitccError, match=section):
             recipe.Recipe.build({**table, section: {setting: True}})
     if algorithm != "astraea-td3":
         with pytest.raises(OrbitccError, match="norm"):
             recipe.Recipe.build({**table, "network": {"norm": "layer"}})
+    if algorithm not in ("astraea-td3", "rllib-ppo"):
         with pytest.raises(OrbitccError, match="activation"):
             recipe.Recipe.build({**table, "network": {"activation": "leaky_relu"}})
 
@@ -73,3 +77,42 @@ def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
 def test_a_run_folder_keeps_the_whole_recipe(name: str) -> None:
     plan = recipe.load(name)
     assert recipe.Recipe.build(plan.model_dump()) == plan
+
+
+def test_worlds_may_be_a_mixture_in_the_recipe() -> None:
+    parts = [
+        {"weight": 3, "base": "train-leo", "without": ["slots"], "duration_s": 20},
+        {"base": "train-geo", "flows": {"low": 1, "high": 2}},
+    ]
+    table = {"kind": "mixture", "name": "two-worlds", "common": {"duration_s": 30, "mean_gap_s": 5}, "parts": parts}
+    recipe_table = {"name": "mine", "algorithm": "ppo", "scenario": table, "agent_steps": 10}
+    made = recipe.Recipe.build(recipe_table)
+    worlds = made.world()
+    assert (made.scenario_name, worlds.name, worlds.weights) == ("two-worlds", "two-worlds", (3.0, 1.0))
+    leo, geo = worlds.parts
+    assert (leo.slots, leo.duration_s, geo.duration_s) == (None, 20, 30)
+    assert leo.rate_mbps == DISTRIBUTIONS["train-leo"].rate_mbps
+    assert (geo.flows.high, geo.geo) == (2, DISTRIBUTIONS["train-geo"].geo)
+    drawn = [worlds.sample(np.random.default_rng(seed)).duration_s for seed in range(400)]
+    assert 0.65 < drawn.count(20) / 400 < 0.85  # three of four, five standard deviations of a binomial share
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "mix"}, "kind: unknown name 'mix'"),
+        ({"parts": []}, "parts: .*a list of tables"),
+        ({"parts": [{"base": "train-mars"}]}, r"parts\.0\.base: unknown name 'train-mars'"),
+        ({"parts": [{"base": "train-mixed"}]}, r"parts\.0\.base"),
+        (
+            {"parts": [{"base": "train-leo", "without": ["slot"]}]},
+            r"parts\.0\.without: unknown name 'slot'; did you mean 'slots'",
+        ),
+        ({"parts": [{"base": "train-leo", "rate_mbps": {"low": 5, "high": 1}}]}, r"parts\.0\.rate_mbps"),
+        ({"parts": [{"base": "train-leo", "weight": -1}]}, r"weights\.0: -1"),
+    ],
+)
+def test_a_mixture_names_what_is_wrong(changes: dict, message: str) -> None:
+    table = {"kind": "mixture", "name": "worlds", "parts": [{"base": "train-leo"}], **changes}
+    with pytest.raises(OrbitccError, match=message):
+        recipe.Recipe.build({"name": "mine", "algorithm": "ppo", "scenario": table, "agent_steps": 10}).world()

@@ -36,7 +36,7 @@ def started(folder, *words, cwd, **options):
 
 def progress(run):
     try:
-        return json.loads((run / "state" / "progress.json").read_text())
+        return json.loads((run / "state" / "progress.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {"agent_steps": 0}
 
@@ -67,7 +67,7 @@ def test_a_folder_travels_as_a_whole(tmp_path):
     unpack(pack(tmp_path / "there"), tmp_path / "here")
     found = {str(path.relative_to(tmp_path / "here")): path for path in (tmp_path / "here").rglob("*")}
     assert set(found) == {"state", "state/new", "metrics.csv", "notes"}
-    assert found["metrics.csv"].read_text() == "2"
+    assert found["metrics.csv"].read_text(encoding="utf-8") == "2"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

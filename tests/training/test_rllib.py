@@ -51,7 +51,7 @@ def small(*more: str) -> list[str]:
 
 
 def tags(run: Path) -> set[str]:
-    return {line.split(",")[1] for line in (run / "metrics.csv").read_text().splitlines()[1:]}
+    return {line.split(",")[1] for line in (run / "metrics.csv").read_text(encoding="utf-8").splitlines()[1:]}
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
     state = None
     while time.monotonic() < deadline and process.poll() is None:
         found = list(tmp_path.glob("*/state/progress.json"))
-        if found and json.loads(found[0].read_text())["agent_steps"] > 0:
+        if found and json.loads(found[0].read_text(encoding="utf-8"))["agent_steps"] > 0:
             state = found[0]
             break
         time.sleep(0.5)
@@ -70,9 +70,9 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
     process.send_signal(signal.SIGTERM)  # as batch systems do; Ray takes this signal, too
     assert process.wait(timeout=120) == 130
     run = state.parent.parent
-    reached = json.loads(state.read_text())["agent_steps"]
+    reached = json.loads(state.read_text(encoding="utf-8"))["agent_steps"]
 
-    config = json.loads((run / "config.json").read_text())
+    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
     config["recipe"]["agent_steps"] = reached + 2000
     (run / "config.json").write_text(json.dumps(config))
     done = subprocess.run(
@@ -89,7 +89,7 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
         run
     )
     assert {"learner/policy_loss", "learner/value_loss", "learner/entropy", "learner/kl"} <= tags(run)
-    steps = [int(line.split(",")[0]) for line in (run / "metrics.csv").read_text().splitlines()[1:]]
+    steps = [int(line.split(",")[0]) for line in (run / "metrics.csv").read_text(encoding="utf-8").splitlines()[1:]]
     assert steps == sorted(steps)
     for name in ("best", "last"):
         loaded = checkpoint.load(run / name)

@@ -51,6 +51,7 @@ def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, array_runn
     learner = RLlibLearner(recipe.load("rllib-ppo-leo", small(tmp_path, *changes)), seed=1)
     try:
         seen = spy(learner)
+        assert not Path(learner.algorithm.logdir).is_relative_to(Path.home())
         before = learner.tensors()
         for _ in range(3):
             figures = learner.iterate()
@@ -115,7 +116,11 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_the_five_lines_of_the_documentation_train() -> None:
     import ray
 
-    (snippet,) = [text for text in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL) if "PPO" in text]
+    (snippet,) = [
+        text
+        for text in re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+        if "PPO" in text
+    ]
     made: dict = {}
     try:
         exec(snippet, made)

@@ -90,8 +90,8 @@ def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, t
     longer = recipe.load(name, [*SMALL, *OF[name], f"agent_steps={first.agent_steps + 500}"])
     second = loop.train(longer, 1, run, resume=True, command="test")
     assert second.agent_steps > first.agent_steps
-    assert json.loads((run.state / "progress.json").read_text())["restarts"] == 1
-    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text().splitlines()[1:]]
+    assert json.loads((run.state / "progress.json").read_text(encoding="utf-8"))["restarts"] == 1
+    rows = [line.split(",") for line in (run.path / "metrics.csv").read_text(encoding="utf-8").splitlines()[1:]]
     steps = [int(row[0]) for row in rows]
     assert steps == sorted(steps)
     assert {"train/reward", "heldout/reward", "heldout/action_spread", "learner/policy_loss"} <= {r[1] for r in rows}
@@ -104,8 +104,8 @@ def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, t
 @pytest.mark.slow
 def test_sac_learns_what_no_constant_action_knows(tmp_path: Path) -> None:
     """Four seeds were between 0.036 and 0.053 by then; the best constant action has 0.021, untrained policies less."""
-    chosen_by = "evaluation.score={reward=1, utilisation=0, queue_delay_ratio=0, loss=0, ratio_equal_rtt=0, "
-    chosen_by += "ratio_unequal_rtt=0, unconverged=0, starved=0, flooded=0}"
+    chosen_by = "evaluation.score={reward=1, log_share=0, utilisation=0, queue_delay_ratio=0, loss=0, "
+    chosen_by += "ratio_equal_rtt=0, ratio_unequal_rtt=0, unconverged=0, starved=0, flooded=0}"
     plan = recipe.load("sb3-sac-leo", ["agent_steps=100_000", "evaluation.every=20_000", chosen_by])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     outcome = loop.train(plan, 1, run, resume=False, command="test")

@@ -147,9 +147,9 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
     assert not (folders["3"] / "state").exists()  # never begun
     reached = {}
     for seed, folder in folders.items():
-        config = json.loads((folder / "config.json").read_text())
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         if seed != "3":
-            reached[seed] = json.loads((folder / "state" / "progress.json").read_text())["agent_steps"]
+            reached[seed] = json.loads((folder / "state" / "progress.json").read_text(encoding="utf-8"))["agent_steps"]
         config["recipe"]["agent_steps"] = {"1": reached.get("1"), "2": reached.get("2", 0) + 600, "3": 600}[seed]
         (folder / "config.json").write_text(json.dumps(config))
     assert all(steps > 0 for steps in reached.values())

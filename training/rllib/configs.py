@@ -10,6 +10,7 @@ import numpy as np
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.training import privileged
 from orbitcc.training.recipe import (
     RllibPpoRecipe,
     RllibPpoWorldsRecipe,
@@ -20,6 +21,8 @@ from orbitcc.training.recipe import (
 
 MODULE = "shared"
 """The one network of all agents, where whole worlds are sampled."""
+PRIVILEGED = "orbitcc-flows-privileged"
+"""The environment of flows whose critic reads more than the global state."""
 DEFAULT_MODULE = "default_policy"
 """RLlib's name of the network where sub-environments are sampled."""
 
@@ -69,33 +72,56 @@ def _ppo_per_flow(config: Any, recipe: RllibPpoRecipe) -> Any:
     """Every flow is a single agent, stepped natively; the critic sees the global state of its world."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-    from orbitcc.training.rllib.critic import CentralCritic
+    from orbitcc.envs.environments.rllib import FLOWS
+    from orbitcc.training.rllib.critic import CentralCritic, ScheduledLearner
     from orbitcc.training.rllib.runner import ArrayEnvRunner
 
-    ppo, network = recipe.ppo, recipe.network
-    model = {
-        "state": GLOBAL_STATE,
-        "hidden": network.hidden,
-        "activation": network.activation,
-        "exploration_std": ppo.exploration_std,
-    }
-    config = _agents(config, recipe, global_state=True)
-    config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=model))
+    ppo = recipe.ppo
+    config = (
+        _agents(config, recipe, PRIVILEGED)
+        if ppo.privileged_critic
+        else _agents(config, recipe, FLOWS, global_state=True)
+    )
+    config.learners(learner_class=ScheduledLearner).training(vf_loss_coeff=ppo.value_weight)
+    config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=module_config(recipe)))
     return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
 
 
+def module_config(recipe: RllibPpoRecipe) -> dict[str, Any]:
+    """The `model_config` of the :class:`~orbitcc.training.rllib.critic.CentralCritic` of a recipe."""
+    ppo, network = recipe.ppo, recipe.network
+    return {
+        "state": privileged.DIM if ppo.privileged_critic else GLOBAL_STATE,
+        "hidden": network.hidden,
+        "activation": network.activation,
+        "critic_hidden": ppo.critic_hidden or network.hidden,
+        "gate": network.gate(preset(recipe.preset).observation_space().shape[0]),
+        "normalise": ppo.normalise_observations,
+        "exploration_std": ppo.exploration_std,
+        "exploration_std_final": ppo.exploration_std_final,
+        "exploration_steps": ppo.lr_decay,
+    }
+
+
 def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
-    """All agents of all worlds, as multi-agent environments."""
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+    """All agents of all worlds, as multi-agent environments; the critic sees the global state of the agent's world."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+    from orbitcc.training.rllib.critic import CentralCritic
 
     ppo = recipe.ppo
+    model = {
+        "hidden": recipe.network.hidden,
+        "activation": recipe.network.activation,
+        "exploration_std": ppo.exploration_std,
+    }
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
         "reward_scale": ppo.reward_scale,
         "stagger": True,
+        "global_state": True,
         "give_up_below": ppo.give_up_below,
         "give_up_steps": math.ceil(ppo.give_up_s * 1e9 / preset(recipe.preset).interval_ns),
     }
@@ -105,13 +131,7 @@ def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
         # Batches count steps of worlds: RLlib's count of agent steps breaks (NaN) once an agent it has seen stays away
         # for a whole iteration, as late joiners and leavers do.
         .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
-        .rl_module(
-            model_config=DefaultModelConfig(
-                fcnet_hiddens=list(recipe.network.hidden),
-                fcnet_activation=recipe.network.activation,
-                vf_share_layers=False,
-            )
-        )
+        .rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=model))
     )
 
 
@@ -163,27 +183,34 @@ def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
 
 def _sac_per_flow(config: Any, recipe: RllibSacRecipe) -> Any:
     """Every flow is a single agent, stepped natively."""
+    from orbitcc.envs.environments.rllib import FLOWS
+
     return (
-        _agents(config, recipe)
+        _agents(config, recipe, FLOWS)
         .env_runners(rollout_fragment_length=1)
         .training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": recipe.sac.buffer})
     )
 
 
-def _agents(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, *, global_state: bool = False) -> Any:
-    from orbitcc.envs.environments.rllib import FLOWS, register_envs
+def _agents(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, env: str, **more: Any) -> Any:
+    """The configuration with one sub-environment per flow; more: further arguments of the environment."""
+    from ray.tune import register_env
+
+    from orbitcc.envs.environments.rllib import register_envs
+    from orbitcc.training.rllib.critic import PrivilegedFlows
 
     register_envs()
+    register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
     settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.sac
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
         "reward_scale": settings.reward_scale,
         "stagger": True,
-        "global_state": global_state,
+        **more,
         "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
     }
-    return config.environment(FLOWS, env_config=arguments, disable_env_checking=True).env_runners(
+    return config.environment(env, env_config=arguments, disable_env_checking=True).env_runners(
         num_env_runners=settings.env_runners,
         num_envs_per_env_runner=settings.flows,
         gym_env_vectorize_mode="vector_entry_point",

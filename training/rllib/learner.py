@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import pickle
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,10 @@ class RLlibLearner:
     def __init__(self, recipe: RllibRecipe, seed: int) -> None:
         self.recipe = recipe
         self.squash: Literal["tanh", "clip"] = "clip" if _is_ppo(recipe) else "tanh"
-        self.gate = None
-        self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
+        used = preset(recipe.preset)
+        seen, acts = used.observation_space().shape[0], used.action_space().shape[0]
+        self.gate = recipe.network.gate(seen) if isinstance(recipe, RllibPpoRecipe) else None
+        self.layers = recipe.network.layers(acts)
         self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
         self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it
         try:
@@ -53,6 +56,7 @@ class RLlibLearner:
 
     def stop(self) -> None:
         self.algorithm.stop()
+        shutil.rmtree(self.algorithm.logdir, ignore_errors=True)
         self._leave()
 
     def _leave(self) -> None:
@@ -73,18 +77,23 @@ def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
     actions = preset(recipe.preset).action_space().shape[0]
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
     hidden = range(len(recipe.network.hidden))
-    if recipe.algorithm == "rllib-ppo":
-        sources = [f"pi.{2 * i}" for i in range(len(hidden) + 1)]
-    else:
-        encoder = "encoder.actor_encoder" if _is_ppo(recipe) else "pi_encoder"
-        sources = [f"{encoder}.net.mlp.{2 * i}" for i in hidden] + ["pi.net.mlp.0"]
-    tensors = {}
-    for index, source in enumerate(sources):
-        weight, bias = state[f"{source}.weight"], state[f"{source}.bias"]
-        if source == sources[-1]:  # RLlib's heads give means, then logarithms of standard deviations
-            weight, bias = weight[:actions], bias[:actions]
-        tensors[f"layers.{index}.weight"] = np.array(weight, np.float32)
-        tensors[f"layers.{index}.bias"] = np.array(bias, np.float32)
+    tensors: dict[str, NDArray[np.float32]] = {}
+
+    def put(name: str, sources: list[str], outputs: int | None = None) -> None:
+        for index, source in enumerate(sources):
+            rows = slice(outputs if source == sources[-1] else None)
+            for kind in ("weight", "bias"):
+                tensors[f"{name}.{index}.{kind}"] = np.array(state[f"{source}.{kind}"][rows], np.float32)
+
+    if not _is_ppo(recipe):  # RLlib's head gives means, then logarithms of standard deviations
+        put("layers", [*(f"pi_encoder.net.mlp.{2 * i}" for i in hidden), "pi.net.mlp.0"], actions)
+        return tensors
+    gate = [name for name in state if name.startswith("pi.gate.") and name.endswith("weight")]
+    policy = "pi.experts" if gate else "pi"
+    put("layers", [f"{policy}.{2 * i}" for i in range(len(hidden) + 1)])
+    put("gate", [name.removesuffix(".weight") for name in gate])
+    if module.scale is not None:
+        tensors |= {f"normaliser.{name}": np.array(state[f"scale.{name}"], np.float32) for name in ("mean", "std")}
     return tensors
 
 
@@ -92,26 +101,12 @@ def _start(recipe: RllibRecipe, seed: int) -> Any:
     import logging
 
     import torch
+    from ray.tune.trainable import trainable
 
+    trainable.DEFAULT_STORAGE_PATH = tempfile.gettempdir()  # for an empty folder; RLlib takes the user's home folder
     torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
     logging.getLogger("ray.rllib").setLevel(logging.ERROR)  # after Ray's start, which sets it
-    algorithm = config(recipe, seed).build_algo()
-    if isinstance(recipe, RllibPpoWorldsRecipe):
-        log_std = math.log(recipe.ppo.exploration_std)
-        algorithm.learner_group.foreach_learner(lambda learner: _set_log_std(learner.module[MODULE], log_std))
-        algorithm.env_runner_group.sync_weights(
-            from_worker_or_learner_group=algorithm.learner_group, inference_only=True
-        )
-    return algorithm
-
-
-def _set_log_std(module: Any, value: float) -> None:
-    """Start the exploration at one standard deviation everywhere: the head's bias; its weights begin near zero."""
-    import torch
-
-    with torch.no_grad():
-        bias = module.pi.net.mlp[0].bias
-        bias[len(bias) // 2 :] = value
+    return config(recipe, seed).build_algo()
 
 
 _LEARNED = {

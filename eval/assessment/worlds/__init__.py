@@ -18,6 +18,7 @@ WORLDS: dict[str, WorldFamily] = {
         paths.Signals(),
         paths.Wireless(),
         congestion.ManagedQueues(),
+        sharing.CoupledQueues(),
         congestion.PersistentLoss(),
         paths.VaryingDelay(),
         congestion.SlowLinks(),

@@ -284,3 +284,28 @@ class Bully(WorldFamily):
             "recovery_s": float(back[0]) if usual > 0 and back.size else self.DURATION_S - self.UNTIL_S,
             "beside_bully_mbps": float(goodputs(recording, self.FROM_S + 2, self.UNTIL_S)[0]),
         }
+
+
+class CoupledQueues(WorldFamily):
+    """RFC 9743, 7.1: beside a flow of L4S (Prague) on the coupled queues of RFC 9332."""
+
+    name = "coupled-queues"
+    RATE_MBPS = 40.0
+    FROM_S, UNTIL_S = 20.0, 60.0
+
+    def points(self, profile: str) -> Sequence[Point]:
+        return [{"rtt_ms": rtt} for rtt in pick(profile, (20.0, 100.0), (10.0, 20.0, 50.0, 100.0))]
+
+    def world(self, point: Point, seed: int) -> Scenario:
+        flows = [*candidates(1), *others("prague", 1)]
+        rtt = float(point["rtt_ms"])
+        return dumbbell(flows, self.RATE_MBPS, rtt, self.UNTIL_S, seed=seed, queue={"kind": "dualpi2"})
+
+    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+        inside = metrics.window(recording.t_s, self.FROM_S, self.UNTIL_S)
+        queues = recording.flows["rtt_ms"][inside, 1] - float(point["rtt_ms"])
+        own, low = goodputs(recording, self.FROM_S, self.UNTIL_S)
+        return {
+            "low_delay_ms": float(np.nanpercentile(queues, 99)) if np.isfinite(queues).any() else float("nan"),
+            "low_over_fair": float(2 * low / (own + low)) if own + low > 0 else float("nan"),
+        }

@@ -51,7 +51,7 @@ impl World {
         let flow = &mut self.flows[i];
         if let Some(agent) = &mut flow.agent {
             let perform = &agent.action.perform;
-            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.window);
+            let asked = perform(&flow.sender.conn, &flow.stats, f64::from(action), &mut agent.memory);
             self.ask(i, asked);
         }
     }
@@ -60,8 +60,8 @@ impl World {
     fn ask(&mut self, i: usize, asked: Control) {
         let flow = &mut self.flows[i];
         let (cwnd, pacing) = match &mut flow.agent {
-            Some(Agent { safety_filter: Some(safety_filter), window, .. }) => {
-                safety_filter.hold(&flow.sender.conn, &flow.stats, asked, window)
+            Some(Agent { safety_filter: Some(safety_filter), memory, .. }) => {
+                safety_filter.hold(&flow.sender.conn, &flow.stats, asked, &mut memory.window)
             }
             _ => asked,
         };

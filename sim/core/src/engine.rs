@@ -5,6 +5,7 @@ use crate::flow::Life;
 use crate::link::Offer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
+use crate::relay;
 use crate::tcp::{self, receiver::Arrival};
 use crate::time::Nanos;
 use crate::world::{Control, ROUTE_END, World};
@@ -246,6 +247,7 @@ impl World {
             seq: packet.seq,
             ts: packet.ts,
             ts_echo: packet.ts_echo,
+            marks: packet.marks,
             payload: u64::from(flow.sender.payload(packet.seq)),
         };
         self.pool.release(id);
@@ -260,6 +262,9 @@ impl World {
         }
         self.schedule.bring_forward(self.links.len() + i, timer);
         self.dispatch_acks();
+        if self.flows[i].relayed_by != relay::NOBODY {
+            self.relay_data(i);
+        }
     }
 
     #[inline(always)]
@@ -276,6 +281,9 @@ impl World {
             self.capture_ack(i, &ack);
         }
         self.dispatch_data(i);
+        if self.flows[i].relays.is_some() {
+            self.relay_room(i);
+        }
     }
 
     /// Of what is not TCP.

@@ -8,10 +8,11 @@ use crate::delays::Delays;
 use crate::observe::astraea::History;
 use crate::observe::handovers::Handovers;
 use crate::observe::policy::{Decide, Policy};
-use crate::observe::registry::{Action, Interval, Observer, Preset};
+use crate::observe::registry::{Action, ActionMemory, Interval, Observer, Preset};
 use crate::observe::safety_filter::SafetyFilter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
+use crate::relay::{self, RelaySpec};
 use crate::ring::Ring;
 use crate::rng::{Purpose, Stream};
 use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec};
@@ -111,8 +112,7 @@ pub struct Agent {
     /// Decides within the world; otherwise the world's owner acts.
     pub policy: Option<Arc<dyn Decide>>,
     pub action: Arc<Action>,
-    /// The exact window its last action asked for, segments.
-    pub window: f64,
+    pub memory: ActionMemory,
     pub observer: Observer,
     pub safety_filter: Option<SafetyFilter>,
     pub interval: Interval,
@@ -125,7 +125,7 @@ impl Agent {
         Agent {
             policy: None,
             action: preset.action.clone(),
-            window: 0.0,
+            memory: ActionMemory::default(),
             observer: Observer::new(preset.observation.clone()),
             safety_filter: None,
             interval: preset.interval,
@@ -137,7 +137,7 @@ impl Agent {
     pub fn native(policy: &Policy, decides: Arc<dyn Decide>) -> Agent {
         Agent {
             action: policy.action.clone(),
-            window: 0.0,
+            memory: ActionMemory::default(),
             observer: Observer::new(policy.observation.clone()),
             safety_filter: policy.safety_filter.clone().map(SafetyFilter::new),
             interval: policy.interval,
@@ -189,6 +189,9 @@ pub struct Flow {
     complete_objects: usize,
     /// The in-order segment that completes an object; the largest number if none is under way.
     pub(crate) awaited: u32,
+    /// The second connection of the proxy that this flow ends at, and what a flow that is one relays.
+    pub(crate) relayed_by: u32,
+    pub(crate) relays: Option<RelaySpec>,
 }
 
 /// A path that takes over at a time known from the start.
@@ -212,7 +215,7 @@ impl Flow {
         let tcp = &cc::tcp_of(&spec.controller, &network.tcp).expect("validated");
         let datagram = spec.controller.name == "udp";
         let controller = if datagram {
-            Box::new(cc::reno::Reno) as Box<dyn cc::Controller>
+            Box::new(cc::reno::Reno::default()) as Box<dyn cc::Controller>
         } else {
             let mut chosen = spec.controller.clone();
             if let Some(agent) = &agent
@@ -234,6 +237,7 @@ impl Flow {
             _ => tcp.mss + tcp.header_bytes,
         };
         let mut sender = Sender::new(tcp, index as u32, controller, receiver.initial_window());
+        receiver.agree(sender.ecn(), sender.ect());
         sender.conn.random = Stream::new(network.seed, Purpose::Controller, index as u64);
         let late = match spec.follows {
             Some(_) => Nanos::ZERO,
@@ -292,6 +296,8 @@ impl Flow {
             objects: Vec::new(),
             complete_objects: 0,
             awaited: object_bytes.map_or(u32::MAX, |bytes| bytes.div_ceil(u64::from(tcp.mss)) as u32),
+            relayed_by: relay::NOBODY,
+            relays: spec.relays,
         }
     }
 

@@ -30,8 +30,10 @@ impl World {
             flow.sender.establish(now, rtt);
             flow.receiver.establish(now, rtt);
             match flow.traffic.spec {
-                TrafficSpec::Bulk => flow.sender.write_bulk(),
-                TrafficSpec::Bytes { bytes } => flow.sender.write_object(bytes),
+                TrafficSpec::Bulk if flow.relays.is_none() => flow.sender.write_bulk(),
+                TrafficSpec::Bytes { bytes } if flow.relays.is_none() => flow.sender.write_object(bytes),
+                TrafficSpec::Bytes { bytes } => flow.sender.expect_object(bytes),
+                TrafficSpec::Bulk => {}
                 TrafficSpec::Cbr { .. } | TrafficSpec::OnOff { .. } | TrafficSpec::Objects { .. } => {}
             }
             flow.sender.transmit(&mut self.pool);
@@ -44,6 +46,9 @@ impl World {
         }
         self.capture_start(i, rtt);
         self.dispatch_data(i);
+        if simulated && let Some(relay) = self.flows[i].relays {
+            self.relay_data(relay.from);
+        }
     }
 
     pub(crate) fn end_flow(&mut self, i: usize, life: Life) {

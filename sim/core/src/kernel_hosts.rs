@@ -50,6 +50,7 @@ pub struct LinkReading {
     pub delivered_bytes: u64,
     pub dropped: u64,
     pub lost: u64,
+    pub marked: u64,
     pub backlog_bytes: u64,
     /// Largest backlog since the reading before.
     pub backlog_max: u64,
@@ -196,7 +197,7 @@ impl World {
 
 impl FlowReading {
     /// As numbers, for travel between processes.
-    pub const WORDS: usize = 29;
+    pub const WORDS: usize = 30;
 
     pub fn to_words(&self) -> [u64; FlowReading::WORDS] {
         let (c, a) = (&self.counters, &self.acks);
@@ -230,6 +231,7 @@ impl FlowReading {
             u64::from(a.rate_samples),
             a.longest_gap.0,
             a.last.0,
+            c.marked,
         ]
     }
 
@@ -245,6 +247,7 @@ impl FlowReading {
                 tail_probes: w[6],
                 spurious_rtos: w[7],
                 acked_bytes: w[8],
+                marked: w[29],
             },
             cwnd: w[9] as u32,
             ssthresh: (w[10] as u32).min(SSTHRESH_INFINITE),
@@ -273,7 +276,7 @@ impl FlowReading {
 }
 
 impl LinkReading {
-    pub const WORDS: usize = 9;
+    pub const WORDS: usize = 10;
 
     pub fn to_words(&self) -> [u64; LinkReading::WORDS] {
         [
@@ -286,6 +289,7 @@ impl LinkReading {
             self.backlog_max,
             self.backlog_integral as u64,
             (self.backlog_integral >> 64) as u64,
+            self.marked,
         ]
     }
 
@@ -299,6 +303,7 @@ impl LinkReading {
             backlog_bytes: w[5],
             backlog_max: w[6],
             backlog_integral: u128::from(w[7]) | u128::from(w[8]) << 64,
+            marked: w[9],
         }
     }
 }

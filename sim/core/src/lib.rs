@@ -33,3 +33,4 @@ pub mod worlds;
 
 mod decisions;
 mod host_events;
+pub mod relay;

@@ -23,6 +23,72 @@ pub enum Kind {
     Carried,
 }
 
+/// What a packet says of congestion, in one byte: the ECN field of its IP header in the two lowest bits (RFC 3168, section
+/// 5), and above it TCP's flags ECE, CWR and AE, which together are the ACE field of RFC 9768.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    pub const NONE: Marks = Marks(0);
+    pub const ECT1: Marks = Marks(1);
+    pub const ECT0: Marks = Marks(2);
+    pub const CE: Marks = Marks(3);
+    pub const ECE: Marks = Marks(4);
+    pub const CWR: Marks = Marks(8);
+    const IP: u8 = 3;
+
+    pub fn with(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+
+    pub fn without(self, other: Marks) -> Marks {
+        Marks(self.0 & !other.0)
+    }
+
+    /// The same ECN field with ACE field `ace`, modulo 8.
+    pub fn with_tcp(self, ace: u32) -> Marks {
+        Marks(self.ip() | ((ace & 7) << 2) as u8)
+    }
+
+    /// Are these flags of TCP set?
+    #[inline]
+    pub fn has(self, flags: Marks) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// The ECN field of the IP header: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub fn ip(self) -> u8 {
+        self.0 & Marks::IP
+    }
+
+    /// TCP's flags AE, CWR and ECE as a number below 8.
+    pub fn tcp(self) -> u8 {
+        self.0 >> 2
+    }
+
+    pub fn is_ect(self) -> bool {
+        self.ip() != 0
+    }
+
+    pub fn is_ce(self) -> bool {
+        self.ip() == Marks::CE.0
+    }
+
+    /// Set CE, if the packet is of a transport that understands it (Linux's `INET_ECN_set_ce`). False if not.
+    pub fn set_ce(&mut self) -> bool {
+        if !self.is_ect() {
+            return false;
+        }
+        self.0 |= Marks::CE.0;
+        true
+    }
+
+    /// Clear the ECN field of the IP header, as routers do that take it for a part of the old type of service.
+    pub fn bleach(&mut self) {
+        self.0 &= !Marks::IP;
+    }
+}
+
 /// An echo request of `ping` with its 56 bytes of data, in an Ethernet frame.
 pub const PROBE_BYTES: u64 = 98;
 
@@ -60,9 +126,12 @@ pub struct Packet {
     pub window: u32,
     /// Where it is on its route, an index into the world's routes.
     pub route: u32,
+    /// Of an ACK with accurate ECN: marked payload that has come, bytes (RFC 9768's option; wraps at 2^32, not at 2^24).
+    pub marked_bytes: u32,
     /// Bytes on the wire, headers included.
     pub size: u16,
     pub kind: Kind,
+    pub marks: Marks,
     /// SACK blocks, most recent first (three fit beside a timestamp option).
     pub sack: [SegRange; 3],
 }

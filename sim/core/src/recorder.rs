@@ -9,7 +9,7 @@ use crate::world::World;
 const SAMPLE: Nanos = Nanos::from_millis(10);
 const MOST_SAMPLES: u64 = 1_000_000;
 
-pub const FLOW_SERIES: [&str; 15] = [
+pub const FLOW_SERIES: [&str; 16] = [
     "active",
     "goodput_mbps",
     "send_mbps",
@@ -25,9 +25,10 @@ pub const FLOW_SERIES: [&str; 15] = [
     "lost_packets",
     "sent_packets",
     "handovers",
+    "marked_packets",
 ];
 
-pub const LINK_SERIES: [&str; 8] = [
+pub const LINK_SERIES: [&str; 9] = [
     "capacity_mbps",
     "delivered_mbps",
     "queue_bytes",
@@ -36,6 +37,7 @@ pub const LINK_SERIES: [&str; 8] = [
     "lost_packets",
     "one_way_delay_ms",
     "outage",
+    "marked_packets",
 ];
 
 #[derive(Clone, Copy, Default)]
@@ -45,6 +47,7 @@ struct FlowMark {
     sent: u64,
     retransmitted: u64,
     lost: u64,
+    marked: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -52,6 +55,7 @@ struct LinkMark {
     delivered_bytes: u64,
     dropped: u64,
     lost: u64,
+    marked: u64,
     backlog: u128,
 }
 
@@ -166,6 +170,7 @@ impl World {
                 sent: c.sent,
                 retransmitted: c.retransmitted,
                 lost: c.lost,
+                marked: flow.receiver.marked_packets(),
             };
             let p = std::mem::replace(&mut r.flow_marks[i], mark);
             let levels = std::mem::replace(&mut r.levels[i], [(0.0, 0); 5]);
@@ -196,6 +201,7 @@ impl World {
                 (mark.lost - p.lost) as f64,
                 (mark.sent - p.sent) as f64,
                 flow.handovers.count(r.row_start, now) as f64,
+                (mark.marked - p.marked) as f64,
             ];
             r.flows.iter_mut().zip(row).for_each(|(series, x)| series.push(x));
         }
@@ -207,6 +213,7 @@ impl World {
                 delivered_bytes: link.counters.delivered_bytes,
                 dropped: link.counters.dropped,
                 lost: link.counters.lost,
+                marked: link.counters.marked,
                 backlog,
             };
             let p = std::mem::replace(&mut r.link_marks[i], mark);
@@ -222,6 +229,7 @@ impl World {
                 (mark.lost - p.lost) as f64,
                 link.delay_at(now).secs_f64() * 1e3,
                 f64::from(outage.0) / f64::from(outage.1.max(1)),
+                (mark.marked - p.marked) as f64,
             ];
             r.links.iter_mut().zip(row).for_each(|(series, x)| series.push(x));
         }

@@ -19,6 +19,7 @@ pub enum Purpose {
     HandoverReport = 8,
     Jitter = 9,
     Late = 10,
+    Marks = 11,
 }
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

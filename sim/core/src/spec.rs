@@ -8,6 +8,7 @@ mod validate;
 use serde::{Deserialize, Serialize};
 
 use crate::cc;
+use crate::relay::RelaySpec;
 use crate::tcp::profile::Profile;
 use crate::time::Nanos;
 use crate::units::BitRate;
@@ -38,6 +39,24 @@ pub enum Kernel {
     /// Whose receive window opens at once.
     V6_12,
     V4_15,
+}
+
+/// How hosts use Explicit Congestion Notification, if both ends do (net.ipv4.tcp_ecn).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EcnMode {
+    #[default]
+    Off,
+    /// RFC 3168: one echo per round trip with marks.
+    Classic,
+    /// RFC 9768: the receiver reports how many packets were marked.
+    Accurate,
+}
+
+impl EcnMode {
+    fn is_off(&self) -> bool {
+        *self == EcnMode::Off
+    }
 }
 
 /// Where a connection's first slow-start threshold comes from: Linux may remember that of earlier connections to the
@@ -104,6 +123,8 @@ pub struct TcpSpec {
     pub gro_segments: u32,
     /// The kernel's own habit if absent.
     pub ssthresh_cache: Option<SsthreshCache>,
+    #[serde(skip_serializing_if = "EcnMode::is_off")]
+    pub ecn: EcnMode,
 }
 
 impl Default for TcpSpec {
@@ -121,6 +142,7 @@ impl Default for TcpSpec {
             slow_start_after_idle: true,
             gro_segments: 1,
             ssthresh_cache: None,
+            ecn: EcnMode::Off,
         }
     }
 }
@@ -207,10 +229,27 @@ pub struct DirectionSpec {
     pub late: Option<LateSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
+    /// Shares of packets whose ECN field is cleared on arrival, and of those with one that are marked then.
+    #[serde(skip_serializing_if = "is_none_of")]
+    pub bleached: f64,
+    #[serde(skip_serializing_if = "is_none_of")]
+    pub marked: f64,
 }
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+fn is_none_of(share: &f64) -> bool {
+    *share == 0.0
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn is_zero(value: &u64) -> bool {
@@ -261,6 +300,9 @@ pub enum LossSpec {
     Bernoulli { p: f64 },
     /// A two-state chain in continuous time with exponential sojourns.
     GilbertElliott { good_loss: f64, bad_loss: f64, to_bad_per_s: f64, to_good_per_s: f64 },
+    /// Independent loss that rises with the load of the link: from `idle` in proportion to the share of time in which the
+    /// server was busy, to `full`. That share is an exponential average over `tau`.
+    Load { idle: f64, full: f64, tau: Nanos },
 }
 
 /// Before the queue (netem in front of a shaper) or after it (on the air).
@@ -281,6 +323,13 @@ pub enum QueueSpec {
     DropTailPackets {
         limit: u64,
     },
+    /// The packet in service stays; of the others, those that have waited longest make room (Linux: pfifo_head_drop).
+    DropFrontBytes {
+        limit: u64,
+    },
+    DropFrontPackets {
+        limit: u64,
+    },
     /// The Viasat gateway of the GEO papers: random drops above a threshold, tail drop at the limit.
     Viasat {
         limit: u64,
@@ -291,6 +340,8 @@ pub enum QueueSpec {
     FqCodel(FqCodelSpec),
     Pie(PieSpec),
     Red(RedSpec),
+    #[serde(rename = "dualpi2")]
+    DualPi2(DualPi2Spec),
 }
 
 /// CoDel; limits of all managed queues count packets that wait, not the one in service.
@@ -301,6 +352,12 @@ pub struct CodelSpec {
     pub limit: u64,
     pub target: Nanos,
     pub interval: Nanos,
+    /// Mark packets of transports with ECN instead of dropping them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ecn: bool,
+    /// Mark every packet of theirs that has waited longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ce_threshold: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -318,6 +375,11 @@ pub struct FqCodelSpec {
     pub drop_batch: u32,
     pub target: Nanos,
     pub interval: Nanos,
+    /// As CoDel's; Linux has marking on here.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub ecn: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ce_threshold: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -330,6 +392,9 @@ pub struct PieSpec {
     /// Gains on the deviation from the target and on the growth of the delay, in sixteenths per second.
     pub alpha: u32,
     pub beta: u32,
+    /// Mark instead of dropping while the probability is at most 10 %.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ecn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -346,6 +411,29 @@ pub struct RedSpec {
     /// Bytes of a typical packet; how fast the average falls in idle times.
     pub packet: u32,
     pub adaptive: bool,
+    /// Mark instead of dropping, also above `max`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub ecn: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DualPi2Spec {
+    /// Packets in both queues.
+    pub limit: u64,
+    pub target: Nanos,
+    pub update: Nanos,
+    /// Gains on the deviation from the target and on the growth of the delay, in 1/256 per second.
+    pub alpha: u32,
+    pub beta: u32,
+    /// Packets of the L queue that have waited longer are marked.
+    pub step: Nanos,
+    /// Probability of the L queue over the base probability (k).
+    pub coupling: u32,
+    /// Share of the C queue where both wait, percent.
+    pub classic_weight: u32,
+    /// Drop from the L queue as well where its probability would pass 1.
+    pub drop_overload: bool,
 }
 
 impl Default for QueueSpec {
@@ -433,6 +521,9 @@ pub struct FlowSpec {
     /// It has a slot in a batch, where it is observed and paid as an agent would be, but its controller decides.
     #[serde(default)]
     pub watched: bool,
+    /// It is the second connection of a proxy, with the same traffic as the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relays: Option<RelaySpec>,
 }
 
 impl FlowSpec {

@@ -27,6 +27,9 @@ pub struct FlowTotals {
     pub rtos: u64,
     pub spurious_rtos: u64,
     pub tail_probes: u64,
+    /// Packets that came to the receiver with CE, and segments reported as marked (tcpi_delivered_ce).
+    pub marked_packets: u64,
+    pub reported_marked_packets: u64,
     /// Datagrams that arrived, how long 50, 95 and 99 % of them took at most, and the share that took more than 150 ms.
     pub received_datagrams: u64,
     pub delay_percentiles_ms: [f64; 3],
@@ -47,6 +50,8 @@ pub struct LinkTotals {
     pub dropped_packets: u64,
     /// Random loss and outages.
     pub lost_packets: u64,
+    /// Marked (CE) by the queue or on the path.
+    pub marked_packets: u64,
     pub delivered_bytes: u64,
 }
 
@@ -75,6 +80,8 @@ impl World {
                     rtos: c.rtos,
                     spurious_rtos: c.spurious_rtos,
                     tail_probes: c.tail_probes,
+                    marked_packets: flow.receiver.marked_packets(),
+                    reported_marked_packets: c.marked,
                     received_datagrams: flow.delays.count,
                     delay_percentiles_ms: [0.5, 0.95, 0.99].map(|share| flow.delays.percentile_ms(share)),
                     late_share: flow.delays.late_share(),
@@ -123,6 +130,7 @@ impl World {
                     queue_bytes_max: recorded.max(link.backlog_max()),
                     dropped_packets: link.counters.dropped,
                     lost_packets: link.counters.lost,
+                    marked_packets: link.counters.marked,
                     delivered_bytes: link.counters.delivered_bytes,
                 }
             })

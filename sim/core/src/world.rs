@@ -172,7 +172,7 @@ impl World {
         let tcp = &spec.tcp;
         let recorder = (record_interval > Nanos::ZERO)
             .then(|| Recorder::new(record_interval, spec.duration, flows.len(), spec.links.len()));
-        Ok(World {
+        let mut world = World {
             now: Nanos::ZERO,
             turn: 0,
             duration: spec.duration,
@@ -197,7 +197,9 @@ impl World {
             capture: None,
             hash: 0,
             events: 0,
-        })
+        };
+        world.connect_relays();
+        Ok(world)
     }
 
     pub fn now(&self) -> Nanos {

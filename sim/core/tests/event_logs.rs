@@ -40,6 +40,14 @@ fn with_queue(queue: QueueSpec) -> NetworkSpec {
     spec
 }
 
+/// Flows with ECN through a queue that marks.
+fn with_marks(flows: &[&str], queue: QueueSpec, ecn: EcnMode) -> NetworkSpec {
+    let mut spec = plain(flows);
+    spec.links[0].forward.queue = queue;
+    spec.tcp.ecn = ecn;
+    spec
+}
+
 fn with_outage(mode: OutageMode, flush: Flush) -> NetworkSpec {
     let mut spec = plain(&["cubic"]);
     let duration = secs(0.3);
@@ -74,6 +82,8 @@ fn named() -> Vec<(String, NetworkSpec)> {
         "bbr3",
         "bbr3:flavour=ietf",
         "leocc",
+        "c4",
+        "c4:flavour=picoquic",
         "copa",
         "vivace",
         "satcp",
@@ -81,7 +91,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
     let mut worlds: Vec<(String, NetworkSpec)> = controllers.iter().map(|c| ((*c).into(), plain(&[c]))).collect();
     let one_percent = || LossSpec::Bernoulli { p: 0.01 };
     let bursts = LossSpec::GilbertElliott { good_loss: 0.0, bad_loss: 0.8, to_bad_per_s: 1.0, to_good_per_s: 30.0 };
-    let codel = CodelSpec { limit: 100, target: ms(5), interval: ms(100) };
+    let codel = CodelSpec { limit: 100, target: ms(5), interval: ms(100), ecn: false, ce_threshold: None };
     let fq = FqCodelSpec {
         limit: 100,
         memory_limit: 400_000,
@@ -90,8 +100,10 @@ fn named() -> Vec<(String, NetworkSpec)> {
         drop_batch: 64,
         target: ms(5),
         interval: ms(100),
+        ecn: true,
+        ce_threshold: None,
     };
-    let pie = PieSpec { limit: 100, target: ms(15), update: ms(15), alpha: 2, beta: 20 };
+    let pie = PieSpec { limit: 100, target: ms(15), update: ms(15), alpha: 2, beta: 20, ecn: false };
     let red = RedSpec {
         limit: 150_000,
         min: 12_500,
@@ -100,7 +112,20 @@ fn named() -> Vec<(String, NetworkSpec)> {
         weight_log2: 9,
         packet: 1_000,
         adaptive: true,
+        ecn: false,
     };
+    let dual = DualPi2Spec {
+        limit: 1_000,
+        target: ms(15),
+        update: ms(16),
+        alpha: 41,
+        beta: 819,
+        step: ms(1),
+        coupling: 2,
+        classic_weight: 10,
+        drop_overload: true,
+    };
+    let step = RedSpec { min: 15_000, max: 15_000, weight_log2: 1, adaptive: false, ecn: true, ..red };
     let more = [
         ("cubic, losses of 1 %", with_loss("cubic", one_percent())),
         ("cubic, losses in bursts", with_loss("cubic", bursts)),
@@ -117,6 +142,19 @@ fn named() -> Vec<(String, NetworkSpec)> {
         ("stretched ACKs", with_receiver(ReceiverSpec::Stretch { segments: 8, hold: ms(20) })),
         ("divided ACKs", with_receiver(ReceiverSpec::Divide { parts: 4 })),
         ("cubic beside bbr3", plain(&["cubic", "bbr3"])),
+        (
+            "codel, marks",
+            with_marks(&["cubic", "reno"], QueueSpec::Codel(CodelSpec { ecn: true, ..codel }), EcnMode::Classic),
+        ),
+        (
+            "red, accurate marks",
+            with_marks(&["cubic", "bbr"], QueueSpec::Red(RedSpec { ecn: true, ..red }), EcnMode::Accurate),
+        ),
+        ("c4 marked", with_marks(&["c4"], QueueSpec::DualPi2(dual), EcnMode::Off)),
+        ("prague beside cubic", with_marks(&["prague", "cubic"], QueueSpec::DualPi2(dual), EcnMode::Classic)),
+        ("dctcp at a step", with_marks(&["dctcp"], QueueSpec::Red(step), EcnMode::Off)),
+        ("drops from the front", with_queue(QueueSpec::DropFrontBytes { limit: 60_000 })),
+        ("losses that follow load", with_loss("cubic", LossSpec::Load { idle: 1e-3, full: 0.02, tau: ms(500) })),
     ];
     worlds.extend(more.into_iter().map(|(name, spec)| (name.to_string(), spec)));
     worlds

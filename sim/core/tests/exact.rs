@@ -4,7 +4,8 @@
 mod common;
 
 use common::networks::network;
-use orbitcc_core::spec::NetworkSpec;
+use orbitcc_core::relay::RelaySpec;
+use orbitcc_core::spec::{FlowSpec, NetworkSpec, ReceiverSpec, TrafficSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};
 use proptest::prelude::*;
@@ -52,12 +53,33 @@ fn agree(spec: &NetworkSpec) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The first flow ends at a proxy, and one more flow takes its path from there.
+fn with_proxy(mut spec: NetworkSpec, buffer: u64) -> NetworkSpec {
+    let first = &mut spec.flows[0];
+    (first.controller.name, first.receiver) = ("cubic".into(), ReceiverSpec::Honest);
+    if !matches!(first.traffic, TrafficSpec::Bytes { .. }) {
+        first.traffic = TrafficSpec::Bulk;
+    }
+    let second = FlowSpec {
+        name: "proxy".into(),
+        relays: Some(RelaySpec { from: 0, buffer: buffer.max(2 * u64::from(spec.tcp.mss)) }),
+        ..first.clone()
+    };
+    spec.flows.push(second);
+    spec
+}
+
 proptest! {
     #![proptest_config(common::cases(24, 500))]
 
     #[test]
     fn shortcuts_change_nothing(spec in network()) {
         agree(&spec)?;
+    }
+
+    #[test]
+    fn nor_with_a_proxy(spec in network(), buffer in 3_000..1_000_000u64) {
+        agree(&with_proxy(spec, buffer))?;
     }
 }
 

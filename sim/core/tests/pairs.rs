@@ -46,6 +46,7 @@ const VARIANTS: &[&str] = &[
     "cubic:kernel=v4_15",
     "bbr:kernel=v4_15",
     "bbr3:flavour=ietf",
+    "c4:flavour=picoquic",
     "copa:competitive=off",
     "leocc:trigger=ping",
     "satcp:mode=freeze",

@@ -11,7 +11,8 @@ const MS: u64 = 1_000_000;
 /// Milliseconds that a byte takes at 100 Mbit/s.
 const MS_PER_BYTE: f64 = 8e-5;
 
-const CODEL: CodelSpec = CodelSpec { limit: 1_000, target: Nanos(5 * MS), interval: Nanos(100 * MS) };
+const CODEL: CodelSpec =
+    CodelSpec { limit: 1_000, target: Nanos(5 * MS), interval: Nanos(100 * MS), ecn: false, ce_threshold: None };
 const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     limit: 10_240,
     memory_limit: 32 << 20,
@@ -20,8 +21,11 @@ const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     drop_batch: 64,
     target: Nanos(5 * MS),
     interval: Nanos(100 * MS),
+    ecn: true,
+    ce_threshold: None,
 };
-const PIE: PieSpec = PieSpec { limit: 1_000, target: Nanos(15 * MS), update: Nanos(15 * MS), alpha: 2, beta: 20 };
+const PIE: PieSpec =
+    PieSpec { limit: 1_000, target: Nanos(15 * MS), update: Nanos(15 * MS), alpha: 2, beta: 20, ecn: false };
 const RED: RedSpec = RedSpec {
     limit: 2_000_000,
     min: 100_000,
@@ -30,6 +34,7 @@ const RED: RedSpec = RedSpec {
     weight_log2: 9,
     packet: 1_500,
     adaptive: false,
+    ecn: false,
 };
 
 /// Bulk flows over 100 Mbit/s and 50 ms for 60 s.

@@ -48,6 +48,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
             receiver: ReceiverSpec::default(),
             follows: None,
             watched: false,
+            relays: None,
         }],
     }
 }

@@ -1,7 +1,8 @@
 //! `orbitcc-emulator`: real packets over the simulator's links, real TCP of this machine at their ends.
 //!
 //! Without arguments it is told on its standard input what to set up, then what to do (`orbitcc_core::wire`), and answers
-//! on its standard output; when its input ends, everything it made is gone. `probe` prints what it can do.
+//! on its standard output; when its input ends, everything it made is gone. `probe` prints what it can do. `object`,
+//! `deploy`, `undeploy` and `deployed` concern policies that stay in the kernel ([`deploy`]).
 
 #[cfg(target_os = "linux")]
 mod carrier;
@@ -27,6 +28,8 @@ mod agents;
 #[cfg(all(target_os = "linux", not(feature = "agents")))]
 #[path = "no_agents.rs"]
 mod agents;
+#[cfg(all(target_os = "linux", feature = "agents"))]
+mod deploy;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
@@ -34,6 +37,18 @@ fn main() -> std::process::ExitCode {
         Some("probe") => {
             println!("{}", serde_json::json!({"version": env!("CARGO_PKG_VERSION"), "agents": agents::BUILT_IN}));
             std::process::ExitCode::SUCCESS
+        }
+        #[cfg(feature = "agents")]
+        Some("object" | "deploy" | "undeploy" | "deployed") => {
+            let arguments: Vec<String> = std::env::args().skip(1).collect();
+            match deploy::run(&arguments) {
+                Ok(()) => std::process::ExitCode::SUCCESS,
+                Err(line) => {
+                    let name = arguments.get(1).map_or("", String::as_str);
+                    eprintln!("name: {name:?} is not allowed; allowed: {line}");
+                    std::process::ExitCode::from(2)
+                }
+            }
         }
         Some(other) => {
             eprintln!("orbitcc-emulator: {other:?} is not known; give nothing, or probe");

@@ -204,6 +204,7 @@ impl Info {
                 retransmitted: past(100),
                 rtos: u64::from(timeouts(self).wrapping_sub(timeouts(since))),
                 acked_bytes: past(192) * u64::from(self.u32(16)),
+                marked: past(196),
                 ..SenderCounters::default()
             },
             cwnd: self.u32(80),

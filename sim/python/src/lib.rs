@@ -2,6 +2,7 @@
 
 mod convert;
 mod emulator;
+mod fixed;
 mod policy;
 mod python_policy;
 mod simulation;
@@ -30,6 +31,7 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("CONTROLLERS", controllers(py)?)?;
     m.add("FUNCTIONS", names(py)?)?;
     m.add_function(wrap_pyfunction!(function, m)?)?;
+    m.add_function(wrap_pyfunction!(fixed::fixed_decide, m)?)?;
     m.add_class::<policy::Policy>()?;
     m.add_class::<python_policy::PythonPolicy>()?;
     m.add_class::<simulation::Simulation>()?;

@@ -1,14 +1,16 @@
 use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use orbitcc_core::observe::fixed::{compile::compile, simulated};
 use orbitcc_core::observe::policy::{
-    ACTION_DIM, Activation, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
+    ACTION_DIM, Activation, Answer, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
 use orbitcc_core::observe::registry::{self, Interval};
 use orbitcc_core::observe::safety_filter::Limits;
+use orbitcc_core::observe::stats::IntervalStats;
 use orbitcc_core::time::Nanos;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict};
+use pyo3::types::{PyAny, PyBytes, PyDict};
 
 use crate::convert::value_error;
 
@@ -155,10 +157,23 @@ impl Policy {
         let rows = obs.shape()[0];
         let width = self.inner.observation.dim();
         let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, width])?.to_vec();
-        let mut actions = vec![0.0; rows * ACTION_DIM];
-        for (row, action) in flat.chunks(width).zip(actions.chunks_mut(ACTION_DIM)) {
-            self.network.act(row, action);
+        let decides = (self.inner.begin)();
+        let mut actions = Vec::with_capacity(rows * ACTION_DIM);
+        for row in flat.chunks(width) {
+            if let Ok(Answer::Action(action)) = decides.decide(0, row, &IntervalStats::default()) {
+                actions.push(action);
+            }
         }
         actions.into_pyarray(py).reshape([rows, ACTION_DIM])
+    }
+
+    fn fixed(&self) -> PyResult<Policy> {
+        let fixed = simulated::policy(&self.network, &self.inner).map_err(value_error)?;
+        Ok(Policy { inner: Arc::new(fixed), network: Arc::clone(&self.network) })
+    }
+
+    fn fixed_program<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let program = compile(&self.network, &self.inner).map_err(value_error)?;
+        Ok(PyBytes::new(py, crate::fixed::bytes_of(&program)))
     }
 }

@@ -39,6 +39,8 @@ pub fn flow_dict<'py>(py: Python<'py>, t: &FlowTotals) -> PyResult<Bound<'py, Py
     d.set_item("rtos", t.rtos)?;
     d.set_item("spurious_rtos", t.spurious_rtos)?;
     d.set_item("tail_probes", t.tail_probes)?;
+    d.set_item("marked_packets", t.marked_packets)?;
+    d.set_item("reported_marked_packets", t.reported_marked_packets)?;
     d.set_item("received_datagrams", t.received_datagrams)?;
     for (name, ms) in ["delay_p50_ms", "delay_p95_ms", "delay_p99_ms"].iter().zip(t.delay_percentiles_ms) {
         d.set_item(name, known(ms))?;
@@ -62,6 +64,7 @@ pub fn link_dict<'py>(py: Python<'py>, t: &LinkTotals) -> PyResult<Bound<'py, Py
     d.set_item("queue_bytes_max", t.queue_bytes_max)?;
     d.set_item("dropped_packets", t.dropped_packets)?;
     d.set_item("lost_packets", t.lost_packets)?;
+    d.set_item("marked_packets", t.marked_packets)?;
     d.set_item("delivered_bytes", t.delivered_bytes)?;
     Ok(d)
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use crate::cc::{CaState, SSTHRESH_INFINITE};
 use crate::flow::{Flow, Life};
-use crate::packet::{Kind, Packet};
-use crate::tcp;
+use crate::packet::{Kind, Marks, Packet};
+use crate::tcp::{self, ecn::Agreed};
 use crate::time::Nanos;
 use crate::world::World;
 
@@ -33,6 +33,14 @@ pub struct Metrics {
     pub pacing_rate: Option<u64>,
 }
 
+/// What has been reported as marked so far, by an ACK of a connection with ECN.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marked {
+    pub agreed: Agreed,
+    pub packets: u64,
+    pub bytes: u32,
+}
+
 #[derive(Clone, Debug)]
 pub enum What {
     /// The connection is open. Windows are those of the two SYN segments, bytes; the window of the sender stays as it is.
@@ -41,6 +49,8 @@ pub enum What {
         mss: u32,
         window: u32,
         window_scale: u32,
+        ecn: Agreed,
+        ect: Marks,
     },
     /// Bytes of the stream leave, for the `number`th time that any do.
     Segment {
@@ -48,6 +58,7 @@ pub enum What {
         number: u64,
         ts: Nanos,
         ts_echo: Nanos,
+        marks: Marks,
     },
     /// The receiver is asked for its window, by a segment that it has had.
     WindowProbe {
@@ -56,7 +67,7 @@ pub enum What {
         ts_echo: Nanos,
     },
     /// An acknowledgement: what is expected next, the window from there on, bytes; selective blocks; numbers of segments
-    /// that it is the first to acknowledge, as closed ranges.
+    /// that it is the first to acknowledge, as closed ranges; marks, and with accurate ECN the marked bytes.
     Ack {
         next: u64,
         window: u32,
@@ -64,6 +75,8 @@ pub enum What {
         ts: Nanos,
         ts_echo: Nanos,
         numbers: Vec<Bytes>,
+        marks: Marks,
+        marked: Marked,
     },
     /// Segments that are found lost.
     Lost {
@@ -128,8 +141,8 @@ impl Capture {
                 watched.outstanding.insert(packet.seq, (number, tcp::departure(packet.ts)));
                 let from = position(flow, packet.seq);
                 let bytes = (from, from + u64::from(flow.sender.payload(packet.seq)));
-                let (ts, ts_echo) = (packet.ts, packet.ts_echo);
-                self.note(tcp::departure(ts), i, What::Segment { bytes, number, ts, ts_echo });
+                let Packet { ts, ts_echo, marks, .. } = *packet;
+                self.note(tcp::departure(ts), i, What::Segment { bytes, number, ts, ts_echo, marks });
             }
             Kind::WindowProbe => {
                 let at = position(flow, packet.seq).saturating_sub(1);
@@ -154,7 +167,10 @@ impl Capture {
         let sack = blocks.map(|block| (position(flow, block.start), position(flow, block.end))).collect();
         let next = position(flow, ack.seq);
         let numbers = ranges(numbers);
-        let what = What::Ack { next, window: ack.window, sack, ts: ack.ts, ts_echo: ack.ts_echo, numbers };
+        let marked =
+            Marked { agreed: flow.sender.ecn(), packets: flow.sender.counters.marked, bytes: ack.marked_bytes };
+        let Packet { window, ts, ts_echo, marks, .. } = *ack;
+        let what = What::Ack { next, window, sack, ts, ts_echo, numbers, marks, marked };
         self.note(now, i, what);
     }
 
@@ -254,7 +270,8 @@ impl World {
             && !flow.datagram
         {
             let (window, window_scale) = (flow.receiver.initial_window(), flow.receiver.window_scale());
-            capture.note(now, i, What::Open { rtt, mss: flow.sender.conn.mss, window, window_scale });
+            let (mss, ecn, ect) = (flow.sender.conn.mss, flow.sender.ecn(), flow.sender.ect());
+            capture.note(now, i, What::Open { rtt, mss, window, window_scale, ecn, ect });
             capture.look(now, i, flow);
         }
     }

@@ -3,9 +3,11 @@
 //! Flow i sends from 10.1.x.y to 10.2.x.y with x.y = i. Headers are complete and checksums right, for a payload of zeros
 //! (RFC 9293, 3.1; RFC 7323 timestamps and window scaling; RFC 2018 SACK; RFC 792 echoes; RFC 768).
 
+use crate::packet::Marks;
+use crate::tcp::ecn::Agreed;
 use crate::time::Nanos;
 
-use super::{Bytes, Event, What};
+use super::{Bytes, Event, Marked, What};
 
 /// Nanosecond pcap, little endian, and raw IP as link type.
 const MAGIC: u32 = 0xa1b2_3c4d;
@@ -27,6 +29,10 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
+/// Options of RFC 9768 whose first field counts ECT(0), or ECT(1).
+const ACCECN0: u8 = 172;
+const ACCECN1: u8 = 174;
+const OPTION_SPACE: usize = 40;
 const IP_BYTES: usize = 20;
 /// Of an Ethernet header, which echo requests are counted with.
 const ETHERNET_BYTES: u16 = 14;
@@ -56,6 +62,7 @@ struct Segment<'a> {
     seq: u64,
     ack: Option<u64>,
     flags: u8,
+    marks: Marks,
     window: u16,
     options: &'a [u8],
     payload: u16,
@@ -72,7 +79,8 @@ impl Writer {
     pub fn write(&mut self, event: &Event, out: &mut Vec<u8>) {
         let flow = event.flow as usize;
         match &event.what {
-            What::Open { rtt, mss, window, window_scale } => {
+            What::Open { rtt, mss, window, window_scale, ecn, ect } => {
+                let [syn_marks, reply_marks, last_marks] = ecn.handshake(*ect);
                 let at = event.at;
                 self.flows[flow].1 = *window_scale;
                 let syn = (EPOCH + at).saturating_sub(*rtt);
@@ -81,31 +89,34 @@ impl Writer {
                 let answered = (reply - Nanos(rtt.0 / 2).min(EPOCH)).millis() as u32;
                 let sent = syn.millis() as u32;
                 let options = syn_options(*mss, sent, 0, SENDER_SCALE);
-                let part = Segment { seq: 0, ack: None, flags: SYN, window: SYN_WINDOW, options: &options, payload: 0 };
+                let part = Segment { seq: 0, ack: None, flags: SYN, ..plain(0, None, SYN_WINDOW, &options, syn_marks) };
                 self.segment(syn, flow, true, &part, out);
                 let options = syn_options(*mss, answered, sent, *window_scale as u8);
                 let window = (*window).min(0xffff) as u16;
-                let part = Segment { seq: 0, ack: Some(0), flags: SYN | ACK, window, options: &options, payload: 0 };
+                let part = Segment { flags: SYN | ACK, ..plain(0, Some(0), window, &options, reply_marks) };
                 self.segment(reply, flow, false, &part, out);
                 let options = timestamps(reply.millis() as u32, answered);
-                let part = plain(1, Some(1), SENDER_WINDOW, &options);
+                let part = plain(1, Some(1), SENDER_WINDOW, &options, last_marks);
                 self.segment(reply, flow, true, &part, out);
             }
-            What::Segment { bytes, ts, ts_echo, .. } => {
+            What::Segment { bytes, ts, ts_echo, marks, .. } => {
                 let options = timestamps(ts.millis() as u32, ts_echo.millis() as u32);
-                let part = plain(1 + bytes.0, Some(1), SENDER_WINDOW, &options);
+                let part = plain(1 + bytes.0, Some(1), SENDER_WINDOW, &options, *marks);
                 let part = Segment { payload: (bytes.1 - bytes.0) as u16, ..part };
                 self.segment(EPOCH + event.at, flow, true, &part, out);
             }
             What::WindowProbe { at, ts, ts_echo } => {
                 let options = timestamps(ts.millis() as u32, ts_echo.millis() as u32);
-                self.segment(EPOCH + event.at, flow, true, &plain(1 + at, Some(1), SENDER_WINDOW, &options), out);
+                let part = plain(1 + at, Some(1), SENDER_WINDOW, &options, Marks::NONE);
+                self.segment(EPOCH + event.at, flow, true, &part, out);
             }
-            What::Ack { next, window, sack, ts, ts_echo, .. } => {
+            What::Ack { next, window, sack, ts, ts_echo, marks, marked, .. } => {
                 let mut options = timestamps(ts.millis() as u32, ts_echo.millis() as u32);
                 options.extend(selective(sack));
+                options.extend(accurate(*marks, marked, OPTION_SPACE - options.len()));
                 let window = (window >> self.flows[flow].1).min(0xffff) as u16;
-                self.segment(EPOCH + event.at, flow, false, &plain(1, Some(1 + next), window, &options), out);
+                let part = plain(1, Some(1 + next), window, &options, *marks);
+                self.segment(EPOCH + event.at, flow, false, &part, out);
             }
             What::Datagram { size } => {
                 let length = size.saturating_sub(self.framing + IP_BYTES as u16).max(8);
@@ -119,7 +130,7 @@ impl Writer {
                     sum => sum,
                 };
                 udp[6..8].copy_from_slice(&sum.to_be_bytes());
-                self.packet(EPOCH + event.at, flow, true, UDP, &udp, length, out);
+                self.packet(EPOCH + event.at, flow, true, UDP, 0, &udp, length, out);
             }
             What::Echo { size, reply } => {
                 let length = size.saturating_sub(ETHERNET_BYTES + IP_BYTES as u16).max(8);
@@ -131,7 +142,7 @@ impl Writer {
                 icmp.extend(number.wrapping_sub(u16::from(*reply)).to_be_bytes());
                 let sum = checksum(&[&icmp]);
                 icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-                self.packet(EPOCH + event.at, flow, !reply, ICMP, &icmp, length, out);
+                self.packet(EPOCH + event.at, flow, !reply, ICMP, 0, &icmp, length, out);
             }
             What::Lost { .. } | What::Metrics(_) | What::State { .. } => {}
         }
@@ -146,7 +157,9 @@ impl Writer {
         // A SYN takes a number of its own.
         let ack = part.ack.map_or(0, |ack| ack as u32 + u32::from(part.flags & SYN != 0));
         tcp.extend(ack.to_be_bytes());
-        tcp.extend([(((20 + part.options.len()) / 4) << 4) as u8, part.flags]);
+        // AE shares a byte with the length; CWR and ECE are the highest flags.
+        let ace = part.marks.tcp();
+        tcp.extend([(((20 + part.options.len()) / 4) << 4) as u8 | ace >> 2, part.flags | (ace & 3) << 6]);
         tcp.extend(part.window.to_be_bytes());
         tcp.extend([0; 4]);
         tcp.extend(part.options);
@@ -154,17 +167,28 @@ impl Writer {
         let (from, to) = addresses(flow, forth);
         let sum = checksum(&[&pseudo(from, to, TCP, length), &tcp]);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        self.packet(at, flow, forth, TCP, &tcp, length, out);
+        self.packet(at, flow, forth, TCP, part.marks.ip(), &tcp, length, out);
     }
 
     /// An IP packet of `length` bytes behind its header, of which `kept` are written.
     #[allow(clippy::too_many_arguments)]
-    fn packet(&mut self, at: Nanos, flow: usize, forth: bool, proto: u8, kept: &[u8], length: u16, out: &mut Vec<u8>) {
+    fn packet(
+        &mut self,
+        at: Nanos,
+        flow: usize,
+        forth: bool,
+        proto: u8,
+        ecn: u8,
+        kept: &[u8],
+        length: u16,
+        out: &mut Vec<u8>,
+    ) {
         let total = IP_BYTES as u16 + length;
         let number = &mut self.flows[flow].0[usize::from(!forth)];
         *number = number.wrapping_add(1);
         let mut ip = [0; IP_BYTES];
         ip[0] = 0x45;
+        ip[1] = ecn;
         ip[2..4].copy_from_slice(&total.to_be_bytes());
         ip[4..6].copy_from_slice(&number.to_be_bytes());
         ip[6] = 0x40; // never fragmented
@@ -184,8 +208,8 @@ impl Writer {
     }
 }
 
-fn plain(seq: u64, ack: Option<u64>, window: u16, options: &[u8]) -> Segment<'_> {
-    Segment { seq, ack, flags: ACK, window, options, payload: 0 }
+fn plain(seq: u64, ack: Option<u64>, window: u16, options: &[u8], marks: Marks) -> Segment<'_> {
+    Segment { seq, ack, flags: ACK, marks, window, options, payload: 0 }
 }
 
 fn addresses(flow: usize, forth: bool) -> ([u8; 4], [u8; 4]) {
@@ -225,6 +249,19 @@ fn selective(blocks: &[Bytes]) -> Vec<u8> {
     options
 }
 
+/// RFC 9768's option, if it fits: the first field counts what is never sent here and keeps its initial value, the second is
+/// the marked bytes.
+fn accurate(marks: Marks, marked: &Marked, room: usize) -> Vec<u8> {
+    if marked.agreed != Agreed::Accurate || room < 8 {
+        return Vec::new();
+    }
+    let kind = if marks.ip() == Marks::ECT1.ip() { ACCECN0 } else { ACCECN1 };
+    let [_, bytes @ ..] = marked.bytes.to_be_bytes();
+    let mut option = vec![kind, 8, 0, 0, 1];
+    option.extend(bytes);
+    option
+}
+
 fn pseudo(from: [u8; 4], to: [u8; 4], proto: u8, length: u16) -> [u8; 12] {
     let mut header = [0; 12];
     header[..4].copy_from_slice(&from);
@@ -258,10 +295,13 @@ mod tests {
     fn sequence_numbers_wrap_as_a_real_stream_does() {
         let mut writer = Writer::new(1, 66);
         let bytes = ((1 << 32) - 2, (1 << 32) + 1446);
-        let what = What::Segment { bytes, number: 0, ts: EPOCH, ts_echo: EPOCH };
+        let marks = Marks::ECT0.with(Marks::CWR);
+        let what = What::Segment { bytes, number: 0, ts: EPOCH, ts_echo: EPOCH, marks };
         let mut out = Vec::new();
         writer.write(&Event { at: Nanos::ZERO, flow: 0, what }, &mut out);
         assert_eq!(out[16 + 20 + 4..16 + 20 + 8], [0xff, 0xff, 0xff, 0xff]);
         assert_eq!(out[12..16], 1500u32.to_le_bytes());
+        // ECT(0) in the second byte of IP's header; CWR and ACK among TCP's flags, behind a length of 32 bytes.
+        assert_eq!((out[17], out[16 + 20 + 12], out[16 + 20 + 13]), (0b10, 0x80, 0x90));
     }
 }

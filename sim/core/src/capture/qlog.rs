@@ -1,13 +1,27 @@
 //! Captures as qlog 0.3 (draft-ietf-quic-qlog-main-schema-03), one trace per connection, as qvis opens them.
 //!
 //! TCP in QUIC's terms: a packet's number counts transmissions, an ACK frame holds the numbers that an acknowledgement is
-//! the first to cover (of a segment sent twice, the later one), and the receive window is a MAX_DATA frame.
+//! the first to cover (of a segment sent twice, the later one), and the receive window is a MAX_DATA frame. With ECN, packets
+//! have their field, and ACK frames count the packets that have been reported as marked.
 
 use std::fmt::Write;
 
 use crate::time::Nanos;
 
+use crate::packet::Marks;
+use crate::tcp::ecn::Agreed;
+
 use super::{Event, What};
+
+/// The ECN field of a packet that has one.
+fn ecn(marks: Marks) -> &'static str {
+    match marks.ip() {
+        0 => "",
+        1 => ",\"ecn\":\"ECT(1)\"",
+        2 => ",\"ecn\":\"ECT(0)\"",
+        _ => ",\"ecn\":\"CE\"",
+    }
+}
 
 /// The event as JSON text, if it is one of qlog's; times in milliseconds.
 pub fn write(event: &Event, out: &mut String) -> bool {
@@ -19,21 +33,28 @@ pub fn write(event: &Event, out: &mut String) -> bool {
     };
     match &event.what {
         What::Open { mss, .. } => put("recovery:parameters_set", format_args!("\"max_datagram_size\":{mss}")),
-        What::Segment { bytes: (from, to), number, .. } => put(
+        What::Segment { bytes: (from, to), number, marks, .. } => put(
             "transport:packet_sent",
             format_args!(
                 "\"header\":{{\"packet_type\":\"1RTT\",\"packet_number\":{number}}},\"raw\":{{\"length\":{0},\
                  \"payload_length\":{0}}},\"frames\":[{{\"frame_type\":\"stream\",\"stream_id\":0,\"offset\":{from},\
-                 \"length\":{0}}}]",
-                to - from
+                 \"length\":{0}}}]{1}",
+                to - from,
+                ecn(*marks)
             ),
         ),
         What::WindowProbe { .. } | What::Datagram { .. } | What::Echo { .. } => {}
-        What::Ack { next, window, numbers, .. } => {
+        What::Ack { next, window, numbers, marked, .. } => {
             let ranges: Vec<String> = numbers.iter().map(|(first, last)| format!("[{first},{last}]")).collect();
             let ack = match ranges.is_empty() {
                 true => String::new(),
-                false => format!("{{\"frame_type\":\"ack\",\"acked_ranges\":[{}]}},", ranges.join(",")),
+                false => {
+                    let ce = match marked.agreed {
+                        Agreed::Off => String::new(),
+                        _ => format!(",\"ce\":{}", marked.packets),
+                    };
+                    format!("{{\"frame_type\":\"ack\",\"acked_ranges\":[{}]{ce}}},", ranges.join(","))
+                }
             };
             put(
                 "transport:packet_received",

@@ -19,22 +19,50 @@ const RTT_HIGH_FACTOR: u32 = 10;
 /// The threshold after a retreat is this share of PipeSize (Beta, section 4.5).
 const RETREAT_DIVISOR: u32 = 2;
 
+/// What is remembered of an earlier connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Remembered {
+    /// Segments.
+    pub cwnd: u32,
+    rtt_us: u64,
+}
+
+impl Remembered {
+    /// None: nothing is.
+    pub fn of(params: &Params) -> Result<Option<Remembered>, String> {
+        let cwnd = params.number("resume_cwnd", 0.0, 0.0, 1e6)? as u32;
+        let rtt_ms = params.number("resume_rtt_ms", 0.0, 0.0, 1e6)?;
+        match (cwnd > 0, rtt_ms > 0.0) {
+            (false, false) => Ok(None),
+            (true, true) => Ok(Some(Remembered { cwnd, rtt_us: (rtt_ms * 1e3) as u64 })),
+            (true, false) => Err("resume_rtt_ms = 0: must be positive with resume_cwnd".into()),
+            (false, true) => Err("resume_cwnd = 0: must be positive with resume_rtt_ms".into()),
+        }
+    }
+
+    /// Round-trip time, seconds.
+    pub fn rtt_s(&self) -> f64 {
+        self.rtt_us as f64 / 1e6
+    }
+
+    /// Is a path with this RTT the remembered one?
+    pub fn is_of_path(&self, rtt_us: u64) -> bool {
+        rtt_us * u64::from(RTT_LOW_DIVISOR) > self.rtt_us && rtt_us <= self.rtt_us * u64::from(RTT_HIGH_FACTOR)
+    }
+}
+
 /// The controller, around which Careful Resume is put if the parameters ask for it.
 pub fn around(inner: Box<dyn Controller>, params: &Params) -> Result<Box<dyn Controller>, String> {
-    let saved_cwnd = params.number("resume_cwnd", 0.0, 0.0, 1e6)? as u32;
-    let saved_rtt_ms = params.number("resume_rtt_ms", 0.0, 0.0, 1e6)?;
-    match (saved_cwnd > 0, saved_rtt_ms > 0.0) {
-        (false, false) => Ok(inner),
-        (true, true) => Ok(Box::new(CarefulResume {
+    Ok(match Remembered::of(params)? {
+        None => inner,
+        Some(saved) => Box::new(CarefulResume {
             inner,
-            saved_rtt_us: (saved_rtt_ms * 1e3) as u64,
-            jump_cwnd: saved_cwnd / JUMP_DIVISOR,
+            saved,
+            jump_cwnd: saved.cwnd / JUMP_DIVISOR,
             pipe: 0,
             phase: Phase::Reconnaissance,
-        })),
-        (true, false) => Err("resume_rtt_ms = 0: must be positive with resume_cwnd".into()),
-        (false, true) => Err("resume_cwnd = 0: must be positive with resume_rtt_ms".into()),
-    }
+        }),
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +87,7 @@ enum Phase {
 
 struct CarefulResume {
     inner: Box<dyn Controller>,
-    saved_rtt_us: u64,
+    saved: Remembered,
     jump_cwnd: u32,
     /// PipeSize: what the path is known to hold, segments.
     pipe: u32,
@@ -102,9 +130,7 @@ impl CarefulResume {
         if conn.snd_una < conn.initial_cwnd {
             return;
         }
-        let rtt_us = u64::from(conn.min_rtt_us);
-        let same_path = rtt_us * u64::from(RTT_LOW_DIVISOR) > self.saved_rtt_us
-            && rtt_us <= self.saved_rtt_us * u64::from(RTT_HIGH_FACTOR);
+        let same_path = self.saved.is_of_path(conn.min_rtt_us.into());
         if !same_path || conn.lost > 0 || self.jump_cwnd <= conn.cwnd {
             self.phase = Phase::Normal;
         } else if conn.is_cwnd_limited() {
@@ -290,7 +316,7 @@ mod tests {
 
     fn reno(saved_cwnd: u32, saved_rtt_ms: f64) -> Box<dyn Controller> {
         let given = json!({"resume_cwnd": saved_cwnd, "resume_rtt_ms": saved_rtt_ms});
-        around(Box::new(Reno), &Params { given: given.as_object().unwrap(), kernel: Kernel::V6 }).unwrap()
+        around(Box::new(Reno::default()), &Params { given: given.as_object().unwrap(), kernel: Kernel::V6 }).unwrap()
     }
 
     /// The first window of ten has arrived, with an RTT of 600 ms, and ten more are on their way.
@@ -382,7 +408,9 @@ mod tests {
     #[test]
     fn window_and_rtt_go_together() {
         let refused = |given: serde_json::Value| {
-            around(Box::new(Reno), &Params { given: given.as_object().unwrap(), kernel: Kernel::V6 }).err().unwrap()
+            around(Box::new(Reno::default()), &Params { given: given.as_object().unwrap(), kernel: Kernel::V6 })
+                .err()
+                .unwrap()
         };
         assert!(refused(json!({"resume_cwnd": 100})).contains("resume_rtt_ms = 0"));
         assert!(refused(json!({"resume_rtt_ms": 100})).contains("resume_cwnd = 0"));

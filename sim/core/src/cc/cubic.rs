@@ -14,6 +14,8 @@ use super::{CaState, Conn, Controller, Event, Params, careful_resume};
 
 /// Multiplicative decrease, of 1024 (0.7).
 const BETA: u64 = 717;
+/// ABE (RFC 8511, section 4.2, after Khademi et al. 2017): the part left after a mark (0.85). Not in Linux.
+const BETA_ECN: u64 = 870;
 /// C = 41 * 10 / 1024 = 0.4 in units of segments per (1/1024 s)^3, scaled by 2^40.
 const C_SCALE: u64 = 410;
 const CUBE_FACTOR: u64 = (1 << 40) / C_SCALE;
@@ -28,6 +30,7 @@ pub const PARAMS: &[(&str, &str)] = &[
     ("search_rollback", "\"off\""),
     ("fast_convergence", "\"on\""),
     ("friendliness", "\"on\""),
+    ("abe", "\"off\""),
     careful_resume::PARAMS[0],
     careful_resume::PARAMS[1],
 ];
@@ -53,6 +56,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let mut cubic = Cubic::new(slow_start, params.kernel);
     cubic.fast_convergence = params.text("fast_convergence", "on", &SWITCH)? == "on";
     cubic.friendliness = params.text("friendliness", "on", &SWITCH)? == "on";
+    cubic.abe = params.text("abe", "off", &SWITCH)? == "on";
     careful_resume::around(Box::new(cubic), params)
 }
 
@@ -62,6 +66,8 @@ pub struct Cubic {
     slow_start: SlowStart,
     fast_convergence: bool,
     friendliness: bool,
+    /// Alternative backoff with ECN.
+    abe: bool,
     /// The next epoch reaches its origin in a ninth of the time (SaTCP).
     pub(super) returns_quickly: bool,
     /// Acknowledged segments per segment of growth.
@@ -87,6 +93,7 @@ impl Cubic {
             slow_start,
             fast_convergence: true,
             friendliness: true,
+            abe: false,
             returns_quickly: false,
             cnt: 0,
             w_last_max: 0,
@@ -109,10 +116,10 @@ impl Cubic {
     /// Forget everything but the parameters.
     fn reset(&mut self, conn: &Conn) {
         self.slow_start.restart(conn);
-        let (fast_convergence, friendliness) = (self.fast_convergence, self.friendliness);
+        let (fast_convergence, friendliness, abe) = (self.fast_convergence, self.friendliness, self.abe);
         let returns_quickly = self.returns_quickly;
         let fresh = Cubic::new(self.slow_start.clone(), self.kernel);
-        *self = Cubic { fast_convergence, friendliness, returns_quickly, ..fresh };
+        *self = Cubic { fast_convergence, friendliness, abe, returns_quickly, ..fresh };
     }
 
     /// An RTT as the kernel keeps it: in microseconds, or up to 4.15 in eighths of a millisecond.
@@ -229,7 +236,8 @@ impl Controller for Cubic {
         } else {
             conn.cwnd
         };
-        ((u64::from(conn.cwnd) * BETA / 1024) as u32).max(2)
+        let beta = if self.abe && conn.by_marks { BETA_ECN } else { BETA };
+        ((u64::from(conn.cwnd) * beta / 1024) as u32).max(2)
     }
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {

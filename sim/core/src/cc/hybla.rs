@@ -4,8 +4,7 @@
 //! It grows per ACK, not per segment acknowledged, so thinned ACKs slow it down. The initial window is rho, also below
 //! 10 on short paths.
 
-use super::reno::Reno;
-use super::{CaState, Conn, Controller, Params};
+use super::{CaState, Conn, Controller, Params, reno};
 
 /// `snd_cwnd_clamp`, segments.
 const CLAMP: u32 = 65_535;
@@ -88,7 +87,7 @@ impl Controller for Hybla {
             return;
         }
         if !self.enabled {
-            Reno.cong_avoid(conn, acked);
+            reno::cong_avoid(conn, acked);
             return;
         }
         let slow_start = conn.in_slow_start();
@@ -114,7 +113,7 @@ impl Controller for Hybla {
     }
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
-        Reno.ssthresh(conn)
+        reno::ssthresh(conn)
     }
 }
 

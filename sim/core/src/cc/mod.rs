@@ -6,14 +6,17 @@
 
 pub mod agent;
 pub mod bbr;
+pub mod c4;
 pub mod careful_resume;
 pub mod copa;
 pub mod cubic;
+pub mod dctcp;
 pub mod hybla;
 pub mod hystart;
 pub mod hystart_plus_plus;
 pub mod illinois;
 pub mod leocc;
+pub mod prague;
 pub mod registry;
 pub mod reno;
 pub mod satcp;
@@ -58,6 +61,18 @@ pub enum Event {
     CompleteCwr,
     /// A retransmission timeout reduces the threshold.
     Loss,
+}
+
+/// What a controller asks of ECN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnUse {
+    /// What the host is set to.
+    #[default]
+    Host,
+    /// DCTCP (TCP_CONG_NEEDS_ECN): ECT(0) or ECT(1) on all packets, and a receiver that echoes mark for mark.
+    Exact { ect1: bool },
+    /// Prague: ECT(1) on all packets, and accurate ECN (TCP_CONG_NEEDS_ACCECN).
+    Accurate,
 }
 
 /// A delivery-rate sample (draft-cheng-iccrg-delivery-rate-estimation), one per ACK.
@@ -149,6 +164,10 @@ pub struct Conn {
     /// Segments delivered (ACKed or SACKed) and lost so far.
     pub delivered: u32,
     pub lost: u32,
+    /// Segments reported as marked so far (tcpi_delivered_ce).
+    pub delivered_ce: u32,
+    /// The threshold is asked for because of marks, not of a loss.
+    pub by_marks: bool,
     /// Was the window the limit in this round? See [`Conn::is_cwnd_limited`].
     pub cwnd_limited: bool,
     /// Does slow start ask that, too?
@@ -167,7 +186,7 @@ pub struct Conn {
     pub random: Stream,
     /// The ACK in hand is plain progress: it advances, reports nothing out of order and leaves the window as it was.
     pub plain_ack: bool,
-    /// No shortcut is taken for what changes little. For tests and doubt.
+    /// No shortcut is taken for what changes little. For tests and doubt, and where every echo of marks counts.
     pub exact: bool,
 }
 
@@ -193,6 +212,8 @@ impl Conn {
             in_flight: 0,
             delivered: 0,
             lost: 0,
+            delivered_ce: 0,
+            by_marks: false,
             cwnd_limited: false,
             latches_window_use: tcp.profile().latches_window_use,
             max_packets_out: 0,
@@ -296,6 +317,15 @@ pub trait Controller: Send + Sync {
     fn undo(&mut self, conn: &mut Conn) -> u32 {
         conn.cwnd.max(conn.prior_cwnd)
     }
+
+    /// What the controller asks of ECN.
+    fn ecn_use(&self) -> EcnUse {
+        EcnUse::Host
+    }
+
+    /// An ACK of everything below `una` has come on a connection with ECN; `conn.delivered_ce` counts what it reports.
+    /// With accurate ECN, `conn.delivered` does, too; otherwise both count what is SACKed only (`tcp_in_ack_event`).
+    fn on_echo(&mut self, _conn: &mut Conn, _una: u32) {}
 
     fn on_state(&mut self, _conn: &mut Conn, _new: CaState) {}
 

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::spec::{ControllerSpec, Kernel, SsthreshCache, TcpSpec};
+use crate::spec::{ControllerSpec, EcnMode, Kernel, SsthreshCache, TcpSpec};
 
 use super::{
-    Controller, agent, bbr, careful_resume, copa, cubic, hybla, illinois, leocc, reno, satcp, vegas, vivace, westwood,
+    Controller, agent, bbr, c4, careful_resume, copa, cubic, dctcp, hybla, illinois, leocc, prague, reno, satcp, vegas,
+    vivace, westwood,
 };
 
 /// One line of the registry.
@@ -18,7 +19,9 @@ pub struct Registration {
 
 /// Every native controller.
 pub const REGISTRY: &[Registration] = &[
-    Registration { name: "reno", params: &[], build: |_| Ok(Box::new(reno::Reno)) },
+    Registration { name: "reno", params: reno::PARAMS, build: reno::build },
+    Registration { name: "dctcp", params: dctcp::PARAMS, build: dctcp::build },
+    Registration { name: "prague", params: prague::PARAMS, build: prague::build },
     Registration { name: "cubic", params: cubic::PARAMS, build: cubic::build },
     Registration { name: "hybla", params: hybla::PARAMS, build: hybla::build },
     Registration { name: "illinois", params: &[], build: |_| Ok(Box::new(illinois::Illinois::new())) },
@@ -26,6 +29,7 @@ pub const REGISTRY: &[Registration] = &[
     Registration { name: "westwood", params: &[], build: |_| Ok(Box::new(westwood::Westwood::new())) },
     Registration { name: "bbr", params: &careful_resume::PARAMS, build: bbr::v1::build },
     Registration { name: "bbr3", params: bbr::v3::PARAMS, build: bbr::v3::build },
+    Registration { name: "c4", params: c4::PARAMS, build: c4::build },
     Registration { name: "copa", params: copa::PARAMS, build: copa::build },
     Registration { name: "leocc", params: leocc::PARAMS, build: leocc::build },
     Registration { name: "satcp", params: satcp::PARAMS, build: satcp::build },
@@ -35,7 +39,7 @@ pub const REGISTRY: &[Registration] = &[
 ];
 
 /// Parameters of every controller: what its host runs, where that differs from the network's other hosts.
-pub const COMMON_PARAMS: &[&str] = &["kernel", "ssthresh_cache"];
+pub const COMMON_PARAMS: &[&str] = &["kernel", "ssthresh_cache", "ecn"];
 
 /// The TCP of a flow under this controller: the network's, with the flow's own kernel and cache.
 pub fn tcp_of(spec: &ControllerSpec, network: &TcpSpec) -> Result<TcpSpec, String> {
@@ -50,6 +54,13 @@ pub fn tcp_of(spec: &ControllerSpec, network: &TcpSpec) -> Result<TcpSpec, Strin
     }
     if let Some(cache) = spec.params.get("ssthresh_cache") {
         tcp.ssthresh_cache = Some(SsthreshCache::try_from(cache.clone())?);
+    }
+    if spec.params.contains_key("ecn") {
+        tcp.ecn = match params.text("ecn", "off", &["off", "classic", "accurate"])? {
+            "accurate" => EcnMode::Accurate,
+            "classic" => EcnMode::Classic,
+            _ => EcnMode::Off,
+        };
     }
     Ok(tcp)
 }
@@ -128,7 +139,7 @@ mod tests {
         for (params, says) in [
             (serde_json::json!({"kernel": "v5"}), "reno.kernel = \"v5\": must be one of v6, v6_12, v4_15"),
             (serde_json::json!({"ssthresh_cache": 1}), "reno.ssthresh_cache = 1: must be \"off\", \"live\" or"),
-            (serde_json::json!({"kernels": 1}), "must be one of [kernel, ssthresh_cache]"),
+            (serde_json::json!({"kernels": 1}), "must be one of [abe, kernel, ssthresh_cache, ecn]"),
         ] {
             let error = build(&of(params), &network).err().unwrap();
             assert!(error.contains(says), "{error}");

@@ -1,9 +1,38 @@
 //! Reno: additive increase, halving on loss (RFC 5681, Linux `tcp_cong.c`).
 
-use super::{Conn, Controller};
+use super::{Conn, Controller, Params};
 
-#[derive(Clone, Debug)]
-pub struct Reno;
+/// ABE (RFC 8511, section 3.1): the part of the window that is left after a mark, of 1024 (0.8). Not in Linux.
+const BETA_ECN: u64 = 819;
+
+pub const PARAMS: &[(&str, &str)] = &[("abe", "\"off\"")];
+
+pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
+    Ok(Box::new(Reno { abe: params.text("abe", "off", &["off", "on"])? == "on" }))
+}
+
+/// Slow start and additive increase.
+pub fn cong_avoid(conn: &mut Conn, acked: u32) {
+    if !conn.is_cwnd_limited() {
+        return;
+    }
+    let acked = conn.slow_start(acked);
+    if acked == 0 {
+        return;
+    }
+    conn.additive_increase(conn.cwnd, acked);
+}
+
+/// Half of the window.
+pub fn ssthresh(conn: &Conn) -> u32 {
+    (conn.cwnd >> 1).max(2)
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Reno {
+    /// Alternative backoff with ECN.
+    pub abe: bool,
+}
 
 impl Controller for Reno {
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -11,18 +40,14 @@ impl Controller for Reno {
     }
 
     fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
-        if !conn.is_cwnd_limited() {
-            return;
-        }
-        let acked = conn.slow_start(acked);
-        if acked == 0 {
-            return;
-        }
-        conn.additive_increase(conn.cwnd, acked);
+        cong_avoid(conn, acked);
     }
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
-        (conn.cwnd >> 1).max(2)
+        if self.abe && conn.by_marks {
+            return ((u64::from(conn.cwnd) * BETA_ECN / 1024) as u32).max(2);
+        }
+        ssthresh(conn)
     }
 }
 
@@ -35,7 +60,7 @@ mod tests {
     fn grow(cwnd: u32, ssthresh: u32, cnt: u32, acked: u32) -> (u32, u32) {
         let mut c = conn(cwnd, ssthresh);
         c.cwnd_cnt = cnt;
-        Reno.cong_avoid(&mut c, acked);
+        cong_avoid(&mut c, acked);
         (c.cwnd, c.cwnd_cnt)
     }
 
@@ -61,10 +86,18 @@ mod tests {
     #[test]
     fn loss_halves_and_undo_restores() {
         let mut c = conn(101, 200);
-        assert_eq!(Reno.ssthresh(&mut c), 50);
+        assert_eq!(Reno::default().ssthresh(&mut c), 50);
         c.cwnd = 3;
-        assert_eq!(Reno.ssthresh(&mut c), 2);
+        assert_eq!(ssthresh(&c), 2);
         c.prior_cwnd = 101;
-        assert_eq!(Reno.undo(&mut c), 101);
+        assert_eq!(Reno::default().undo(&mut c), 101);
+    }
+
+    #[test]
+    fn with_abe_a_mark_leaves_four_fifths_and_a_loss_half() {
+        let (mut c, mut reno) = (conn(100, 200), Reno { abe: true });
+        assert_eq!(reno.ssthresh(&mut c), 50);
+        c.by_marks = true;
+        assert_eq!((reno.ssthresh(&mut c), Reno::default().ssthresh(&mut c)), (79, 50), "100 x 819 / 1024");
     }
 }

@@ -3,8 +3,7 @@
 //! The base RTT is the smallest ever seen and never raised: after a path has become longer, Vegas takes the whole
 //! difference for a queue of its own. Loss is answered as by Reno.
 
-use super::reno::Reno;
-use super::{CaState, Conn, Controller, Event};
+use super::{CaState, Conn, Controller, Event, reno};
 
 /// Packets in the queue: grow below, shrink above; leave slow start above `GAMMA`.
 const ALPHA: u32 = 2;
@@ -91,11 +90,11 @@ impl Controller for Vegas {
 
     fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
         if !self.enabled {
-            Reno.cong_avoid(conn, acked);
+            reno::cong_avoid(conn, acked);
         } else if conn.snd_una > self.round_end {
             self.round_end = conn.snd_nxt;
             if self.samples <= FEW_SAMPLES {
-                Reno.cong_avoid(conn, acked);
+                reno::cong_avoid(conn, acked);
             } else {
                 self.adjust(conn, acked);
             }
@@ -106,7 +105,7 @@ impl Controller for Vegas {
     }
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
-        Reno.ssthresh(conn)
+        reno::ssthresh(conn)
     }
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {

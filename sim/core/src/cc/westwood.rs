@@ -3,8 +3,7 @@
 //!
 //! Linux counts time in ticks, so the estimate depends on HZ: at 100 Hz a round trip of 50.1 ms is six ticks.
 
-use super::reno::Reno;
-use super::{Conn, Controller, Event};
+use super::{Conn, Controller, Event, reno};
 
 /// Bandwidth samples span at least 1/20 s, and the RTT is 20 s until measured.
 const SAMPLE_HZ: u32 = 20;
@@ -114,12 +113,12 @@ impl Controller for Westwood {
     }
 
     fn cong_avoid(&mut self, conn: &mut Conn, acked: u32) {
-        Reno.cong_avoid(conn, acked);
+        reno::cong_avoid(conn, acked);
     }
 
     fn ssthresh(&mut self, conn: &mut Conn) -> u32 {
         // Of the reduction; its end sets Westwood's own.
-        Reno.ssthresh(conn)
+        reno::ssthresh(conn)
     }
 
     fn on_event(&mut self, conn: &mut Conn, event: Event) {

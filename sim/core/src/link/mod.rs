@@ -19,6 +19,7 @@ mod edge;
 pub mod gate;
 pub mod jitter;
 pub mod loss;
+pub mod marking;
 pub mod piecewise;
 mod pipe;
 pub mod queue;
@@ -37,6 +38,7 @@ use crate::units::BitRate;
 
 use committed::Committed;
 use loss::Loss;
+use marking::Marking;
 use piecewise::Steps;
 use pipe::Pipe;
 use queue::{Discipline, Drops, Managed};
@@ -79,6 +81,8 @@ pub struct LinkCounters {
     pub dropped: u64,
     /// Random loss and outages.
     pub lost: u64,
+    /// Marked (CE) by the queue discipline, or on the path.
+    pub marked: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -118,6 +122,8 @@ pub struct Link {
     /// The first of them that has to be met in time; the others are met when something else happens here.
     next_meeting: Nanos,
     is_edge: bool,
+    /// Departures may be committed: the queue gives none of its packets up again.
+    commits: bool,
     /// No departure is committed, no packet announced.
     exact: bool,
     pipe: Pipe,
@@ -125,8 +131,10 @@ pub struct Link {
     /// Where packets may be lost at random; None on a lossless link.
     loss_at: Option<LossPosition>,
     outage: Option<OutageMode>,
-    /// An outage, or random loss before the queue.
-    may_lose_arrivals: bool,
+    /// What happens to the ECN fields of arrivals; None: nothing.
+    marking: Option<Box<Marking>>,
+    /// An outage, random loss before the queue, or marking.
+    inspects_arrivals: bool,
     pub counters: LinkCounters,
     /// Bytes times nanoseconds: of waiting packets up to `waiting_since`, of committed ones up to their departure.
     backlog_integral: u128,
@@ -156,6 +164,7 @@ impl Link {
             burst: burst(rates[0].1, spec.burst),
             rates: Steps::new(rates),
             commits_before: Nanos::ZERO,
+            commits: matches!(discipline, Discipline::DropTail(_)),
             discipline,
             service: (0, Nanos::ZERO),
             departs_at: Nanos::MAX,
@@ -172,7 +181,8 @@ impl Link {
             loss: Loss::new(&spec.loss, seed, index),
             loss_at: spec.loss.iter().any(|l| !matches!(l.1, LossSpec::None)).then_some(spec.loss_at),
             outage: None,
-            may_lose_arrivals: false,
+            marking: Marking::new(spec, seed, index),
+            inspects_arrivals: false,
             counters: LinkCounters::default(),
             backlog_integral: 0,
             waiting_since: Nanos::ZERO,
@@ -185,7 +195,7 @@ impl Link {
 
     /// From now on no shortcut is taken: every departure is an event. For tests and doubt, before the first packet.
     pub fn take_no_shortcuts(&mut self) {
-        self.exact = true;
+        (self.exact, self.commits) = (true, false);
     }
 
     pub fn departs_at(&self) -> Nanos {
@@ -280,7 +290,7 @@ impl Link {
     #[inline(always)]
     pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
         self.counters.arrived += 1;
-        if self.may_lose_arrivals && self.loses_arrival(now) {
+        if self.inspects_arrivals && self.loses_arrival(now, id, size, pool) {
             self.counters.lost += 1;
             return Offer::Gone;
         }
@@ -297,11 +307,17 @@ impl Link {
         self.wait(now, id, size, pool)
     }
 
-    /// In an outage, or at random before the queue.
+    /// In an outage, or at random before the queue. Those that are not may be marked.
     #[inline(never)]
-    fn loses_arrival(&mut self, now: Nanos) -> bool {
+    fn loses_arrival(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> bool {
         let random = self.loss_at == Some(LossPosition::Ingress);
-        self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now))
+        let lost = self.outage == Some(OutageMode::Drop) || (random && self.loss.strikes(now, size, self.rate));
+        if let Some(marking) = &mut self.marking
+            && !lost
+        {
+            self.counters.marked += u64::from(marking.meet(&mut pool.get_mut(id).marks));
+        }
+        lost
     }
 
     /// May departures be committed now, and up to when? What is due to depart has departed then.
@@ -310,9 +326,8 @@ impl Link {
         while self.departs_at <= now {
             self.depart(now, pool);
         }
-        let drop_tail = matches!(self.discipline, Discipline::DropTail(_));
         let served = self.outage.is_none() && self.rate.0 > 0 && !self.rate.is_unlimited();
-        let commits = drop_tail && served && self.queue.is_empty() && !self.exact;
+        let commits = self.commits && served && self.queue.is_empty();
         self.commits_before = if commits { self.commits_until(now) } else { Nanos::ZERO };
         commits
     }
@@ -330,11 +345,15 @@ impl Link {
             return outcome;
         }
         let entry = Entry { at: now, id, size };
-        if let Discipline::Managed(_) = self.discipline {
-            self.enqueue(now, entry, pool);
-            return Offer::Held;
-        }
-        if !self.admit_exactly(now, size) {
+        let admitted = match self.discipline {
+            Discipline::DropTail(_) => self.admit_exactly(now, size),
+            Discipline::DropFront(_) => self.make_room(now, size, pool),
+            Discipline::Managed(_) => {
+                self.enqueue(now, entry, pool);
+                return Offer::Held;
+            }
+        };
+        if !admitted {
             return Offer::Gone;
         }
         self.integrate_waiting(now);
@@ -375,6 +394,29 @@ impl Link {
         }
         self.backlog_max = self.backlog_max.max(backlog + u64::from(size));
         self.find_sure_room();
+        true
+    }
+
+    /// A queue that drops from the front gives up packets for one of `size` bytes that comes: those that have waited
+    /// longest, but not the one in service. False if that one leaves no room; then the one that comes is dropped.
+    #[inline(never)]
+    fn make_room(&mut self, now: Nanos, size: u32, pool: &mut Pool) -> bool {
+        self.integrate_waiting(now);
+        let Discipline::DropFront(rule) = &self.discipline else {
+            return false;
+        };
+        let served = self.queue.front().map_or((0, 0), |entry| (u64::from(entry.size), 1));
+        if !rule.has_room(served.0, served.1, u64::from(size)) {
+            self.counters.dropped += 1;
+            return false;
+        }
+        while !rule.has_room(self.waiting_bytes, self.queue.len() as u64, u64::from(size)) {
+            let oldest = self.queue.remove(1).expect("one waits behind the one in service");
+            self.waiting_bytes -= u64::from(oldest.size);
+            self.counters.dropped += 1;
+            pool.release(oldest.id);
+        }
+        self.backlog_max = self.backlog_max.max(self.waiting_bytes + u64::from(size));
         true
     }
 
@@ -424,6 +466,7 @@ impl Link {
         let mut drops = Drops::new(pool);
         let result = act(queue, &mut drops);
         self.counters.dropped += drops.packets;
+        self.counters.marked += drops.marked;
         self.waiting_bytes -= drops.bytes;
         Some(result)
     }
@@ -482,7 +525,7 @@ impl Link {
     /// Into the pipe at `leaves`, which may be later than now; lost there if [`Offer::Gone`].
     #[inline(always)]
     fn propagate(&mut self, leaves: Nanos, id: PacketId, size: u32) -> Offer {
-        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves) {
+        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves, size, self.rate) {
             return Offer::Gone;
         }
         self.pipe.enter(leaves, id, size)

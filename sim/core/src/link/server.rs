@@ -32,7 +32,7 @@ impl Link {
 
     /// The server turns to what waits: departures that can be committed now need no event, up to the first that is not.
     fn commit_departures(&mut self, now: Nanos, pool: &mut Pool) {
-        let commits_before = if self.exact { Nanos::ZERO } else { self.commits_until(now) };
+        let commits_before = if self.commits { self.commits_until(now) } else { Nanos::ZERO };
         while let Some(&Entry { id, size, .. }) = self.queue.front() {
             let (done, finish) = self.due(now, size);
             if done >= commits_before || done == now {
@@ -93,7 +93,8 @@ impl Link {
 
     pub(super) fn set_outage(&mut self, outage: Option<OutageMode>) {
         self.outage = outage;
-        self.may_lose_arrivals = outage.is_some() || self.loss_at == Some(LossPosition::Ingress);
+        let random = self.loss_at == Some(LossPosition::Ingress);
+        self.inspects_arrivals = outage.is_some() || random || self.marking.is_some();
         self.commits_before = Nanos::ZERO;
     }
 

@@ -2,7 +2,9 @@
 
 pub mod astraea;
 mod aurora;
+pub mod drain;
 mod features;
+pub mod fixed;
 pub mod handovers;
 mod memory;
 mod orca;

@@ -121,6 +121,10 @@ fn average(rtts: f64) -> String {
     }
 }
 
+/// Positions of the averages of losses, which a pause does not reset.
+pub(super) const LOSS: usize = 4;
+pub(super) const LOSS_SLOW: usize = 5;
+
 #[derive(Clone)]
 struct RatiosWatch {
     sight: Sight,
@@ -180,8 +184,7 @@ impl Watch for RatiosWatch {
         let now = [inflation, rise, delivered, of_max, loss, loss, queue];
         let weights = [fast, fast, fast, slow, fast, slowest, fast];
         for (k, (average, (x, w))) in self.averages.iter_mut().zip(now.into_iter().zip(weights)).enumerate() {
-            // Averages of losses are not reset by a pause.
-            *average = if self.known || k == 4 || k == 5 { *average + w * (x - *average) } else { x };
+            *average = if self.known || k == LOSS || k == LOSS_SLOW { *average + w * (x - *average) } else { x };
         }
         self.known = true;
         let [inflation_avg, rise_avg, delivered_avg, of_max_avg, loss_avg, loss_slow, queue_avg] = self.averages;

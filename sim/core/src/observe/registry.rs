@@ -14,6 +14,7 @@ use crate::cc::Conn;
 use crate::time::Nanos;
 
 use super::astraea::Member;
+use super::drain::Drain;
 use super::stats::IntervalStats;
 use super::{astraea, aurora, features, orca, ratios, share, steps};
 
@@ -85,9 +86,17 @@ impl Observation {
 /// The window (segments) and, if the action sets it, the pacing rate (bytes per second).
 pub type Control = (u32, Option<u64>);
 
+/// What an action function remembers of a flow from one action to the next.
+#[derive(Clone, Debug, Default)]
+pub struct ActionMemory {
+    /// The exact window of the last action, segments; 0 at first.
+    pub window: f64,
+    pub drain: Drain,
+}
+
 /// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
-/// action in [-1, 1], and the exact window of the last action (segments, 0 at first).
-pub type Perform = dyn Fn(&Conn, &IntervalStats, f64, &mut f64) -> Control + Send + Sync;
+/// action in [-1, 1], and the memory of the flow.
+pub type Perform = dyn Fn(&Conn, &IntervalStats, f64, &mut ActionMemory) -> Control + Send + Sync;
 
 /// An action function for actions in [-1, 1].
 #[derive(Clone)]

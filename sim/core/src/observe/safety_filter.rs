@@ -39,8 +39,6 @@ const WINDOW_S: f64 = 10.0;
 const GAP_S: f64 = 0.03;
 /// Window that is always allowed: the initial window of a connection (RFC 6928).
 const FIRST_WINDOW: f64 = 10.0;
-/// Payload of a segment, as in observations.
-const SEGMENT_BYTES: f64 = 1460.0;
 
 impl Limits {
     pub fn validate(&self) -> Result<(), String> {
@@ -115,7 +113,7 @@ impl SafetyFilter {
             (cwnd, pacing) = (*window as u32, None);
         }
         if self.limits.max_bdp > 0.0 {
-            let most = (self.limits.max_bdp * max_rate / 8.0 * path_rtt / SEGMENT_BYTES).max(FIRST_WINDOW);
+            let most = (self.limits.max_bdp * max_rate / 8.0 * path_rtt / stats.mss_bytes).max(FIRST_WINDOW);
             if f64::from(cwnd) > most {
                 cwnd = most as u32;
                 *window = window.min(most);
@@ -124,7 +122,7 @@ impl SafetyFilter {
                 }
             }
         }
-        let least = SEGMENT_BYTES / stats.latest_rtt_s().max(min_rtt);
+        let least = stats.mss_bytes / stats.latest_rtt_s().max(min_rtt);
         (cwnd.max(1), pacing.map(|rate| rate.max(least as u64)))
     }
 
@@ -231,10 +229,43 @@ mod tests {
     }
 
     #[test]
+    fn bounds_count_segments_of_the_flow() {
+        // 90 Mbit/s over 51 ms are 573,750 bytes: 4 x 64.1 segments of 8,948 bytes. One of them per 55 ms at least.
+        let mut safety_filter = SafetyFilter::new(inside());
+        let jumbo = IntervalStats { mss_bytes: 8948.0, ..at(1.0) };
+        let held = safety_filter.hold(&conn(400, 400), &jumbo, (1_000_000, Some(0)), &mut 1e6);
+        assert_eq!(held, (256, Some(162_690)));
+    }
+
+    #[test]
     fn a_rate_is_one_segment_per_rtt_at_least() {
         let mut safety_filter = SafetyFilter::new(inside());
         let (cwnd, pacing) = safety_filter.hold(&conn(400, 400), &at(1.0), (0, Some(0)), &mut 0.0);
         assert_eq!((cwnd, pacing), (1, Some((1460.0 / 0.055) as u64)));
+    }
+
+    #[test]
+    fn every_condition_of_the_training_range_counts() {
+        let rtt = |rtt_s| IntervalStats { rtt_min_s: rtt_s, rtt_mean_s: rtt_s, min_rtt_s: rtt_s, ..flow(0.9) };
+        let rate = |delivery_rate_bps| IntervalStats { delivery_rate_bps, ..flow(0.9) };
+        let loss = |lost_packets| IntervalStats { acked_packets: 100.0 - lost_packets, lost_packets, ..flow(0.9) };
+        for (path, outside) in [
+            (rtt(0.009), true),
+            (rtt(0.011), false),
+            (rtt(0.24), false),
+            (rtt(0.26), true),
+            (rate(290e6), false),
+            (rate(310e6), true),
+            (loss(9.0), false),
+            (loss(11.0), true),
+        ] {
+            let mut safety_filter = SafetyFilter::new(inside());
+            for k in 0..4_000 {
+                let stats = IntervalStats { time_s: 0.03 * f64::from(k), ..path };
+                safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
+            }
+            assert_eq!(safety_filter.has_taken_over(), outside, "{path:?}");
+        }
     }
 
     #[test]

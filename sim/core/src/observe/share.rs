@@ -19,8 +19,9 @@ struct Terms {
     scale: f64,
     /// Lower bound of the goodput relative to the fair share.
     least_share: f64,
-    /// Weight of the queueing delay in base RTTs, up to `most_delay`.
+    /// Weight of the queueing delay over the base RTT plus `delay_allowance_ms`, a ratio of at most `most_delay`.
     delay: f64,
+    delay_allowance_ms: f64,
     most_delay: f64,
     /// Weight of the share of packets lost, in excess of the random loss of the links.
     loss: f64,
@@ -29,7 +30,15 @@ struct Terms {
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { scale: 0.1, least_share: 0.05, delay: 0.5, most_delay: 2.0, loss: 1.0, team: true }
+        Terms {
+            scale: 0.1,
+            least_share: 0.05,
+            delay: 0.5,
+            delay_allowance_ms: 0.0,
+            most_delay: 2.0,
+            loss: 1.0,
+            team: true,
+        }
     }
 }
 
@@ -38,6 +47,7 @@ pub(super) fn reward(given: Value) -> Result<(Reward, Value), String> {
     within("scale", terms.scale, 1e-6, 1e3)?;
     within("least_share", terms.least_share, 1e-4, 0.99)?;
     within("delay", terms.delay, 0.0, 1e3)?;
+    within("delay_allowance_ms", terms.delay_allowance_ms, 0.0, 1e4)?;
     within("most_delay", terms.most_delay, 0.0, 1e3)?;
     within("loss", terms.loss, 0.0, 1e3)?;
     let low = terms.scale * (libm::log(terms.least_share) - terms.delay * terms.most_delay - terms.loss);
@@ -61,7 +71,8 @@ impl Terms {
         let fair = stats.fair_share_bps;
         let share = if fair > 0.0 && fair.is_finite() { stats.delivery_rate_bps / fair } else { 0.0 };
         let queueing = if stats.base_rtt_s > 0.0 && !stats.rtt_mean_s.is_nan() {
-            ((stats.rtt_mean_s - stats.base_rtt_s) / stats.base_rtt_s).clamp(0.0, self.most_delay)
+            let unit = stats.base_rtt_s + self.delay_allowance_ms / 1e3;
+            ((stats.rtt_mean_s - stats.base_rtt_s) / unit).clamp(0.0, self.most_delay)
         } else {
             0.0
         };
@@ -94,6 +105,14 @@ mod tests {
         assert!(equal > pay(json!({}), &[half(0.7), half(0.3)]));
         // Shares of 1, and a queue of 10 % of the RTT at weight 0.5, in tenths.
         assert!((equal - 0.1 * -0.05).abs() < 1e-9, "{equal}");
+    }
+
+    #[test]
+    fn an_allowance_makes_delays_of_short_paths_cheaper() {
+        // A queue of 5 ms over 50 ms, and over 50 ms and 50 ms more, at weight 1 in tenths.
+        let late = IntervalStats { rtt_mean_s: 0.055, base_rtt_s: 0.05, ..flow(1.0) };
+        let cost = |ms: f64| pay(json!({"delay": 1.0, "delay_allowance_ms": ms}), &[late]);
+        assert!((cost(0.0) + 0.01).abs() < 1e-9 && (cost(50.0) + 0.005).abs() < 1e-9, "{} {}", cost(0.0), cost(50.0));
     }
 
     #[test]

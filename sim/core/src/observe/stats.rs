@@ -74,6 +74,7 @@ statistics! {
     lost_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments marked lost.";
     lost_bytes: "bytes", 0.0, f64::INFINITY, Kernel, "Payload marked lost.";
     retransmitted_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments retransmitted.";
+    marked_packets: "packets", 0.0, f64::INFINITY, Kernel, "Segments that acknowledgements report as marked by ECN: with accurate ECN and DCTCP those that were; with classic ECN all that are acknowledged by ACKs with ECE.";
     rtos: "1", 0.0, f64::INFINITY, Kernel, "Retransmission timeouts.";
     cwnd_packets: "packets", 1.0, 4294967295.0, Kernel, "Congestion window.";
     ssthresh_packets: "packets", 2.0, 4294967295.0, Kernel, "Slow-start threshold; 2147483647 while there is none.";
@@ -251,6 +252,7 @@ impl Meter {
             lost_packets: lost,
             lost_bytes: lost * mss,
             retransmitted_packets: (c.retransmitted - p.retransmitted) as f64,
+            marked_packets: (c.marked - p.marked) as f64,
             rtos: (c.rtos - p.rtos) as f64,
             cwnd_packets: f64::from(sender.conn.cwnd),
             ssthresh_packets: f64::from(sender.conn.ssthresh),
@@ -297,13 +299,59 @@ mod tests {
         assert!((rise(&fall) + 500.0).abs() < 1e-6);
     }
 
-    #[test]
-    fn the_longest_pause_of_the_acknowledgements_is_known_while_it_lasts() {
+    /// A sender with segments of 1,448 bytes.
+    fn sender() -> Sender {
         let spec = crate::spec::TcpSpec::default();
         let cubic = crate::spec::ControllerSpec { name: "cubic".into(), params: Default::default() };
         let controller = crate::cc::build(&cubic, &spec).unwrap();
-        let sender = Sender::new(&spec, 0, controller, 65_535);
-        let ms = Nanos::from_millis;
+        Sender::new(&spec, 0, controller, 65_535)
+    }
+
+    #[test]
+    fn statistics_are_of_their_interval() {
+        let (mut sender, mut meter, ms) = (sender(), Meter::new(Nanos::ZERO), Nanos::from_millis);
+        (sender.conn.cwnd, sender.conn.ssthresh, sender.conn.srtt8_us) = (30, 20, 8 * 55_000);
+        sender.counters = SenderCounters {
+            sent: 100,
+            retransmitted: 3,
+            lost: 4,
+            rtos: 1,
+            marked: 7,
+            acked_bytes: 50 * 1448,
+            ..SenderCounters::default()
+        };
+        for (at, rtt_us, rate) in [(100, 40_000, 1e6), (200, 50_000, 2e6), (300, 60_000, 1.5e6)] {
+            meter.on_ack(ms(at), Some(rtt_us), Some(rate));
+        }
+        let first = meter.take(ms(500), &sender, 60_000);
+        let c = &mut sender.counters;
+        (c.sent, c.lost, c.marked, c.acked_bytes) = (160, 5, 9, 70 * 1448);
+        meter.on_ack(ms(600), None, Some(0.5e6));
+        let second = meter.take(ms(750), &sender, 70_000);
+        // By hand from the meanings above, over 500 and 250 ms.
+        #[rustfmt::skip]
+        let wanted = [
+            ("interval_s", 0.5, 0.25), ("goodput_bps", 960e3, 320e3), ("delivery_rate_bps", 12e6, 4e6),
+            ("max_delivery_rate_bps", 12e6, 12e6), ("send_rate_bps", 2_316_800.0, 2_780_160.0),
+            ("acked_rate_bps", 1_158_400.0, 926_720.0), ("rtt_mean_s", 0.05, f64::NAN),
+            ("rtt_min_s", 0.04, f64::NAN), ("rtt_rise_s", 0.015, 0.0), ("srtt_s", 0.055, 0.055),
+            ("min_rtt_s", 0.04, 0.04), ("rtt_samples", 3.0, 0.0), ("ack_gap_s", 0.2, 0.3),
+            ("acked_packets", 50.0, 20.0), ("lost_packets", 4.0, 1.0), ("lost_bytes", 5_792.0, 1_448.0),
+            ("retransmitted_packets", 3.0, 0.0), ("marked_packets", 7.0, 2.0), ("rtos", 1.0, 0.0),
+            ("cwnd_packets", 30.0, 30.0), ("ssthresh_packets", 20.0, 20.0), ("mss_bytes", 1448.0, 1448.0),
+        ];
+        for (name, one, two) in wanted {
+            let at = STATISTICS.iter().position(|statistic| statistic.name == name).unwrap();
+            for (stats, want) in [(first, one), (second, two)] {
+                let found = stats.to_array()[at];
+                assert!((found - want).abs() < 1e-9 || (found.is_nan() && want.is_nan()), "{name}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_pause_of_the_acknowledgements_is_known_while_it_lasts() {
+        let (sender, ms) = (sender(), Nanos::from_millis);
         let mut meter = Meter::new(Nanos::ZERO);
         for t in [5, 6, 29] {
             meter.on_ack(ms(t), None, None);

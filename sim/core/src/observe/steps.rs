@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cc::Conn;
 
-use super::registry::{Action, Control, one_of, read, within};
+use super::drain::Step;
+use super::registry::{Action, ActionMemory, Control, one_of, read, within};
 use super::stats::IntervalStats;
 
 /// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): small near 0, up to 28 % at the ends (ours).
@@ -49,6 +50,12 @@ struct Steps {
     cap_of: String,
     /// What a loss and a timeout do to the window ([`crate::cc::agent`]): `kernel` or `hold`.
     recovery: String,
+    /// Where more decisions than this fall into a minimum RTT, steps shrink so that their sum over an RTT is that of so
+    /// many full steps: what a step does is seen one RTT later. 0: steps are equal on all paths.
+    steps_per_rtt: f64,
+    /// The window is reduced for a moment when the RTT has not been near its minimum for so long ([`super::drain`]); 0:
+    /// never.
+    drain_every_s: f64,
 }
 
 impl Default for Steps {
@@ -65,6 +72,8 @@ impl Default for Steps {
             cap_bdp: 0.0,
             cap_of: "measured".into(),
             recovery: "hold".into(),
+            steps_per_rtt: 0.0,
+            drain_every_s: 0.0,
         }
     }
 }
@@ -82,6 +91,11 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("floor_packets", f64::from(steps.floor_packets), 1.0, 1e6)?;
     within("floor_mbps", steps.floor_mbps, 0.0, 1e5)?;
     within("cap_bdp", steps.cap_bdp, 0.0, 1e3)?;
+    within("steps_per_rtt", steps.steps_per_rtt, 0.0, 1e3)?;
+    within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
+    if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
+        return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
+    }
     let meaning = steps.meaning();
     let rate = steps.moves == "rate";
     let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
@@ -91,8 +105,8 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     if !rate && steps.pacing_gain != 1.0 {
         controller.insert("pacing_gain".into(), json!(steps.pacing_gain));
     }
-    let perform = Arc::new(move |conn: &Conn, stats: &IntervalStats, action: f64, window: &mut f64| {
-        if rate { steps.rate(conn, stats, action) } else { (steps.window(conn, stats, action, window), None) }
+    let perform = Arc::new(move |conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory| {
+        if rate { steps.rate(conn, stats, action) } else { (steps.window(conn, stats, action, memory), None) }
     });
     Ok((Action { definition: Default::default(), meaning, controller, perform }, all))
 }
@@ -105,6 +119,10 @@ impl Steps {
         } else {
             "a".into()
         };
+        let step = match self.steps_per_rtt {
+            0.0 => step.to_string(),
+            most => format!("{step} min(1, {most} interval / minimum RTT)"),
+        };
         match (self.form.as_str(), self.moves.as_str()) {
             ("log", what) => format!("{} x exp({step} {x})", if what == "rate" { "rate" } else { "cwnd" }),
             (_, "rate") => format!("a >= 0: rate x (1 + {step} {x}); a < 0: rate / (1 - {step} {x})"),
@@ -115,12 +133,17 @@ impl Steps {
         }
     }
 
-    fn factor(&self, action: f64) -> f64 {
+    fn factor(&self, stats: &IntervalStats, action: f64) -> f64 {
         let x = (1.0 - self.cubic) * action + self.cubic * action * action * action;
+        let step = if self.steps_per_rtt > 0.0 && stats.min_rtt_s > 0.0 {
+            self.step * (self.steps_per_rtt * stats.interval_s / stats.min_rtt_s).min(1.0)
+        } else {
+            self.step
+        };
         match self.form.as_str() {
-            "log" => libm::exp(self.step * x),
-            _ if x >= 0.0 => 1.0 + self.step * x,
-            _ => 1.0 / (1.0 - self.step * x),
+            "log" => libm::exp(step * x),
+            _ if x >= 0.0 => 1.0 + step * x,
+            _ => 1.0 / (1.0 - step * x),
         }
     }
 
@@ -139,24 +162,32 @@ impl Steps {
     }
 
     /// The next window in segments.
-    fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, exact: &mut f64) -> u32 {
+    fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> u32 {
         let cwnd = f64::from(conn.cwnd);
         let most = (self.cap(stats).0 / WINDOW_BYTES).max(f64::from(self.floor_packets));
         if self.rounding == "away" {
-            let next = cwnd * self.factor(action);
+            let next = cwnd * self.factor(stats, action);
             let whole = if action >= 0.0 { libm::ceil(next) } else { libm::floor(next) };
             return whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32;
         }
         // Something else may have changed the window.
+        let ActionMemory { window: exact, drain } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
-        *exact = (start * self.factor(action)).clamp(f64::from(self.floor_packets), most);
+        let step = if self.drain_every_s > 0.0 { drain.step(stats, start, self.drain_every_s) } else { Step::Free };
+        let next = match step {
+            Step::Hold(window) => window,
+            Step::Resume(window) => window * self.factor(stats, action),
+            Step::Free => start * self.factor(stats, action),
+        };
+        *exact = next.clamp(f64::from(self.floor_packets), most);
         libm::round(*exact) as u32
     }
 
     /// The next rate, and a window of two RTTs.
     fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64) -> Control {
         let floor = self.floor_mbps * 1e6 / 8.0;
-        let rate = (conn.pacing_rate as f64 * self.factor(action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
+        let rate =
+            (conn.pacing_rate as f64 * self.factor(stats, action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
         let window = 2.0 * rate / WIRE_BYTES * f64::from(conn.srtt8_us) / 8e6;
         (window.max(f64::from(self.floor_packets)) as u32, Some(libm::round(rate) as u64))
     }
@@ -173,7 +204,7 @@ mod tests {
     }
 
     fn next_window(steps: &Steps, cwnd: u32, action: f64) -> u32 {
-        steps.window(&conn(cwnd, 10), &flow(0.9), action, &mut 0.0)
+        steps.window(&conn(cwnd, 10), &flow(0.9), action, &mut ActionMemory::default())
     }
 
     #[test]
@@ -199,21 +230,34 @@ mod tests {
     #[test]
     fn logarithmic_steps_up_and_down_cancel_and_fractions_are_kept() {
         let log = steps(serde_json::from_str(LOG_WINDOW).unwrap());
-        let mut exact = 0.0;
+        let mut memory = ActionMemory::default();
         let mut cwnd = 10;
         for a in [0.1, 0.1, 0.1, -0.1, -0.1, -0.1] {
-            cwnd = log.window(&conn(cwnd, 10), &flow(0.9), a, &mut exact);
+            cwnd = log.window(&conn(cwnd, 10), &flow(0.9), a, &mut memory);
         }
         assert_eq!(cwnd, 10);
-        assert!((exact - 10.0).abs() < 1e-9);
+        assert!((memory.window - 10.0).abs() < 1e-9);
         assert_eq!(next_window(&log, 1000, 1.0), 1284);
+    }
+
+    #[test]
+    fn steps_shrink_where_many_decisions_fall_into_an_rtt() {
+        let scaled = steps(json!({"form": "log", "step": 0.25, "rounding": "fraction", "steps_per_rtt": 4.0}));
+        let next = |min_rtt_s, action| {
+            let stats = IntervalStats { interval_s: 0.03, min_rtt_s, ..flow(0.9) };
+            scaled.window(&conn(10_000, 10), &stats, action, &mut ActionMemory::default())
+        };
+        // 120 ms is four intervals; 600 ms is twenty, of which each is a fifth of a step: exp(0.25) and exp(0.05).
+        assert_eq!([0.05, 0.12, 0.6].map(|rtt| next(rtt, 1.0)), [12_840, 12_840, 10_513]);
+        assert_eq!(next(0.6, -1.0), 9_512);
+        assert_eq!(next(f64::NAN, 1.0), 12_840, "no RTT is known yet");
     }
 
     #[test]
     fn windows_are_capped_at_measured_or_true_products() {
         let capped = |of: &str| steps(json!({"cap_bdp": 1.5, "cap_of": of}));
         let stats = flow(0.9); // 100 Mbit/s, 50 ms: 625 kB
-        let next = |of: &str, stats| capped(of).window(&conn(2000, 10), &stats, 1.0, &mut 0.0);
+        let next = |of: &str, stats| capped(of).window(&conn(2000, 10), &stats, 1.0, &mut ActionMemory::default());
         assert_eq!(next("true", stats), 642);
         assert_eq!(next("measured", IntervalStats { max_delivery_rate_bps: 50e6, ..stats }), 321);
         assert_eq!(next("measured", IntervalStats::default()), 2050, "nothing is known yet");

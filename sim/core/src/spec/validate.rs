@@ -156,6 +156,9 @@ impl NetworkSpec {
                 return fail(format!("flows[{i}].follows"), before, allowed);
             }
         }
+        if let Some(relay) = flow.relays {
+            self.validate_relay(i, relay)?;
+        }
         if flow.stop.is_some_and(|stop| stop <= flow.start) {
             return fail(format!("flows[{i}].stop"), flow.stop.unwrap().0, "must be later than start");
         }
@@ -295,7 +298,8 @@ fn probability(p: f64, field: Arguments) -> Result<(), SpecError> {
     if (0.0..=1.0).contains(&p) { Ok(()) } else { fail(field, p, "a probability lies in 0 .. 1") }
 }
 
-fn codel(target: Nanos, interval: Nanos, field: Arguments) -> Result<(), SpecError> {
+fn codel(target: Nanos, interval: Nanos, ce_threshold: Option<Nanos>, field: Arguments) -> Result<(), SpecError> {
+    time(format_args!("{field}.queue.ce_threshold"), ce_threshold.unwrap_or(Nanos::ZERO))?;
     if target > interval || !(1_000..=100_000_000_000).contains(&interval.0) {
         return fail(format_args!("{field}.queue.interval"), interval.0, "must lie in 1 us .. 100 s, not below target");
     }
@@ -320,6 +324,8 @@ impl DirectionSpec {
                 return fail(format_args!("{field}.burst"), self.burst, "0 without a rate, or where it stops");
             }
         }
+        probability(self.bleached, format_args!("{field}.bleached"))?;
+        probability(self.marked, format_args!("{field}.marked"))?;
         for (k, point) in self.delay.points.iter().enumerate() {
             delay(format_args!("{field}.delay.points[{k}]"), point.1)?;
         }
@@ -376,21 +382,31 @@ impl DirectionSpec {
                         }
                     }
                 }
+                LossSpec::Load { idle, full, tau } => {
+                    probability(idle, format_args!("{field}.loss[{k}].idle"))?;
+                    probability(full, format_args!("{field}.loss[{k}].full"))?;
+                    within(format_args!("{field}.loss[{k}].tau"), tau.0, 1_000, 100_000_000_000)?;
+                    if self.rate.is_empty() {
+                        return fail(format_args!("{field}.loss[{k}].kind"), "load", "only where the link has a rate");
+                    }
+                }
             }
         }
         let limit = match self.queue {
-            QueueSpec::DropTailBytes { limit } => limit,
-            QueueSpec::DropTailPackets { limit } => limit.saturating_mul(packet),
+            QueueSpec::DropTailBytes { limit } | QueueSpec::DropFrontBytes { limit } => limit,
+            QueueSpec::DropTailPackets { limit } | QueueSpec::DropFrontPackets { limit } => {
+                limit.saturating_mul(packet)
+            }
             QueueSpec::Viasat { limit, drop_probability, .. } => {
                 probability(drop_probability, format_args!("{field}.queue.drop_probability"))?;
                 limit
             }
-            QueueSpec::Codel(CodelSpec { limit, target, interval }) => {
-                codel(target, interval, field)?;
+            QueueSpec::Codel(CodelSpec { limit, target, interval, ce_threshold, .. }) => {
+                codel(target, interval, ce_threshold, field)?;
                 limit.saturating_mul(packet)
             }
             QueueSpec::FqCodel(queue) => {
-                codel(queue.target, queue.interval, field)?;
+                codel(queue.target, queue.interval, queue.ce_threshold, field)?;
                 for (name, value) in
                     [("flows", queue.flows), ("quantum", queue.quantum), ("drop_batch", queue.drop_batch)]
                 {
@@ -403,7 +419,7 @@ impl DirectionSpec {
                 }
                 queue.limit.saturating_mul(packet)
             }
-            QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta }) => {
+            QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta, .. }) => {
                 for (name, time) in [("target", target), ("update", update)] {
                     if !(1_000..=10_000_000_000).contains(&time.0) {
                         return fail(format_args!("{field}.queue.{name}"), time.0, "must lie in 1 us .. 10 s");
@@ -416,11 +432,22 @@ impl DirectionSpec {
                 }
                 limit.saturating_mul(packet)
             }
+            QueueSpec::DualPi2(queue) => {
+                for (name, time) in [("target", queue.target), ("update", queue.update), ("step", queue.step)] {
+                    within(format_args!("{field}.queue.{name}"), time.0, 1_000, 10_000_000_000)?;
+                }
+                for (name, gain) in [("alpha", queue.alpha), ("beta", queue.beta)] {
+                    within(format_args!("{field}.queue.{name}"), gain, 0, (1 << 23) - 1)?;
+                }
+                within(format_args!("{field}.queue.coupling"), queue.coupling, 1, 255)?;
+                within(format_args!("{field}.queue.classic_weight"), queue.classic_weight, 0, 100)?;
+                queue.limit.saturating_mul(packet)
+            }
             QueueSpec::Red(RedSpec { limit, min, max, max_probability, weight_log2, packet, .. }) => {
                 within(format_args!("{field}.queue.limit"), limit, 1, u64::from(u32::MAX))?;
                 probability(max_probability, format_args!("{field}.queue.max_probability"))?;
-                if min >= max || max > limit {
-                    return fail(format_args!("{field}.queue.max"), max, "must lie above min and not above limit");
+                if min > max || max > limit {
+                    return fail(format_args!("{field}.queue.max"), max, "must lie in min .. limit");
                 }
                 if !(1..32).contains(&weight_log2) || !(1..=65_535).contains(&packet) {
                     return fail(

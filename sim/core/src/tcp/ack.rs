@@ -6,6 +6,7 @@ use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
+use super::ecn::Agreed;
 use super::profile::SafeAck;
 use super::recovery::Send;
 use super::rtt::rtt_us;
@@ -26,6 +27,8 @@ pub(super) struct AckWork {
     pub dsack: bool,
     pub dsack_of_probe: bool,
     pub lost_retrans: bool,
+    /// The ACK reports a mark (FLAG_ECE).
+    pub ece: bool,
     pub set_timer: bool,
     pub ts_echo: Nanos,
     /// Send times of the first and last never-retransmitted segment newly SACKed or ACKed.
@@ -92,10 +95,18 @@ impl Sender {
         if ack.kind != Kind::Ack || !ack.sack[0].is_empty() {
             self.process_sack(ack, &mut work);
         }
+        let ecn = self.ecn.agreed != Agreed::Off;
+        let sacked = self.conn.delivered - prior_delivered;
+        if ecn {
+            self.hear_echo(ack, prior_delivered, &mut work);
+        }
         if ack.seq > prior_una {
             work.una_advanced = true;
             self.recovery.retransmits = 0;
             self.clean_acked(ack.seq, prior_highest, &mut work);
+        }
+        if ecn {
+            self.count_echo(ack, prior_delivered, sacked, &mut work);
         }
         let rtt_us = self.take_rtt(&work);
         self.last_rtt_us = rtt_us;
@@ -116,7 +127,8 @@ impl Sender {
             self.end_tail_probe(ack.seq, &work);
         }
         let mut send = Send::New;
-        let dubious = !work.una_advanced || work.data_sacked || work.dsack || self.conn.state != CaState::Open;
+        let dubious =
+            !work.una_advanced || work.data_sacked || work.dsack || work.ece || self.conn.state != CaState::Open;
         if dubious {
             send = self.alert(prior_una, &mut work);
         }

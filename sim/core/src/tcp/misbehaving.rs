@@ -32,6 +32,7 @@ impl Receiver {
             ReceiverSpec::Divide { parts } => self.ack_parts = parts,
             ReceiverSpec::Optimistic { share } => {
                 self.optimist = Some(Box::new(Optimist { share, recent: VecDeque::new() }));
+                self.is_special = true;
             }
         }
     }
@@ -72,7 +73,7 @@ impl Receiver {
         self.send_ack(now, segment.flow, self.rcv_nxt + ahead, window_of(self.rmem_max) as u32, out);
     }
 
-    fn send_ack(&self, now: Nanos, flow: u32, seq: u32, window: u32, out: &mut Pool) {
+    pub(super) fn send_ack(&self, now: Nanos, flow: u32, seq: u32, window: u32, out: &mut Pool) {
         *out.send() = Packet {
             ts: timestamp(now),
             ts_echo: self.ts_recent,
@@ -82,6 +83,8 @@ impl Receiver {
             size: self.ack_bytes,
             route: self.route,
             kind: Kind::Ack,
+            marks: self.ack_marks,
+            marked_bytes: self.echo.bytes,
             sack: [SegRange::EMPTY; 3],
         };
     }

@@ -3,6 +3,7 @@
 //! Sequence numbers count segments. Names follow RFC 9293, RFC 6675, RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 5682
 //! (F-RTO); behaviour follows Linux 6.x where it differs.
 
+pub mod ecn;
 pub mod intervals;
 pub mod metrics;
 pub mod profile;

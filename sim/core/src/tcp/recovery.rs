@@ -129,6 +129,10 @@ impl Sender {
         if self.packets_out() == 0 {
             self.board.sacked_out = 0;
         }
+        if work.ece {
+            // The reduction is required: nothing may undo it.
+            self.recovery.prior_ssthresh = 0;
+        }
         let una = self.conn.snd_una;
         let counting = self.profile.loss_detection == LossDetection::RackAndCounting;
         let mut count = work.is_duplicate() || (work.data_sacked && self.sacks_reach_far());
@@ -160,14 +164,14 @@ impl Sender {
                         self.try_keep_open();
                         return Send::New;
                     }
-                    self.try_to_open();
+                    self.try_to_open(work.ece);
                 }
                 self.identify_loss(work);
                 if self.conn.state != CaState::Recovery {
                     if !self.time_to_recover() {
                         return Send::New;
                     }
-                    self.enter_recovery();
+                    self.enter_recovery(work.ece);
                 }
                 if counting && count {
                     self.mark_by_counting(false);
@@ -188,10 +192,10 @@ impl Sender {
         }
         self.identify_loss(work);
         if !self.time_to_recover() {
-            self.try_to_open();
+            self.try_to_open(work.ece);
             return Send::New;
         }
-        self.enter_recovery();
+        self.enter_recovery(work.ece);
         if counting && count {
             self.mark_by_counting(true);
         }
@@ -203,12 +207,15 @@ impl Sender {
         self.conn.state = state;
     }
 
-    pub(super) fn enter_recovery(&mut self) {
+    /// `ece`: the ACK that shows the loss reports a mark as well.
+    pub(super) fn enter_recovery(&mut self, ece: bool) {
         self.forget_retransmissions();
         self.recovery.prior_ssthresh = 0;
         self.init_undo();
         if !matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
-            self.recovery.prior_ssthresh = self.conn.current_ssthresh();
+            if !ece {
+                self.recovery.prior_ssthresh = self.conn.current_ssthresh();
+            }
             self.begin_reduction();
         }
         self.set_state(CaState::Recovery);
@@ -245,6 +252,7 @@ impl Sender {
         self.set_state(CaState::Loss);
         self.recovery.high_seq = self.conn.snd_nxt;
         self.tail_probe.high_seq = None;
+        self.ecn.queue_cwr();
         // F-RTO (RFC 5682) is pointless if earlier retransmissions of this episode are still unaccounted for.
         self.recovery.frto = new_recovery || self.recovery.retransmits > 0;
     }
@@ -267,6 +275,7 @@ impl Sender {
         self.conn.prior_cwnd = self.conn.cwnd;
         self.recovery.prr = Prr::default();
         self.conn.ssthresh = self.cc.ssthresh(&mut self.conn);
+        self.ecn.queue_cwr();
     }
 
     pub(super) fn end_reduction(&mut self) {
@@ -324,8 +333,11 @@ impl Sender {
         }
     }
 
-    fn try_to_open(&mut self) {
+    fn try_to_open(&mut self, ece: bool) {
         self.forget_retransmissions();
+        if ece {
+            self.enter_cwr();
+        }
         if self.conn.state != CaState::Cwr {
             self.try_keep_open();
         }
@@ -402,7 +414,10 @@ impl Sender {
         }
         if self.recovery.prior_ssthresh > 0 {
             self.conn.cwnd = self.cc.undo(&mut self.conn);
-            self.conn.ssthresh = self.conn.ssthresh.max(self.recovery.prior_ssthresh);
+            if self.recovery.prior_ssthresh > self.conn.ssthresh {
+                self.conn.ssthresh = self.recovery.prior_ssthresh;
+                self.ecn.withdraw_cwr();
+            }
         }
         self.window_use.since = self.conn.jiffies;
         self.recovery.undo_marker = None;
@@ -478,6 +493,16 @@ mod tests {
             let safe = drive(40, 2, true, conserve, 5);
             assert_eq!(safe.iter().map(|g| g.0).collect::<Vec<_>>(), [43, 44, 45, 46, 47]);
             assert!(safe.iter().all(|g| g.1 == 3));
+        }
+    }
+
+    #[test]
+    fn nothing_is_sent_while_as_much_is_in_flight_as_the_threshold() {
+        // Of ten delivered segments, seven might have gone out and five have; but Linux takes the smaller bound from a
+        // gap of zero on (`delta < 0` in tcp_cwnd_reduction).
+        for (in_flight, allowance) in [(71, 2), (70, 0), (69, 1)] {
+            let mut prr = Prr { delivered: 9, out: 5 };
+            assert_eq!(prr.allowance((70, 100), in_flight, 1, true, false), allowance);
         }
     }
 

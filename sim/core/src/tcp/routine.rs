@@ -2,7 +2,7 @@
 //! that, and of what [`super::ack`] does for any acknowledgement, in the same order, this is what remains.
 
 use crate::cc::CaState;
-use crate::packet::{Kind, Packet};
+use crate::packet::{Kind, Marks, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
@@ -14,7 +14,11 @@ impl Sender {
     #[inline(always)]
     pub(super) fn is_routine(&self, ack: &Packet) -> bool {
         let una = self.conn.snd_una;
-        let plain = ack.kind == Kind::Ack && ack.sack[0].is_empty() && una < ack.seq && ack.seq <= self.conn.snd_nxt;
+        let plain = ack.kind == Kind::Ack
+            && !ack.marks.has(Marks::ECE)
+            && ack.sack[0].is_empty()
+            && una < ack.seq
+            && ack.seq <= self.conn.snd_nxt;
         let sound = self.conn.state == CaState::Open && self.board.is_sound();
         let settled = self.tail_probe.high_seq.is_none() && self.rack.keeps_window_of_one();
         plain && sound && settled && self.board.plain_until(una, ack.seq) == ack.seq

@@ -289,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn the_deviation_falls_once_per_window_of_data() {
+        // tcp_rtt_estimator: a window ends with an ACK above the snd_nxt at which it began (20, 40). The deviation x 4
+        // falls by a quarter per sample: 600, 450, 337.5, 253.1 ms, of which the last is the largest of the second window.
+        let mut rtt = RttEstimator::new(1000);
+        let variances = [(0, 20), (10, 30), (25, 40), (35, 50), (45, 60)].map(|(una, nxt)| {
+            rtt.sample(300_000, una, nxt);
+            rtt.rttvar_us
+        });
+        assert_eq!(variances, [600_000, 600_000, 600_000, 600_000, 600_000 - (600_000 - 253_125) / 4]);
+    }
+
+    #[test]
     fn timers_round_up_to_the_wheel_s_slots() {
         let tick = Tick::new(1000);
         assert_eq!(tick.deadline(100, 40), Nanos::from_millis(141));

@@ -5,6 +5,7 @@ use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
+use super::ecn::{Agreed, Sending};
 use super::loss::Rack;
 use super::pacing::Pacer;
 use super::profile::Profile;
@@ -27,6 +28,8 @@ pub struct SenderCounters {
     pub rtos: u64,
     pub tail_probes: u64,
     pub spurious_rtos: u64,
+    /// Reported as marked (tcpi_delivered_ce): with classic ECN, all that is acknowledged by ACKs with ECE.
+    pub marked: u64,
     /// Bytes cumulatively or selectively acknowledged.
     pub acked_bytes: u64,
 }
@@ -59,6 +62,7 @@ pub struct Sender {
     pub(super) buffer: SendBuffer,
     pub(super) peer: PeerWindow,
     pub(super) recovery: Recovery,
+    pub(super) ecn: Sending,
     pub(super) rack: Rack,
     pub(super) tail_probe: TailProbe,
     pub(super) timers: Timers,
@@ -79,12 +83,16 @@ pub struct Sender {
 impl Sender {
     pub fn new(tcp: &TcpSpec, flow: u32, cc: Box<dyn Controller>, initial_window: u32) -> Sender {
         let watches_losses = cc.watches_losses();
+        let ecn = Sending::new(tcp, cc.ecn_use());
+        let mut conn = Conn::new(tcp);
+        // Whoever follows every echo takes the long way with each ACK.
+        conn.exact = matches!(ecn.agreed, Agreed::Exact | Agreed::Accurate);
         Sender {
             tcp: *tcp,
             profile: tcp.profile(),
             flow,
             route: 0,
-            conn: Conn::new(tcp),
+            conn,
             owns_window: cc.owns_window(),
             paces: cc.paces(),
             watches_packets: cc.watches_packets(),
@@ -93,6 +101,7 @@ impl Sender {
             buffer: SendBuffer::new(tcp, cc.send_buffer_windows()),
             peer: PeerWindow { edge: u64::from(initial_window), latest: initial_window },
             recovery: Recovery::default(),
+            ecn,
             rack: Rack::default(),
             tail_probe: TailProbe::default(),
             timers: Timers::new(tcp),
@@ -131,6 +140,17 @@ impl Sender {
     /// A transfer of `bytes` in all.
     pub fn write_object(&mut self, bytes: u64) {
         self.buffer.write_object(bytes);
+    }
+
+    /// The same, of which nothing is there to send yet.
+    pub fn expect_object(&mut self, bytes: u64) {
+        self.buffer.write_object(bytes);
+        self.buffer.write_seq = 0;
+    }
+
+    /// Payload bytes of a full segment.
+    pub fn mss(&self) -> u64 {
+        u64::from(self.tcp.mss)
     }
 
     /// The application writes `segments` more.

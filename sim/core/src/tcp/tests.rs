@@ -11,6 +11,7 @@ use crate::time::Nanos;
 
 use super::loss::WINDOW_PERSIST;
 use super::sender::Sender;
+use super::timers::Timer;
 use super::timestamp;
 
 const MS: u64 = 1_000_000;
@@ -169,6 +170,64 @@ fn the_reordering_window_widens_once_per_round_trip() {
     assert_eq!((s.rack.extra_steps, s.rack.window_persist), (1, WINDOW_PERSIST));
 }
 
+/// Segment 0 is missing, segments 1 to 4 are SACKed an RTT after they were sent.
+fn hole(s: &mut Sender, pool: &mut Pool) {
+    s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 1, end: 5 }], 1_050), pool);
+}
+
+#[test]
+fn the_reordering_timer_starts_a_recovery_with_a_reduced_window() {
+    let (mut s, mut pool) = sender(40, 50);
+    s.rack.reordering_seen = true;
+    s.stop_writing();
+    hole(&mut s, &mut pool);
+    // A quarter RTT in whole ticks, and two more (TCP_TIMEOUT_MIN): 13 + 2.
+    assert_eq!((s.conn.state, s.timers.pending), (CaState::Disorder, Timer::Reorder));
+    assert_eq!(s.timers.at, s.timers.tick.deadline(1_050, 15));
+    s.set_now(Nanos(1_065 * MS));
+    s.on_retransmission_timer(&mut pool);
+    // Linux's tcp_rack_reo_timeout reduces as for one delivered segment: ceil(28 / 40) above the 35 in flight.
+    assert_eq!((s.conn.state, s.conn.ssthresh, s.conn.cwnd), (CaState::Recovery, 28, 36));
+    assert_eq!(s.counters.retransmitted, 1);
+}
+
+#[test]
+fn progress_in_a_recovery_sets_the_timeout_anew_although_new_data_are_sent() {
+    let (mut s, mut pool) = sender(40, 50);
+    hole(&mut s, &mut pool);
+    let mut partial = ack(10, &[], 1_061);
+    partial.ts_echo = timestamp(Nanos(1_050 * MS));
+    let sent = s.conn.snd_nxt;
+    s.on_ack(Nanos(1_061 * MS), &partial, &mut pool);
+    assert!(s.conn.state == CaState::Recovery && s.conn.snd_nxt > sent);
+    assert_eq!((s.timers.pending, s.timers.at), (Timer::Rto, s.timers.tick.deadline(1_061, s.rtt.rto_ticks())));
+}
+
+#[test]
+fn a_delivery_rate_is_what_arrived_over_the_longer_of_the_intervals() {
+    let (mut s, mut pool) = sender(10, 50);
+    s.on_ack(Nanos(1_050 * MS), &ack(10, &[], 1_050), &mut pool);
+    // Ten segments of 1,448 bytes in 50 ms.
+    assert_eq!(s.rate.latest, Some(289_600.0));
+}
+
+#[test]
+fn rack_waits_for_retransmissions_as_for_originals() {
+    let (mut s, mut pool) = sender(40, 50);
+    hole(&mut s, &mut pool);
+    // Proportional rate reduction sends ceil(28 x 4 / 40) = 3: the missing segment, and two new ones at the same time.
+    assert_eq!((s.counters.retransmitted, s.conn.snd_nxt), (1, 42));
+    // All but the retransmission arrives; it may be late by a quarter RTT (RFC 8985, section 6.2, step 5).
+    s.rack.reordering_seen = true;
+    let mut answer = ack(0, &[SegRange { start: 1, end: 42 }], 1_100);
+    answer.ts_echo = timestamp(Nanos(1_050 * MS));
+    s.on_ack(Nanos(1_100 * MS), &answer, &mut pool);
+    assert_eq!((s.timers.pending, s.timers.at), (Timer::Reorder, s.timers.tick.deadline(1_100, 15)));
+    s.set_now(Nanos(1_115 * MS));
+    s.on_retransmission_timer(&mut pool);
+    assert_eq!((s.counters.retransmitted, s.counters.lost), (2, 2));
+}
+
 #[test]
 fn linux_4_15_keeps_a_millisecond_of_reordering_window() {
     let (mut s, _) = old_sender(10, 40);
@@ -236,11 +295,11 @@ fn linux_4_15_probes_the_tail_only_when_the_window_or_the_data_end() {
 fn linux_4_15_probes_with_new_data_without_an_episode() {
     let (mut s, mut pool) = old_sender(10, 50);
     s.set_now(Nanos(1_100 * MS));
-    s.timers.pending = super::timers::Timer::Tlp;
+    s.timers.pending = Timer::Tlp;
     s.on_retransmission_timer(&mut pool);
     assert_eq!((s.conn.snd_nxt, s.tail_probe.high_seq), (11, None));
     s.buffer.write_seq = s.conn.snd_nxt;
-    s.timers.pending = super::timers::Timer::Tlp;
+    s.timers.pending = Timer::Tlp;
     s.on_retransmission_timer(&mut pool);
     assert_eq!((s.counters.retransmitted, s.tail_probe.high_seq), (1, Some(11)));
     // Any report of a duplicate ends it.
@@ -256,7 +315,7 @@ fn a_duplicate_of_something_else_ends_a_probe_s_episode_only_as_a_duplicate_ack(
         let (mut s, mut pool) = sender(10, 50);
         s.stop_writing();
         s.set_now(Nanos(1_100 * MS));
-        s.timers.pending = super::timers::Timer::Tlp;
+        s.timers.pending = Timer::Tlp;
         s.on_retransmission_timer(&mut pool);
         assert_eq!((s.tail_probe.high_seq, s.tail_probe.retransmission), (Some(10), true));
         (s, pool)
@@ -295,13 +354,16 @@ fn original_data_undoes_a_timeout_without_f_rto_in_linux_4_15_only() {
         let mut late = ack(0, &[SegRange { start: 30, end: 31 }], 1_425);
         late.ts_echo = timestamp(Nanos(1_400 * MS));
         s.on_ack(Nanos(1_450 * MS), &late, &mut pool);
-        assert_eq!(s.conn.state, state, "{kernel:?}");
+        assert_eq!((s.conn.state, s.counters.spurious_rtos), (state, u64::from(state != CaState::Loss)), "{kernel:?}");
     }
 }
 
-/// Counts the transmissions it believes lost.
-#[derive(Clone)]
-struct Witness(Arc<AtomicI64>);
+/// Counts the transmissions it believes lost, and those it knows delivered.
+#[derive(Clone, Default)]
+struct Witness {
+    lost: Arc<AtomicI64>,
+    delivered: Arc<AtomicI64>,
+}
 
 impl Controller for Witness {
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -319,26 +381,45 @@ impl Controller for Witness {
     }
 
     fn on_packet_delivered(&mut self, _conn: &mut Conn, packet: &Transmission) {
-        self.0.fetch_sub(i64::from(packet.was_lost), Ordering::Relaxed);
+        self.lost.fetch_sub(i64::from(packet.was_lost), Ordering::Relaxed);
+        self.delivered.fetch_add(1, Ordering::Relaxed);
     }
 
     fn on_packet_lost(&mut self, _conn: &mut Conn, _packet: &Transmission) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.lost.fetch_add(1, Ordering::Relaxed);
     }
 
     fn on_packet_spared(&mut self, _conn: &mut Conn, _packet: &Transmission) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.lost.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// A sender with 40 segments out, and what its controller counts.
+fn watched() -> (Sender, Pool, Witness) {
+    let witness = Witness::default();
+    let tcp = TcpSpec { initial_cwnd: 40, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
+    let (mut s, mut pool) = (Sender::new(&tcp, 0, Box::new(witness.clone()), 1 << 20), Pool::default());
+    s.establish(Nanos(1_000 * MS), Nanos(50 * MS));
+    s.write_bulk();
+    s.transmit(&mut pool);
+    (s, pool, witness)
+}
+
+#[test]
+fn watchers_hear_of_every_delivered_segment_once() {
+    let (mut s, mut pool, Witness { delivered, .. }) = watched();
+    let mut heard = |seq, sack: &[SegRange]| {
+        s.on_ack(Nanos(1_050 * MS), &ack(seq, sack, 1_050), &mut pool);
+        (delivered.load(Ordering::Relaxed), s.conn.delivered)
+    };
+    assert_eq!(heard(3, &[]), (3, 3), "plain progress");
+    assert_eq!(heard(3, &[SegRange { start: 5, end: 7 }]), (5, 5));
+    assert_eq!(heard(8, &[]), (8, 8), "of the five acknowledged, two were known");
 }
 
 #[test]
 fn watchers_hear_that_what_an_undone_timeout_found_lost_was_not() {
-    let lost = Arc::new(AtomicI64::new(0));
-    let tcp = TcpSpec { initial_cwnd: 40, wmem: [4096, 1 << 20, 1 << 20], ..TcpSpec::default() };
-    let (mut s, mut pool) = (Sender::new(&tcp, 0, Box::new(Witness(lost.clone())), 1 << 20), Pool::default());
-    s.establish(Nanos(1_000 * MS), Nanos(50 * MS));
-    s.write_bulk();
-    s.transmit(&mut pool);
+    let (mut s, mut pool, Witness { lost, .. }) = watched();
     s.set_now(Nanos(1_400 * MS));
     s.on_rto(&mut pool);
     assert_eq!(lost.load(Ordering::Relaxed), 40);

@@ -205,7 +205,7 @@ impl Sender {
         self.detect_loss();
         if prior_in_flight != self.in_flight() {
             if self.conn.state != CaState::Recovery {
-                self.enter_recovery();
+                self.enter_recovery(false);
                 if !self.owns_window {
                     self.reduce_window(1, false);
                 }

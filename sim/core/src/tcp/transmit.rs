@@ -1,7 +1,7 @@
 //! Sending: what may leave now, at which pace, and whether the window was used.
 
 use crate::cc::{CaState, Event, Transmission};
-use crate::packet::{Kind, Packet};
+use crate::packet::{Kind, Marks, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
@@ -79,7 +79,11 @@ impl Sender {
         let departs = self.departure();
         self.note_sent(seq, departs, 0, in_flight);
         self.conn.snd_nxt = seq + 1;
-        self.emit(seq, departs, out);
+        let marks = self.ecn.fresh;
+        self.emit(seq, departs, marks, out);
+        if marks.has(Marks::CWR) {
+            self.ecn.withdraw_cwr();
+        }
     }
 
     #[inline(always)]
@@ -101,7 +105,7 @@ impl Sender {
         self.note_sent(seq, departs, keep | EVER_RETRANS, in_flight);
         self.rack.retransmitted.push_back((seq, departs));
         self.counters.retransmitted += 1;
-        self.emit(seq, departs, out);
+        self.emit(seq, departs, self.ecn.again, out);
     }
 
     #[inline(never)]
@@ -115,7 +119,7 @@ impl Sender {
         self.rack.retransmitted.push_back((seq, departs));
         self.recovery.note_retransmission(departs);
         self.counters.retransmitted += 1;
-        self.emit(seq, departs, out);
+        self.emit(seq, departs, self.ecn.again, out);
     }
 
     /// When a segment handed to the network now leaves the host.
@@ -167,7 +171,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn emit(&mut self, seq: u32, departs: Nanos, out: &mut Pool) {
+    fn emit(&mut self, seq: u32, departs: Nanos, marks: Marks, out: &mut Pool) {
         let payload = self.payload(seq);
         self.counters.sent += 1;
         // A segment has neither window nor SACK blocks: what its place holds of another packet's stays.
@@ -179,6 +183,7 @@ impl Sender {
         packet.seq = seq;
         packet.size = (payload + self.tcp.header_bytes) as u16;
         packet.kind = Kind::Data;
+        packet.marks = marks;
         if self.paces {
             self.pacer.charge(&mut self.conn, self.counters.sent, u64::from(payload));
         }

@@ -97,6 +97,7 @@ pub fn flow(text: &str) -> FlowSpec {
         receiver: ReceiverSpec::default(),
         follows: None,
         watched: false,
+        relays: None,
     }
 }
 

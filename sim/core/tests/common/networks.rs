@@ -36,30 +36,57 @@ fn queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
 
 fn managed_queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
     let ms = |most: u64| (1..=most).prop_map(|ms| Nanos(ms * 1_000_000));
+    let marking = || (any::<bool>(), prop::option::weighted(0.2, ms(10)));
     prop_oneof![
-        (1..300u64, ms(10), ms(90)).prop_map(|(limit, target, more)| QueueSpec::Codel(CodelSpec {
-            limit,
-            target,
-            interval: target + more
-        })),
-        ((1..300u64, 4_096..400_000u64), 1..20u32, 100..4_000u32, 1..70u32, ms(10), ms(90)).prop_map(
-            |((limit, memory_limit), flows, quantum, drop_batch, target, more)| {
+        (1..300u64, ms(10), ms(90), marking()).prop_map(|(limit, target, more, (ecn, ce_threshold))| QueueSpec::Codel(
+            CodelSpec { limit, target, interval: target + more, ecn, ce_threshold }
+        )),
+        ((1..300u64, 4_096..400_000u64), 1..20u32, 100..4_000u32, 1..70u32, (ms(10), ms(90)), marking()).prop_map(
+            |((limit, memory_limit), flows, quantum, drop_batch, (target, more), (ecn, ce_threshold))| {
                 let interval = target + more;
-                QueueSpec::FqCodel(FqCodelSpec { limit, memory_limit, flows, quantum, drop_batch, target, interval })
+                QueueSpec::FqCodel(FqCodelSpec {
+                    limit,
+                    memory_limit,
+                    flows,
+                    quantum,
+                    drop_batch,
+                    target,
+                    interval,
+                    ecn,
+                    ce_threshold,
+                })
             }
         ),
-        (1..300u64, ms(20), ms(30), 0..=32u32, 0..=32u32).prop_map(|(limit, target, update, alpha, beta)| {
-            QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta })
-        }),
-        ((wire.max(100)..wire + 400_000u64), 0.0..1.0f64, 1..12u32, any::<bool>()).prop_map(
-            |(limit, max_probability, weight_log2, adaptive)| QueueSpec::Red(RedSpec {
+        (1..300u64, ms(20), ms(30), 0..=32u32, 0..=32u32, any::<bool>()).prop_map(
+            |(limit, target, update, alpha, beta, ecn)| {
+                QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta, ecn })
+            }
+        ),
+        ((1..300u64, ms(20), ms(30), ms(5)), (0..400u32, 0..4_000u32), 1..6u32, 0..=100u32, any::<bool>()).prop_map(
+            |((limit, target, update, step), (alpha, beta), coupling, classic_weight, drop_overload)| {
+                QueueSpec::DualPi2(DualPi2Spec {
+                    limit,
+                    target,
+                    update,
+                    alpha,
+                    beta,
+                    step,
+                    coupling,
+                    classic_weight,
+                    drop_overload,
+                })
+            }
+        ),
+        ((wire.max(100)..wire + 400_000u64), 0.0..1.0f64, 1..12u32, any::<[bool; 3]>()).prop_map(
+            |(limit, max_probability, weight_log2, [adaptive, ecn, step])| QueueSpec::Red(RedSpec {
                 limit,
-                min: limit / 12,
+                min: if step { limit / 4 } else { limit / 12 },
                 max: limit / 4,
                 max_probability,
                 weight_log2,
                 packet: 1_000,
                 adaptive,
+                ecn,
             })
         ),
     ]
@@ -136,10 +163,25 @@ fn direction(limited: bool, wire: u64) -> impl Strategy<Value = DirectionSpec> {
         any::<bool>(),
         prop::option::weighted(0.2, (time(60), 0..60 * MS)),
         prop::option::weighted(0.2, jitter()),
-        (prop::option::weighted(0.3, wire..wire + 300_000u64), prop::option::weighted(0.2, (0.0..0.3f64, delay()))),
+        (
+            prop::option::weighted(0.3, wire..wire + 300_000u64),
+            prop::option::weighted(0.2, (0.0..0.3f64, delay())),
+            prop::option::weighted(0.2, (0.0..1.0f64, 0.0..0.1f64)),
+        ),
     )
         .prop_map(
-            move |(rate, delay, interpolate, loss, ingress, queue, overtaking, gate, jitter, (burst, late))| {
+            move |(
+                rate,
+                delay,
+                interpolate,
+                loss,
+                ingress,
+                queue,
+                overtaking,
+                gate,
+                jitter,
+                (burst, late, marking),
+            )| {
                 let stops = rate.iter().any(|(_, rate)| rate.0 == 0);
                 DirectionSpec {
                     rate: if limited { rate } else { Vec::new() },
@@ -152,6 +194,8 @@ fn direction(limited: bool, wire: u64) -> impl Strategy<Value = DirectionSpec> {
                     jitter,
                     late: late.filter(|_| overtaking).map(|(p, delay)| LateSpec { p, delay }),
                     gate: gate.map(|(period, phase)| GateSpec { period: Nanos(period), phase: Nanos(phase) }),
+                    bleached: marking.map_or(0.0, |m| m.0),
+                    marked: marking.map_or(0.0, |m| m.1),
                 }
             },
         )
@@ -191,7 +235,8 @@ fn link(wire: u64) -> impl Strategy<Value = LinkSpec> {
 
 fn traffic() -> impl Strategy<Value = (String, TrafficSpec)> {
     let names = prop::sample::select(vec![
-        "reno", "cubic", "external", "hybla", "vegas", "westwood", "illinois", "bbr", "bbr3", "leocc", "copa", "vivace",
+        "reno", "cubic", "external", "hybla", "vegas", "westwood", "illinois", "bbr", "bbr3", "leocc", "copa",
+        "vivace", "dctcp", "prague", "c4",
     ]);
     let tcp = prop_oneof![
         4 => Just(TrafficSpec::Bulk),
@@ -212,9 +257,15 @@ fn tcp() -> impl Strategy<Value = TcpSpec> {
     let kernel = prop_oneof![2 => Just(Kernel::V6), 1 => Just(Kernel::V4_15)];
     let hz = prop::sample::select(vec![100, 250, 1000]);
     let gro_segments = prop_oneof![3 => Just(1u32), 1 => 2..12u32];
+    let ecn = prop::sample::select(vec![EcnMode::Off, EcnMode::Classic, EcnMode::Accurate]);
     let cache = prop::sample::select(vec![None, Some(SsthreshCache::Live), Some(SsthreshCache::Segments(20))]);
-    ((mss, 40..80u32, 40..80u32, 1..40u32), (kernel, hz, gro_segments, cache), (buffer(), buffer()), any::<[bool; 2]>())
-        .prop_map(|(sizes, (kernel, hz, gro_segments, ssthresh_cache), (rmem, wmem), [moderate, restart])| {
+    (
+        (mss, 40..80u32, 40..80u32, 1..40u32),
+        (kernel, hz, gro_segments, cache, ecn),
+        (buffer(), buffer()),
+        any::<[bool; 2]>(),
+    )
+        .prop_map(|(sizes, (kernel, hz, gro_segments, ssthresh_cache, ecn), (rmem, wmem), [moderate, restart])| {
             let (mss, header_bytes, ack_bytes, initial_cwnd) = sizes;
             let header_bytes = if mss == 1448 { 52 } else { header_bytes };
             TcpSpec {
@@ -230,12 +281,35 @@ fn tcp() -> impl Strategy<Value = TcpSpec> {
                 slow_start_after_idle: restart,
                 gro_segments,
                 ssthresh_cache,
+                ecn,
             }
         })
 }
 
-/// Hosts as they are by default half of the time.
+/// Some queues drop from the front, and some losses rise with the load.
 pub fn network() -> impl Strategy<Value = NetworkSpec> {
+    let direction = (prop::bool::weighted(0.4), prop::option::weighted(0.2, (0.0..0.01f64, 0.0..0.1f64, time(3_000))));
+    (earlier(), prop::collection::vec(direction, 16)).prop_map(|(mut spec, choices)| {
+        let directions = spec.links.iter_mut().flat_map(|l| [&mut l.forward, &mut l.reverse]);
+        for (direction, (front, load)) in directions.zip(choices) {
+            direction.queue = match direction.queue {
+                QueueSpec::DropTailBytes { limit } if front => QueueSpec::DropFrontBytes { limit },
+                QueueSpec::DropTailPackets { limit } if front => QueueSpec::DropFrontPackets { limit },
+                queue => queue,
+            };
+            if let Some((idle, full, tau)) = load
+                && !direction.rate.is_empty()
+            {
+                let last = direction.loss.len() - 1;
+                direction.loss[last].1 = LossSpec::Load { idle, full, tau: Nanos(tau) };
+            }
+        }
+        spec
+    })
+}
+
+/// Those of which logs are recorded. Hosts as they are by default half of the time.
+fn earlier() -> impl Strategy<Value = NetworkSpec> {
     prop_oneof![Just(TcpSpec { header_bytes: 52, ..TcpSpec::default() }), tcp()].prop_flat_map(network_of)
 }
 
@@ -283,6 +357,7 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                     receiver,
                     follows: None,
                     watched: false,
+                    relays: None,
                 })
                 .collect(),
         })
@@ -295,5 +370,5 @@ pub fn fixed(n: u64) -> Vec<NetworkSpec> {
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    (0..n).map(|_| network().new_tree(&mut runner).unwrap().current()).collect()
+    (0..n).map(|_| earlier().new_tree(&mut runner).unwrap().current()).collect()
 }

@@ -1,3 +1,4 @@
+use orbitcc_core::link::LinkCounters;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::traffic::{Action, Traffic};
 use orbitcc_core::world::{Policies, World};
@@ -13,7 +14,12 @@ fn way(rate: Value, delay: Value, queue: Value, more: Value) -> Value {
 
 /// Two links that do everything links can do, and senders that do not listen.
 fn network() -> NetworkSpec {
-    let bytes = |limit: u64| json!({"kind": "drop_tail_bytes", "limit": limit});
+    network_with("drop_tail_bytes")
+}
+
+/// The same with another kind of queue before the first link.
+fn network_with(kind: &str) -> NetworkSpec {
+    let bytes = |limit: u64| json!({"kind": kind, "limit": limit});
     let fq = json!({"kind": "fq_codel", "limit": 50, "memory_limit": 1_000_000, "flows": 16, "quantum": 1514,
         "drop_batch": 4, "target": 5_000_000, "interval": 20_000_000});
     let ms = 1_000_000u64;
@@ -54,9 +60,14 @@ fn packet(flow: usize) -> Vec<u8> {
 
 #[test]
 fn packets_fare_as_in_the_simulator_to_the_nanosecond() {
-    let spec = network();
-    let mut simulated = World::new(&spec, &Policies::new(), Nanos::ZERO).unwrap();
-    let mut carrier = Carrier::new(&spec, Classes::Addresses).unwrap();
+    for kind in ["drop_tail_bytes", "drop_front_bytes"] {
+        carry(&network_with(kind));
+    }
+}
+
+fn carry(spec: &NetworkSpec) {
+    let mut simulated = World::new(spec, &Policies::new(), Nanos::ZERO).unwrap();
+    let mut carrier = Carrier::new(spec, Classes::Addresses).unwrap();
     let mut arrivals = Vec::new();
     for (i, flow) in spec.flows.iter().enumerate() {
         let mut traffic = Traffic::new(flow.traffic, Nanos::ZERO, 1514, spec.seed, i as u64);
@@ -86,8 +97,11 @@ fn packets_fare_as_in_the_simulator_to_the_nanosecond() {
         assert_eq!(carrier.read_links(now), links, "at {now:?}");
         assert_eq!(received, [0, 1, 2].map(|i| simulated.flows()[i].received_bytes()), "at {now:?}");
     }
-    let lost = simulated.link(0).counters.lost;
-    assert!(received.iter().all(|bytes| *bytes > 100_000) && lost > 20, "{received:?} {lost}");
+    let LinkCounters { lost, dropped, .. } = simulated.link(0).counters;
+    assert!(
+        received.iter().all(|bytes| *bytes > 100_000) && lost > 20 && dropped > 20,
+        "{received:?} {lost} {dropped}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Controlled delay (RFC 8289) as Linux's sch_codel computes it: packets that have waited longer than a target for at
-//! least an interval are dropped at the head, ever more often.
+//! least an interval are dropped or marked at the head, ever more often.
 
 use crate::spec::CodelSpec;
 use crate::time::Nanos;
@@ -13,11 +13,15 @@ const MEMORY_INTERVALS: u64 = 16;
 /// 1/sqrt(count) in sixteen bits after the point (Linux: REC_INV_SQRT_BITS); all ones stand for 1.
 const ONE: u16 = u16::MAX;
 
-/// The two parameters of the control law.
+/// The parameters of the control law.
 #[derive(Clone, Copy, Debug)]
 pub struct Law {
     pub target: Nanos,
     pub interval: Nanos,
+    /// Marks instead of drops.
+    pub ecn: bool,
+    /// Mark whatever has waited longer.
+    pub ce_threshold: Option<Nanos>,
 }
 
 /// The state of one queue under control.
@@ -35,7 +39,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// The next packet of `queue` to be served; those dropped before it go to `drops`. `backlog` counts the bytes of
+    /// The next packet of `queue` to be served; those dropped before it go to `drops`. One action may mark but one packet.
+    /// `backlog` counts the bytes of
     /// the whole qdisc, which may have more queues than this one.
     pub fn dequeue(
         &mut self,
@@ -60,6 +65,10 @@ impl Controller {
             while self.dropping && now >= self.drop_next {
                 self.count += 1;
                 self.newton_step();
+                if law.ecn && drops.mark(head.0) {
+                    self.drop_next += self.spacing(law.interval);
+                    break;
+                }
                 drops.take(head.0);
                 let next = take();
                 self.dropping = self.is_late(now, law, next);
@@ -69,9 +78,12 @@ impl Controller {
                 head = next?;
             }
         } else if late {
-            drops.take(head.0);
-            let next = take();
-            self.is_late(now, law, next);
+            let mut next = Some(head);
+            if !(law.ecn && drops.mark(head.0)) {
+                drops.take(head.0);
+                next = take();
+                self.is_late(now, law, next);
+            }
             self.dropping = true;
             let grown = self.count.wrapping_sub(self.last_count);
             if grown > 1 && now.saturating_sub(self.drop_next) < Nanos(MEMORY_INTERVALS * law.interval.0) {
@@ -84,6 +96,9 @@ impl Controller {
             self.last_count = self.count;
             self.drop_next = now + self.spacing(law.interval);
             head = next?;
+        }
+        if law.ce_threshold.is_some_and(|longest| now - head.0.at > longest) {
+            drops.mark(head.0);
         }
         Some(head.0)
     }
@@ -150,7 +165,8 @@ impl Codel {
 
     pub fn dequeue(&mut self, now: Nanos, drops: &mut Drops) -> Option<Entry> {
         let mut backlog = self.queue.bytes;
-        let law = Law { target: self.spec.target, interval: self.spec.interval };
+        let CodelSpec { target, interval, ecn, ce_threshold, .. } = self.spec;
+        let law = Law { target, interval, ecn, ce_threshold };
         self.controller.dequeue(now, law, &mut self.queue, &mut backlog, drops)
     }
 
@@ -170,11 +186,18 @@ impl Codel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::packet;
+    use super::super::testing::{packet, packet_with};
     use super::*;
+    use crate::packet::Marks;
     use crate::pool::Pool;
 
-    const SPEC: CodelSpec = CodelSpec { limit: 1000, target: Nanos::from_millis(5), interval: Nanos::from_millis(100) };
+    const SPEC: CodelSpec = CodelSpec {
+        limit: 1000,
+        target: Nanos::from_millis(5),
+        interval: Nanos::from_millis(100),
+        ecn: false,
+        ce_threshold: None,
+    };
 
     fn at_ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
@@ -259,6 +282,50 @@ mod tests {
                 assert_eq!(drain(&mut queue, &mut pool, ms + 200, ms + 200 + left), Vec::<u64>::new());
             }
         }
+    }
+
+    /// Times of marks and drops of a queue that is drained once per millisecond.
+    fn marks(spec: CodelSpec, field: impl Fn(usize) -> Marks) -> (Vec<u64>, Vec<u64>) {
+        let (mut queue, mut pool) = (Codel::new(spec), Pool::default());
+        for k in 0..600 {
+            let entry = packet_with(field(k), &mut pool, Nanos::ZERO, 1_500);
+            queue.enqueue(entry, &mut Drops::new(&mut pool));
+        }
+        let (mut marked, mut dropped) = (Vec::new(), Vec::new());
+        for ms in 1..500 {
+            let mut drops = Drops::new(&mut pool);
+            let entry = queue.dequeue(at_ms(ms), &mut drops).expect("enough packets");
+            marked.extend((0..drops.marked).map(|_| ms));
+            dropped.extend((0..drops.packets).map(|_| ms));
+            assert_eq!(
+                pool.get(entry.id).marks.is_ce(),
+                marked.last() == Some(&ms),
+                "{ms} {marked:?} {:?} {entry:?}",
+                pool.get(entry.id)
+            );
+        }
+        (marked, dropped)
+    }
+
+    #[test]
+    fn marks_come_where_drops_would_and_packets_without_the_field_are_dropped() {
+        let ecn = CodelSpec { ecn: true, ..SPEC };
+        let times = [106, 206, 256, 313, 362, 406, 446, 484];
+        assert_eq!(marks(ecn, |_| Marks::ECT0), (times.to_vec(), vec![]));
+        assert_eq!(marks(ecn, |_| Marks::NONE), (vec![], times.to_vec()));
+        assert_eq!(marks(SPEC, |_| Marks::ECT0), (vec![], times.to_vec()));
+        // The packet behind one that is dropped is not marked: one action each time.
+        let (marked, dropped) = marks(ecn, |k| if k == 105 { Marks::NONE } else { Marks::ECT1 });
+        assert_eq!((marked, dropped), (times[1..].to_vec(), vec![106]));
+    }
+
+    #[test]
+    fn above_a_threshold_of_its_own_every_packet_is_marked() {
+        let spec = CodelSpec { ce_threshold: Some(at_ms(20)), ..SPEC };
+        let (marked, dropped) = marks(spec, |k| if k % 2 == 0 { Marks::ECT0 } else { Marks::NONE });
+        assert_eq!((marked[0], dropped.len()), (21, 8));
+        // Half of the packets served from then on, wherever the drops have shifted the others.
+        assert!((236..=244).contains(&marked.len()), "{}", marked.len());
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl DropTail {
     }
 
     /// Is there room for a packet of `size` bytes for certain?
-    fn has_room(&self, backlog: u64, packets: u64, size: u64) -> bool {
+    pub fn has_room(&self, backlog: u64, packets: u64, size: u64) -> bool {
         match self {
             DropTail::Bytes { limit } => backlog + size <= *limit,
             DropTail::Packets { limit } => packets < *limit,

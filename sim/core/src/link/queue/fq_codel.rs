@@ -76,7 +76,8 @@ impl FqCodel {
     }
 
     pub fn dequeue(&mut self, now: Nanos, drops: &mut Drops) -> Option<Entry> {
-        let law = Law { target: self.spec.target, interval: self.spec.interval };
+        let FqCodelSpec { target, interval, ecn, ce_threshold, .. } = self.spec;
+        let law = Law { target, interval, ecn, ce_threshold };
         loop {
             let is_new = !self.new.is_empty();
             let place = *if is_new { self.new.front() } else { self.old.front() }?;
@@ -185,6 +186,8 @@ mod tests {
         drop_batch: 64,
         target: Nanos::from_millis(5),
         interval: Nanos::from_millis(100),
+        ecn: true,
+        ce_threshold: None,
     };
 
     struct Bench {

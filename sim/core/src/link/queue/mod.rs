@@ -1,12 +1,14 @@
 //! Queue disciplines: which packets may wait before a link's server, and which of them is served next.
 //!
-//! A drop-tail queue only admits or refuses; the link keeps its packets. A managed queue keeps them itself and may
-//! change its mind: it drops packets that it has taken in, or lets one overtake another. A packet is dequeued when it
+//! A drop-tail queue only admits or refuses; the link keeps its packets. So it does for a queue that drops from the front,
+//! which gives up the packets that have waited longest for one that comes (Linux's pfifo_head_drop). A managed queue keeps
+//! them itself and may change its mind: it drops packets that it has taken in, or lets one overtake another. A packet is dequeued when it
 //! becomes the server's; from then on it is no longer the queue's, as a packet that a Linux qdisc has handed to the
-//! device. ECN is not modelled: where Linux would mark, the packet is dropped.
+//! device. With `ecn`, packets of transports that understand it are marked where others are dropped.
 
 pub mod codel;
 pub mod drop_tail;
+pub mod dual_pi2;
 pub mod fq_codel;
 pub mod pie;
 pub mod red;
@@ -23,6 +25,7 @@ use crate::units::BitRate;
 use super::Entry;
 use codel::Codel;
 use drop_tail::DropTail;
+use dual_pi2::DualPi2;
 use fq_codel::FqCodel;
 use pie::Pie;
 use red::Red;
@@ -33,6 +36,8 @@ pub const MTU_BYTES: u64 = 1514;
 #[derive(Clone, Debug)]
 pub enum Discipline {
     DropTail(DropTail),
+    /// The same limits; but the packets that have waited longest make room.
+    DropFront(DropTail),
     /// Apart, so that links without one stay small.
     Managed(Box<Managed>),
 }
@@ -44,6 +49,7 @@ pub enum Managed {
     FqCodel(FqCodel),
     Pie(Pie),
     Red(Red),
+    DualPi2(DualPi2),
 }
 
 impl Discipline {
@@ -53,6 +59,8 @@ impl Discipline {
         let managed = match *spec {
             QueueSpec::DropTailBytes { limit } => return Discipline::DropTail(DropTail::Bytes { limit }),
             QueueSpec::DropTailPackets { limit } => return Discipline::DropTail(DropTail::Packets { limit }),
+            QueueSpec::DropFrontBytes { limit } => return Discipline::DropFront(DropTail::Bytes { limit }),
+            QueueSpec::DropFrontPackets { limit } => return Discipline::DropFront(DropTail::Packets { limit }),
             QueueSpec::Viasat { limit, threshold, drop_probability } => {
                 return Discipline::DropTail(DropTail::Viasat { limit, threshold, drop_probability, random });
             }
@@ -60,6 +68,7 @@ impl Discipline {
             QueueSpec::FqCodel(spec) => Managed::FqCodel(FqCodel::new(spec, random.next_u64())),
             QueueSpec::Pie(spec) => Managed::Pie(Pie::new(spec, random)),
             QueueSpec::Red(spec) => Managed::Red(Red::new(spec, random)),
+            QueueSpec::DualPi2(spec) => Managed::DualPi2(DualPi2::new(spec, random)),
         };
         Discipline::Managed(Box::new(managed))
     }
@@ -68,8 +77,10 @@ impl Discipline {
     pub fn capacity_bytes(&self, packet_bytes: u64) -> f64 {
         let of = |packets: u64| if packets == u64::MAX { f64::INFINITY } else { packets as f64 * packet_bytes as f64 };
         match self {
-            Discipline::DropTail(DropTail::Bytes { limit } | DropTail::Viasat { limit, .. }) => *limit as f64,
-            Discipline::DropTail(DropTail::Packets { limit }) => of(*limit),
+            Discipline::DropTail(rule) | Discipline::DropFront(rule) => match rule {
+                DropTail::Bytes { limit } | DropTail::Viasat { limit, .. } => *limit as f64,
+                DropTail::Packets { limit } => of(*limit),
+            },
             Discipline::Managed(managed) => match &**managed {
                 Managed::Codel(queue) => of(queue.spec.limit),
                 Managed::FqCodel(queue) => {
@@ -77,6 +88,7 @@ impl Discipline {
                 }
                 Managed::Pie(queue) => of(queue.spec.limit),
                 Managed::Red(queue) => queue.spec.limit as f64,
+                Managed::DualPi2(queue) => of(queue.spec.limit),
             },
         }
     }
@@ -84,7 +96,7 @@ impl Discipline {
     /// Packets it keeps.
     pub fn holding(&self) -> usize {
         match self {
-            Discipline::DropTail(_) => 0,
+            Discipline::DropTail(_) | Discipline::DropFront(_) => 0,
             Discipline::Managed(managed) => managed.holding(),
         }
     }
@@ -92,7 +104,7 @@ impl Discipline {
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Discipline::DropTail(_) => 0,
+            Discipline::DropTail(_) | Discipline::DropFront(_) => 0,
             Discipline::Managed(managed) => managed.bytes(),
         }
     }
@@ -106,6 +118,7 @@ impl Managed {
             Managed::FqCodel(queue) => queue.enqueue(flow, entry, drops),
             Managed::Pie(queue) => queue.enqueue(now, entry, drops),
             Managed::Red(queue) => queue.enqueue(now, rate, entry, drops),
+            Managed::DualPi2(queue) => queue.enqueue(now, entry, drops),
         }
     }
 
@@ -116,6 +129,7 @@ impl Managed {
             Managed::FqCodel(queue) => queue.dequeue(now, drops),
             Managed::Pie(queue) => queue.dequeue(now),
             Managed::Red(queue) => queue.dequeue(now),
+            Managed::DualPi2(queue) => queue.dequeue(now, drops),
         }
     }
 
@@ -126,6 +140,7 @@ impl Managed {
             Managed::FqCodel(queue) => queue.flush(drops),
             Managed::Pie(queue) => queue.flush(drops),
             Managed::Red(queue) => queue.flush(drops),
+            Managed::DualPi2(queue) => queue.flush(drops),
         }
     }
 
@@ -135,6 +150,7 @@ impl Managed {
             Managed::FqCodel(queue) => queue.holding(),
             Managed::Pie(queue) => queue.holding(),
             Managed::Red(queue) => queue.holding(),
+            Managed::DualPi2(queue) => queue.holding(),
         }
     }
 
@@ -144,6 +160,7 @@ impl Managed {
             Managed::FqCodel(queue) => queue.bytes(),
             Managed::Pie(queue) => queue.bytes(),
             Managed::Red(queue) => queue.bytes(),
+            Managed::DualPi2(queue) => queue.bytes(),
         }
     }
 }
@@ -180,16 +197,17 @@ impl Fifo {
     }
 }
 
-/// Where a managed queue's dropped packets go.
+/// Where a managed queue's dropped packets go, and where it marks others.
 pub struct Drops<'a> {
     pool: &'a mut Pool,
     pub packets: u64,
     pub bytes: u64,
+    pub marked: u64,
 }
 
 impl Drops<'_> {
     pub fn new(pool: &mut Pool) -> Drops<'_> {
-        Drops { pool, packets: 0, bytes: 0 }
+        Drops { pool, packets: 0, bytes: 0, marked: 0 }
     }
 
     fn take(&mut self, entry: Entry) {
@@ -197,16 +215,33 @@ impl Drops<'_> {
         self.bytes += u64::from(entry.size);
         self.pool.release(entry.id);
     }
+
+    /// The ECN field of a packet.
+    fn field(&self, entry: Entry) -> u8 {
+        self.pool.get(entry.id).marks.ip()
+    }
+
+    /// Set CE, if the packet is of a transport that understands it. False if not.
+    fn mark(&mut self, entry: Entry) -> bool {
+        let set = self.pool.get_mut(entry.id).marks.set_ce();
+        self.marked += u64::from(set);
+        set
+    }
 }
 
 #[cfg(test)]
 mod testing {
     use super::*;
-    use crate::packet::Packet;
+    use crate::packet::{Marks, Packet};
 
     /// A packet in `pool`, enqueued at `at`.
     pub fn packet(pool: &mut Pool, at: Nanos, size: u32) -> Entry {
-        *pool.send() = Packet { size: size as u16, ..Packet::default() };
+        packet_with(Marks::NONE, pool, at, size)
+    }
+
+    /// The same with an ECN field.
+    pub fn packet_with(marks: Marks, pool: &mut Pool, at: Nanos, size: u32) -> Entry {
+        *pool.send() = Packet { size: size as u16, marks, ..Packet::default() };
         let id = pool.sent_id(pool.sent_len() - 1);
         Entry { at, id, size }
     }

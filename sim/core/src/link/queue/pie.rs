@@ -87,6 +87,7 @@ impl Controller {
         backlog == 0 && self.prob == 0 && self.delay == 0 && self.delay_before == 0 && restarted
     }
 
+    /// Is the packet that arrives to be dropped or marked?
     fn drops_early(&mut self, target: u64, backlog: u64, random: &mut Stream) -> bool {
         if self.burst_left > 0 || (self.delay < target / 2 && self.prob < MAX_PROB / 5) || backlog < 2 * MTU_BYTES {
             return false;
@@ -100,7 +101,15 @@ impl Controller {
         if self.accumulated < MAX_PROB / 100 * 85 {
             return false;
         }
-        self.accumulated >= MAX_PROB / 2 * 17 || random.next_u64() >> 8 < self.prob
+        // A drop forgets the sum; of marks, only one by chance does.
+        if self.accumulated >= MAX_PROB / 2 * 17 {
+            return true;
+        }
+        let strikes = random.next_u64() >> 8 < self.prob;
+        if strikes {
+            self.accumulated = 0;
+        }
+        strikes
     }
 }
 
@@ -129,7 +138,9 @@ impl Pie {
     pub fn enqueue(&mut self, now: Nanos, entry: Entry, drops: &mut Drops) {
         self.catch_up(now);
         let full = self.queue.len() as u64 >= self.spec.limit;
-        if full || self.controller.drops_early(self.target, self.queue.bytes, &mut self.random) {
+        let early = !full && self.controller.drops_early(self.target, self.queue.bytes, &mut self.random);
+        let marks = early && self.spec.ecn && self.controller.prob <= MAX_PROB / 10 && drops.mark(entry);
+        if full || (early && !marks) {
             self.controller.accumulated = 0;
             drops.take(entry);
         } else {
@@ -176,13 +187,20 @@ impl Pie {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::packet;
+    use super::super::testing::{packet, packet_with};
     use super::*;
+    use crate::packet::Marks;
     use crate::pool::Pool;
     use crate::rng::Purpose;
 
-    const SPEC: PieSpec =
-        PieSpec { limit: 1000, target: Nanos::from_millis(15), update: Nanos::from_millis(15), alpha: 2, beta: 20 };
+    const SPEC: PieSpec = PieSpec {
+        limit: 1000,
+        target: Nanos::from_millis(15),
+        update: Nanos::from_millis(15),
+        alpha: 2,
+        beta: 20,
+        ecn: false,
+    };
 
     fn ticks(ms: u64) -> u64 {
         ms * TICKS_PER_SEC / 1000
@@ -272,6 +290,27 @@ mod tests {
         // 16 without a drop, then a geometric wait of mean 20.
         let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
         assert!((mean - 36.0).abs() < 0.5, "{mean}");
+    }
+
+    #[test]
+    fn packets_are_marked_up_to_a_probability_of_ten_percent_and_dropped_above() {
+        for (percent, marks) in [(10, true), (11, false)] {
+            let (mut pie, mut pool) =
+                (Pie::new(PieSpec { ecn: true, ..SPEC }, Stream::new(1, Purpose::Queue, 0)), Pool::default());
+            fill(&mut pie, &mut pool, Nanos::ZERO, 100);
+            (pie.controller.burst_left, pie.controller.delay) = (0, ticks(20));
+            pie.controller.prob = MAX_PROB / 100 * percent;
+            let (mut marked, mut dropped) = (0, 0);
+            for k in 0..400 {
+                let field = if k % 2 == 0 { Marks::ECT0 } else { Marks::NONE };
+                let entry = packet_with(field, &mut pool, Nanos::ZERO, 1_500);
+                let mut drops = Drops::new(&mut pool);
+                pie.enqueue(Nanos::ZERO, entry, &mut drops);
+                marked += drops.marked;
+                dropped += drops.packets;
+            }
+            assert!(dropped > 5 && (marked > 5) == marks, "{percent} %: {marked} marked, {dropped} dropped");
+        }
     }
 
     #[test]

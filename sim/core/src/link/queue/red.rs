@@ -61,7 +61,8 @@ impl Red {
             Some(since) => self.decayed(now - since, rate),
             None => self.average + (self.queue.bytes as f64 - self.average) * self.weight,
         };
-        if self.drops_early() || self.queue.bytes + u64::from(entry.size) > self.spec.limit {
+        let early = self.drops_early() && !(self.spec.ecn && drops.mark(entry));
+        if early || self.queue.bytes + u64::from(entry.size) > self.spec.limit {
             drops.take(entry);
         } else {
             self.queue.push(entry);
@@ -91,6 +92,7 @@ impl Red {
         self.queue.bytes
     }
 
+    /// Is the packet that arrives to be dropped or marked?
     fn drops_early(&mut self) -> bool {
         let (min, max) = (self.spec.min as f64, self.spec.max as f64);
         if self.average < min {
@@ -147,8 +149,9 @@ impl Red {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::packet;
+    use super::super::testing::{packet, packet_with};
     use super::*;
+    use crate::packet::Marks;
     use crate::pool::Pool;
     use crate::rng::Purpose;
 
@@ -161,6 +164,7 @@ mod tests {
         weight_log2: 2,
         packet: 1_000,
         adaptive: false,
+        ecn: false,
     };
 
     fn red(spec: RedSpec) -> Red {
@@ -220,6 +224,23 @@ mod tests {
         assert!((0..1_000).all(|_| !red.drops_early()));
         red.average = 15_000.0;
         assert!((0..1_000).all(|_| red.drops_early()));
+    }
+
+    #[test]
+    fn a_step_marks_all_above_it_and_drops_packets_without_the_field() {
+        let step = RedSpec { min: 5_000, max: 5_000, max_probability: 1.0, weight_log2: 1, ecn: true, ..SPEC };
+        let (mut red, mut pool) = (red(step), Pool::default());
+        let mut fates = Vec::new();
+        for k in 0..12 {
+            let field = if k == 10 { Marks::NONE } else { Marks::ECT0 };
+            let entry = packet_with(field, &mut pool, Nanos::ZERO, 1_000);
+            let mut drops = Drops::new(&mut pool);
+            red.enqueue(Nanos::ZERO, RATE, entry, &mut drops);
+            fates.push((drops.marked, drops.packets));
+        }
+        // The average (weight 1/2) of 0, 1, 2, ... packets is k - 1 + 2^-k: it passes 5 packets at the seventh.
+        let expected: Vec<_> = (0..12).map(|k| if k == 10 { (0, 1) } else { (u64::from(k >= 6), 0) }).collect();
+        assert_eq!(fates, expected);
     }
 
     #[test]

@@ -9,6 +9,10 @@ use super::slopes::Slopes;
 const STANDING_S: f64 = 0.25;
 /// Jitter, and the inflation that losses are told apart by, are averages over so many RTTs.
 const SLOW_RTTS: f64 = 16.0;
+/// A sender with more packets in flight than so many windows stays silent, and an RTT later its acknowledgements pause.
+const SILENT: f64 = 1.05;
+/// For so many RTTs after such an interval a pause is the sender's own.
+const OWN_PAUSE_RTTS: f64 = 2.0;
 /// Largest step of the least RTT that counts as jitter, in minimum RTTs.
 const MOST_JITTER: f64 = 4.0;
 
@@ -46,6 +50,8 @@ pub struct Measures {
     pub previous_window: f64,
     window: f64,
     pub cleared_at_s: Option<f64>,
+    /// When the sender had more in flight than its window, last.
+    silent_at_s: f64,
 }
 
 impl Measures {
@@ -67,6 +73,7 @@ impl Measures {
             previous_window: 0.0,
             window: 0.0,
             cleared_at_s: None,
+            silent_at_s: f64::NEG_INFINITY,
         }
     }
 
@@ -88,7 +95,11 @@ impl Measures {
 
     /// Take in an interval; whether a pause has made what was known invalid.
     pub fn update(&mut self, stats: &IntervalStats, base: usize) -> bool {
-        let pause = self.gaps.notices(stats);
+        if stats.in_flight_packets > SILENT * stats.cwnd_packets {
+            self.silent_at_s = stats.time_s;
+        }
+        let own = stats.time_s - self.silent_at_s <= OWN_PAUSE_RTTS * stats.srtt_s;
+        let pause = self.gaps.notices(stats) && !own;
         if pause {
             self.mins.iter_mut().for_each(|(_, min, _)| min.forget());
             self.maxs.iter_mut().for_each(|(_, max, _)| max.forget());

@@ -69,6 +69,7 @@ struct Asked {
     jitters: Option<f64>,
     when: Option<String>,
     signal: Option<String>,
+    over_ms: Option<f64>,
     average_rtts: Option<f64>,
 }
 
@@ -76,12 +77,14 @@ struct Asked {
 enum Name {
     Inflation,
     OwnQueue,
+    QueueDelay,
     RttRise,
     Delivered,
     RateShare,
     Loss,
     PacingRate,
     MinRtt,
+    LongPath,
     InFlight,
     Window,
     WindowChange,
@@ -121,16 +124,19 @@ const MIN: &[&str] = &["window_s", "average_rtts"];
 const ALONE: &[&str] = &["average_rtts"];
 const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
+const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
 
 const KINDS: &[Kind] = &[
     kind(Name::Inflation, "inflation", (0.0, 3.0), RTT, "ln(RTT / minimum RTT)"),
     kind(Name::OwnQueue, "own-queue", (0.0, 3.0), RTT, "ln(1 + own queued packets) / 4"),
+    kind(Name::QueueDelay, "queue-delay", (0.0, 3.0), RTT, "ln(1 + (RTT - minimum RTT) / 1 ms) / 4"),
     kind(Name::RttRise, "rtt-rise", (-3.0, 3.0), MIN, "10 x RTT rise in the interval / minimum RTT"),
     kind(Name::Delivered, "delivered", (-3.0, 3.0), ALONE, "ln(acknowledged rate / pacing rate)"),
     kind(Name::RateShare, "rate-share", (-3.0, 0.0), MIN, "ln(delivery rate / maximum delivery rate)"),
     kind(Name::Loss, "loss", (0.0, 1.0), &["when", "average_rtts"], "square root of the share of lost packets"),
     kind(Name::PacingRate, "pacing-rate", (-4.0, 4.0), ALONE, "ln(pacing rate / 10 Mbit/s) / 2"),
     kind(Name::MinRtt, "min-rtt", (-4.0, 4.0), MIN, "ln(minimum RTT / 50 ms)"),
+    kind(Name::LongPath, "long-path", (0.0, 4.0), LONG_PATH, "ln(minimum RTT / a length), 0 below it"),
     kind(Name::InFlight, "in-flight", (-3.0, 3.0), MIN, "ln(packets in flight / BDP)"),
     kind(Name::Window, "window", (-3.0, 3.0), MIN, "ln(window / BDP)"),
     kind(Name::WindowChange, "window-change", (-3.0, 3.0), ALONE, "4 x ln(window / previous window)"),
@@ -165,6 +171,7 @@ struct Made {
     /// Losses count while the RTT is above its average (true), below it, or always.
     when: Option<bool>,
     predicted: bool,
+    over_s: f64,
     rtts: f64,
     average: f64,
     known: bool,
@@ -186,6 +193,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("jitters", asked.jitters.is_some(), json!(asked.jitters.unwrap_or(0.0))),
         ("when", asked.when.is_some(), json!(text(&asked.when, "always"))),
         ("signal", asked.signal.is_some(), json!(text(&asked.signal, "reported"))),
+        ("over_ms", asked.over_ms.is_some(), json!(asked.over_ms.unwrap_or(300.0))),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
@@ -201,6 +209,9 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         if let Some(value) = full.get(field).and_then(Value::as_f64) {
             within(field, value, 0.0, most).map_err(|e| format!(".{e}"))?;
         }
+    }
+    if let Some(value) = full.get("over_ms").and_then(Value::as_f64) {
+        within("over_ms", value, 1.0, 1e4).map_err(|e| format!(".{e}"))?;
     }
     let choices: [(&str, &[&str]); 3] = [
         ("rtt", &["mean", "least", "standing"]),
@@ -226,6 +237,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("window_s", Some(0.0)) => "window of the connection".into(),
             ("window_s", Some(s)) => format!("window of {s} s"),
             ("long_s", Some(0.0)) => "the longer one of the connection".into(),
+            ("over_ms", Some(ms)) => format!("length of {ms} ms"),
             ("long_s", Some(s)) => format!("the longer one of {s} s"),
             ("jitters", Some(n)) => format!("{n} jitters above the minimum count as empty"),
             ("average_rtts", Some(1.0)) => "average over 1 RTT".into(),
@@ -276,6 +288,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
                 _ => None,
             },
             predicted: word("signal") == "reported",
+            over_s: number("over_ms") / 1e3,
             rtts: number("average_rtts"),
             average: 0.0,
             known: false,
@@ -328,6 +341,11 @@ impl Made {
                 let queued = if known { (rtt - floor).max(0.0) * seen.rate / 8.0 / stats.mss_bytes } else { 0.0 };
                 libm::log(1.0 + queued) / 4.0
             }
+            Name::QueueDelay => {
+                let rtt = seen.rtt(self.rtt);
+                let floor = seen.floor(self.min, self.jitters, base).unwrap_or(rtt);
+                libm::log(1.0 + (rtt - floor).max(0.0) * 1e3) / 4.0
+            }
             Name::RttRise => per(10.0 * stats.rtt_rise_s),
             Name::Delivered if stats.acked_rate_bps > 0.0 => log_ratio(stats.acked_rate_bps, seen.pacing),
             Name::RateShare if known => log_ratio(seen.rate, seen.max_rate(self.max)),
@@ -335,6 +353,7 @@ impl Made {
             Name::Loss => seen.loss,
             Name::PacingRate => log_ratio(seen.pacing, 10e6) / 2.0,
             Name::MinRtt => log_ratio(min_rtt(), 0.05),
+            Name::LongPath => log_ratio(min_rtt(), self.over_s).max(0.0),
             Name::InFlight => log_ratio(stats.in_flight_packets, bdp()),
             Name::Window => log_ratio(stats.cwnd_packets, bdp()),
             Name::WindowChange => 4.0 * log_ratio(stats.cwnd_packets, seen.previous_window),

@@ -27,6 +27,7 @@ fn the_default_list_is_the_observation_ratios() {
         (state >> 33) as f64 / f64::from(1u32 << 31)
     };
     for k in 0..2_000 {
+        let cwnd_packets = 200.0 + (200.0 * random()).floor();
         let mut stats = IntervalStats {
             time_s: 0.03 * f64::from(k),
             rtt_min_s: 0.05 + 0.03 * random(),
@@ -34,7 +35,8 @@ fn the_default_list_is_the_observation_ratios() {
             rtt_rise_s: 0.01 * random() - 0.005,
             ack_gap_s: if k % 500 == 499 { 0.08 } else { 0.004 * random() },
             lost_packets: if random() < 0.1 { 20.0 * random() } else { 0.0 },
-            cwnd_packets: 200.0 + (200.0 * random()).floor(),
+            cwnd_packets,
+            in_flight_packets: cwnd_packets * random(),
             mss_bytes: 1448.0,
             ..flow(0.4 + 0.6 * random())
         };
@@ -137,4 +139,34 @@ fn a_definition_states_every_parameter() {
     let full = json!([{"name": "cleared"}, {"name": "min-rtt", "window_s": 10.0, "average_rtts": 0.0}]);
     assert_eq!(made.definition.parameters["features"], full);
     assert_eq!(made.features[1].meaning, "ln(minimum RTT / 50 ms), window of 10 s");
+}
+
+#[test]
+fn a_pause_that_the_sender_made_itself_clears_nothing() {
+    let mut watch = watch(json!(["cleared", "inflation"]));
+    // srtt is 54 ms; the minimum RTT is 51 ms.
+    let calm = |time_s| IntervalStats { time_s, ack_gap_s: 0.001, rtt_min_s: 0.051, ..flow(0.9) };
+    let cut = |time_s| IntervalStats { cwnd_packets: 200.0, in_flight_packets: 390.0, ..calm(time_s) };
+    let paused = |time_s| IntervalStats { ack_gap_s: 0.1, rtt_min_s: 0.08, ..calm(time_s) };
+    let before: Vec<_> = (0..100).map(|k| calm(0.03 * f64::from(k))).collect();
+    let _: [f64; 2] = seen(&mut watch, &before);
+    let after: [f64; 2] = seen(&mut watch, &[cut(3.0), paused(3.09)]);
+    assert_eq!(after[0], 0.0, "within two RTTs of the cut");
+    assert!((after[1] - (0.055f64 / 0.051).ln()).abs() < 1e-9, "the minimum still counts: {after:?}");
+    let later: [f64; 2] = seen(&mut watch, &[paused(3.2)]);
+    assert_eq!(later[0], 1.0, "more than two RTTs later it is a pause of the path");
+}
+
+#[test]
+fn a_long_path_and_the_queue_in_milliseconds() {
+    let long = json!({"name": "long-path", "over_ms": 25});
+    let mut watch = watch(json!(["long-path", long, {"name": "queue-delay", "rtt": "mean"}]));
+    // Minimum RTT 51 ms: below 300 ms and ln(51 / 25) above 25 ms; mean RTT 55 ms: 4 ms of queue.
+    let found: [f64; 3] = seen(&mut watch, &[flow(0.9)]);
+    assert_eq!(found[0], 0.0);
+    assert!(
+        (found[1] - (51.0f64 / 25.0).ln()).abs() < 1e-12 && (found[2] - 5f64.ln() / 4.0).abs() < 1e-12,
+        "{found:?}"
+    );
+    assert!(refused(json!([{"name": "long-path", "over_ms": 0}])).contains("over_ms"));
 }

@@ -2,11 +2,12 @@
 
 mod window;
 
-use crate::packet::{Kind, Packet, SegRange, truesize};
+use crate::packet::{Kind, Marks, Packet, SegRange, truesize};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
+use super::ecn::Echo;
 use super::intervals::Intervals;
 use super::misbehaving::Optimist;
 use super::profile::{Autotuning, Profile};
@@ -45,6 +46,7 @@ pub struct Arrival {
     pub seq: u32,
     pub ts: Nanos,
     pub ts_echo: Nanos,
+    pub marks: Marks,
     /// Bytes.
     pub payload: u64,
 }
@@ -78,6 +80,11 @@ pub struct Receiver {
     /// Number of acknowledgements in place of one, and the state of an optimistic receiver (`misbehaving.rs`).
     pub(super) ack_parts: u32,
     pub(super) optimist: Option<Box<Optimist>>,
+    pub(super) echo: Echo,
+    /// It is optimistic, or uses ECN.
+    pub(super) is_special: bool,
+    /// What ACKs carry of ECN.
+    pub(super) ack_marks: Marks,
     // Acknowledgement policy.
     quick: u32,
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
@@ -92,8 +99,8 @@ pub struct Receiver {
     rto: u64,
     pub(super) handshake_us: u64,
     last_arrival: Nanos,
-    ack_now: bool,
-    delayed_at: Nanos,
+    pub(super) ack_now: bool,
+    pub(super) delayed_at: Nanos,
     compressed: u32,
     /// When the compressed ACK goes out, or the present poll ends.
     compressed_at: Nanos,
@@ -118,6 +125,8 @@ pub struct Receiver {
     unit: u64,
     /// Segments that the packet in hand put in order: the application reads them after the ACK has gone.
     unread: u64,
+    /// The application reads no further than this segment for now.
+    pub(crate) reads_to: u32,
     rtt8_us: u64,
     rtt_echo: Nanos,
     measure_space: u64,
@@ -179,6 +188,9 @@ impl Receiver {
             poll: POLL,
             ack_parts: 1,
             optimist: None,
+            echo: Echo::default(),
+            is_special: false,
+            ack_marks: Marks::NONE,
             quick: 0,
             ato: 0,
             ato_min: u64::from(tcp.hz / ATO_MIN_HZ),
@@ -205,6 +217,7 @@ impl Receiver {
             right_edge: initial.min(WINDOW_FIELD_MAX),
             unit: 1 << scale,
             unread: 0,
+            reads_to: u32::MAX,
             rtt8_us: 0,
             rtt_echo: Nanos::MAX,
             measure_space,
@@ -247,13 +260,30 @@ impl Receiver {
 
     /// A data segment arrives; one ACK goes out at most, two when a waiting one cannot wait longer.
     pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
+        if self.is_special {
+            return self.take_specially(now, segment, out);
+        }
+        self.take::<false>(now, segment, out);
+    }
+
+    /// With ECN, or optimistically.
+    #[inline(never)]
+    fn take_specially(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         if self.optimist.is_some() {
             return self.be_optimistic(now, segment, out);
         }
+        self.take::<true>(now, segment, out);
+    }
+
+    #[inline(always)]
+    fn take<const ECN: bool>(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         let seq = segment.seq;
         let echoed = if seq <= self.last_acked { segment.ts } else { Nanos::ZERO };
         self.ts_recent = self.ts_recent.max(echoed);
         let in_order = seq == self.rcv_nxt;
+        if ECN {
+            self.note_marks(now, &segment, out);
+        }
         if !in_order && (seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some()) {
             self.duplicate = Some(SegRange { start: seq, end: seq + 1 });
             self.enter_quick_ack(MAX_QUICK_ACKS);
@@ -262,8 +292,14 @@ impl Receiver {
         self.measure_rtt(now, segment.ts_echo);
         if in_order {
             self.note_arrival(now);
+            if ECN {
+                self.echo_marks(now, &segment, seq + 1, out);
+            }
             self.advance(now, segment.payload);
         } else {
+            if ECN {
+                self.echo_marks(now, &segment, self.rcv_nxt, out);
+            }
             self.keep_for_later(now, &segment, out);
         }
         if self.share != self.measured_share {
@@ -281,11 +317,31 @@ impl Receiver {
     /// (tcp_cleanup_rbuf).
     #[inline(always)]
     fn read(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
-        self.unread = 0;
+        self.read_what_may_be();
         let offered = self.right_edge - self.stream_bytes();
         if 2 * offered <= self.window_clamp {
             self.tell_of_room(now, offered, flow, out);
         }
+    }
+
+    #[inline(always)]
+    fn read_what_may_be(&mut self) {
+        self.unread = u64::from(self.rcv_nxt.saturating_sub(self.reads_to));
+    }
+
+    /// Segments that the application has read.
+    pub(crate) fn read_so_far(&self) -> u32 {
+        self.rcv_nxt.min(self.reads_to)
+    }
+
+    /// The application may read up to this segment; says whether it reads anything now.
+    pub(crate) fn read_up_to(&mut self, now: Nanos, reads_to: u32, flow: u32, out: &mut Pool) -> bool {
+        let waited = self.rcv_nxt > self.reads_to;
+        self.reads_to = reads_to;
+        if waited {
+            self.read(now, flow, out);
+        }
+        waited
     }
 
     #[cold]
@@ -351,9 +407,14 @@ impl Receiver {
         true
     }
 
+    /// Do segments wait for the end of the present poll?
+    pub(super) fn is_polling(&self) -> bool {
+        self.merged > 0
+    }
+
     /// What the driver has collected goes up to TCP.
     #[cold]
-    fn end_poll(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+    pub(super) fn end_poll(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         self.merged = 0;
         self.compressed_at = Nanos::MAX;
         if self.compressed > 0 {
@@ -364,6 +425,7 @@ impl Receiver {
         self.read(now, flow, out);
     }
 
+    #[inline(always)]
     fn advance(&mut self, now: Nanos, payload: u64) {
         self.rcv_nxt += 1;
         self.unread += 1;
@@ -423,6 +485,7 @@ impl Receiver {
         self.recent_len = n;
     }
 
+    #[inline(always)]
     fn note_arrival(&mut self, now: Nanos) {
         let short = self.ato_min / 2;
         if self.ato == 0 {
@@ -450,7 +513,7 @@ impl Receiver {
         self.quick = self.quick.max(credits);
     }
 
-    fn enter_quick_ack(&mut self, most: u32) {
+    pub(super) fn enter_quick_ack(&mut self, most: u32) {
         self.increase_quick_ack(most);
         self.ato = self.ato_min;
     }
@@ -464,7 +527,7 @@ impl Receiver {
             let mut free = self.free_window();
             if free < self.right_edge - u64::from(self.last_acked) * self.mss {
                 // Too little room before the application has read: it acknowledges when it has.
-                self.unread = 0;
+                self.read_what_may_be();
                 free = self.free_window();
             }
             return self.offer_window(now, free, flow, out);
@@ -504,6 +567,12 @@ impl Receiver {
         self.offer_window(now, free, flow, out);
     }
 
+    /// Acknowledge what had arrived up to `seq`, beside the ACK that is due (`__tcp_send_ack`).
+    pub(super) fn send_ack_of(&mut self, now: Nanos, flow: u32, seq: u32, out: &mut Pool) {
+        let window = (self.right_edge - u64::from(seq) * self.mss) as u32;
+        self.send_ack(now, flow, seq, window, out);
+    }
+
     /// Acknowledge what has arrived, with a window of `free` bytes unless more has been offered.
     #[inline(always)]
     fn offer_window(&mut self, now: Nanos, free: u64, flow: u32, out: &mut Pool) {
@@ -530,8 +599,14 @@ impl Receiver {
             size: self.ack_bytes,
             route: self.route,
             kind: Kind::Ack,
+            marks: Marks::NONE,
+            marked_bytes: 0,
             sack: [SegRange::EMPTY; 3],
         };
+        if self.is_special {
+            (packet.marks, packet.marked_bytes) = (self.ack_marks, self.echo.bytes);
+            self.echo.pending = 0;
+        }
         if self.duplicate.is_some() || self.recent_len > 0 {
             self.report_blocks(packet);
         }
@@ -558,4 +633,4 @@ impl Receiver {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

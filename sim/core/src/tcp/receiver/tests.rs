@@ -105,10 +105,15 @@ fn linux_4_15_acks_every_segment_beyond_a_hole() {
 
 /// Hand over segment `seq`; the ACK it causes, if any.
 fn receive(r: &mut Receiver, seq: u32, at: Nanos) -> Option<Packet> {
+    receive_marked(r, seq, Marks::NONE, at).first().copied()
+}
+
+/// The same with marks; all ACKs it causes.
+pub(crate) fn receive_marked(r: &mut Receiver, seq: u32, marks: Marks, at: Nanos) -> Vec<Packet> {
     let mut pool = Pool::default();
     let (ts, ts_echo) = (timestamp(at), timestamp(Nanos::ZERO));
-    r.on_data(at, Arrival { flow: 0, seq, ts, ts_echo, payload: 1448 }, &mut pool);
-    (pool.sent_len() > 0).then(|| *pool.get(pool.sent_id(0)))
+    r.on_data(at, Arrival { flow: 0, seq, ts, ts_echo, marks, payload: 1448 }, &mut pool);
+    (0..pool.sent_len()).map(|k| *pool.get(pool.sent_id(k))).collect()
 }
 
 fn receiver() -> Receiver {

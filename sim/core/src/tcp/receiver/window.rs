@@ -87,6 +87,7 @@ impl Receiver {
 
     /// The window's slow start: two segments per arriving segment, without their timestamps (`tp->advmss` has lost
     /// them when the connection is established), each growth asking for a quick ACK.
+    #[inline(always)]
     pub(super) fn grow_window(&mut self) {
         if self.rcv_ssthresh >= self.growth_limit {
             return;
@@ -114,6 +115,7 @@ impl Receiver {
         self.limit_growth();
     }
 
+    #[inline(always)]
     pub(super) fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
         if (self.profile.rtt_once_per_echo && echo == self.rtt_echo) || echo == Nanos::ZERO {
             return;
@@ -124,6 +126,7 @@ impl Receiver {
     }
 
     /// Dynamic right-sizing: once per RTT, offer room for twice what arrived, and more while that grows.
+    #[inline(always)]
     pub(super) fn autotune(&mut self, now: Nanos) {
         // Asked for at every segment: multiplied, not divided.
         if self.rtt8_us == 0 || (now - self.measure_since).0 < 1_000 * (self.rtt8_us >> 3) {

@@ -1,0 +1,106 @@
+"""Two network namespaces joined by emulated links, for ordinary programs: a server here, a client there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import struct
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from orbitcc.emulator import needs
+from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
+from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import OrbitccError
+
+SENDER, RECEIVER = "10.0.0.1", "10.0.0.2"
+RMEM = (4096, 131_072, 67_108_864)
+"""Receive buffers where a scenario says nothing: Linux's default, with the simulator's maximum."""
+_numbers = itertools.count()
+
+
+class TwoHosts:
+    """Hosts `SENDER` and `RECEIVER`, whose packets pass the links of the first flow of `scenario`.
+
+    A context manager; at its end the namespaces are gone. The clock of the links starts with :meth:`start`. Buffers of
+    the hosts are those of the scenario. Needs root and what `orbitcc doctor` lists for `flows`.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._binary = needs.ready_program()
+        sim = scenario.sim
+        self._buffers = {"tcp_rmem": sim.rmem_bytes or RMEM, "tcp_wmem": sim.wmem_bytes}
+        # A network needs a flow; this one is never sent.
+        flow = Flow(controller=ControllerSpec(name="udp"), traffic=Cbr(rate_mbps=1.0), path=scenario.flows[0].path)
+        self._network = scenario.with_flows([flow]).compile()
+        self._link: subprocess.Popen[bytes] | None = None
+        name = f"orbitcc{os.getpid():x}{next(_numbers)}"
+        self.names = (f"{name}a", f"{name}b")
+
+    def __enter__(self) -> TwoHosts:
+        try:
+            for name, address in zip(self.names, (SENDER, RECEIVER), strict=True):
+                _run("ip", "netns", "add", name)
+                for command in (
+                    "link set lo up",
+                    "tuntap add dev path mode tun",
+                    "link set dev path txqueuelen 20000 gso_max_segs 1 up",
+                    f"addr add {address}/24 dev path",
+                ):
+                    _run("ip", "-n", name, *command.split())
+                for setting, sizes in self._buffers.items():
+                    value = f"net.ipv4.{setting}={' '.join(map(str, sizes))}"
+                    _run("ip", "netns", "exec", name, "sysctl", "-qw", value)
+                _run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._link is not None:
+            assert self._link.stdin is not None
+            self._link.stdin.close()
+            self._link.kill()
+            self._link.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+    def start(self) -> None:
+        """Start the clock of the links."""
+        places = [{"namespace": f"/run/netns/{name}", "device": "path"} for name in self.names]
+        setup = f'{{"network": {self._network}, "ports": {json.dumps(places)}}}'.encode()
+        self._link = subprocess.Popen(
+            [self._binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self._link.stdin is not None
+        assert self._link.stdout is not None
+        self._link.stdin.write(struct.pack("<QQ", 0, len(setup)) + setup)
+        self._link.stdin.flush()
+        failed, size = struct.unpack("<QQ", self._link.stdout.read(16))
+        text = self._link.stdout.read(size)
+        if failed:
+            raise OrbitccError("links.0", "emulated", text.decode())
+
+    def command(self, host: str, *words: str) -> list[str]:
+        """The command line that runs `words` on this host."""
+        return ["ip", "netns", "exec", self.names[host == RECEIVER], *words]
+
+    def set_controller(self, name: str) -> None:
+        """The congestion control that programs of the sender get unless they choose one."""
+        _run("ip", "-n", self.names[0], "route", "change", "10.0.0.0/24", "dev", "path", "congctl", name)
+
+    def popen(self, host: str, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        """Start a program on this host."""
+        return subprocess.Popen(self.command(host, *words), **options)
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise OrbitccError("hosts", " ".join(words), f"a command that works: {done.stderr.strip()}")

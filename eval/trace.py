@@ -1,0 +1,151 @@
+"""What a policy observes and decides over time: inputs, contributions, action, window and queue of one flow.
+
+A *contribution* is the part of the action, before it is bounded, that an input adds: weight times normalised input in a
+linear network, and in a mixture of linear experts with the weights averaged by the gate. Other networks have none.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.checkpoint import Checkpoint
+from orbitcc.agents.decisions import Episode, collect
+from orbitcc.agents.model_card import Layer
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
+from orbitcc.envs.environments.presets import STATS, Native
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.files import atomic_write_bytes
+
+Array = NDArray[np.float64]
+
+MEASURED = {
+    "goodput_mbps": ("goodput_bps", 1e-6),
+    "capacity_mbps": ("capacity_bps", 1e-6),
+    "rtt_ms": ("rtt_mean_s", 1e3),
+    "base_rtt_ms": ("base_rtt_s", 1e3),
+    "cwnd_packets": ("cwnd_packets", 1.0),
+    "in_flight_packets": ("in_flight_packets", 1.0),
+    "queue_packets": ("queue_bytes", None),
+}
+"""Column of the table -> raw statistic and factor; the queue is in packets of the flow's MSS."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The decisions of one flow, T of them.
+
+    time_s [T]; measured: a column of :data:`MEASURED` -> [T]; actions [T] in [-1, 1]; inputs [T, D], not normalised;
+    contributions [T, D], zeros without any; constant [T], the part of the action that no input adds; gate [T, E], the
+    weights of the experts, E = 0 without a gate. labels: what each input is.
+    """
+
+    policy: str
+    scenario: Scenario
+    flow: str
+    time_s: Array
+    measured: dict[str, Array]
+    actions: Array
+    inputs: Array
+    contributions: Array
+    constant: Array
+    gate: Array
+    labels: tuple[str, ...]
+
+    def save_csv(self, path: Path) -> Path:
+        """A row per decision. Columns: time, measurements, action, `input:...`, `contribution:...`, `expert:...`."""
+        columns: list[tuple[str, Array]] = [("time_s", self.time_s), *self.measured.items(), ("action", self.actions)]
+        columns += [(f"input:{label}", self.inputs[:, k]) for k, label in enumerate(self.labels)]
+        columns += [(f"contribution:{label}", self.contributions[:, k]) for k, label in enumerate(self.labels)]
+        columns += [("contribution:constant", self.constant)]
+        columns += [(f"expert:{k + 1}", self.gate[:, k]) for k in range(self.gate.shape[1])]
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(name for name, _ in columns)
+        table.writerows([f"{x:.6g}" for x in row] for row in np.column_stack([values for _, values in columns]))
+        return atomic_write_bytes(path, text.getvalue().encode())
+
+
+def trace(scenario: Scenario, policy: str) -> Trace:
+    """Play the scenario with `policy` in its first flow, and return what that flow observed and did.
+
+    Raises:
+        OrbitccError: the policy is no checkpoint, or its flow takes no decision.
+    """
+    loaded = checkpoint.load(policy)
+    first = scenario.flows[0].changed(controller=ControllerSpec(name="policy", params={"path": policy}))
+    played = scenario.with_flows([first, *scenario.flows[1:]])
+    episodes = collect(played, preset=loaded.preset)
+    found = next((episode for episode in episodes if episode.flow == played.flow_names[0]), None)
+    if found is None:
+        raise OrbitccError("scenario", scenario.name, "one in which the flow of the policy decides more than once")
+    return of_episode(loaded, found)
+
+
+def of_episode(loaded: Checkpoint, episode: Episode) -> Trace:
+    """The trace of an episode that the policy has played."""
+    statistics = episode.statistics[:-1]
+    mss = np.maximum(statistics[:, STATS["mss_bytes"]], 1.0)
+    measured = {
+        name: statistics[:, STATS[column]] * (1.0 / mss if factor is None else factor)
+        for name, (column, factor) in MEASURED.items()
+    }
+    inputs = episode.observations[:-1].astype(np.float64)
+    contributions, constant, gate = explained(loaded, inputs)
+    observation = loaded.preset.observation
+    assert isinstance(observation, Native)  # a checkpoint has no other
+    return Trace(
+        policy=loaded.card.name,
+        scenario=episode.scenario,
+        flow=episode.flow,
+        time_s=statistics[:, STATS["time_s"]],
+        measured=measured,
+        actions=episode.actions[:, 0].astype(np.float64),
+        inputs=inputs,
+        contributions=contributions,
+        constant=constant,
+        gate=gate,
+        labels=tuple(f"{k} {label}" for k, label in enumerate(observation.definition("observation")["labels"])),
+    )
+
+
+def explained(loaded: Checkpoint, inputs: Array) -> tuple[Array, Array, Array]:
+    """Contributions [T, D], constant [T] and gate [T, E] for inputs [T, D]; their sum is the unbounded action."""
+    card, tensors = loaded.card, checkpoint.read_tensors(loaded.path)
+    x = inputs.copy()
+    if card.normaliser:
+        x = np.clip((x - tensors["normaliser.mean"]) / tensors["normaliser.std"], -card.clip, card.clip)
+    rows = len(x)
+    gate = np.zeros((rows, 0))
+    if card.gate is not None:
+        logits = _forward(card.gate.layers, "gate", tensors, x[:, card.gate.inputs])
+        gate = np.exp(logits - logits.max(axis=1, keepdims=True))
+        gate /= gate.sum(axis=1, keepdims=True)
+    if len(card.layers) > 1 or card.layers[0].norm != "none":
+        return np.zeros_like(x), np.zeros(rows), gate
+    weight, bias = tensors["layers.0.weight"].astype(np.float64), tensors["layers.0.bias"].astype(np.float64)
+    if card.gate is None:
+        return x * weight[0], np.full(rows, bias[0]), gate
+    contributions = np.zeros_like(x)
+    contributions[:, card.gate.expert_inputs] = x[:, card.gate.expert_inputs] * (gate @ weight)
+    return contributions, gate @ bias, gate
+
+
+def _forward(layers: Sequence[Layer], name: str, tensors: Any, x: Array) -> Array:
+    functions: dict[str, Callable[[Array], Array]] = {
+        "tanh": np.tanh,
+        "relu": lambda y: np.maximum(y, 0.0),
+        "leaky_relu": lambda y: np.where(y >= 0.0, y, 0.2 * y),
+        "linear": lambda y: y,
+    }
+    for index, layer in enumerate(layers):
+        x = functions[layer.activation](x @ tensors[f"{name}.{index}.weight"].T + tensors[f"{name}.{index}.bias"])
+    return x

@@ -1,0 +1,108 @@
+//! Drains: short reductions of the window that let the queue run empty, so that the base RTT is measured again.
+//!
+//! As in BBR's ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): when the RTT has not been near its minimum for some time,
+//! the window is reduced for about two RTTs, and the smallest RTT of that time becomes the minimum. Flows that share a
+//! queue all see the empty queue, and therefore drain together the next time.
+
+use super::stats::IntervalStats;
+
+/// An RTT is near the minimum within this share of it, and within this span.
+const NEAR: f64 = 0.02;
+const NEAR_S: f64 = 0.5e-3;
+/// The window is reduced to this share: enough to empty a queue of a third of the base RTT.
+const SHARE: f64 = 0.6;
+/// A drain takes so many smoothed RTTs and intervals: one to empty the queue, one until the sender sees it.
+const RTTS: f64 = 1.5;
+const INTERVALS: f64 = 2.0;
+/// Drains are at least so many RTTs apart, so that they cost at most three hundredths of the goodput.
+const APART_RTTS: f64 = 20.0;
+
+/// The drains of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct Drain {
+    /// The minimum RTT, and when the RTT was near it last; 0: none yet.
+    least_s: f64,
+    near_at_s: f64,
+    /// The drain in progress: its end, the window before it, and the smallest RTT so far.
+    running: Option<(f64, f64, f64)>,
+}
+
+/// What a drain makes of a decision.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// No drain: the policy decides.
+    Free,
+    /// A drain: this window, whatever the policy decides.
+    Hold(f64),
+    /// A drain has just ended: the policy decides from this window on, the one from before the drain.
+    Resume(f64),
+}
+
+impl Drain {
+    /// Take in an interval. `window`: the window now, segments. `every_s`: the time without an RTT near the minimum after
+    /// which a drain begins.
+    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64) -> Step {
+        let (now, rtt) = (stats.time_s, stats.rtt_min_s);
+        if let Some((end_s, kept, found)) = &mut self.running {
+            *found = found.min(rtt); // NaN is ignored
+            if now < *end_s {
+                return Step::Hold(*kept * SHARE);
+            }
+            let kept = *kept;
+            if found.is_finite() {
+                self.least_s = *found;
+            }
+            (self.near_at_s, self.running) = (now, None);
+            return Step::Resume(kept);
+        }
+        if rtt.is_nan() {
+            return Step::Free;
+        }
+        if self.least_s == 0.0 || rtt <= self.least_s * (1.0 + NEAR) + NEAR_S {
+            self.least_s = if self.least_s == 0.0 { rtt } else { self.least_s.min(rtt) };
+            self.near_at_s = now;
+        }
+        if now - self.near_at_s < every_s.max(APART_RTTS * stats.srtt_s) {
+            return Step::Free;
+        }
+        let end_s = now + RTTS * stats.srtt_s + INTERVALS * stats.interval_s;
+        self.running = Some((end_s, window, f64::INFINITY));
+        Step::Hold(window * SHARE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(time_s: f64, rtt_ms: f64) -> IntervalStats {
+        IntervalStats { time_s, interval_s: 0.03, rtt_min_s: rtt_ms / 1e3, srtt_s: 0.05, ..IntervalStats::default() }
+    }
+
+    #[test]
+    fn a_drain_begins_when_the_rtt_has_not_been_near_its_minimum_and_ends_with_a_new_one() {
+        let mut drain = Drain::default();
+        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0), Step::Free);
+        // 41 ms is within 2 % and half a millisecond; 42 ms is not.
+        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0), Step::Hold(60.0));
+        // One and a half smoothed RTTs and two intervals are 135 ms.
+        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0), Step::Resume(100.0));
+        // The minimum is 41.5 ms now, so that 42.5 ms is near it.
+        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0), Step::Hold(60.0));
+    }
+
+    #[test]
+    fn drains_are_twenty_rtts_apart_and_wait_for_an_rtt() {
+        let mut drain = Drain::default();
+        let slow = |time_s, rtt_ms| IntervalStats { srtt_s: 0.6, ..interval(time_s, rtt_ms) };
+        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0), Step::Hold(30.0));
+    }
+}

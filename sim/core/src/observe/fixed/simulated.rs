@@ -1,0 +1,258 @@
+//! Policies in fixed point in the simulator. Observations and actions travel in floating point, which holds numbers in
+//! Q20 exactly: 24 bits suffice for them.
+
+use std::sync::Arc;
+
+use super::{FEATURES, Parameters, Program, State, Statistics, network, ratios};
+use crate::cc::Conn;
+use crate::observe::policy::{Answer, Decide, Failure, Network, Policy};
+use crate::observe::registry::{Action, ActionMemory, Control, Observation, Watch};
+use crate::observe::stats::IntervalStats;
+
+const ONE20: f64 = (1 << 20) as f64;
+const ONE16: f64 = (1 << 16) as f64;
+
+/// The same policy in fixed point, or the reason why it has no such form.
+pub fn policy(network: &Network, policy: &Policy) -> Result<Policy, String> {
+    let program = Arc::new(super::compile::compile(network, policy)?);
+    let parameters = program.parameters;
+    let watch = Box::new(FixedWatch { parameters, state: State::default() });
+    let perform = move |conn: &Conn, _: &IntervalStats, action: f64, memory: &mut ActionMemory| -> Control {
+        let (exact, action) = (memory.window * ONE16, libm::round(action * ONE20));
+        let next = network::next_window(&parameters, conn.cwnd, exact as u64, action as i32);
+        memory.window = next as f64 / ONE16;
+        (network::whole_window(next), None)
+    };
+    Ok(Policy {
+        begin: Box::new(move || Arc::clone(&program) as Arc<dyn Decide>),
+        observation: Arc::new(Observation { watch, ..(*policy.observation).clone() }),
+        action: Arc::new(Action { perform: Arc::new(perform), ..(*policy.action).clone() }),
+        interval: policy.interval,
+        safety_filter: policy.safety_filter.clone(),
+    })
+}
+
+#[derive(Clone)]
+struct FixedWatch {
+    parameters: Parameters,
+    state: State,
+}
+
+impl Watch for FixedWatch {
+    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
+        let observation = ratios::observe(&self.parameters, &mut self.state, &Statistics::from(stats));
+        for (out, x) in out.iter_mut().zip(observation) {
+            *out = f64::from(x) / ONE20;
+        }
+    }
+
+    fn clone_box(&self) -> Box<dyn Watch> {
+        Box::new(self.clone())
+    }
+}
+
+impl Decide for Program {
+    fn decide(&self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
+        let mut fixed = [0; FEATURES];
+        for (fixed, x) in fixed.iter_mut().zip(observation) {
+            *fixed = (f64::from(*x) * ONE20) as i32;
+        }
+        let action = network::act(&self.parameters, &self.weights, &fixed);
+        Ok(Answer::Action((f64::from(action) / ONE20) as f32))
+    }
+}
+
+impl From<&IntervalStats> for Statistics {
+    /// NaN becomes 0.
+    fn from(stats: &IntervalStats) -> Statistics {
+        let whole = |x: f64| libm::round(x) as u64;
+        let nanos = |s: f64| whole(s * 1e9);
+        let bytes = |bps: f64| whole(bps * stats.interval_s / 8.0);
+        Statistics {
+            time_ns: nanos(stats.time_s),
+            interval_ns: nanos(stats.interval_s),
+            rtt_mean_ns: nanos(stats.rtt_mean_s),
+            rtt_least_ns: nanos(stats.rtt_min_s),
+            rtt_rise_ns: libm::round(stats.rtt_rise_s * 1e9) as i64,
+            srtt_ns: nanos(stats.srtt_s),
+            ack_gap_ns: nanos(stats.ack_gap_s),
+            delivery_rate: whole(stats.delivery_rate_bps / 8.0),
+            pacing_rate: whole(stats.pacing_rate_bps / 8.0),
+            acked_bytes: bytes(stats.acked_rate_bps),
+            sent_bytes: bytes(stats.send_rate_bps),
+            lost: stats.lost_packets as u32,
+            cwnd: stats.cwnd_packets as u32,
+            in_flight: stats.in_flight_packets as u32,
+            mss: stats.mss_bytes as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::decide;
+    use super::super::tests::Random;
+    use super::*;
+    use crate::cc::testing::conn;
+    use crate::observe::policy::{Activation, Layer, Squash};
+    use crate::observe::registry::{self, Interval};
+    use crate::time::Nanos;
+
+    /// Statistics of a random path, in the resolution of the simulator.
+    fn random_stats(random: &mut Random, k: u64, path_s: f64) -> IntervalStats {
+        let silent = random.next().is_multiple_of(20);
+        let longest_gap_s = if random.next().is_multiple_of(30) { 0.2 } else { 0.01 };
+        let whole = |x: f64| (x * 1e6).round() / 1e6;
+        let least_s = whole(path_s * random.between(1.0, 3.0));
+        let mean_s = whole(least_s * random.between(1.0, 1.5)) + 0.37e-6;
+        let rate = random.between(1e4, 6e7).round();
+        let acked = if silent { 0.0 } else { (rate * 0.03 * random.between(0.5, 2.0)).round() };
+        IntervalStats {
+            time_s: 5.007 + 0.03 * k as f64,
+            interval_s: 0.03,
+            rtt_mean_s: if silent { f64::NAN } else { mean_s },
+            rtt_min_s: if silent { f64::NAN } else { least_s },
+            rtt_rise_s: if silent { 0.0 } else { path_s * (random.between(0.9, 1.1) - 1.0) },
+            srtt_s: least_s,
+            ack_gap_s: random.between(1e-4, longest_gap_s),
+            delivery_rate_bps: if silent { 0.0 } else { 8.0 * rate },
+            pacing_rate_bps: if k < 3 { 0.0 } else { 8.0 * random.between(1e4, 6e7).round() },
+            send_rate_bps: 8.0 * 1448.0 * (random.next() % 100) as f64 / 0.03,
+            acked_rate_bps: 8.0 * acked / 0.03,
+            acked_packets: acked / 1448.0,
+            lost_packets: random.between(0.3, 30.0).floor(),
+            cwnd_packets: random.between(4.0, 5e3).round(),
+            in_flight_packets: (random.next() % 3_000) as f64,
+            mss_bytes: 1448.0,
+            ..IntervalStats::default()
+        }
+    }
+
+    fn network() -> Network {
+        let weight = |n: usize| (0..n).map(|k| libm::sinf(1.0 + k as f32)).collect();
+        let layer = |inputs, units, activation| Layer {
+            inputs,
+            weight: weight(inputs * units),
+            bias: weight(units),
+            norm: None,
+            activation,
+        };
+        Network {
+            layers: vec![
+                layer(18, 8, Activation::Relu),
+                layer(8, 4, Activation::LeakyRelu),
+                layer(4, 1, Activation::Linear),
+            ],
+            gate: None,
+            normaliser: Some((vec![0.1; 18], vec![0.5; 18])),
+            clip: 5.0,
+            squash: Squash::Tanh,
+        }
+    }
+
+    fn floating(network: &Network, observation: Value, action: Value) -> Policy {
+        let decides = Arc::new(network.clone());
+        Policy {
+            begin: Box::new(move || Arc::clone(&decides) as Arc<dyn Decide>),
+            observation: Arc::new(registry::observation(&observation).unwrap()),
+            action: Arc::new(registry::action(&action).unwrap()),
+            interval: Interval::fixed(Nanos::from_millis(30)),
+            safety_filter: None,
+        }
+    }
+
+    fn decided(policy: &Policy, observation: &[f32]) -> f32 {
+        match (policy.begin)().decide(0, observation, &IntervalStats::default()) {
+            Ok(Answer::Action(action)) => action,
+            _ => panic!("a network answers with an action"),
+        }
+    }
+
+    #[test]
+    fn features_and_actions_are_those_in_floating_point() {
+        let requests = [
+            json!("ratios"),
+            json!({"name": "ratios", "rtt": "least", "min_rtt_window_s": 6.0}),
+            json!({"name": "ratios", "min_rtt_window_s": 0.0, "max_rate_window_s": 1.7, "gap_s": 0.0, "slow_rtts": 0.0}),
+            json!({"name": "ratios", "own_queue": false, "fast_rtts": 0.5, "short_window_s": 0.3}),
+        ];
+        let network = network();
+        let mut random = Random(7);
+        for (request, path_s) in requests.iter().flat_map(|r| [0.002, 0.05, 0.6].map(|path_s| (r, path_s))) {
+            let float = floating(&network, request.clone(), json!("log-window"));
+            let fixed = policy(&network, &float).unwrap();
+            let program = super::super::compile::compile(&network, &float).unwrap();
+            let (mut state, mut memory, mut cwnd) = (State::default(), ActionMemory::default(), 100);
+            let mut most_bps: f64 = 0.0;
+            let mut watches = [&float, &fixed].map(|policy| policy.observation.watch.clone());
+            for k in 0..500 {
+                let stats = random_stats(&mut random, k, path_s);
+                most_bps = most_bps.max(stats.delivery_rate_bps);
+                let own = IntervalStats { cwnd_packets: f64::from(cwnd), ..stats };
+                let stats = IntervalStats { max_delivery_rate_bps: most_bps, ..own };
+                let [seen, exact] = [0, 1].map(|i: usize| {
+                    let mut out = [0.0; FEATURES];
+                    watches[i].fill(&stats, &mut out);
+                    let clipped = out.iter().zip(&float.observation.features);
+                    clipped.map(|(x, feature)| (*x as f32).clamp(feature.low, feature.high)).collect::<Vec<_>>()
+                });
+                for (j, (seen, exact)) in seen.iter().zip(&exact).enumerate() {
+                    let bound = match j {
+                        7 | 8 => 1e-4,  // roots of shares of losses, which are in units of 2^-32
+                        9 | 10 => 2e-4, // ln(1 + bytes / MSS) / 4 of whole bytes
+                        _ => 1e-5,
+                    };
+                    assert!((seen - exact).abs() < bound, "{request} {path_s} {k} feature {j}: {seen} {exact}");
+                }
+                let action = decided(&fixed, &exact);
+                assert!((action - decided(&float, &exact)).abs() < 1e-4, "{request} {k}");
+
+                // The simulator decides as the whole program does, bit for bit.
+                let decision = decide(&program, &mut state, &Statistics::from(&stats));
+                assert_eq!(f64::from(decision.action) / ONE20, f64::from(action));
+                assert!(decision.observation.iter().zip(&exact).all(|(i, x)| *i == (f64::from(*x) * ONE20) as i32));
+                let conn = conn(cwnd, 10);
+                cwnd = (fixed.action.perform)(&conn, &stats, f64::from(action), &mut memory).0;
+                assert_eq!(decision.cwnd, cwnd);
+                if k % 50 == 49 {
+                    cwnd = 100; // as after a timeout
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_fixed_point_form_is_refused_with_its_reason() {
+        let refused = |network: &Network, observation: Value, action: Value| {
+            policy(network, &floating(network, observation, action)).err().unwrap()
+        };
+        let (plain, ratios, log) = (network(), json!("ratios"), json!("log-window"));
+        let of = |observation: Value| refused(&plain, observation, log.clone());
+        assert_eq!(of(json!("astraea")), "the observation astraea has no fixed-point form, only ratios has");
+        let oracle = "observation.handovers = \"true\" has no fixed-point form, only \"none\" has";
+        assert_eq!(of(json!("ratios-oracle")), oracle);
+        let history = "observation.history = 2 has no fixed-point form, only 1 has";
+        assert_eq!(of(json!({"name": "ratios", "history": 2})), history);
+        let by = |action: Value| refused(&plain, ratios.clone(), action);
+        assert_eq!(by(json!("orca")), "the action orca has no fixed-point form, only log-window has");
+        let rate = "action.moves = \"rate\" has no fixed-point form, only \"window\" has";
+        assert_eq!(by(json!("log-rate")), rate);
+        let changed = |change: &dyn Fn(&mut Network)| {
+            let mut network = network();
+            change(&mut network);
+            refused(&network, ratios.clone(), log.clone())
+        };
+        assert_eq!(
+            changed(&|network| network.layers[0].bias = vec![0.0; 65]),
+            "layers[0]: 65 units; a layer in fixed point has at most 64"
+        );
+        assert_eq!(
+            changed(&|network| network.layers[2].weight[1] = -200.0),
+            "layers[2].weight = -200: a network in fixed point has values below 128"
+        );
+        let deep = changed(&|network| network.layers.push(network.layers[2].clone()));
+        assert_eq!(deep, "4 layers: a network in fixed point has at most 3");
+    }
+}

@@ -1,0 +1,97 @@
+//! A performance-enhancing proxy that splits a connection (RFC 3135, section 2.4): two flows, of which the second sends
+//! what the first has delivered to the proxy.
+//!
+//! The proxy reads from the first connection while it holds less than its buffer; the second connection's send buffer is a
+//! part of it. What the proxy does not read closes the first connection's receive window, as on any host.
+
+use serde::{Deserialize, Serialize};
+
+use crate::flow::Life;
+use crate::spec::{NetworkSpec, ReceiverSpec, SpecError, TrafficSpec};
+use crate::world::World;
+
+/// No flow.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// The first connection of a proxy, and the most bytes that it holds: read from the first, not acknowledged on the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelaySpec {
+    pub from: usize,
+    pub buffer: u64,
+}
+
+impl NetworkSpec {
+    pub(crate) fn validate_relay(&self, i: usize, relay: RelaySpec) -> Result<(), SpecError> {
+        let fail = |field: &str, value: &dyn std::fmt::Display, allowed: &str| {
+            Err(SpecError(format!("flows[{i}].relays.{field} = {value}: {allowed}")))
+        };
+        let (least, most) = (2 * u64::from(self.tcp.mss), 1 << 40);
+        if !(least..=most).contains(&relay.buffer) {
+            return fail("buffer", &relay.buffer, &format!("must lie in {least} .. {most} bytes"));
+        }
+        if relay.from >= i {
+            return fail("from", &relay.from, "an earlier flow");
+        }
+        let (first, second) = (&self.flows[relay.from], &self.flows[i]);
+        let same = match (first.traffic, second.traffic) {
+            (TrafficSpec::Bulk, TrafficSpec::Bulk) => true,
+            (TrafficSpec::Bytes { bytes }, TrafficSpec::Bytes { bytes: others }) => bytes == others,
+            _ => false,
+        };
+        let once = self.flows.iter().filter(|f| f.relays.is_some_and(|r| r.from == relay.from)).count() == 1;
+        let honest = first.receiver == ReceiverSpec::Honest;
+        if !same || !once || !honest || [first, second].iter().any(|f| f.controller.name == "udp") {
+            let allowed =
+                "a TCP flow that no other relays, with the same traffic, bulk or bytes, and an honest receiver";
+            return fail("from", &relay.from, allowed);
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Tell the flows of every proxy of each other.
+    pub(crate) fn connect_relays(&mut self) {
+        for i in 0..self.flows.len() {
+            if let Some(relay) = self.flows[i].relays {
+                let segments = self.segments_held(relay);
+                let first = &mut self.flows[relay.from];
+                first.relayed_by = i as u32;
+                first.receiver.reads_to = segments;
+            }
+        }
+    }
+
+    fn segments_held(&self, relay: RelaySpec) -> u32 {
+        (relay.buffer / self.flows[relay.from].sender.mss()).min(u64::from(u32::MAX / 2)) as u32
+    }
+
+    /// What the proxy has read of flow `i` goes to its second connection, if that is open.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn relay_data(&mut self, i: usize) {
+        let read = self.flows[i].receiver.read_so_far();
+        let to = self.flows[i].relayed_by as usize;
+        let flow = &mut self.flows[to];
+        let fresh = read - flow.sender.write_seq();
+        if flow.life == Life::Active && fresh > 0 {
+            flow.sender.write(self.now, fresh);
+            flow.sender.transmit_new(&mut self.pool);
+            self.dispatch_data(to);
+        }
+    }
+
+    /// Flow `i` has delivered data of the proxy's buffer: there is room to read more.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn relay_room(&mut self, i: usize) {
+        let relay = self.flows[i].relays.expect("a flow that relays another");
+        let reads_to = self.flows[i].sender.conn.snd_una.saturating_add(self.segments_held(relay));
+        let first = &mut self.flows[relay.from];
+        if first.receiver.read_up_to(self.now, reads_to, relay.from as u32, &mut self.pool) {
+            self.dispatch_acks();
+            self.relay_data(relay.from);
+        }
+    }
+}

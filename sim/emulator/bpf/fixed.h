@@ -1,0 +1,128 @@
+/* Fixed-point arithmetic, line by line as in sim/core/src/observe/fixed/arithmetic.rs, whose comments hold here too.
+ *
+ * Shifts of negative numbers round down, as clang's and Rust's do. */
+#ifndef FIXED_H
+#define FIXED_H
+
+#include "fixed_tables.h"
+
+/* The verifier checks a global function once, for all arguments, and not at every call. */
+#define GLOBAL __attribute__((noinline))
+
+#define ONE20 (1LL << 20)
+#define ONE24 (1LL << 24)
+#define LN_2 11629080LL
+#define LOG2_E 24204406LL
+
+static __always_inline __u64 interpolate(const __u32 *table, __u64 position)
+{
+	__u32 i = (position >> 18) & 63;
+	__s64 t = position & 0x3ffff;
+	__s64 a = table[i], b = table[i + 1], c = table[i + 2];
+	__s64 bend = c - 2 * b + a;
+
+	return a + (((b - a) * t) >> 18) + ((bend * t * (t - (1 << 18))) >> 37);
+}
+
+/* Of a constant, which the compiler computes. */
+static __always_inline __s64 log2_of(__u64 x)
+{
+	__u64 rest = x, mantissa;
+	__s64 exponent = 0;
+
+	if (!x)
+		return -(1LL << 30);
+	if (rest >> 32) {
+		exponent += 32;
+		rest >>= 32;
+	}
+	if (rest >> 16) {
+		exponent += 16;
+		rest >>= 16;
+	}
+	if (rest >> 8) {
+		exponent += 8;
+		rest >>= 8;
+	}
+	if (rest >> 4) {
+		exponent += 4;
+		rest >>= 4;
+	}
+	if (rest >> 2) {
+		exponent += 2;
+		rest >>= 2;
+	}
+	exponent += rest >> 1;
+	mantissa = exponent > 24 ? x >> (exponent - 24) : x << (24 - exponent);
+	return (exponent << 24) + (__s64)((interpolate(LOG2_TABLE, mantissa & 0xffffff) + 32) >> 6);
+}
+
+GLOBAL __s64 fixed_log2(__u64 x)
+{
+	return log2_of(x);
+}
+
+GLOBAL __u64 fixed_exp2(__s64 x)
+{
+	__s64 whole = x >> 24;
+	__u64 value;
+
+	if (whole >= 30)
+		return 1ULL << 54;
+	if (whole < -25)
+		return 0;
+	value = interpolate(EXP2_TABLE, x & 0xffffff);
+	return whole >= 6 ? value << (whole - 6) : (value + ((1ULL << (6 - whole)) >> 1)) >> (6 - whole);
+}
+
+static __always_inline __s64 natural(__s64 log2)
+{
+	return (log2 * LN_2) >> 24;
+}
+
+static __always_inline __u64 fixed_exp(__s64 x)
+{
+	return fixed_exp2((x * LOG2_E) >> 24);
+}
+
+static __always_inline __s64 root(__s64 x)
+{
+	return x <= 0 ? 0 : (__s64)fixed_exp2((fixed_log2(x) - (32LL << 24)) >> 1);
+}
+
+GLOBAL __s64 fixed_tanh(__s64 x)
+{
+	__s64 decay = fixed_exp(-((x < 0 ? -x : x) << 5));
+	__s64 t = ((__u64)(ONE24 - decay) << 20) / (__u64)(ONE24 + decay);
+
+	return x < 0 ? -t : t;
+}
+
+static __always_inline __s64 ratio(__u64 a, __u64 b, __s64 most)
+{
+	__u64 quotient;
+
+	if (!b)
+		return most;
+	quotient = (a << 24) / b;
+	return quotient > (__u64)most ? most : (__s64)quotient;
+}
+
+static __always_inline __s64 within(__s64 x, __s64 low, __s64 high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+static __always_inline __u64 least(__u64 a, __u64 b)
+{
+	return a < b ? a : b;
+}
+
+/* The verifier does not know the range of a remainder, and the compiler removes a comparison that it finds superfluous. */
+static __always_inline __u64 below(__u64 x, __u64 bound)
+{
+	asm volatile("" : "+r"(x));
+	return x < bound ? x : 0;
+}
+
+#endif

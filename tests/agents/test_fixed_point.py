@@ -1,0 +1,99 @@
+"""Policies in fixed point: the same decisions as in floating point."""
+
+import numpy as np
+import pytest
+
+from orbitcc import _sim
+from orbitcc.agents import checkpoint, fixed_point
+from orbitcc.agents.decisions import collect
+from orbitcc.agents.registry import policy_spec
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import get
+from orbitcc.eval.contenders import from_controller, from_policy
+from tests.agents.test_checkpoint import card, tensors
+
+SCENARIOS = (
+    ("perigee", "leo-responsiveness", {"run": 2}),
+    ("perigee", "dumbbell", {"flows": 2, "buffer_bdp": 4.0}),
+    ("apogee", "geo-ideal", {}),
+)
+
+
+@pytest.mark.parametrize(("policy", "scenario", "settings"), SCENARIOS)
+def test_actions_are_within_a_thousandth_of_those_in_floating_point(policy, scenario, settings) -> None:
+    played = get(scenario, **settings, duration_s=40.0, controller=policy)
+    loaded = checkpoint.load(policy)
+    for episode in collect(played, preset=loaded.preset):
+        decisions = fixed_point.decide(loaded.policy, fixed_point.records(episode.statistics[:-1]))
+        seen = decisions["observation"] / fixed_point.ONE
+        apart = np.abs(decisions["action"] / fixed_point.ONE - episode.actions[:, 0]) / 2
+        assert len(apart) > 200
+        assert np.quantile(np.abs(seen - episode.observations[:-1]), 0.99) < 2e-4
+        assert np.quantile(apart, 0.99) < 1e-3
+
+
+def test_a_run_decides_in_fixed_point() -> None:
+    played = get("dumbbell", duration_s=20.0, controller="perigee")
+    flow = played.flows[0]
+    fixed = played.with_flows([flow.changed(controller=policy_spec("perigee:arithmetic=fixed"))])
+    plain, integers = (simulate(scenario, record_interval_s=0.1) for scenario in (played, fixed))
+    cwnd = [run.flows["cwnd_packets"][:, 0] for run in (plain, integers)]
+    assert not np.array_equal(*cwnd), "integers round otherwise"
+    for column in ("goodput_mbps", "srtt_ms"):
+        a, b = (run.flow_totals[0][column] for run in (plain, integers))
+        assert a == pytest.approx(b, rel=0.005)
+
+
+def test_a_policy_with_an_option_is_another_contender() -> None:
+    plain, fixed = from_policy("perigee"), from_policy("perigee:arithmetic=fixed")
+    assert fixed == from_controller("perigee:arithmetic=fixed")
+    assert (fixed.label, dict(fixed.params)) == ("perigee:arithmetic=fixed", {"arithmetic": "fixed"})
+    assert fixed.key != plain.key
+    assert from_policy("perigee:arithmetic=float") == plain
+    with pytest.raises(OrbitccError, match="arithmetic"):
+        from_policy("perigee:arithmetic=double")
+    with pytest.raises(OrbitccError, match="path"):
+        from_policy("perigee:path=apogee")
+
+
+def test_policies_without_a_fixed_point_form_are_refused_with_the_reason(tmp_path) -> None:
+    saved = checkpoint.save(tmp_path / "wide", card(), tensors())
+    for name, reason in (
+        ("astraea", "float for the policy astraea: the observation astraea has no fixed-point form, only ratios has"),
+        ("tests.agents.policies:constant", "float: a policy in Python has no fixed-point form"),
+        (str(saved), "has no fixed-point form"),
+    ):
+        scenario = get("dumbbell", duration_s=1.0).with_flows(
+            [get("dumbbell").flows[0].changed(controller=policy_spec(f"{name}:arithmetic=fixed"))]
+        )
+        with pytest.raises(OrbitccError, match=r"arithmetic.*fixed") as error:
+            scenario.policies()
+        assert reason in str(error.value)
+
+
+def test_decisions_in_fixed_point_are_not_collected_as_those_of_the_network() -> None:
+    played = get("dumbbell", duration_s=1.0, controller="perigee")
+    flow = played.flows[0].changed(controller=policy_spec("perigee:arithmetic=fixed"))
+    with pytest.raises(OrbitccError, match="a policy without interval_ms and arithmetic"):
+        next(iter(collect(played.with_flows([flow]))))
+
+
+def test_records_of_another_length_are_refused() -> None:
+    program = checkpoint.load("perigee").policy.fixed_program()
+    state = bytes(fixed_point.STATE_BYTES)
+    with pytest.raises(ValueError, match="program: 3 bytes"):
+        _sim.fixed_decide(b"abc", state, b"")
+    with pytest.raises(ValueError, match="state: 1 bytes"):
+        _sim.fixed_decide(program, b"a", b"")
+    with pytest.raises(ValueError, match="statistics: 5 bytes"):
+        _sim.fixed_decide(program, state, b"abcde")
+
+
+def test_random_statistics_leave_windows_in_their_bounds() -> None:
+    statistics = fixed_point.random_statistics(np.random.default_rng(1), 20_000)
+    decisions = fixed_point.decide(checkpoint.load("apogee").policy, statistics)
+    assert decisions["cwnd"].min() >= 4
+    assert decisions["cwnd"].max() <= 1 << 20
+    assert np.abs(decisions["action"]).max() <= fixed_point.ONE
+    assert len(np.unique(decisions["action"])) > 1_000

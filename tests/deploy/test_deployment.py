@@ -1,0 +1,97 @@
+"""A policy is loaded, listed and removed; what cannot be deployed is refused in one line."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from orbitcc.agents import checkpoint, deployment
+from orbitcc.agents.model_card import SafetyFilter
+from orbitcc.emulator import needs, program
+from orbitcc.envs.errors import OrbitccError
+from tests.commands.shell import called, orbitcc
+from tests.deploy.conftest import deploy
+
+
+def test_a_policy_stays_after_the_command_and_is_listed_until_it_is_removed(machine, name):
+    done = orbitcc("deploy", "perigee", "--name", name)
+    assert done.returncode == 0, done.stderr
+    assert "fails 5.1.1 Congestion collapse and full backoff" in done.stdout
+    assert done.stdout.index("fails") < done.stdout.index(f"{name} is a congestion control")
+    assert name in needs.controllers()
+    listed = json.loads(called("deploy", "--list", "--json").stdout)
+    assert {"name": name, "flows": 0, "decisions": 0}.items() <= next(r for r in listed if r["name"] == name).items()
+    again = called("deploy", "perigee", "--name", name)
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert f"name: '{name}' is not allowed; allowed: a name that is not deployed" in again.stderr
+    assert called("undeploy", name).returncode == 0
+    assert name not in needs.controllers()
+    gone = called("undeploy", name)
+    assert (gone.returncode, "a name that is deployed" in gone.stderr) == (2, True)
+
+
+def test_a_name_of_the_kernel_is_refused(machine):
+    with pytest.raises(OrbitccError, match="name: 'cubic' is not allowed; allowed: a name that no congestion control"):
+        deploy("cubic")
+    assert "cubic" not in {row["name"] for row in deployment.deployed()}
+
+
+def test_a_loader_that_is_killed_leaves_nothing_or_all(machine, name):
+    made = deployment.make_object(checkpoint.load("perigee"), name, None)
+    for k in range(6):
+        process = subprocess.Popen([program.find(), "deploy", name], stdin=subprocess.PIPE)
+        process.stdin.write(made)
+        process.stdin.close()
+        time.sleep(0.15 * k)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if name in {row["name"] for row in deployment.deployed()}:
+            deployment.undeploy(name)
+        until = time.monotonic() + 10.0  # the kernel frees what a killed process held a moment later
+        while name in needs.controllers() and time.monotonic() < until:
+            time.sleep(0.05)
+    deployment.deploy(name, made)
+    deployment.undeploy(name)
+    assert name not in needs.controllers()
+
+
+def test_an_export_holds_all_that_another_machine_needs(machine, name, tmp_path):
+    out = tmp_path / "export"
+    done = called("deploy", "perigee", "--name", name, "--export", str(out))
+    assert done.returncode == 0, done.stderr
+    assert name not in needs.controllers()
+    with (out / f"{name}.bpf.o").open("rb") as file:
+        subprocess.run([out / program.NAME, "deploy", name], stdin=file, check=True)
+    assert name in needs.controllers()
+    subprocess.run([out / program.NAME, "undeploy", name], check=True)
+    assert f"./{program.NAME} deploy {name} < {name}.bpf.o" in (out / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ("astraea", "the observation astraea has no fixed-point form"),
+        ("examples.python_policy:make", "one in Python has no fixed-point form"),
+    ],
+)
+def test_a_policy_that_cannot_be_deployed_is_refused_by_name_with_the_reason(policy, reason):
+    done = called("deploy", policy)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"policy: '{policy}'" in done.stderr
+    assert reason in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", "with-dash", "sixteen_letters_", "a.b"])
+def test_a_name_that_the_kernel_does_not_take_is_refused(name):
+    with pytest.raises(OrbitccError, match="allowed: 1 to 15 letters, digits and underscores"):
+        deployment.make_object(checkpoint.load("perigee"), name, None)
+
+
+def test_limits_are_integers_of_the_program():
+    # 4 BDP in Q16; 8 ms and 312.5 ms in ns; 675 Mbit/s in bytes per second; 0.12 in Q24; a second.
+    chosen = SafetyFilter(max_bdp=4.0, min_rtt_ms=(8.0, 312.5), max_rate_mbps=675.0, max_loss=0.12, patience_s=1.0)
+    words = [262_144, 8_000_000, 312_500_000, 84_375_000, 2_013_266, 1_000_000_000]
+    assert deployment._limits(chosen) == b"".join(word.to_bytes(8, "little") for word in words)
+    assert deployment._limits(None) == bytes(48)

@@ -1,0 +1,128 @@
+"""Ordinary programs choose a deployed policy by its name."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orbitcc.agents import deployment
+from orbitcc.agents.model_card import SafetyFilter
+from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
+from orbitcc.envs.scenarios import get
+from tests.deploy.conftest import deploy, row
+
+SEND = """
+import json, socket, sys, time
+name, size = sys.argv[1], int(sys.argv[2])
+link = socket.socket()
+if name != "-":
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+link.connect(("10.0.0.2", 5001))
+began = time.monotonic()
+link.sendall(bytes(size))
+link.shutdown(socket.SHUT_WR)
+link.recv(1)
+used = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+print(json.dumps({"mbps": size * 8e-6 / (time.monotonic() - began), "used": used}))
+"""
+RECEIVE = """
+import socket
+server = socket.create_server(("10.0.0.2", 5001))
+print(flush=True)
+connection, _ = server.accept()
+while connection.recv(1 << 16):
+    pass
+"""
+
+
+def path(**params):
+    return TwoHosts(get("dumbbell", rate_mbps=20.0, base_rtt_ms=40.0, duration_s=60.0, **params))
+
+
+def send(hosts, name, size, meanwhile=lambda: None):
+    """Send from one host to the other; what the sending program says."""
+    receiver = hosts.popen(RECEIVER, [sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE)
+    receiver.stdout.readline()
+    sender = hosts.popen(SENDER, [sys.executable, "-c", SEND, name, str(size)], stdout=subprocess.PIPE, text=True)
+    meanwhile()
+    told, _ = sender.communicate(timeout=60)
+    receiver.wait(10)
+    return json.loads(told)
+
+
+def closes(name):
+    """Whether its last flow ends soon."""
+    deadline = time.monotonic() + 10
+    while row(name)["flows"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return row(name)["flows"] == 0
+
+
+def test_an_ordinary_socket_sends_under_the_policy(perigee, name):
+    with path() as hosts:
+        hosts.start()
+        told = send(hosts, name, 5_000_000)
+        assert closes(name)
+    assert told["used"] == name
+    assert 8.0 < told["mbps"] < 20.0
+    counted = row(name)
+    # Two seconds at least, a decision every 30 ms, an acknowledgement of every segment or of two.
+    assert counted["decisions"] > 60
+    assert 5_000_000 / 1448 / 2.5 < counted["acks"] < 5_000_000 / 1448 * 1.2
+    assert (counted["fallbacks"], counted["flows_in_all"]) == (0, 1)
+
+
+def test_a_route_chooses_the_policy(perigee, name):
+    with path() as hosts:
+        hosts.set_controller(name)
+        hosts.start()
+        assert send(hosts, "-", 200_000)["used"] == name
+
+
+def test_a_policy_is_replaced_during_traffic(perigee, name):
+    def replace():
+        time.sleep(0.5)
+        deployment.undeploy(name)
+        deploy(name)
+
+    with path() as hosts:
+        hosts.start()
+        told = send(hosts, name, 3_000_000, replace)
+        assert told["used"] == name
+        assert row(name)["flows_in_all"] == 0, "the flow has stayed with the program that it began with"
+        assert send(hosts, name, 200_000)["used"] == name
+    assert row(name)["flows_in_all"] == 1
+
+
+def test_a_flow_outside_of_the_training_range_is_cubics(machine, name):
+    deploy(name, SafetyFilter(min_rtt_ms=(500.0, 1000.0), patience_s=0.1))
+    with path() as hosts:
+        hosts.start()
+        assert send(hosts, name, 2_000_000)["used"] == "cubic"
+        assert closes(name)
+    counted = row(name)
+    assert (counted["fallbacks"], counted["flows"]) == (1, 0)
+
+
+@pytest.mark.slow
+def test_a_hundred_sockets_are_all_released(perigee, name):
+    server = f"import socket\nserver = socket.create_server(('{RECEIVER}', 5001), backlog=200)\nprint(flush=True)\n" + (
+        "links = [server.accept()[0] for _ in range(100)]\nfor link in links:\n    while link.recv(1 << 16): pass\n"
+    )
+    client = (
+        "import socket, sys\nlinks = [socket.socket() for _ in range(100)]\nfor link in links:\n"
+        "    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[1].encode())\n"
+        f"    link.connect(('{RECEIVER}', 5001))\n"
+        "for link in links:\n    link.sendall(bytes(15_000))\nfor link in links:\n    link.close()\n"
+    )
+    with path() as hosts:
+        hosts.start()
+        receiver = hosts.popen(RECEIVER, [sys.executable, "-c", server], stdout=subprocess.PIPE)
+        receiver.stdout.readline()
+        sender = hosts.popen(SENDER, [sys.executable, "-c", client, name])
+        assert sender.wait(60) == 0
+        assert receiver.wait(60) == 0
+        assert closes(name), "while the hosts are there: what has not ended with them waits for timers"
+    assert (row(name)["fallbacks"], row(name)["flows_in_all"]) == (0, 100)

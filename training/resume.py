@@ -1,0 +1,81 @@
+"""What a training run needs to continue: its saved state, whether it is complete, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+
+from orbitcc.agents import checkpoint, seal
+from orbitcc.agents.runs import METRICS, RunFolder, last_step
+from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.training.heldout_metrics import Figures
+from orbitcc.training.recipe import Recipe
+
+PROGRESS = "progress.json"
+_PICKLE = ("rllib-", "sb3-")
+"""Algorithms of libraries whose state contains pickled objects, which can run code when they are loaded."""
+
+
+@dataclass
+class TrainingState:
+    """The state of a run, saved with the learner's state."""
+
+    agent_steps: int = 0
+    seconds: float = 0.0
+    restarts: int = 0
+    evaluated_at: int = -1
+    failing: int = 0
+    scores: Figures = field(default_factory=dict)
+    best: Figures = field(default_factory=dict)
+    best_score: float = -math.inf
+
+
+def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> TrainingState:
+    """The progress of a run whose saved state is complete and can be trusted.
+
+    Raises:
+        OrbitccError: a file is missing or damaged, or the state may run code and was not saved with this user's key
+            (unless `trust`).
+    """
+    try:
+        seal.check(run.state)
+        progress = read_progress(run)
+    except OrbitccError as error:
+        left = " and ".join(f"{path.name}/" for path in (run.best, run.last) if path.is_dir())
+        lost = f"the run cannot continue and its training is lost{f', but not the policies in {left}' if left else ''}"
+        raise StateError("resume", f"{error.value}: {error.allowed}; {lost}") from None
+    if recipe.algorithm.startswith(_PICKLE) and not trust:
+        seal.check_owner(run.state, run.path.name)
+    return progress
+
+
+def read_progress(run: RunFolder) -> TrainingState:
+    """The state of a run when it was last saved.
+
+    Raises:
+        OrbitccError: its state cannot be read.
+    """
+    path = run.state / PROGRESS
+    try:
+        return TrainingState(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
+
+
+def mend(run: RunFolder, progress: TrainingState) -> list[str]:
+    """What else in the folder of a resumed run is missing or damaged, and how the run goes on, one line each.
+
+    The learner does not need these files. If `best/` is lost, the next evaluation writes it again.
+    """
+    found = []
+    for folder in (run.best, run.last):
+        try:
+            checkpoint.load(folder)
+        except OrbitccError as error:
+            found.append(f"{error}; the next evaluation writes {folder.name}/ again")
+            if folder == run.best:
+                progress.best_score = -math.inf
+    if (reached := last_step(run.path / METRICS)) < progress.evaluated_at:
+        found.append(f"{run.path / METRICS}: the figures after {reached:,} of {progress.agent_steps:,} steps are lost")
+    return found
