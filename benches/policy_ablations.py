@@ -68,6 +68,14 @@ _PERIGEE = {
     "train-leo": Variant("trained on train-leo only", ("scenario=train-leo",)),
 }
 _OF_PERIGEE = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
+_WITHOUT_RIVALS = "[0.30,0.12,0,0.08,0.14,0.08,0.24,0.10]"
+
+
+def _without(*features: int) -> list[int]:
+    """The features of zenith's experts but these."""
+    return [feature for feature in range(22) if feature not in features]
+
+
 _ZENITH = {
     "unchanged": Variant("unchanged recipe"),
     "linear": Variant("linear policy: one expert", ("network.experts=1",)),
@@ -80,6 +88,15 @@ _ZENITH = {
     "no-drains": Variant("no drains of the queue", ("preset.action.drain_every_s=0",)),
     "delay-in-base-rtts": Variant("delay penalised in base RTTs", ("preset.reward.delay_allowance_ms=0",)),
     "worlds-of-perigee": Variant("trained on train-leo-wide", ("scenario=train-leo-wide",)),
+    "no-worlds-with-rivals": Variant(
+        "no part of the training worlds with a rival always", (f"scenario.weights={_WITHOUT_RIVALS}",)
+    ),
+    "no-privileged-critic": Variant("no privileged critic", ("ppo.privileged_critic=false",)),
+    "no-jitter-queues": Variant("no queues above the jitter", (f"network.expert_inputs={_without(18, 19)}",)),
+    "no-short-minima": Variant("no queues over shorter windows", (f"network.expert_inputs={_without(20, 21)}",)),
+    "gate-without-losses": Variant("gate without losses", ("network.gate_inputs=[16,24,25,26,27,28]",)),
+    "gate-without-jitter": Variant("gate without jitter", ("network.gate_inputs=[8,16,22,23,25,26,27]",)),
+    "gate-without-extremes": Variant("gate without ratios of extremes", ("network.gate_inputs=[8,16,22,23,24,28]",)),
 }
 VARIANTS = {"perigee": _PERIGEE, "zenith": _ZENITH}
 """Recipe -> key of a variant, which names its folders -> variant."""
