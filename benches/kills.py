@@ -1,11 +1,13 @@
 """Kills commands at random moments, and compares what resumes with what was never killed (docs/reliability.md).
 
     python -m benches.kills [NAME ...] [--kills 30] [--seed N]
+    python -m benches.kills [NAME ...] --each-second
 
 Each command runs once without a kill. Then it is started again and again in another folder and killed after a random
 time, by SIGKILL or SIGTERM in turn, until the kills are used up. At last it runs to its end. The program prints a line
 per command and ends with exit code 1 if a result differs, a command fails, or a process outlives its parent.
-Whenever a run ends before its kill, it is compared, and a new folder is begun.
+Whenever a run ends before its kill, it is compared, and a new folder is begun. With --each-second a command is killed
+by SIGKILL once at every second of the time that it takes, each time in a new folder, and then continued to its end.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import csv
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -67,13 +70,15 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SUBJECTS)}; default: all")
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400, help="default: the day's")
+    parser.add_argument("--each-second", action="store_true", help="one kill at every second, not at random moments")
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.names) - set(SUBJECTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    print(f"seed {arguments.seed}", flush=True)
+    if not arguments.each_second:
+        print(f"seed {arguments.seed}", flush=True)
     failed = False
     for name in arguments.names or SUBJECTS:
-        rng = random.Random(f"{name} {arguments.seed}")
+        rng = None if arguments.each_second else random.Random(f"{name} {arguments.seed}")
         problems, told = torment(SUBJECTS[name], arguments.kills, rng)
         print(f"{name}: {told}", flush=True)
         for problem in problems:
@@ -82,8 +87,11 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(int(failed))
 
 
-def torment(subject: Subject, kills: int, rng: random.Random) -> tuple[list[str], str]:
-    """The problems found, and a line that says what was done."""
+def torment(subject: Subject, kills: int, rng: random.Random | None) -> tuple[list[str], str]:
+    """The problems found, and a line that says what was done.
+
+    rng: draws the moments of the kills; None: one kill at each second, whatever `kills` says.
+    """
     with tempfile.TemporaryDirectory(prefix="orbitcc-kills-") as scratch:
         base = Path(scratch)
         began = time.monotonic()
@@ -92,17 +100,26 @@ def torment(subject: Subject, kills: int, rng: random.Random) -> tuple[list[str]
         if code:
             return [f"without a kill: exit code {code}: {error}"], "not started"
         wanted = subject.result(base / "whole")
+        if rng is None:
+            moments: list[float | None] = []
+            for second in range(math.ceil(whole_s)):
+                moments += [float(second), None]
+        else:
+            moments = [rng.uniform(0.0, whole_s) for _ in range(kills)]
         problems: list[str] = []
         compared, killed, round_ = 0, 0, 0
         while True:
             folder = base / f"killed-{round_}"
             begun = folder.exists() and not (subject.begins_anew and not _kept(folder))
             process = _process(subject.again if begun else subject.start, folder)
-            if killed < kills and not _ends_within(process, rng.uniform(0.0, whole_s)):
-                process.send_signal(signal.SIGKILL if killed % 2 else signal.SIGTERM)
+            moment = moments.pop(0) if moments else None
+            if moment is not None and not _ends_within(process, moment):
+                process.send_signal(signal.SIGKILL if rng is None or killed % 2 else signal.SIGTERM)
                 killed += 1
                 problems += _outlived(process)
                 continue
+            if moment is not None and rng is not None:
+                moments.append(rng.uniform(0.0, whole_s))
             code, error = _finish(process)
             if code and subject.complete and (folder / subject.complete).exists():
                 code = 0
@@ -113,7 +130,7 @@ def torment(subject: Subject, kills: int, rng: random.Random) -> tuple[list[str]
                 problems.append(f"after {killed} kills the result differs: {_difference(found, wanted)}")
             shutil.rmtree(folder, ignore_errors=True)
             round_ += 1
-            if killed >= kills or problems:
+            if problems or not moments:
                 break
         equal = "equal to" if subject.exact else "as complete as"
         return problems, (
