@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.envs.environments.presets import STATS
 
-FEATURES = 18
+FEATURES = 48
+"""Most features of an observation; those beyond the last are 0."""
 ONE = 1 << 20
 """1 in the units of observations and actions."""
 
@@ -28,7 +29,7 @@ STATISTICS = np.dtype(
 
 DECISION = np.dtype([("observation", "<i4", FEATURES), ("action", "<i4"), ("cwnd", "<u4")])
 
-STATE_BYTES = 376
+STATE_BYTES = 848
 
 
 def decide(policy: _sim.Policy, statistics: NDArray[np.void]) -> NDArray[np.void]:

@@ -1,18 +1,20 @@
 """Fixed-point arithmetic compared with floating point: the table of docs/deploying.md.
 
-    python -m benches.fixed_point [--suites NAME ...] [--docs docs]
+    python -m benches.fixed_point [--policies NAME ...] [--suites NAME ...] [--docs docs]
 
 A packet that is sent earlier or later changes all that follow, so that single runs in both arithmetics differ by
 chance. Every case of a suite therefore runs with several copies of the policy, whose last layer has another bias (STEP
 apart), in floating and in fixed point. Goodput is the sum over all flows and cases, the RTT the mean of their smoothed
 RTTs; the change is that of the mean over the copies, with its standard error. Actions are compared on the same
-statistics: those of the runs in floating point, of up to EPISODES flows per suite.
+statistics: those of the runs in floating point, of up to EPISODES flows per suite. Lines of the page that are not
+measured again stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benches.pages import replace
+from benches.pages import between, replace
 from orbitcc.agents import checkpoint, fixed_point
 from orbitcc.agents.decisions import Episode, collect
 from orbitcc.envs import backends
@@ -38,6 +40,7 @@ SUITES_OF = {
         "efficiency",
         "leo-access",
     ),
+    "zenith": ("responsiveness", "intra-rtt", "inter-rtt", "parking-lot", "leo-access"),
     "apogee": ("geo-download", "geo-sharing"),
 }
 STEP = 1e-5
@@ -118,31 +121,45 @@ def percent(change: tuple[float, float]) -> str:
     return f"{100 * change[0]:+.2f} ± {100 * change[1]:.2f}"
 
 
-def table(lines: list[Line]) -> str:
-    """The lines as a table in Markdown."""
-    head = "| suite | policy | runs | goodput, % | RTT, % | decisions | action, 99th percentile | action, largest |"
-    rows = [
-        f"| {x.suite} | {x.policy} | {x.runs} | {percent(x.goodput)} | {percent(x.rtt)} "
+def rows(lines: list[Line]) -> dict[tuple[str, str], str]:
+    """A row in Markdown for each line, by suite and policy."""
+    return {
+        (x.suite, x.policy): f"| {x.suite} | {x.policy} | {x.runs} | {percent(x.goodput)} | {percent(x.rtt)} "
         f"| {x.decisions:,} | {x.p99:.1e} | {x.largest:.1e} |"
         for x in lines
-    ]
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *rows])
+    }
+
+
+def table(known: Mapping[tuple[str, str], str]) -> str:
+    """These rows as a table, in the order of SUITES_OF."""
+    head = "| suite | policy | runs | goodput, % | RTT, % | decisions | action, 99th percentile | action, largest |"
+    order = ((suite, policy) for policy, suites in SUITES_OF.items() for suite in suites)
+    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *(known[key] for key in order if key in known)])
+
+
+def written(page: Path) -> dict[tuple[str, str], str]:
+    """The rows of a page."""
+    found = (row for row in between(page, "fixed-point").splitlines()[2:] if row.startswith("|"))
+    return {(cells[1].strip(), cells[2].strip()): row for row in found if (cells := row.split("|"))}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policies", nargs="*", help="default: those of SUITES_OF")
     parser.add_argument("--suites", nargs="*", help="default: those of SUITES_OF")
     parser.add_argument("--docs", type=Path)
     given = parser.parse_args()
-    lines = []
+    page = given.docs / "deploying.md" if given.docs is not None else None
     with tempfile.TemporaryDirectory() as folder:
         for policy, suites in SUITES_OF.items():
             for suite in suites:
-                if given.suites is None or suite in given.suites:
-                    lines.append(compared(suite, policy, Path(folder)))
-                    print(table(lines[-1:]).splitlines()[-1], flush=True)
-    if given.docs is not None:
-        replace(given.docs / "deploying.md", {"fixed-point": table(lines)})
+                chosen = given.policies is None or policy in given.policies
+                if not chosen or not (given.suites is None or suite in given.suites):
+                    continue
+                measured_now = rows([compared(suite, policy, Path(folder))])
+                print(*measured_now.values(), flush=True)
+                if page is not None:
+                    replace(page, {"fixed-point": table(written(page) | measured_now)})
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ def perigee(machine, name):
     deploy(name)
 
 
-def deploy(name, safety_filter=None):
-    """Deploy the shipped policy under this name."""
-    deployment.deploy(name, deployment.make_object(checkpoint.load("perigee"), name, safety_filter))
+def deploy(name, safety_filter=None, policy="perigee"):
+    """Deploy a shipped policy under this name."""
+    deployment.deploy(name, deployment.make_object(checkpoint.load(policy), name, safety_filter))
 
 
 def row(name):

@@ -60,7 +60,9 @@ def closes(name):
     return row(name)["flows"] == 0
 
 
-def test_an_ordinary_socket_sends_under_the_policy(perigee, name):
+@pytest.mark.parametrize("policy", ["perigee", "zenith"])
+def test_an_ordinary_socket_sends_under_the_policy(machine, name, policy):
+    deploy(name, policy=policy)
     with path() as hosts:
         hosts.start()
         told = send(hosts, name, 5_000_000)

@@ -1,10 +1,11 @@
-/* A policy's network and action, line by line as in sim/core/src/observe/fixed/network.rs, whose comments hold here too. */
+/* A policy's networks and action, line by line as in sim/core/src/observe/fixed/network.rs, whose comments hold here too. */
 #ifndef FIXED_NETWORK_H
 #define FIXED_NETWORK_H
 
 #include "fixed.h"
 #include "fixed_policy.h"
-#include "fixed_ratios.h"
+#include "fixed_drain.h"
+#include "fixed_features.h"
 
 #define MOST_VALUE (1LL << 29)
 #define LEAK 209715LL
@@ -16,7 +17,7 @@
 
 static __always_inline __s64 weight_at(__u64 at)
 {
-	return the_program()->weights[at & (ROOM - 1)];
+	return the_program()->weights[at & (WEIGHTS - 1)];
 }
 
 static __always_inline __s64 activate(__u32 activation, __s64 x)
@@ -47,28 +48,45 @@ GLOBAL __s64 unit(struct scratch *scratch, __u64 at, __u32 inputs)
 	return within(sum >> 20, -MOST_VALUE, MOST_VALUE);
 }
 
-GLOBAL int act(struct scratch *scratch)
+static __always_inline const struct layers *layers_of(int gate)
+{
+	const struct parameters *parameters = &the_program()->parameters;
+
+	return gate ? &parameters->gate : &parameters->network;
+}
+
+/* A feature less its mean, in standard deviations. */
+static __always_inline __s64 normalised(struct scratch *scratch, __u64 column)
 {
 	const struct program *program = the_program();
-	const struct parameters *parameters = &program->parameters;
-	__u32 inputs = FEATURES, layer, units, activation;
+	__s64 clip = program->parameters.clip;
+	__s64 distance = (__s64)scratch->decision.observation[column] - program->weights[column];
+
+	return within((distance * program->weights[FEATURES + column]) >> 20, -clip, clip);
+}
+
+/* The outputs of the network, or of its gate, in scratch->x. */
+GLOBAL int forward(struct scratch *scratch, int gate)
+{
+	const struct layers *layers = layers_of(gate);
+	__u32 inputs = layers->inputs, layer, units, activation;
+	__u64 at = layers->at;
 	int k;
-	__u64 at = 2 * FEATURES;
-	__s64 action;
 
 	if (!scratch)
 		return 0;
-	for (k = 0; k < FEATURES; k++) {
-		__s64 distance = (__s64)scratch->decision.observation[k] - program->weights[k];
-		__s64 scaled = (distance * program->weights[FEATURES + k]) >> 20;
-
-		scratch->x[k] = within(scaled, -(__s64)parameters->clip, parameters->clip);
+	__builtin_memset(scratch->x, 0, sizeof(scratch->x));
+	bpf_repeat(MOST_UNITS, k) {
+		if (k >= inputs)
+			break;
+		scratch->x[k & (MOST_UNITS - 1)] =
+			normalised(scratch, below(layers->columns[k & (MOST_UNITS - 1)], FEATURES));
 	}
 	for (layer = 0; layer < LAYERS; layer++) {
-		if (layer >= parameters->layers)
+		if (layer >= layers->count)
 			break;
-		units = parameters->units[layer];
-		activation = parameters->activations[layer];
+		units = layers->units[layer];
+		activation = layers->activations[layer];
 		bpf_repeat(MOST_UNITS, k) {
 			if (k >= units)
 				break;
@@ -78,22 +96,79 @@ GLOBAL int act(struct scratch *scratch)
 		__builtin_memcpy(scratch->x, scratch->out, sizeof(scratch->x));
 		inputs = units;
 	}
-	action = parameters->squash == TANH ? fixed_tanh(scratch->x[0]) : scratch->x[0];
+	return 1;
+}
+
+/* The mean of the experts, weighed by the softmax of the gate's outputs. */
+GLOBAL __s64 mixed(struct scratch *scratch, __u32 count)
+{
+	__s64 most = -MOST_VALUE, sum = 0, total = 0, weight, mean;
+	int k;
+
+	if (!scratch)
+		return 0;
+	for (k = 0; k < EXPERTS; k++) {
+		if (k < count && most < scratch->logits[k])
+			most = scratch->logits[k];
+	}
+	for (k = 0; k < EXPERTS; k++) {
+		if (k < count) {
+			weight = fixed_exp((scratch->logits[k] - most) << 4);
+			sum += weight * scratch->x[k];
+			total += weight;
+		}
+	}
+	if (!total)
+		return 0;
+	mean = (sum < 0 ? -(__u64)sum : (__u64)sum) / (__u64)total;
+	return sum < 0 ? -mean : mean;
+}
+
+GLOBAL int act(struct scratch *scratch)
+{
+	const struct parameters *parameters = &the_program()->parameters;
+	__u32 layers = parameters->gate.count;
+	__s64 action;
+
+	if (!scratch)
+		return 0;
+	if (layers) {
+		if (!forward(scratch, 1))
+			return 0;
+		__builtin_memcpy(scratch->logits, scratch->x, sizeof(scratch->logits));
+	}
+	if (!forward(scratch, 0))
+		return 0;
+	action = layers ? mixed(scratch, parameters->gate.units[below(layers - 1, LAYERS)]) : scratch->x[0];
+	if (parameters->squash == TANH)
+		action = fixed_tanh(action);
 	scratch->decision.action = within(action, -ONE20, ONE20);
 	return 1;
 }
 
-static __always_inline __u64 next_window(const struct parameters *parameters, __u32 cwnd, __u64 exact, __s32 action)
+/* What an action multiplies the window by, in Q24. */
+static __always_inline __u64 factor_of(const struct parameters *parameters, __s64 action)
 {
 	__s64 a = within(action, -ONE20, ONE20) << 4;
 	__s64 cube = (((a * a) >> 24) * a) >> 24;
 	__s64 x = a + ((parameters->cubic * (cube - a)) >> 24);
-	__u64 factor = fixed_exp((parameters->step * x) >> 24);
-	__u64 whole = cwnd < CWND_MAX ? (__u64)cwnd << 16 : CWND_MAX << 16;
-	__u64 start = exact < whole + (1 << 16) && whole < exact + (1 << 16) ? exact : whole;
-	__u64 next = (start * factor + (1 << 23)) >> 24;
-	__u64 floor = (__u64)parameters->floor << 16;
 
+	return fixed_exp((parameters->step * x) >> 24);
+}
+
+GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 action)
+{
+	const struct parameters *parameters = &the_program()->parameters;
+	__u64 whole, start, next, floor = (__u64)parameters->floor << 16;
+	int held = 0;
+
+	if (!state || !stats)
+		return 0;
+	whole = stats->cwnd < CWND_MAX ? (__u64)stats->cwnd << 16 : CWND_MAX << 16;
+	start = state->window < whole + (1 << 16) && whole < state->window + (1 << 16) ? state->window : whole;
+	if (parameters->drain_every_ns)
+		held = drains(&state->drain, parameters->drain_every_ns, stats, &start);
+	next = held ? start : (start * factor_of(parameters, action) + (1 << 23)) >> 24;
 	return next < floor ? floor : next > CWND_MAX << 16 ? CWND_MAX << 16 : next;
 }
 
@@ -106,7 +181,7 @@ static __always_inline int fixed_decide(struct state *state, struct statistics *
 {
 	if (!observe(state, stats, scratch) || !act(scratch))
 		return 0;
-	state->window = next_window(&the_program()->parameters, stats->cwnd, state->window, scratch->decision.action);
+	state->window = next_window(state, stats, scratch->decision.action);
 	scratch->decision.cwnd = whole_window(state->window);
 	return 1;
 }

@@ -2,38 +2,71 @@
 #ifndef FIXED_POLICY_H
 #define FIXED_POLICY_H
 
-#define FEATURES 18
+#define FEATURES 48
+#define LEASTS 8
+#define MOSTS 4
+#define SPANS 8
+#define AVERAGES 16
+#define RTTS 3
 #define LAYERS 3
 #define MOST_UNITS 64
-#define WEIGHTS (2 * FEATURES + MOST_UNITS * (FEATURES + 1) + MOST_UNITS * (MOST_UNITS + 1) + MOST_UNITS + 2)
-/* A power of two, so that an index is in bounds without a comparison, on whose outcome the verifier would have to follow
- * both ways for every weight. */
-#define ROOM 8192
-_Static_assert(WEIGHTS <= ROOM, "the weights of the largest network");
-#define AVERAGES 7
+#define EXPERTS 16
+/* Powers of two, so that an index is in bounds without a comparison, on whose outcome the verifier would have to follow both
+ * ways for every weight. */
+#define WEIGHTS 8192
 #define BUCKETS 10
 
-struct parameters {
-	__u64 min_rtt_bucket_ns;
-	__u64 short_rtt_bucket_ns;
-	__u64 max_rate_bucket_ns;
-	__u64 gap_ns;
-	__u64 interval_ns;
-	__u32 interval_rtts;
-	__u32 fast_rtts;
-	__u32 slow_rtts;
-	__u32 least_rtt;
-	__u32 own_queue;
-	__s32 clip;
-	__u32 layers;
+struct layers {
+	__u8 columns[MOST_UNITS];
+	__u32 inputs;
+	__u32 count;
 	__u32 units[LAYERS];
 	__u32 activations[LAYERS];
+	__u32 at;
+	__u32 unused;
+};
+
+struct parameters {
+	__u64 least_bucket_ns[LEASTS];
+	__u64 most_bucket_ns[MOSTS];
+	__u64 gap_ns;
+	__u64 interval_ns;
+	__u64 drain_every_ns;
+	struct layers network;
+	struct layers gate;
+	__u32 span_rtts[SPANS];
+	__u32 leasts;
+	__u32 mosts;
+	__u32 spans;
+	__u32 features;
+	__u32 base;
+	__u32 standing;
+	__u32 usual_rtt;
+	__u32 learns;
+	__u32 slow;
+	__u32 interval_rtts;
+	__s32 clip;
 	__u32 squash;
 	__s32 step;
 	__s32 cubic;
 	__u32 floor;
 	__u32 pacing_gain;
 	__u32 hold;
+	__u32 unused;
+};
+
+struct feature {
+	__u32 kind;
+	__u32 rtt;
+	__u32 min;
+	__u32 max;
+	__u32 longer;
+	__u32 when;
+	__u32 jitters;
+	__u32 span;
+	__u32 average;
+	__s32 low;
+	__s32 high;
 	__u32 unused;
 };
 
@@ -57,28 +90,41 @@ struct statistics {
 
 struct window {
 	__u64 now;
-	__u64 buckets[BUCKETS];
+	__u32 buckets[BUCKETS];
+};
+
+struct drain {
+	__u64 least_ns;
+	__u64 near_at_ns;
+	__u64 end_ns;
+	__u64 window;
+	__u64 found_ns;
 };
 
 struct state {
-	struct window min_rtt;
-	struct window short_rtt;
-	struct window max_rate;
+	struct window leasts[LEASTS];
+	struct window mosts[MOSTS];
 	__s64 averages[AVERAGES];
+	__s64 jitter;
+	__s64 inflation;
+	__u64 rtts_ns[RTTS];
+	__u64 before_ns;
 	__u64 usual_gap;
 	__u64 most_rate;
-	__u64 rtt_ns;
 	__u64 cleared_at_ns;
+	__u64 silent_at_ns;
+	struct drain drain;
 	__u64 window;
 	__u32 cwnd;
 	__u32 cleared;
+	__u32 silent;
 	__u32 known;
-	__u32 unused;
 };
 
 struct program {
 	struct parameters parameters;
-	__s32 weights[ROOM];
+	struct feature features[FEATURES];
+	__s32 weights[WEIGHTS];
 };
 
 struct decision {
@@ -106,11 +152,42 @@ struct policy {
 	struct program program;
 };
 
-/* What a decision computes on its way; too large for the stack of a BPF program. */
+struct measures {
+	__u64 time_ns;
+	__u64 interval_ns;
+	__u64 ack_gap_ns;
+	__u64 rate;
+	__u64 mss;
+	__u64 acked;
+	__u64 lost;
+	__u64 rtt_ns;
+	__u64 min_ns[LEASTS];
+	__s64 log2_min[LEASTS];
+	__u64 max_rate[MOSTS];
+	__s64 log2_max[MOSTS];
+	__s64 log2_rtt[RTTS];
+	__s64 weights[SPANS + 1];
+	__s64 log2_mss;
+	__s64 log2_rate;
+	__s64 log2_cwnd;
+	__s64 log2_pacing;
+	__u32 pacing;
+	__u32 sampled;
+	__u32 rising;
+	__u32 unused;
+};
+
+/* What a decision computes on its way; too large for the stack of a BPF program. The observation is complete before the
+ * networks begin. */
 struct scratch {
-	__s64 features[FEATURES];
-	__s32 x[MOST_UNITS];
-	__s32 out[MOST_UNITS];
+	union {
+		struct measures measures;
+		struct {
+			__s32 x[MOST_UNITS];
+			__s32 out[MOST_UNITS];
+		};
+	};
+	__s32 logits[EXPERTS];
 	struct decision decision;
 };
 

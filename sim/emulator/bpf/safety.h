@@ -2,7 +2,7 @@
 #ifndef SAFETY_H
 #define SAFETY_H
 
-#include "fixed_ratios.h"
+#include "fixed_measures.h"
 
 struct safety {
 	struct window recent_rtt;
@@ -35,11 +35,11 @@ GLOBAL __u32 bounded(struct safety *safety, struct state *state, struct statisti
 	max_rate = update(&safety->max_rate, SAFETY_BUCKET_NS, stats->time_ns, least(stats->delivery_rate, MOST_RATE));
 	if (!max_rate)
 		max_rate = state->most_rate;
-	if (notices(SAFETY_GAP_NS, &safety->usual_gap, least(stats->ack_gap_ns, MOST_RTT)))
+	if (notices(SAFETY_GAP_NS, 0, &safety->usual_gap, least(stats->ack_gap_ns, MOST_RTT)))
 		safety->path_rtt_ns = 0;
 	min_rtt_ns = update_least(&safety->recent_rtt, SAFETY_BUCKET_NS, stats->time_ns, rtt_ns);
 	if (!min_rtt_ns)
-		min_rtt_ns = state->rtt_ns;
+		min_rtt_ns = state->rtts_ns[below(the_program()->parameters.usual_rtt, RTTS)];
 	if (rtt_ns && (!safety->path_rtt_ns || rtt_ns < safety->path_rtt_ns))
 		safety->path_rtt_ns = rtt_ns;
 	path_ns = safety->path_rtt_ns ? safety->path_rtt_ns : min_rtt_ns;

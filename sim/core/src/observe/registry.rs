@@ -16,7 +16,7 @@ use crate::time::Nanos;
 use super::astraea::Member;
 use super::drain::Drain;
 use super::stats::IntervalStats;
-use super::{astraea, aurora, features, orca, ratios, share, steps};
+use super::{astraea, aurora, features, fixed, orca, ratios, share, steps};
 
 /// One value of an observation; it is clipped to its bounds.
 #[derive(Clone, Debug)]
@@ -92,6 +92,8 @@ pub struct ActionMemory {
     /// The exact window of the last action, segments; 0 at first.
     pub window: f64,
     pub drain: Drain,
+    /// The drains of a policy in fixed point.
+    pub fixed_drain: fixed::drain::Drain,
 }
 
 /// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the

@@ -171,7 +171,7 @@ impl Steps {
             return whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32;
         }
         // Something else may have changed the window.
-        let ActionMemory { window: exact, drain } = memory;
+        let ActionMemory { window: exact, drain, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         let step = if self.drain_every_s > 0.0 { drain.step(stats, start, self.drain_every_s) } else { Step::Free };
         let next = match step {

@@ -2,8 +2,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use libbpf_rs::{MapCore, ObjectBuilder, ProgramInput};
+use orbitcc_core::observe::fixed::features::MAX_RATE_RATIO;
 use orbitcc_core::observe::fixed::{
-    Decision, LAYERS, MOST_UNITS, Parameters, Program, State, Statistics, WEIGHTS, decide,
+    AVERAGES, Decision, EXPERTS, FEATURES, Feature, LEASTS, Layers, MOST_UNITS, MOSTS, Parameters, Program, SPANS,
+    State, Statistics, WEIGHTS, decide,
 };
 use orbitcc_core::rng::{Purpose, Stream};
 use orbitcc_core::time::Nanos;
@@ -13,7 +15,7 @@ use super::{MAGIC, PLACEHOLDER, POLICY, checked, object, place};
 /// The decisions of the BPF program for statistics from a map.
 static DECIDE: &[u8] = include_bytes!("../../bpf/decide.bpf.o");
 const CASES: usize = 1000;
-const ROUNDS: usize = 250;
+const ROUNDS: usize = 200;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -50,29 +52,74 @@ fn statistics(random: &mut Stream, time_ns: &mut u64) -> Statistics {
     }
 }
 
-/// A linear policy, and networks of two layers of 64 units under each activation.
+/// Layers over random features.
+fn layers(random: &mut Stream, units: &[u32], activation: u32, at: usize) -> Layers {
+    let inputs = if units.len() > 2 { FEATURES } else { MOST_UNITS } as u32;
+    let mut made = Layers { inputs, count: units.len() as u32, at: at as u32, ..Layers::default() };
+    made.columns.iter_mut().for_each(|column| *column = random.below(Nanos(FEATURES as u64)).0 as u8);
+    made.units[..units.len()].copy_from_slice(units);
+    made.activations[..units.len() - 1].fill(activation);
+    made
+}
+
+/// Every kind of feature, with other windows and averages each time.
+fn features(random: &mut Stream) -> [Feature; FEATURES] {
+    let mut below = |n: u32| random.below(Nanos(u64::from(n))).0 as u32;
+    let mut made = [Feature::default(); FEATURES];
+    for (k, made) in (0..).zip(&mut made) {
+        let span = if k % 3 == 0 { 0 } else { below(SPANS as u32 + 1) };
+        *made = Feature {
+            kind: (k + below(2)) % (MAX_RATE_RATIO + 1),
+            rtt: below(3),
+            min: below(LEASTS as u32),
+            max: below(MOSTS as u32),
+            long: below(MOSTS as u32),
+            when: below(3),
+            jitters: if below(2) > 0 { below(100 << 16) } else { 0 },
+            span,
+            average: k % AVERAGES as u32,
+            low: -4 << 20,
+            high: 4 << 20,
+            unused: 0,
+        };
+    }
+    made
+}
+
+/// A linear policy, networks of two layers of 64 units under each activation, and experts weighed by a gate.
 fn program(random: &mut Stream, which: u32) -> Program {
     let mut weights = [0; WEIGHTS];
     for weight in &mut weights {
         *weight = any(random, 22) as i32 * if any(random, 2) > 1 { -1 } else { 1 };
     }
-    let (layers, units) =
-        if which == 0 { (1, [1, 0, 0]) } else { (LAYERS as u32, [MOST_UNITS as u32, MOST_UNITS as u32, 1]) };
+    let (most, experts) = (MOST_UNITS as u32, EXPERTS as u32);
+    let units: &[u32] = match which {
+        0 => &[1],
+        4 => &[experts],
+        _ => &[most, most, 1],
+    };
+    let network = layers(random, units, which, 2 * FEATURES);
+    let gate = layers(random, &[16, experts], 1, 2 * FEATURES + network.weights());
     let parameters = Parameters {
-        min_rtt_bucket_ns: 600_000_000,
-        short_rtt_bucket_ns: 100_000_000,
-        max_rate_bucket_ns: if which == 1 { 0 } else { 1_000_000_000 },
+        least_bucket_ns: [600_000_000, 100_000_000, 25_000_000, 0, 1_000_000_000, 400_000_000, 3_000_000_000, 1],
+        most_bucket_ns: [if which == 1 { 0 } else { 1_000_000_000 }, 600_000_000, 100_000_000, 400_000_000],
         gap_ns: if which == 2 { 0 } else { 30_000_000 },
         interval_ns: 30_000_000,
+        drain_every_ns: if which.is_multiple_of(2) { 12_000_000_000 } else { 0 },
+        network,
+        gate: if which == 4 { gate } else { Layers::default() },
+        span_rtts: [1 << 16, 4 << 16, 16 << 16, 64 << 16, 0, 1 << 15, 1000 << 16, 2 << 16],
+        leasts: LEASTS as u32,
+        mosts: MOSTS as u32,
+        spans: SPANS as u32,
+        features: FEATURES as u32,
+        base: which % LEASTS as u32,
+        standing: if which == 0 { LEASTS as u32 } else { 2 },
+        usual_rtt: which % 3,
+        learns: u32::from(which != 3),
+        slow: if which == 1 { 0 } else { 3 },
         interval_rtts: 0,
-        fast_rtts: 1 << 16,
-        slow_rtts: 4 << 16,
-        least_rtt: which % 2,
-        own_queue: u32::from(which != 3),
         clip: 10 << 20,
-        layers,
-        units,
-        activations: [which, which, 0],
         squash: u32::from(which == 1),
         step: 1 << 22,
         cubic: 11_744_051,
@@ -81,7 +128,9 @@ fn program(random: &mut Stream, which: u32) -> Program {
         hold: 1,
         unused: 0,
     };
-    Program { parameters, weights }
+    let program = Program { parameters, features: features(random), weights };
+    assert!(program.fits());
+    program
 }
 
 fn bytes<T>(value: &T) -> &[u8] {
@@ -92,7 +141,7 @@ fn bytes<T>(value: &T) -> &[u8] {
 #[test]
 fn the_bpf_program_decides_as_the_simulator_bit_for_bit() {
     let mut random = Stream::new(1, Purpose::Controller, 0);
-    for which in 0..4 {
+    for which in 0..5 {
         let program = program(&mut random, which);
         let mut object = DECIDE.to_vec();
         let magic: Vec<u8> = MAGIC.iter().flat_map(|word| word.to_le_bytes()).collect();

@@ -6,9 +6,9 @@ use crate::observe::stats::IntervalStats;
 use super::slopes::Slopes;
 
 /// The standing RTT is the least of so long: longer than a frame of a link, shorter than a change of the window takes.
-const STANDING_S: f64 = 0.25;
+pub const STANDING_S: f64 = 0.25;
 /// Jitter, and the inflation that losses are told apart by, are averages over so many RTTs.
-const SLOW_RTTS: f64 = 16.0;
+pub const SLOW_RTTS: f64 = 16.0;
 /// A sender with more packets in flight than so many windows stays silent, and an RTT later its acknowledgements pause.
 const SILENT: f64 = 1.05;
 /// For so many RTTs after such an interval a pause is the sender's own.

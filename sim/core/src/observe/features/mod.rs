@@ -15,6 +15,7 @@ use super::memory::{nearness, weight};
 use super::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
 use measures::{Measures, Rtt, log_ratio};
+pub(super) use measures::{SLOW_RTTS, STANDING_S};
 
 /// Most features of a list.
 pub const MOST: usize = 48;

@@ -1,7 +1,8 @@
-//! A policy's network and action in fixed point.
+//! A policy's networks and action in fixed point.
 
 use super::arithmetic::{ONE20, exp, tanh, within};
-use super::{FEATURES, LAYERS, MOST_UNITS, Parameters, WEIGHTS};
+use super::drain::Drain;
+use super::{EXPERTS, FEATURES, LAYERS, Layers, MOST_UNITS, Parameters, Program, Statistics};
 
 /// Values of units in Q20 are held within 512, weights are below 128: a sum of 64 products fits into 64 bits.
 pub const MOST_VALUE: i64 = 1 << 29;
@@ -15,33 +16,52 @@ pub const RELU: u32 = 2;
 pub const LEAKY_RELU: u32 = 3;
 
 /// The action in [-1, 1], in Q20, for an observation.
-pub fn act(parameters: &Parameters, weights: &[i32; WEIGHTS], observation: &[i32; FEATURES]) -> i32 {
+pub fn act(program: &Program, observation: &[i32; FEATURES]) -> i32 {
+    let parameters = &program.parameters;
+    let action = if parameters.gate.count > 0 {
+        let logits = forward(program, &parameters.gate, observation);
+        let experts = forward(program, &parameters.network, observation);
+        mixed(parameters.gate.units[parameters.gate.count as usize - 1], &logits, &experts)
+    } else {
+        forward(program, &parameters.network, observation)[0]
+    };
+    let action = if parameters.squash == TANH { tanh(action) } else { action };
+    within(action, -ONE20, ONE20) as i32
+}
+
+/// A feature less its mean, in standard deviations.
+fn normalised(program: &Program, observation: &[i32; FEATURES], column: usize) -> i64 {
+    let clip = i64::from(program.parameters.clip);
+    let distance = i64::from(observation[column]) - i64::from(program.weights[column]);
+    within((distance * i64::from(program.weights[FEATURES + column])) >> 20, -clip, clip)
+}
+
+/// The outputs of layers.
+fn forward(program: &Program, layers: &Layers, observation: &[i32; FEATURES]) -> [i64; MOST_UNITS] {
+    let weights = &program.weights;
     let mut x = [0_i64; MOST_UNITS];
-    for k in 0..FEATURES {
-        let distance = i64::from(observation[k]) - i64::from(weights[k]);
-        let scaled = (distance * i64::from(weights[FEATURES + k])) >> 20;
-        x[k] = within(scaled, -i64::from(parameters.clip), i64::from(parameters.clip));
+    let mut inputs = layers.inputs as usize;
+    for k in 0..inputs {
+        x[k] = normalised(program, observation, layers.columns[k] as usize);
     }
-    let mut at = 2 * FEATURES;
-    let mut inputs = FEATURES;
+    let mut at = layers.at as usize;
     for layer in 0..LAYERS {
-        if layer >= parameters.layers as usize {
+        if layer >= layers.count as usize {
             break;
         }
         let mut out = [0_i64; MOST_UNITS];
-        for unit in out.iter_mut().take(parameters.units[layer] as usize) {
+        for unit in out.iter_mut().take(layers.units[layer] as usize) {
             let mut sum = i64::from(weights[at + inputs]) << 20; // Q40
             for k in 0..inputs {
                 sum += i64::from(weights[at + k]) * x[k];
             }
             at += inputs + 1;
-            *unit = activate(parameters.activations[layer], within(sum >> 20, -MOST_VALUE, MOST_VALUE));
+            *unit = activate(layers.activations[layer], within(sum >> 20, -MOST_VALUE, MOST_VALUE));
         }
         x = out;
-        inputs = parameters.units[layer] as usize;
+        inputs = layers.units[layer] as usize;
     }
-    let action = if parameters.squash == TANH { tanh(x[0]) } else { x[0] };
-    within(action, -ONE20, ONE20) as i32
+    x
 }
 
 fn activate(activation: u32, x: i64) -> i64 {
@@ -53,17 +73,38 @@ fn activate(activation: u32, x: i64) -> i64 {
     }
 }
 
-/// The exact window after an action, in Q16: `cwnd` segments times exp(step ((1 - cubic) a + cubic a^3)). `exact`: the
-/// one after the last action.
-pub fn next_window(parameters: &Parameters, cwnd: u32, exact: u64, action: i32) -> u64 {
-    let a = within(i64::from(action), -ONE20, ONE20) << 4; // Q24
-    let cube = (((a * a) >> 24) * a) >> 24;
-    let x = a + ((i64::from(parameters.cubic) * (cube - a)) >> 24);
-    let factor = exp((i64::from(parameters.step) * x) >> 24);
-    let whole = if u64::from(cwnd) < CWND_MAX { u64::from(cwnd) << 16 } else { CWND_MAX << 16 };
+/// The mean of the experts, weighed by the softmax of the gate's outputs.
+fn mixed(count: u32, logits: &[i64; MOST_UNITS], experts: &[i64; MOST_UNITS]) -> i64 {
+    let mut most = -MOST_VALUE;
+    for k in 0..EXPERTS {
+        if k < count as usize && most < logits[k] {
+            most = logits[k];
+        }
+    }
+    let (mut sum, mut total) = (0, 0);
+    for k in 0..EXPERTS {
+        if k < count as usize {
+            let weight = exp((logits[k] - most) << 4) as i64; // Q24
+            sum += weight * experts[k];
+            total += weight;
+        }
+    }
+    if total == 0 {
+        return 0;
+    }
+    let mean = (sum.unsigned_abs() / total as u64) as i64;
+    if sum < 0 { -mean } else { mean }
+}
+
+/// The exact window after an action, in Q16: the window times exp(step ((1 - cubic) a + cubic a^3)), or that of a drain.
+/// `exact`: the one after the last action.
+pub fn next_window(parameters: &Parameters, stats: &Statistics, exact: u64, drain: &mut Drain, action: i32) -> u64 {
+    let whole = if u64::from(stats.cwnd) < CWND_MAX { u64::from(stats.cwnd) << 16 } else { CWND_MAX << 16 };
     // Something else may have changed the window.
     let start = if exact < whole + (1 << 16) && whole < exact + (1 << 16) { exact } else { whole };
-    let next = (start * factor + (1 << 23)) >> 24;
+    let (held, start) =
+        if parameters.drain_every_ns > 0 { drain.step(parameters, stats, start) } else { (false, start) };
+    let next = if held { start } else { (start * factor(parameters, action) + (1 << 23)) >> 24 };
     let floor = u64::from(parameters.floor) << 16;
     if next < floor {
         floor
@@ -72,6 +113,14 @@ pub fn next_window(parameters: &Parameters, cwnd: u32, exact: u64, action: i32) 
     } else {
         next
     }
+}
+
+/// What an action multiplies the window by, in Q24.
+fn factor(parameters: &Parameters, action: i32) -> u64 {
+    let a = within(i64::from(action), -ONE20, ONE20) << 4; // Q24
+    let cube = (((a * a) >> 24) * a) >> 24;
+    let x = a + ((i64::from(parameters.cubic) * (cube - a)) >> 24);
+    exp((i64::from(parameters.step) * x) >> 24)
 }
 
 /// The window in segments.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{FEATURES, Parameters, Program, State, Statistics, network, ratios};
+use super::{FEATURES, Program, State, Statistics, features, network};
 use crate::cc::Conn;
 use crate::observe::policy::{Answer, Decide, Failure, Network, Policy};
 use crate::observe::registry::{Action, ActionMemory, Control, Observation, Watch};
@@ -16,10 +16,12 @@ const ONE16: f64 = (1 << 16) as f64;
 pub fn policy(network: &Network, policy: &Policy) -> Result<Policy, String> {
     let program = Arc::new(super::compile::compile(network, policy)?);
     let parameters = program.parameters;
-    let watch = Box::new(FixedWatch { parameters, state: State::default() });
-    let perform = move |conn: &Conn, _: &IntervalStats, action: f64, memory: &mut ActionMemory| -> Control {
+    let watch = Box::new(FixedWatch { program: Arc::clone(&program), state: State::default() });
+    let perform = move |conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory| -> Control {
         let (exact, action) = (memory.window * ONE16, libm::round(action * ONE20));
-        let next = network::next_window(&parameters, conn.cwnd, exact as u64, action as i32);
+        let stats = Statistics { cwnd: conn.cwnd, ..Statistics::from(stats) };
+        let drain = &mut memory.fixed_drain;
+        let next = network::next_window(&parameters, &stats, exact as u64, drain, action as i32);
         memory.window = next as f64 / ONE16;
         (network::whole_window(next), None)
     };
@@ -34,13 +36,13 @@ pub fn policy(network: &Network, policy: &Policy) -> Result<Policy, String> {
 
 #[derive(Clone)]
 struct FixedWatch {
-    parameters: Parameters,
+    program: Arc<Program>,
     state: State,
 }
 
 impl Watch for FixedWatch {
     fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
-        let observation = ratios::observe(&self.parameters, &mut self.state, &Statistics::from(stats));
+        let observation = features::observe(&self.program, &mut self.state, &Statistics::from(stats));
         for (out, x) in out.iter_mut().zip(observation) {
             *out = f64::from(x) / ONE20;
         }
@@ -57,7 +59,7 @@ impl Decide for Program {
         for (fixed, x) in fixed.iter_mut().zip(observation) {
             *fixed = (f64::from(*x) * ONE20) as i32;
         }
-        let action = network::act(&self.parameters, &self.weights, &fixed);
+        let action = network::act(self, &fixed);
         Ok(Answer::Action((f64::from(action) / ONE20) as f32))
     }
 }
@@ -96,7 +98,7 @@ mod tests {
     use super::super::tests::Random;
     use super::*;
     use crate::cc::testing::conn;
-    use crate::observe::policy::{Activation, Layer, Squash};
+    use crate::observe::policy::{Activation, Gate, Layer, Squash};
     use crate::observe::registry::{self, Interval};
     use crate::time::Nanos;
 
@@ -130,15 +132,12 @@ mod tests {
         }
     }
 
-    fn network() -> Network {
+    fn layer(inputs: usize, units: usize, activation: Activation) -> Layer {
         let weight = |n: usize| (0..n).map(|k| libm::sinf(1.0 + k as f32)).collect();
-        let layer = |inputs, units, activation| Layer {
-            inputs,
-            weight: weight(inputs * units),
-            bias: weight(units),
-            norm: None,
-            activation,
-        };
+        Layer { inputs, weight: weight(inputs * units), bias: weight(units), norm: None, activation }
+    }
+
+    fn network() -> Network {
         Network {
             layers: vec![
                 layer(18, 8, Activation::Relu),
@@ -150,6 +149,46 @@ mod tests {
             clip: 5.0,
             squash: Squash::Tanh,
         }
+    }
+
+    /// Four linear experts, weighed by a gate.
+    fn mixture(inputs: usize) -> Network {
+        let chosen: Vec<_> = (0..inputs).filter(|k| k % 3 > 0).collect();
+        Network {
+            layers: vec![layer(inputs - 1, 4, Activation::Linear)],
+            gate: Some(Gate {
+                layers: vec![layer(chosen.len(), 16, Activation::Tanh), layer(16, 4, Activation::Linear)],
+                inputs: chosen,
+                expert_inputs: (1..inputs).collect(),
+            }),
+            normaliser: Some((vec![0.1; inputs], vec![2.0; inputs])),
+            clip: 10.0,
+            squash: Squash::Tanh,
+        }
+    }
+
+    /// A list with every feature that has a fixed-point form.
+    fn list() -> Value {
+        let queue = |rtt: &str, window_s: f64, jitters: f64, average_rtts: f64| {
+            json!({"name": "own-queue", "rtt": rtt, "window_s": window_s, "jitters": jitters,
+                "average_rtts": average_rtts})
+        };
+        let loss = |when: &str, rtts: f64| json!({"name": "loss", "when": when, "average_rtts": rtts});
+        json!({"name": "features", "base_window_s": 7.0, "features": [
+            {"name": "inflation", "rtt": "least", "window_s": 6},
+            {"name": "inflation", "window_s": 1, "average_rtts": 1},
+            {"name": "inflation", "rtt": "standing", "jitters": 2},
+            queue("least", 6.0, 0.0, 0.0), queue("standing", 4.0, 2.0, 1.0), queue("mean", 0.0, 0.5, 4.0),
+            {"name": "rtt-rise", "window_s": 6, "average_rtts": 1},
+            {"name": "delivered", "average_rtts": 1},
+            "rate-share", {"name": "rate-share", "window_s": 1, "average_rtts": 4},
+            loss("always", 0.0), loss("always", 16.0), loss("rising", 64.0), loss("falling", 64.0),
+            "pacing-rate", {"name": "min-rtt", "window_s": 6}, {"name": "in-flight", "window_s": 6},
+            {"name": "window", "window_s": 4}, "window-change", "cleared", {"name": "silence", "window_s": 6},
+            "jitter", "rtt-spread", {"name": "rtt-spread", "average_rtts": 16},
+            {"name": "min-rtt-ratio", "window_s": 1, "long_s": 10},
+            {"name": "max-rate-ratio", "window_s": 1, "long_s": 10},
+        ]})
     }
 
     fn floating(network: &Network, observation: Value, action: Value) -> Policy {
@@ -170,56 +209,70 @@ mod tests {
         }
     }
 
+    /// How far apart a feature may be.
+    fn bound(meaning: &str) -> f64 {
+        match meaning {
+            _ if meaning.contains("square root") => 2e-4, // roots of shares of losses, which are in units of 2^-32
+            _ if meaning.contains("queued") => 1e-3, // ln(1 + bytes / MSS) / 4 of whole bytes, and of RTTs in units of 64 ns
+            _ => 1e-5,
+        }
+    }
+
+    /// Compare a policy in both arithmetics over 500 random intervals of a path.
+    fn compare(network: &Network, observation: &Value, action: &Value, path_s: f64, random: &mut Random) {
+        let float = floating(network, observation.clone(), action.clone());
+        let fixed = policy(network, &float).unwrap();
+        let program = super::super::compile::compile(network, &float).unwrap();
+        assert!(program.fits());
+        let (mut state, mut memory, mut cwnd) = (State::default(), ActionMemory::default(), 100);
+        let mut most_bps: f64 = 0.0;
+        let mut watches = [&float, &fixed].map(|policy| policy.observation.watch.clone());
+        for k in 0..500 {
+            let stats = random_stats(random, k, path_s);
+            most_bps = most_bps.max(stats.delivery_rate_bps);
+            let own = IntervalStats { cwnd_packets: f64::from(cwnd), ..stats };
+            let stats = IntervalStats { max_delivery_rate_bps: most_bps, ..own };
+            let [seen, exact] = [0, 1].map(|i: usize| {
+                let mut out = vec![0.0; float.observation.features.len()];
+                watches[i].fill(&stats, &mut out);
+                let clipped = out.iter().zip(&float.observation.features);
+                clipped.map(|(x, feature)| (*x as f32).clamp(feature.low, feature.high)).collect::<Vec<_>>()
+            });
+            for ((seen, exact), feature) in seen.iter().zip(&exact).zip(&float.observation.features) {
+                let apart = f64::from((seen - exact).abs());
+                assert!(apart < bound(&feature.meaning), "{path_s} {k} {}: {seen} {exact}", feature.meaning);
+            }
+            let action = decided(&fixed, &exact);
+            assert!((action - decided(&float, &exact)).abs() < 1e-4, "{observation} {k}");
+
+            // The simulator decides as the whole program does, bit for bit.
+            let decision = decide(&program, &mut state, &Statistics::from(&stats));
+            assert_eq!(f64::from(decision.action) / ONE20, f64::from(action));
+            assert!(decision.observation.iter().zip(&exact).all(|(i, x)| *i == (f64::from(*x) * ONE20) as i32));
+            cwnd = (fixed.action.perform)(&conn(cwnd, 10), &stats, f64::from(action), &mut memory).0;
+            assert_eq!((decision.cwnd, state.drain), (cwnd, memory.fixed_drain));
+            if k % 50 == 49 {
+                cwnd = 100; // as after a timeout
+            }
+        }
+    }
+
     #[test]
     fn features_and_actions_are_those_in_floating_point() {
-        let requests = [
+        let ratios = [
             json!("ratios"),
             json!({"name": "ratios", "rtt": "least", "min_rtt_window_s": 6.0}),
             json!({"name": "ratios", "min_rtt_window_s": 0.0, "max_rate_window_s": 1.7, "gap_s": 0.0, "slow_rtts": 0.0}),
             json!({"name": "ratios", "own_queue": false, "fast_rtts": 0.5, "short_window_s": 0.3}),
+            json!("features"),
         ];
-        let network = network();
+        let drains = json!({"name": "log-window", "drain_every_s": 2.0});
         let mut random = Random(7);
-        for (request, path_s) in requests.iter().flat_map(|r| [0.002, 0.05, 0.6].map(|path_s| (r, path_s))) {
-            let float = floating(&network, request.clone(), json!("log-window"));
-            let fixed = policy(&network, &float).unwrap();
-            let program = super::super::compile::compile(&network, &float).unwrap();
-            let (mut state, mut memory, mut cwnd) = (State::default(), ActionMemory::default(), 100);
-            let mut most_bps: f64 = 0.0;
-            let mut watches = [&float, &fixed].map(|policy| policy.observation.watch.clone());
-            for k in 0..500 {
-                let stats = random_stats(&mut random, k, path_s);
-                most_bps = most_bps.max(stats.delivery_rate_bps);
-                let own = IntervalStats { cwnd_packets: f64::from(cwnd), ..stats };
-                let stats = IntervalStats { max_delivery_rate_bps: most_bps, ..own };
-                let [seen, exact] = [0, 1].map(|i: usize| {
-                    let mut out = [0.0; FEATURES];
-                    watches[i].fill(&stats, &mut out);
-                    let clipped = out.iter().zip(&float.observation.features);
-                    clipped.map(|(x, feature)| (*x as f32).clamp(feature.low, feature.high)).collect::<Vec<_>>()
-                });
-                for (j, (seen, exact)) in seen.iter().zip(&exact).enumerate() {
-                    let bound = match j {
-                        7 | 8 => 1e-4,  // roots of shares of losses, which are in units of 2^-32
-                        9 | 10 => 2e-4, // ln(1 + bytes / MSS) / 4 of whole bytes
-                        _ => 1e-5,
-                    };
-                    assert!((seen - exact).abs() < bound, "{request} {path_s} {k} feature {j}: {seen} {exact}");
-                }
-                let action = decided(&fixed, &exact);
-                assert!((action - decided(&float, &exact)).abs() < 1e-4, "{request} {k}");
-
-                // The simulator decides as the whole program does, bit for bit.
-                let decision = decide(&program, &mut state, &Statistics::from(&stats));
-                assert_eq!(f64::from(decision.action) / ONE20, f64::from(action));
-                assert!(decision.observation.iter().zip(&exact).all(|(i, x)| *i == (f64::from(*x) * ONE20) as i32));
-                let conn = conn(cwnd, 10);
-                cwnd = (fixed.action.perform)(&conn, &stats, f64::from(action), &mut memory).0;
-                assert_eq!(decision.cwnd, cwnd);
-                if k % 50 == 49 {
-                    cwnd = 100; // as after a timeout
-                }
+        for path_s in [0.002, 0.05, 0.6] {
+            for request in &ratios {
+                compare(&network(), request, &json!("log-window"), path_s, &mut random);
             }
+            compare(&mixture(26), &list(), &drains, path_s, &mut random);
         }
     }
 
@@ -230,9 +283,23 @@ mod tests {
         };
         let (plain, ratios, log) = (network(), json!("ratios"), json!("log-window"));
         let of = |observation: Value| refused(&plain, observation, log.clone());
-        assert_eq!(of(json!("astraea")), "the observation astraea has no fixed-point form, only ratios has");
+        assert_eq!(
+            of(json!("astraea")),
+            "the observation astraea has no fixed-point form, only ratios and features have"
+        );
         let oracle = "observation.handovers = \"true\" has no fixed-point form, only \"none\" has";
         assert_eq!(of(json!("ratios-oracle")), oracle);
+        let listed = |entries: Value| of(json!({"name": "features", "features": entries}));
+        assert_eq!(listed(json!(["cleared", "rtt-slope"])), "the feature rtt-slope has no fixed-point form");
+        let every = |field: &str, count: u32| -> Value {
+            (1..=count).map(|k| json!({"name": "inflation", field: k})).collect::<Vec<_>>().into()
+        };
+        let windows = "an observation in fixed point has at most 8 windows of the minimum RTT";
+        assert_eq!(listed(every("window_s", 9)), windows);
+        let lengths = "an observation in fixed point has averages of at most 8 lengths";
+        assert_eq!(listed(every("average_rtts", 9)), lengths);
+        let losses = vec!["loss"; 17];
+        assert_eq!(listed(json!(losses)), "an observation in fixed point has at most 16 averages");
         let history = "observation.history = 2 has no fixed-point form, only 1 has";
         assert_eq!(of(json!({"name": "ratios", "history": 2})), history);
         let by = |action: Value| refused(&plain, ratios.clone(), action);
@@ -252,6 +319,28 @@ mod tests {
             changed(&|network| network.layers[2].weight[1] = -200.0),
             "layers[2].weight = -200: a network in fixed point has values below 128"
         );
+        let heavy = |network: &mut Network| {
+            network.layers = vec![
+                layer(18, 64, Activation::Tanh),
+                layer(64, 64, Activation::Tanh),
+                layer(64, 1, Activation::Linear),
+            ];
+            network.gate = Some(Gate {
+                layers: vec![layer(18, 64, Activation::Tanh), layer(64, 64, Activation::Tanh)],
+                inputs: (0..18).collect(),
+                expert_inputs: (0..18).collect(),
+            });
+        };
+        let mut wide = network();
+        heavy(&mut wide);
+        wide.gate.as_mut().unwrap().layers[1] = layer(64, 16, Activation::Linear);
+        wide.layers[2] = layer(64, 16, Activation::Linear);
+        let sum = 2 * (18 + 1) * 64 + (64 + 1) * (64 + 16 + 16);
+        let most = format!("{sum} weights: a network in fixed point has at most 8096");
+        assert_eq!(refused(&wide, ratios.clone(), log.clone()), most);
+        heavy(&mut wide);
+        let experts = "64 experts: a network in fixed point has at most 16";
+        assert_eq!(refused(&wide, ratios.clone(), log.clone()), experts);
         let deep = changed(&|network| network.layers.push(network.layers[2].clone()));
         assert_eq!(deep, "4 layers: a network in fixed point has at most 3");
     }

@@ -1,5 +1,6 @@
 use super::arithmetic::ONE20;
-use super::network::{LINEAR, RELU, TANH};
+use super::features::MAX_RATE_RATIO;
+use super::network::{LEAKY_RELU, LINEAR, RELU, TANH};
 use super::*;
 
 /// Splitmix64 (Steele et al., 2014).
@@ -25,34 +26,70 @@ impl Random {
     }
 }
 
+/// Layers over random columns.
+fn layers(random: &mut Random, units: &[u32], at: usize) -> Layers {
+    let mut made = Layers { inputs: FEATURES as u32, count: units.len() as u32, at: at as u32, ..Layers::default() };
+    made.columns.iter_mut().for_each(|column| *column = (random.next() % FEATURES as u64) as u8);
+    made.units[..units.len()].copy_from_slice(units);
+    made.activations.iter_mut().for_each(|activation| *activation = random.next() as u32 % (LEAKY_RELU + 1));
+    made
+}
+
+fn feature(random: &mut Random, k: usize) -> Feature {
+    let mut below = |n: usize| (random.next() % n as u64) as u32;
+    Feature {
+        kind: below(MAX_RATE_RATIO as usize + 1),
+        rtt: below(3),
+        min: below(LEASTS),
+        max: below(MOSTS),
+        long: below(MOSTS),
+        when: below(3),
+        jitters: below((100 << 16) + 1),
+        span: below(SPANS + 1),
+        average: (k % AVERAGES) as u32,
+        low: -4 << 20,
+        high: 4 << 20,
+        unused: 0,
+    }
+}
+
 #[test]
 fn nothing_overflows_whatever_the_statistics_and_weights() {
     let mut random = Random(1);
-    for _ in 0..300 {
+    for round in 0..300 {
         let bucket = random.wide() >> 20;
+        let network = layers(&mut random, if round % 2 == 0 { &[64, 1] } else { &[16] }, 2 * FEATURES);
+        let gate = layers(&mut random, &[32, 16], 2 * FEATURES + network.weights());
         let parameters = Parameters {
-            min_rtt_bucket_ns: bucket,
-            short_rtt_bucket_ns: bucket / 6,
-            max_rate_bucket_ns: bucket,
+            least_bucket_ns: [bucket; LEASTS].map(|b| b / (1 + random.next() % 8)),
+            most_bucket_ns: [bucket; MOSTS],
             gap_ns: random.wide() >> 27,
-            fast_rtts: random.wide() as u32 % 65_536_001,
-            slow_rtts: random.wide() as u32 % 65_536_001,
-            least_rtt: random.next() as u32 & 1,
-            own_queue: random.next() as u32 & 1,
+            drain_every_ns: random.wide() >> 20,
+            network,
+            gate: if round % 2 == 0 { Layers::default() } else { gate },
+            span_rtts: [0; SPANS].map(|_: u32| random.wide() as u32 % 65_536_001),
+            leasts: LEASTS as u32,
+            mosts: MOSTS as u32,
+            spans: SPANS as u32,
+            features: FEATURES as u32,
+            standing: random.next() as u32 % (LEASTS as u32 + 1),
+            usual_rtt: random.next() as u32 % 3,
+            learns: random.next() as u32 & 1,
+            slow: random.next() as u32 % (SPANS as u32 + 1),
             clip: 1 + (random.next() >> 35) as i32,
-            layers: 3,
-            units: [64, 64, 1],
-            activations: [RELU, TANH, LINEAR],
             squash: random.next() as u32 & TANH,
             step: (random.next() % (2 << 24)) as i32,
             cubic: (random.next() % (1 << 24)) as i32,
             floor: 4,
             ..Parameters::default()
         };
+        let mut features = [Feature::default(); FEATURES];
+        (0..FEATURES).for_each(|k| features[k] = feature(&mut random, k));
         let mut weights = [0; WEIGHTS];
         let top = random.next();
         weights.iter_mut().for_each(|w| *w = if top & 1 > 0 { 1 << 27 } else { random.next() as i32 >> 4 });
-        let program = Program { parameters, weights };
+        let program = Program { parameters, features, weights };
+        assert!(program.fits());
         let mut state = State::default();
         for _ in 0..20 {
             let stats = Statistics {
@@ -81,7 +118,7 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
 
 #[test]
 fn means_and_rises_are_those_of_a_fitted_line() {
-    use ratios::of_samples;
+    use measures::of_samples;
     let of = |samples: &[u64]| {
         let placed = samples.iter().zip(0..).map(|(us, k)| us * k).sum();
         of_samples(samples.len() as u32, samples.iter().sum(), placed)
@@ -99,6 +136,71 @@ fn means_and_rises_are_those_of_a_fitted_line() {
     assert_eq!((mean, rise / 1_000_000), (68_065_535_500, 65));
 }
 
+/// Layers that begin at `at` and take these columns.
+fn first(at: usize, columns: [u8; 2]) -> Layers {
+    let mut made = Layers { at: at as u32, ..Layers::default() };
+    made.columns[..2].copy_from_slice(&columns);
+    made
+}
+
+#[test]
+fn a_hand_computed_mixture() {
+    // As in floating point: experts 0.5 and -0.4; logits 0 and ln 2, so that the weights are 1/3 and 2/3.
+    let one = 1 << 20;
+    let mut weights = [0; WEIGHTS];
+    weights[FEATURES..2 * FEATURES].fill(one);
+    let (experts, gate) = (2 * FEATURES, 2 * FEATURES + 4);
+    weights[experts..experts + 4].copy_from_slice(&[one, 0, -one, one / 10]);
+    weights[gate..gate + 6].copy_from_slice(&[0, 0, 0, one, one / 2, 0]);
+    let parameters = Parameters {
+        clip: 10 << 20,
+        network: Layers { inputs: 1, count: 1, units: [2, 0, 0], ..first(experts, [1, 0]) },
+        gate: Layers { inputs: 2, count: 1, units: [2, 0, 0], ..first(gate, [0, 2]) },
+        ..Parameters::default()
+    };
+    let program = Program { parameters, features: [Feature::default(); FEATURES], weights };
+    let mut observation = [0; FEATURES];
+    (observation[0], observation[1]) = (726_817, one / 2); // ln 2 and 0.5
+    let action = network::act(&program, &observation);
+    assert!((f64::from(action) / ONE20 as f64 + 0.1).abs() < 3e-6, "{action}");
+    // Logits far apart choose one expert.
+    observation[0] = 10 << 20;
+    let action = f64::from(network::act(&program, &observation)) / ONE20 as f64;
+    let share = 1.0 / (1.0 + 10_f64.exp());
+    assert!((action - (0.5 * share - 0.4 * (1.0 - share))).abs() < 3e-6, "{action}");
+}
+
+#[test]
+fn a_drain_is_as_in_floating_point() {
+    let parameters = Parameters { drain_every_ns: 5_000_000_000, ..Parameters::default() };
+    let mut drain = Drain::default();
+    let mut step = |time_ms: u64, rtt_us: u64, window: u64| {
+        let stats = Statistics {
+            time_ns: time_ms * 1_000_000,
+            interval_ns: 30_000_000,
+            rtt_least_ns: rtt_us * 1_000,
+            srtt_ns: 50_000_000,
+            ..Statistics::default()
+        };
+        drain.step(&parameters, &stats, window << 16)
+    };
+    // The intervals and the windows of the test of `Drain` in floating point.
+    let (free, hold) = ((false, 100 << 16), (true, 60 << 16));
+    assert_eq!([step(0, 40_000, 100), step(2_000, 41_000, 100), step(6_900, 42_000, 100)], [free; 3]);
+    assert_eq!([step(7_000, 42_000, 100), step(7_130, 41_500, 60)], [hold; 2]);
+    assert_eq!(step(7_140, 41_800, 60), free, "the window from before the drain");
+    assert_eq!([step(12_000, 42_500, 100), step(16_900, 50_000, 100)], [free; 2]);
+    assert_eq!(step(17_000, 0, 100), free, "a drain waits for an RTT");
+    assert_eq!(step(17_000, 50_000, 100), hold);
+    // Twenty smoothed RTTs apart.
+    let slow =
+        |time_ns, rtt_least_ns| Statistics { time_ns, rtt_least_ns, srtt_ns: 600_000_000, ..Statistics::default() };
+    let mut drain = Drain::default();
+    assert!(!drain.step(&parameters, &slow(0, 600_000_000), 1 << 16).0);
+    assert!(!drain.step(&parameters, &slow(11_900_000_000, 700_000_000), 1 << 16).0);
+    assert!(drain.step(&parameters, &slow(12_100_000_000, 700_000_000), 1 << 16).0);
+}
+
 #[test]
 fn a_hand_computed_network_and_window() {
     // Inputs 3 and -1 are normalised to (3 - 1) / 2 = 1 and -1; hidden: 1 - 2 = -1 -> 0 and -1 - 0.5 + 1 = -0.5 -> 0, or
@@ -109,28 +211,30 @@ fn a_hand_computed_network_and_window() {
     weights[FEATURES..2 * FEATURES].fill(one);
     weights[FEATURES] = one / 2;
     let layer = 2 * FEATURES;
-    let unit = layer + FEATURES + 1;
-    (weights[layer], weights[layer + 1]) = (-one, -2 * one);
-    (weights[unit], weights[unit + 1], weights[unit + FEATURES]) = (one, -one / 2, -one);
-    let last = unit + FEATURES + 1;
-    (weights[last], weights[last + 1], weights[last + 2]) = (one / 10, one, one / 20);
+    let of_two = [-one, -2 * one, 0, one, -one / 2, -one];
+    weights[layer..layer + 6].copy_from_slice(&of_two);
+    weights[layer + 6..layer + 9].copy_from_slice(&[one / 10, one, one / 20]);
+    let network =
+        Layers { inputs: 2, count: 2, units: [2, 1, 0], activations: [RELU, LINEAR, 0], ..first(layer, [0, 5]) };
     let parameters = Parameters {
         clip: 10 << 20,
-        layers: 2,
-        units: [2, 1, 0],
-        activations: [RELU, LINEAR, 0],
+        network,
         step: 1 << 22,
         cubic: 11_744_051, // 0.7
         floor: 4,
         ..Parameters::default()
     };
     let mut observation = [0; FEATURES];
-    (observation[0], observation[1]) = (3 << 20, -1 << 20);
-    let action = network::act(&parameters, &weights, &observation);
+    (observation[0], observation[5]) = (3 << 20, -1 << 20);
+    let program = Program { parameters, features: [Feature::default(); FEATURES], weights };
+    let action = network::act(&program, &observation);
     assert!((f64::from(action) / ONE20 as f64 - 0.65).abs() < 1e-5, "{action}");
 
     // exp(0.25) = 1.2840254; exp(0.25 (0.3 0.5 + 0.7 0.125)) = 1.0611731.
-    let next = |cwnd, exact, action| network::next_window(&parameters, cwnd, exact, action) as f64 / 65_536.0;
+    let next = |cwnd, exact, action| {
+        let stats = Statistics { cwnd, ..Statistics::default() };
+        network::next_window(&parameters, &stats, exact, &mut Drain::default(), action) as f64 / 65_536.0
+    };
     let start = 1_000 << 16;
     assert!((next(1_000, start, one) - 1284.0254).abs() < 1e-3);
     assert!((next(1_000, start, -one) - 1000.0 / 1.2840254).abs() < 1e-3);
@@ -141,7 +245,9 @@ fn a_hand_computed_network_and_window() {
 #[test]
 fn the_exact_window_goes_on_unless_something_else_has_changed_the_window() {
     // Windows of 100 segments, and exact ones beside them in 65,536ths of a segment; an action of 0 keeps the window.
-    let after = |halves: u64| super::network::next_window(&Parameters::default(), 100, halves << 15, 0);
+    let stats = Statistics { cwnd: 100, ..Statistics::default() };
+    let after =
+        |halves: u64| network::next_window(&Parameters::default(), &stats, halves << 15, &mut Drain::default(), 0);
     for (halves, kept) in [(197, false), (199, true), (201, true), (202, false), (203, false)] {
         assert_eq!(after(halves), if kept { halves << 15 } else { 100 << 16 }, "{halves} half segments");
     }

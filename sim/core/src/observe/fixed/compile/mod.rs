@@ -1,0 +1,70 @@
+//! From a policy in floating point to one in fixed point, or the reason why it has none.
+
+mod layers;
+mod list;
+
+use serde_json::Value;
+
+use super::network::{LINEAR, TANH};
+use super::{Parameters, Program};
+use crate::observe::policy::{Network, Policy, Squash};
+use crate::observe::registry::Definition;
+
+const MOST_CLIP: f64 = 512.0;
+
+/// The program of a policy with this network.
+pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
+    let mut parameters = Parameters {
+        interval_ns: policy.interval.fixed.0,
+        interval_rtts: scaled(policy.interval.rtts, 16) as u32,
+        clip: scaled(if network.normaliser.is_some() { f64::from(network.clip).min(MOST_CLIP) } else { MOST_CLIP }, 20),
+        squash: if network.squash == Squash::Tanh { TANH } else { LINEAR },
+        ..Parameters::default()
+    };
+    let features = list::features(&policy.observation, &mut parameters)?;
+    acted(&policy.action.definition, &mut parameters)?;
+    let weights = layers::weights(network, &mut parameters)?;
+    Ok(Program { parameters, features, weights })
+}
+
+/// To the nearest in units of 2^-bits.
+fn scaled(x: f64, bits: u32) -> i32 {
+    libm::round(x * f64::from(1 << bits)) as i32
+}
+
+fn nanos(seconds: f64) -> u64 {
+    libm::round(seconds * 1e9) as u64
+}
+
+/// Refuse all parameters of a function but those with one of these values.
+fn only(kind: &str, definition: &Definition, allowed: &[(&str, Value)]) -> Result<(), String> {
+    for (name, value) in allowed {
+        let given = &definition.parameters[name];
+        if given != value {
+            return Err(format!("{kind}.{name} = {given} has no fixed-point form, only {value} has"));
+        }
+    }
+    Ok(())
+}
+
+fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
+    if definition.family != "steps" {
+        return Err(format!("the action {} has no fixed-point form, only log-window has", definition.name));
+    }
+    let allowed = [
+        ("moves", "window".into()),
+        ("form", "log".into()),
+        ("rounding", "fraction".into()),
+        ("cap_bdp", 0.0.into()),
+        ("steps_per_rtt", 0.0.into()),
+    ];
+    only("action", definition, &allowed)?;
+    let number = |name: &str| definition.parameters[name].as_f64().expect("a checked number");
+    to.step = scaled(number("step"), 24);
+    to.cubic = scaled(number("cubic"), 24);
+    to.floor = number("floor_packets") as u32;
+    to.pacing_gain = scaled(number("pacing_gain"), 16) as u32;
+    to.hold = u32::from(definition.parameters["recovery"] == "hold");
+    to.drain_every_ns = nanos(number("drain_every_s"));
+    Ok(())
+}
