@@ -1,11 +1,13 @@
 """Policies in the kernel beside the simulator and the emulator: the table and the picture of docs/deploying.md.
 
-    python -m benches.deployed results/deployed [--repeats 5] [--seconds 20] [--picture] [--sockets N] [--docs docs]
+    python -m benches.deployed results/deployed [--repeats 5] [--seconds 20] [--policies NAME ...] [--picture]
+        [--sockets N] [--docs docs]
 
 Deploys each policy (as root), and downloads with `curl` from a Python HTTP server over the emulated links of each case.
 The same policy runs in the simulator with arithmetic = fixed, and in the emulator from outside (`--backend emulator`).
-Finished runs are stored in OUT/runs.jsonl and not repeated. `--picture` instead downloads over a LEO path under Cubic,
-BBR and the deployed policy. `--sockets` instead sends over N sockets at once for a minute, and prints the counters.
+Finished runs are stored in OUT/runs.jsonl and not repeated. Lines of the page without runs in OUT stay. `--picture`
+instead downloads over a LEO path under Cubic, BBR and the deployed policy. `--sockets` instead sends over N sockets at
+once for a minute, and prints the counters.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benches import pictures
-from benches.pages import replace
+from benches.pages import between, replace
 from benches.sim_to_real import CASES, FIGURES, HEADS, Case, _cells, _verdict
 from orbitcc.agents import checkpoint, deployment
 from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
@@ -126,6 +128,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--policies", nargs="*", help="default: those of each case")
     parser.add_argument("--picture", action="store_true")
     parser.add_argument("--sockets", type=int)
     parser.add_argument("--docs", type=Path)
@@ -145,7 +148,8 @@ def main() -> None:
         for case in cases:
             for policy in policies(case):
                 for side in SIDES:
-                    if (case.name, policy, side, seed) in done:
+                    chosen = given.policies is None or policy in given.policies
+                    if not chosen or (case.name, policy, side, seed) in done:
                         continue
                     load = os.getloadavg()[0]
                     figures = run(case, policy, side, given.seconds, seed)
@@ -154,15 +158,18 @@ def main() -> None:
                     rows.append(row)
                     with store.open("a") as file:
                         file.write(json.dumps(row) + "\n")
-    table = "\n".join(lines(rows, cases))
+    page = given.docs / "deploying.md" if given.docs is not None else None
+    table = "\n".join(lines(rows, cases, written(page) if page is not None else {}))
     print(table)
-    if given.docs is not None:
-        replace(given.docs / "deploying.md", {"deployed": table})
+    if page is not None:
+        replace(page, {"deployed": table})
 
 
 def policies(case: Case) -> tuple[str, ...]:
     """The policies of a case."""
-    return ("perigee", "apogee") if case.name == "geo-ideal" else ("perigee",)
+    if case.name == "geo-ideal":
+        return ("perigee", "apogee")
+    return ("perigee",) if case.shown else ("perigee", "zenith")
 
 
 def run(case: Case, policy: str, side: str, seconds: float, seed: int) -> dict[str, float]:
@@ -222,8 +229,22 @@ def download(hosts: TwoHosts, controller: str, seconds: float, flows: int = 1) -
     return [np.array(one["rows"]) for one in sorted(told, key=lambda one: one["port"])]
 
 
-def lines(rows: Sequence[dict[str, Any]], cases: Sequence[Case]) -> Iterator[str]:
-    """The table: median, lowest and highest value of each figure and side, and how the deployed policy differs."""
+def written(page: Path) -> dict[tuple[str, str], list[str]]:
+    """The lines of a page, by case and policy."""
+    known: dict[tuple[str, str], list[str]] = {}
+    key = ("", "")
+    for line in between(page, "deployed").splitlines()[2:]:
+        cells = [cell.strip() for cell in line.split("|")]
+        key = (cells[1], cells[2]) if cells[1] else key
+        known.setdefault(key, []).append(line)
+    return known
+
+
+def lines(
+    rows: Sequence[dict[str, Any]], cases: Sequence[Case], known: Mapping[tuple[str, str], Sequence[str]]
+) -> Iterator[str]:
+    """The table: median, lowest and highest value of each figure and side, and how the deployed policy differs; known
+    lines where there are no runs."""
     heads = ["case", "policy", "side, runs"]
     for name, unit in HEADS.items():
         heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
@@ -234,6 +255,7 @@ def lines(rows: Sequence[dict[str, Any]], cases: Sequence[Case]) -> Iterator[str
         for policy in policies(case):
             of = {s: [r for r in rows if (r["case"], r["policy"], r["side"]) == (case.name, policy, s)] for s in SIDES}
             if not all(of.values()):
+                yield from known.get((title, policy), ())
                 continue
             for side, own in of.items():
                 cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in own])]

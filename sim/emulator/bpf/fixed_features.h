@@ -30,11 +30,6 @@
 #define LOWEST (-(3LL << 24))
 #define TEN_MBPS 1250000
 
-static __always_inline const struct feature *the_feature(__u32 k)
-{
-	return &the_program()->features[below(k, FEATURES)];
-}
-
 /* The minimum RTT and so many jitters more; 0 without a sample. */
 static __always_inline __u64 floor_ns(const struct feature *feature, struct state *state, struct measures *m)
 {
@@ -47,32 +42,19 @@ static __always_inline __u64 floor_ns(const struct feature *feature, struct stat
 	return m->min_ns[min] + (jitter_ns * feature->jitters >> 16);
 }
 
-GLOBAL __s64 inflation(struct state *state, struct scratch *scratch, __u32 k)
+static __always_inline __s64 inflation(const struct feature *feature, struct state *state, struct measures *m)
 {
-	const struct feature *feature = the_feature(k);
+	__u64 floor = floor_ns(feature, state, m);
 	__u32 rtt = below(feature->rtt, RTTS);
-	struct measures *m;
-	__u64 floor;
 
-	if (!state || !scratch)
-		return 0;
-	m = &scratch->measures;
-	floor = floor_ns(feature, state, m);
 	return log_ratio(floor && state->rtts_ns[rtt], m->log2_rtt[rtt],
 			 feature->jitters ? fixed_log2(floor) : m->log2_min[feature->min & (LEASTS - 1)]);
 }
 
-GLOBAL __s64 own_queue(struct state *state, struct scratch *scratch, __u32 k)
+static __always_inline __s64 own_queue(const struct feature *feature, struct state *state, struct measures *m)
 {
-	const struct feature *feature = the_feature(k);
-	__u64 floor, rtt_ns, bytes;
-	struct measures *m;
+	__u64 floor = floor_ns(feature, state, m), rtt_ns = state->rtts_ns[below(feature->rtt, RTTS)], bytes;
 
-	if (!state || !scratch)
-		return 0;
-	m = &scratch->measures;
-	floor = floor_ns(feature, state, m);
-	rtt_ns = state->rtts_ns[below(feature->rtt, RTTS)];
 	if (!floor || !m->rate || rtt_ns <= floor)
 		return 0;
 	bytes = ((rtt_ns - floor) >> 6) * m->rate / (SECOND >> 6);
@@ -88,28 +70,20 @@ static __always_inline __s64 rtt_rise(struct statistics *stats, __u64 min_ns)
 }
 
 /* The value of a feature in Q24 before it is averaged. */
-GLOBAL __s64 value(struct state *state, struct statistics *stats, struct scratch *scratch, __u32 k)
+static __always_inline __s64 value(const struct feature *feature, struct state *state, struct statistics *stats,
+				   struct measures *m)
 {
-	const struct feature *feature = the_feature(k);
 	__u32 min = feature->min & (LEASTS - 1), max = feature->max & (MOSTS - 1);
 	__u32 longer = feature->longer & (LEASTS - 1), most = feature->longer & (MOSTS - 1);
-	__s64 log2_min, log2_bdp;
-	struct measures *m;
-	__u64 min_ns;
-	int bdp;
+	__u64 min_ns = m->min_ns[min];
+	__s64 log2_min = m->log2_min[min], log2_bdp = m->log2_max[max] + log2_min - log2_of(SECOND) - m->log2_mss;
+	int bdp = m->max_rate[max] && min_ns;
 
-	if (!state || !stats || !scratch)
-		return 0;
-	m = &scratch->measures;
-	min_ns = m->min_ns[min];
-	log2_min = m->log2_min[min];
-	bdp = m->max_rate[max] && min_ns;
-	log2_bdp = m->log2_max[max] + log2_min - log2_of(SECOND) - m->log2_mss;
 	switch (feature->kind) {
 	case INFLATION:
-		return inflation(state, scratch, k);
+		return inflation(feature, state, m);
 	case OWN_QUEUE:
-		return own_queue(state, scratch, k);
+		return own_queue(feature, state, m);
 	case RTT_RISE:
 		return min_ns ? rtt_rise(stats, min_ns) : 0;
 	case DELIVERED:
@@ -151,16 +125,11 @@ GLOBAL __s64 value(struct state *state, struct statistics *stats, struct scratch
 }
 
 /* The average that a value brings, in Q24; a pause begins averages anew, but not those of losses. */
-GLOBAL __s64 averaged(struct state *state, struct scratch *scratch, __u32 k, __s64 value)
+static __always_inline __s64 averaged(const struct feature *feature, struct state *state, struct measures *m, __s64 value)
 {
-	const struct feature *feature = the_feature(k);
 	__s64 x = within(value, -MOST_AVERAGED, MOST_AVERAGED) << 8, average, next;
 	__u64 at = feature->average & (AVERAGES - 1);
-	struct measures *m;
 
-	if (!state || !scratch)
-		return 0;
-	m = &scratch->measures;
 	average = state->averages[at];
 	next = average + ((m->weights[below(feature->span, SPANS + 1)] * (x - average)) >> 24);
 	if (feature->kind == LOSS) {
@@ -175,21 +144,30 @@ GLOBAL __s64 averaged(struct state *state, struct scratch *scratch, __u32 k, __s
 	return average >> 8;
 }
 
+/* A feature in Q20. */
+GLOBAL __s64 seen(struct state *state, struct statistics *stats, struct scratch *scratch, __u32 k)
+{
+	const struct feature *feature = &the_program()->features[below(k, FEATURES)];
+	struct measures *m;
+	__s64 now;
+
+	if (!state || !stats || !scratch)
+		return 0;
+	m = &scratch->measures;
+	now = averaged(feature, state, m, value(feature, state, stats, m)) >> 4;
+	return within(now, feature->low, feature->high);
+}
+
 GLOBAL int observe(struct state *state, struct statistics *stats, struct scratch *scratch)
 {
-	const struct parameters *parameters = &the_program()->parameters;
-	const struct feature *feature;
-	__s64 seen;
 	int k;
 
 	if (!state || !stats || !scratch || !measure(state, stats, scratch))
 		return 0;
-	bpf_repeat(FEATURES, k) {
-		if (k >= parameters->features)
+	for (k = 0; k < FEATURES; k++) {
+		if (k >= the_program()->parameters.features)
 			break;
-		feature = the_feature(k);
-		seen = averaged(state, scratch, k, value(state, stats, scratch, k)) >> 4;
-		scratch->decision.observation[below(k, FEATURES)] = within(seen, feature->low, feature->high);
+		scratch->decision.observation[k] = seen(state, stats, scratch, k);
 	}
 	state->known = 1;
 	state->cwnd = stats->cwnd;

@@ -76,21 +76,20 @@ GLOBAL int forward(struct scratch *scratch, int gate)
 	if (!scratch)
 		return 0;
 	__builtin_memset(scratch->x, 0, sizeof(scratch->x));
-	bpf_repeat(MOST_UNITS, k) {
+	for (k = 0; k < MOST_UNITS; k++) {
 		if (k >= inputs)
 			break;
-		scratch->x[k & (MOST_UNITS - 1)] =
-			normalised(scratch, below(layers->columns[k & (MOST_UNITS - 1)], FEATURES));
+		scratch->x[k] = normalised(scratch, below(layers->columns[k], FEATURES));
 	}
 	for (layer = 0; layer < LAYERS; layer++) {
 		if (layer >= layers->count)
 			break;
 		units = layers->units[layer];
 		activation = layers->activations[layer];
-		bpf_repeat(MOST_UNITS, k) {
+		for (k = 0; k < MOST_UNITS; k++) {
 			if (k >= units)
 				break;
-			scratch->out[k & (MOST_UNITS - 1)] = activate(activation, unit(scratch, at, inputs));
+			scratch->out[k] = activate(activation, unit(scratch, at, inputs));
 			at += inputs + 1;
 		}
 		__builtin_memcpy(scratch->x, scratch->out, sizeof(scratch->x));
