@@ -280,7 +280,7 @@ def many(count: int, seconds: float) -> None:
             sender = hosts.popen(SENDER, [sys.executable, "-c", SENDERS, name, RECEIVER, str(count), str(seconds)])
             sender.wait()
             print(f"{int(receiver.stdout.readline()) * 8e-6 / seconds:.1f} Mbit/s in all")
-        time.sleep(5.0)  # sockets are freed after a grace period
+            time.sleep(5.0)  # sockets end with their hosts or, later, by timers, and are freed after a grace period
         print(next(row for row in deployment.deployed() if row["name"] == name))
     finally:
         deployment.undeploy(name)
