@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 
 SKIPPED = (
     "responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes", "geo-pep",
-    "bbr3-friendliness", "l4s", "c4-tests",
+    "bbr3-friendliness", "l4s", "c4-tests", "constellation-sharing",
 )  # fmt: skip
 """Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, a path with a
 proxy, on which contenders do not drive the whole connection, and suites that are younger than the results."""

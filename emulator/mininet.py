@@ -227,6 +227,8 @@ def _routes(scenario: Scenario) -> list[tuple[int, str, str]]:
     for i, flow in enumerate(scenario.flows):
         if flow.reroutes:
             raise OrbitccError(f"flows.{i}.reroutes", len(flow.reroutes), "one path, in Mininet")
+        if flow.return_path is not None:
+            raise OrbitccError(f"flows.{i}.return_path", flow.return_path, "the way back over path, in Mininet")
         path = scenario.path_of(i)
         places = [junctions[path[0], 0], *(junctions[k, 1] for k in path)]
         if len(set(places)) < len(places):

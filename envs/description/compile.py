@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from pydantic_core import to_json
 
 from orbitcc.envs import controllers
-from orbitcc.envs.description.flows import Bulk, Bytes, Cbr, ControllerSpec, Flow, Objects, OnOff, Receiver, Stretch
+from orbitcc.envs.description.flows import (
+    Bulk,
+    Bytes,
+    Cbr,
+    ControllerSpec,
+    Flow,
+    Objects,
+    OnOff,
+    Receiver,
+    Reroute,
+    Stretch,
+)
 from orbitcc.envs.description.links import (
     Codel,
     Direction,
@@ -59,6 +70,8 @@ class Network(Protocol):
     sim: SimSettings
 
     def positions(self, path: Sequence[int | str] | None) -> list[int]: ...
+
+    def directions_of(self, way: Flow | Reroute) -> list[Direction]: ...
 
     def first_connection(self, flow_index: int) -> int | None: ...
 
@@ -135,32 +148,37 @@ class _Compiler:
         """The base RTT of every flow at its start (as `Scenario.base_rtt_ms`)."""
         ways: dict[Any, tuple[float, list[tuple[float | Points, bool, int]]]] = {}
         for flow in self.scenario.flows:
-            if flow.path not in ways:
-                delays = self._delays_along(self._path(flow))
+            path = flow.path, flow.return_path
+            if path not in ways:
+                delays = self._delays_along(flow)
                 fixed = sum(times * d for d, _, times in delays if not isinstance(d, tuple))
-                ways[flow.path] = fixed, [d for d in delays if isinstance(d[0], tuple)]
-            total, moving = ways[flow.path]
+                ways[path] = fixed, [d for d in delays if isinstance(d[0], tuple)]
+            total, moving = ways[path]
             total += flow.uplink_delay_ms
             for delay_ms, interpolate, times in moving:
                 total += times * value_at(delay_ms, flow.start_s, interpolate=interpolate)
             yield total
 
-    def _delays_along(self, path: list[int]) -> list[tuple[float | Points, bool, int]]:
-        """The delays of a path in both directions; a delay that several directions share appears once, with a count."""
+    def _delays_along(self, flow: Flow) -> list[tuple[float | Points, bool, int]]:
+        """The delays of a path and back; a delay that several directions share appears once, with a count."""
         found: dict[tuple[int, bool], tuple[float | Points, bool, int]] = {}
-        for position in path:
-            link = self.scenario.links[position]
-            for way in (link, link.backward()):
-                key = (id(way.delay_ms), way.interpolate_delay)
-                times = found[key][2] + 1 if key in found else 1
-                found[key] = (way.delay_ms, way.interpolate_delay, times)
+        for way in self.scenario.directions_of(flow):
+            key = (id(way.delay_ms), way.interpolate_delay)
+            times = found[key][2] + 1 if key in found else 1
+            found[key] = (way.delay_ms, way.interpolate_delay, times)
         return list(found.values())
 
-    def _path(self, flow: Flow) -> list[int]:
-        """The positions of the links of the flow's first path."""
-        if flow.path not in self._paths:
-            self._paths[flow.path] = self.scenario.positions(flow.path)
-        return self._paths[flow.path]
+    def _way(self, way: Flow | Reroute) -> dict[str, list[int]]:
+        """The positions of the links of a path and, where it has one, of its return path."""
+        compiled = {"path": self._path(way.path)}
+        if way.return_path is not None:
+            compiled["return_path"] = self._path(way.return_path)
+        return compiled
+
+    def _path(self, path: tuple[int | str, ...] | None) -> list[int]:
+        if path not in self._paths:
+            self._paths[path] = self.scenario.positions(path)
+        return self._paths[path]
 
     def _link(self, link: Link) -> dict[str, Any]:
         compiled: dict[str, Any] = {
@@ -206,7 +224,7 @@ class _Compiler:
             raise error.under(f"flows.{index}") from None
         compiled: dict[str, Any] = {
             "name": flow.name,
-            "path": self._path(flow),
+            **self._way(flow),
             "start": ns(flow.start_s),
             "uplink_delay": _ns_of_ms(flow.uplink_delay_ms),
             "controller": controller,
@@ -224,7 +242,7 @@ class _Compiler:
         if flow.stop_s is not None:
             compiled["stop"] = ns(flow.stop_s)
         if flow.reroutes:
-            compiled["reroutes"] = [(ns(r.at_s), self.scenario.positions(r.path)) for r in flow.reroutes]
+            compiled["reroutes"] = [{"at": ns(r.at_s), **self._way(r)} for r in flow.reroutes]
         return compiled
 
 

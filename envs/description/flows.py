@@ -149,11 +149,13 @@ class Reroute(Model):
 
     at_s: Annotated[float, number(0, MAX_TIME_S, "s", above=True)]
     path: tuple[int | str, ...]
+    return_path: tuple[int | str, ...] | None = None
 
     @model_validator(mode="after")
     def _somewhere(self) -> Reroute:
-        if not self.path:
-            raise OrbitccError("path", self.path, "one link or more")
+        for field in ("path", "return_path"):
+            if getattr(self, field) == ():
+                raise OrbitccError(field, (), "one link or more")
         return self
 
 
@@ -186,6 +188,8 @@ class Flow(Model):
 
     name: unique; by default, it is made from the name of the controller.
     path: links by name or position, in order; None: all links of the scenario.
+    return_path: links that the acknowledgements pass, in order, in the forward directions of these links, where they
+    meet the data of other flows; None: the reverse directions of `path`.
     reroutes: later paths, in order of time.
     uplink_delay_ms: extra delay of the sender's own access link, in the data direction only.
     """
@@ -193,6 +197,7 @@ class Flow(Model):
     name: str = ""
     controller: ControllerChoice
     path: tuple[int | str, ...] | None = None
+    return_path: tuple[int | str, ...] | None = None
     reroutes: tuple[Reroute, ...] = ()
     start_s: Annotated[float, number(0, MAX_TIME_S, "s")] = 0.0
     stop_s: Annotated[float | None, number(0, MAX_TIME_S, "s", above=True, optional=True)] = None
@@ -224,6 +229,8 @@ class Flow(Model):
             raise OrbitccError("stop_s", self.stop_s, f"later than start_s = {self.start_s:g}")
         if self.path is not None and not self.path:
             raise OrbitccError("path", self.path, "one link or more (leave it out for all links)")
+        if self.return_path is not None and not self.return_path:
+            raise OrbitccError("return_path", self.return_path, "one link or more (leave it out for the way back)")
         before = 0.0
         for k, reroute in enumerate(self.reroutes):
             if reroute.at_s <= before:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import compile_network
-from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, parse_value
+from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Reroute, parse_value
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
@@ -65,14 +65,16 @@ class Scenario(Model):
         link_names = self.link_names
         if len(set(link_names)) < len(link_names):
             raise OrbitccError("links", list(link_names), "links with different names")
+        known = dict.fromkeys(link_names)
         for i, flow in enumerate(self.flows):
             if flow.start_s >= self.duration_s:
                 raise OrbitccError(
                     f"flows.{i}.start_s", flow.start_s, f"before the end, duration_s = {self.duration_s:g}"
                 )
-            paths = {"path": flow.path or ()} | {f"reroutes.{k}.path": r.path for k, r in enumerate(flow.reroutes)}
-            for field, path in paths.items():
-                _known_links(path, link_names, f"flows.{i}.{field}")
+            ways: dict[str, Flow | Reroute] = {"": flow, **{f"reroutes.{k}.": r for k, r in enumerate(flow.reroutes)}}
+            for where, way in ways.items():
+                _known_links(way.path or (), known, f"flows.{i}.{where}path")
+                _known_links(way.return_path or (), known, f"flows.{i}.{where}return_path")
         # A frozen model is filled in here, before anyone else has seen it.
         object.__setattr__(self, "flows", _named(self.flows))
         _check_proxies(self.flows)
@@ -90,23 +92,33 @@ class Scenario(Model):
 
     def path_of(self, flow_index: int, t_s: float = 0.0) -> tuple[int, ...]:
         """The positions of the links on a flow's path at t_s."""
+        return tuple(self.positions(self._way(flow_index, t_s).path))
+
+    def _way(self, flow_index: int, t_s: float) -> Flow | Reroute:
+        """What holds the flow's path at t_s."""
         flow = self.flows[flow_index]
-        return tuple(self.positions(next((r.path for r in reversed(flow.reroutes) if r.at_s <= t_s), flow.path)))
+        return next((r for r in reversed(flow.reroutes) if r.at_s <= t_s), flow)
 
     def positions(self, path: Sequence[int | str] | None) -> list[int]:
         """The positions of the links of a path; None: all links."""
         if path is None:
             return list(range(len(self.links)))
-        return [hop if isinstance(hop, int) else self.link_names.index(hop) for hop in path]
+        numbers = {name: k for k, name in enumerate(self.link_names)}
+        return [hop if isinstance(hop, int) else numbers[hop] for hop in path]
 
     def base_rtt_ms(self, flow_index: int = 0, t_s: float = 0.0) -> float:
         """Round-trip propagation delay of a flow at t_s, without queues, transmission times, jitter and gates."""
         total = self.flows[flow_index].uplink_delay_ms
-        for position in self.path_of(flow_index, t_s):
-            link = self.links[position]
-            for way in (link, link.backward()):
-                total += value_at(way.delay_ms, t_s, interpolate=way.interpolate_delay)
+        for direction in self.directions_of(self._way(flow_index, t_s)):
+            total += value_at(direction.delay_ms, t_s, interpolate=direction.interpolate_delay)
         return float(total)
+
+    def directions_of(self, way: Flow | Reroute) -> list[Direction]:
+        """The directions of links that packets of a flow and their acknowledgements pass on one of its paths."""
+        there = [self.links[position] for position in self.positions(way.path)]
+        if way.return_path is None:
+            return [direction for link in there for direction in (link, link.backward())]
+        return [*there, *(self.links[position] for position in self.positions(way.return_path))]
 
     def capacity_mbps(self, t_s: float = 0.0, flow_index: int = 0) -> float:
         """The rate of the slowest link on a flow's path at t_s (forward, outages ignored); inf if unlimited."""
@@ -219,7 +231,7 @@ class ScenarioDistribution(Model):
         """One scenario; it depends only on the state of the generator."""
 
 
-def _known_links(path: Sequence[int | str], names: Sequence[str], where: str) -> None:
+def _known_links(path: Sequence[int | str], names: Mapping[str, Any], where: str) -> None:
     for j, hop in enumerate(path):
         if isinstance(hop, int) and not 0 <= hop < len(names):
             raise OrbitccError(f"{where}.{j}", hop, f"a link: 0 to {len(names) - 1}, or its name")

@@ -165,6 +165,36 @@ class Network:
         return phase + slot * np.arange(first, last + 1)
 
 
+class Sight:
+    """What places on the ground see of satellites, whose positions are [..., 3] in km.
+
+    ground_km, ups: positions and vertical unit vectors of the places, [G, 3].
+    radius_km: of the orbits.
+    """
+
+    def __init__(self, ground_km: Array, ups: Array, radius_km: float, min_elevation_deg: float) -> None:
+        self.ground_km = ground_km
+        self.ups = ups
+        self.heights = (ground_km * ups).sum(axis=1)
+        self.squares = (ground_km**2).sum(axis=1) + radius_km**2
+        self.least_sine = math.sin(math.radians(min_elevation_deg))
+
+    def distances(self, satellites: Array, place: int | slice | Indices) -> Array:
+        """Distances from satellites [..., 3] to one place on the ground, [...], or to several, [..., places]."""
+        return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground_km[place].T))
+
+    def seen(self, ends: Array, places: slice | Indices) -> Mask:
+        """Which satellites each place sees at both the start and the end of a slot: [n, places]. ends: [2, n, 3]."""
+        rise = ends @ self.ups[places].T - self.heights[places]
+        seen: Mask = (rise >= self.least_sine * self.distances(ends, places)).all(axis=0)
+        return seen
+
+    def elevations_deg(self, satellites: Array, place: int) -> Array:
+        """Elevations of satellites [n, 3] above one place."""
+        sight = satellites - self.ground_km[place]
+        return np.degrees(np.arcsin(sight @ self.ups[place] / np.linalg.norm(sight, axis=1)))
+
+
 @dataclass(frozen=True)
 class Route:
     """A path over time: its network, and one leg per slot from 0 to the end."""
@@ -245,19 +275,16 @@ class _Chooser:
     def __init__(self, network: Network) -> None:
         self.network = network
         self.spec = network.spec
-        self.ups = network.ground_up
         self.ground = network.ground_km
-        self.heights = (self.ground * self.ups).sum(axis=1)
-        self.squares = (self.ground**2).sum(axis=1) + self.spec.shell.radius_km**2
+        self.sight = Sight(self.ground, network.ground_up, self.spec.shell.radius_km, self.spec.min_elevation_deg)
         self.relay_detours = np.linalg.norm(self.ground[:, None] - self.ground[:2], axis=2).sum(axis=1)
         self.serving: list[int | None] = [None, None]
-        self.least_sine = math.sin(math.radians(self.spec.min_elevation_deg))
         self.bound_km = 1.3 * float(np.linalg.norm(self.ground[0] - self.ground[1])) + 2500
 
     def choose(self, ends: Array, middle: Array) -> tuple[int, ...]:
         """The nodes of the route, or none without a route. ends: positions of the satellites at the start and end of
         the slot, [2, N, 3]; middle: in its middle, [N, 3]."""
-        serves = [self._seen(ends, slice(end, end + 1))[:, 0] for end in (0, 1)]
+        serves = [self.sight.seen(ends, slice(end, end + 1))[:, 0] for end in (0, 1)]
         if self.spec.mode == "bp1":
             return self._one_bounce(serves[0], ends, middle)
         if self.spec.selection != "shortest":
@@ -289,7 +316,7 @@ class _Chooser:
     ) -> tuple[tuple[int, ...], float]:
         network = self.network
         source, target = network.source, network.target
-        lines = [self._distances(middle, end) for end in (0, 1)]
+        lines = [self.sight.distances(middle, end) for end in (0, 1)]
         near = lines[0] + lines[1] <= bound_km
         rows, columns, weights = [], [], []
         for end, node in ((0, source), (1, target)):
@@ -306,7 +333,7 @@ class _Chooser:
         else:
             relays = 2 + np.flatnonzero(self.relay_detours[2:] <= bound_km)
             satellites = np.flatnonzero(near)
-            above, below = np.nonzero(self._seen(ends[:, satellites], relays))
+            above, below = np.nonzero(self.sight.seen(ends[:, satellites], relays))
             above, below = satellites[above], relays[below]
             rows.append(source + below)
             columns.append(above)
@@ -326,21 +353,11 @@ class _Chooser:
             nodes.append(int(before[nodes[-1]]))
         return tuple(nodes[::-1]), float(lengths[target])
 
-    def _distances(self, satellites: Array, place: int | slice | Indices) -> Array:
-        """Distances from satellites [..., 3] to one place on the ground, [...], or to several, [..., places]."""
-        return np.sqrt(self.squares[place] - 2 * (satellites @ self.ground[place].T))
-
-    def _seen(self, ends: Array, places: slice | Indices) -> Mask:
-        """Which satellites each place sees at both the start and the end of a slot: [n, places]."""
-        rise = ends @ self.ups[places].T - self.heights[places]
-        seen: Mask = (rise >= self.least_sine * self._distances(ends, places)).all(axis=0)
-        return seen
-
     def _with_gateway(self, serves: Mask, ends: Array) -> Mask:
         """Those of the satellites that see a gateway."""
         candidates = np.flatnonzero(serves)
         useful = np.zeros_like(serves)
-        useful[candidates] = self._seen(ends[:, candidates], slice(2, None)).any(axis=1)
+        useful[candidates] = self.sight.seen(ends[:, candidates], slice(2, None)).any(axis=1)
         return useful
 
     def _chosen_one(self, end: int, serves: Mask, middle: Array) -> Mask:
@@ -352,8 +369,7 @@ class _Chooser:
             self.serving[end] = None
             return chosen
         if self.spec.selection != "sticky" or now is None or not serves[now]:
-            sight = middle[candidates] - self.ground[end]
-            elevation_deg = np.degrees(np.arcsin(sight @ self.ups[end] / np.linalg.norm(sight, axis=1)))
+            elevation_deg = self.sight.elevations_deg(middle[candidates], end)
             if self.spec.selection == "random":
                 elevation_deg += GUMBEL_DEG * self.network.rng.gumbel(size=candidates.size)
             now = int(candidates[np.argmax(elevation_deg)])
@@ -369,8 +385,8 @@ class _Chooser:
         candidates = np.flatnonzero(serves)
         if not candidates.size:
             return ()
-        seen = self._seen(ends[:, candidates], slice(2, None))
-        up, down = self._distances(middle[candidates], 0), self._distances(middle[candidates], slice(2, None))
+        seen = self.sight.seen(ends[:, candidates], slice(2, None))
+        up, down = self.sight.distances(middle[candidates], 0), self.sight.distances(middle[candidates], slice(2, None))
         total = np.where(seen, up[:, None] + down + self.network.fibre_km[2:], np.inf)
         above, below = np.unravel_index(np.argmin(total), total.shape)
         source = self.network.source

@@ -17,6 +17,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, re
 from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.envs.scenarios.access import leo_access
+from orbitcc.envs.scenarios.constellation import constellation
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 from orbitcc.envs.scenarios.double_dumbbell import double_dumbbell
 from orbitcc.envs.scenarios.efficiency import efficiency
@@ -61,6 +62,7 @@ register("leo-responsiveness", leo_responsiveness)
 register("leo-path", leo_path)
 register("leoem", leoem_path)
 register("path-trace", path_trace)
+register("constellation", constellation)
 register("leo-access", leo_access)
 register("starlink-2026", starlink_2026)
 register("geo-ideal", geo_ideal)

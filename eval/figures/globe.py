@@ -70,7 +70,7 @@ def draw_globe(ax: Axes, route: Route, at_s: float, theme: Theme) -> None:
     view = View.above(ends.sum(axis=0) if np.linalg.norm(ends.sum(axis=0)) > 1 else places.sum(axis=0))
     satellites = network.satellites_km(t)[0]
     middle, height = _window(view.plane(np.concatenate((places, ends))))
-    _ground(ax, view, height, theme)
+    draw_ground(ax, view, height, theme)
     visible = view.faces(satellites)
     if network.spec.mode == "isl":
         grid = network.spec.shell.grid()
@@ -178,7 +178,7 @@ def _window(points: Array) -> tuple[Array, float]:
     return (low + high) / 2, max(height, width / ASPECT, LEAST_KM)
 
 
-def _ground(ax: Axes, view: View, height_km: float, theme: Theme) -> None:
+def draw_ground(ax: Axes, view: View, height_km: float, theme: Theme) -> None:
     """The Earth's disc with land and graticule."""
     ax.grid(visible=False)
     ax.add_patch(Circle((0, 0), MEAN_RADIUS_KM, facecolor=theme.page, edgecolor=theme.edge, linewidth=0.8, zorder=0.1))

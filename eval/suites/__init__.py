@@ -9,6 +9,7 @@ from typing import Any
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.c4 import C4Tests
+from orbitcc.eval.suites.constellation import ConstellationSharing
 from orbitcc.eval.suites.geo import Buffers, GeoDownload, GeoDownload2021, GeoPep, GeoProbes, Hystart
 from orbitcc.eval.suites.l4s import L4s
 from orbitcc.eval.suites.leo_unpublished import (
@@ -67,6 +68,7 @@ SUITES: dict[str, type[Suite]] = {
         WideResponsivenessLoss,
         LeoAccess,
         LeoAccessSince2024,
+        ConstellationSharing,
         Extremes,
         GeoDownload,
         GeoDownload2021,

@@ -377,7 +377,7 @@ def test_compiled_units_are_nanoseconds_bits_per_second_and_bytes():
     assert second["forward"]["rate"] == []
     assert "loss" not in second["forward"]
     assert [flow["path"] for flow in net["flows"]] == [[0, 1], [1], [0], [0, 1]]
-    assert net["flows"][3]["reroutes"] == [[9 * 10**9, [1]]]
+    assert net["flows"][3]["reroutes"] == [{"at": 9 * 10**9, "path": [1]}]
     assert net["flows"][3]["traffic"] == {"kind": "objects", "per_s": 2.0, "mean_bytes": 30_000.0, "sigma": 1.318}
     assert net["flows"][0]["controller"]["params"]["hystart"] == "off"
     assert net["flows"][1]["traffic"] == {"kind": "on_off", "rate": 5_000_000, "on": 10**9, "off": 2 * 10**9}

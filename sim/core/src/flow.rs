@@ -15,7 +15,7 @@ use crate::pool::PacketId;
 use crate::relay::{self, RelaySpec};
 use crate::ring::Ring;
 use crate::rng::{Purpose, Stream};
-use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec};
+use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec, Way};
 use crate::tcp::receiver::Receiver;
 use crate::tcp::sender::Sender;
 use crate::time::Nanos;
@@ -205,8 +205,8 @@ pub(crate) struct Reroute {
 }
 
 /// The link directions that data and ACKs pass on a path.
-fn directions(path: &[usize]) -> (Vec<u32>, Vec<u32>) {
-    (path.iter().map(|l| 2 * *l as u32).collect(), path.iter().rev().map(|l| 2 * *l as u32 + 1).collect())
+fn directions(way: Way) -> (Vec<u32>, Vec<u32>) {
+    (way.data().map(|i| i as u32).collect(), way.acks().map(|i| i as u32).collect())
 }
 
 impl Flow {
@@ -243,7 +243,7 @@ impl Flow {
             Some(_) => Nanos::ZERO,
             None => Stream::new(network.seed, Purpose::StartJitter, index as u64).below(network.noise.start_jitter),
         };
-        let (forward, backward) = directions(&spec.path);
+        let (forward, backward) = directions(spec.way_at(Nanos::ZERO));
         let object_bytes = match spec.traffic {
             TrafficSpec::Bytes { bytes } => Some(bytes),
             _ => None,
@@ -265,11 +265,11 @@ impl Flow {
             forward,
             backward,
             reroutes: spec
-                .reroutes
-                .iter()
-                .map(|(at, path)| {
-                    let (forward, backward) = directions(path);
-                    Reroute { at: *at, forward, backward, data_route: 0, ack_route: 0 }
+                .ways()
+                .skip(1)
+                .map(|way| {
+                    let (forward, backward) = directions(way);
+                    Reroute { at: way.from, forward, backward, data_route: 0, ack_route: 0 }
                 })
                 .collect(),
             host: HostPipe {

@@ -41,12 +41,12 @@ pub fn path_changes(spec: &NetworkSpec) -> Vec<Vec<PathChange>> {
         .map(|(l, link)| predict(spec.seed, l, link.handovers.iter().map(|h| (h.at, h.duration))))
         .collect();
     let of_flow = |(i, flow): (usize, &FlowSpec)| {
-        let own = flow.reroutes.iter().map(|r| (r.0, Nanos::ZERO));
+        let own = flow.reroutes.iter().map(|r| (r.at, Nanos::ZERO));
         let mut changes = predict(spec.seed, links.len() + i, own);
-        for (k, (from, path)) in flow.paths().enumerate() {
-            let until = flow.reroutes.get(k).map_or(Nanos::MAX, |next| next.0);
-            let holds = |change: &&PathChange| (from..until).contains(&change.at);
-            changes.extend(path.iter().flat_map(|l| links[*l].iter().filter(holds)));
+        for (k, way) in flow.ways().enumerate() {
+            let until = flow.reroutes.get(k).map_or(Nanos::MAX, |next| next.at);
+            let holds = |change: &&PathChange| (way.from..until).contains(&change.at);
+            changes.extend(way.links().flat_map(|l| links[l].iter().filter(holds)));
         }
         changes.sort_by_key(|c| c.at);
         changes
@@ -107,11 +107,11 @@ fn notice_times(spec: &NetworkSpec, i: usize, changes: &[PathChange]) -> Vec<Nan
     let flow = &spec.flows[i];
     let mut ends: Vec<Nanos> = changes.iter().map(|c| c.at + c.duration).collect();
     ends.sort_unstable();
-    let mut delays: Vec<[Delay; 2]> =
-        spec.links.iter().map(|l| [Delay::new(&l.forward.delay), Delay::new(&l.reverse.delay)]).collect();
+    let mut delays: Vec<Delay> =
+        spec.links.iter().flat_map(|l| [Delay::new(&l.forward.delay), Delay::new(&l.reverse.delay)]).collect();
     let mut rtt = |at| {
-        let path = flow.path_at(at).iter();
-        path.fold(flow.uplink_delay, |sum, l| sum + delays[*l][0].at(at) + delays[*l][1].at(at))
+        let way = flow.way_at(at);
+        way.data().chain(way.acks()).fold(flow.uplink_delay, |sum, i| sum + delays[i].at(at))
     };
     ends.into_iter().map(|end| end + rtt(end)).collect()
 }
@@ -126,7 +126,7 @@ fn error_quantile(p: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::HandoverSpec;
+    use crate::spec::{HandoverSpec, RerouteSpec};
 
     fn network(handovers: u64) -> NetworkSpec {
         let direction = r#"{"rate": [[0, 100000000]], "delay": {"points": [[0, 25000000]]}}"#;
@@ -150,7 +150,7 @@ mod tests {
         let mut spec = network(3);
         spec.links.push(spec.links[0].clone());
         spec.links[1].handovers = vec![HandoverSpec { at: Nanos::from_secs(40), duration: Nanos::ZERO }];
-        spec.flows[1].reroutes = vec![(Nanos::from_secs(20), vec![1])];
+        spec.flows[1].reroutes = vec![RerouteSpec { at: Nanos::from_secs(20), path: vec![1], return_path: None }];
         let changes = path_changes(&spec);
         let times = |i: usize| changes[i].iter().map(|c| c.at.0 / 1_000_000_000).collect::<Vec<_>>();
         assert_eq!((times(0), times(1)), (vec![15, 30, 45], vec![15, 20, 40]));

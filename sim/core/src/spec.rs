@@ -498,11 +498,14 @@ pub enum Directions {
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
     pub name: String,
-    /// Links in order; acknowledgements travel their reverse directions back.
+    /// Links in order, in their forward directions.
     pub path: Vec<usize>,
-    /// Later paths and when each takes over, in order; packets on their way stay on the old one.
+    /// Links that acknowledgements pass, in order and in their forward directions; None: the path's reverse directions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_path: Option<Vec<usize>>,
+    /// Later paths, in order of time; packets on their way stay on the old one.
     #[serde(default)]
-    pub reroutes: Vec<(Nanos, Vec<usize>)>,
+    pub reroutes: Vec<RerouteSpec>,
     #[serde(default)]
     pub start: Nanos,
     #[serde(default)]
@@ -526,16 +529,54 @@ pub struct FlowSpec {
     pub relays: Option<RelaySpec>,
 }
 
-impl FlowSpec {
-    /// All its paths with the time each holds from.
-    pub fn paths(&self) -> impl DoubleEndedIterator<Item = (Nanos, &[usize])> {
-        let later = self.reroutes.iter().map(|(at, path)| (*at, path.as_slice()));
-        std::iter::once((Nanos::ZERO, self.path.as_slice())).chain(later)
+/// A path that takes over at a known time. Its fields are as those of a flow.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RerouteSpec {
+    pub at: Nanos,
+    pub path: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub return_path: Option<Vec<usize>>,
+}
+
+/// The links of a path and of its return path, from a time on.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    pub from: Nanos,
+    pub path: &'a [usize],
+    pub return_path: Option<&'a [usize]>,
+}
+
+impl Way<'_> {
+    /// Every link that packets or acknowledgements pass; a link that both pass may occur twice.
+    pub fn links(&self) -> impl Iterator<Item = usize> {
+        self.path.iter().chain(self.return_path.unwrap_or(&[])).copied()
     }
 
-    /// The path of a packet sent at `at`.
-    pub fn path_at(&self, at: Nanos) -> &[usize] {
-        self.paths().rev().find(|p| p.0 <= at).expect("the first holds from 0").1
+    /// The directions of links that data pass, in order: twice the number of the link, and 1 more if in reverse.
+    pub fn data(&self) -> impl Iterator<Item = usize> {
+        self.path.iter().map(|link| 2 * link)
+    }
+
+    /// The same of acknowledgements.
+    pub fn acks(&self) -> impl Iterator<Item = usize> {
+        let own = self.path.iter().rev().filter(|_| self.return_path.is_none()).map(|link| 2 * link + 1);
+        own.chain(self.return_path.unwrap_or(&[]).iter().map(|link| 2 * link))
+    }
+}
+
+impl FlowSpec {
+    /// All its ways with the time each holds from.
+    pub fn ways(&self) -> impl DoubleEndedIterator<Item = Way<'_>> {
+        let now = Way { from: Nanos::ZERO, path: &self.path, return_path: self.return_path.as_deref() };
+        let later =
+            self.reroutes.iter().map(|r| Way { from: r.at, path: &r.path, return_path: r.return_path.as_deref() });
+        std::iter::once(now).chain(later)
+    }
+
+    /// The way of a packet sent at `at`.
+    pub fn way_at(&self, at: Nanos) -> Way<'_> {
+        self.ways().rev().find(|way| way.from <= at).expect("the first holds from 0")
     }
 }
 

@@ -69,12 +69,29 @@ fn with_proxy(mut spec: NetworkSpec, buffer: u64) -> NetworkSpec {
     spec
 }
 
+/// Acknowledgements of every second flow pass the links of the flow before it, where they meet its data.
+fn with_return_paths(mut spec: NetworkSpec) -> NetworkSpec {
+    for i in (1..spec.flows.len()).step_by(2) {
+        let path = spec.flows[i - 1].path.clone();
+        for reroute in &mut spec.flows[i].reroutes {
+            reroute.return_path = Some(path.clone());
+        }
+        spec.flows[i].return_path = Some(path);
+    }
+    spec
+}
+
 proptest! {
     #![proptest_config(common::cases(24, 500))]
 
     #[test]
     fn shortcuts_change_nothing(spec in network()) {
         agree(&spec)?;
+    }
+
+    #[test]
+    fn nor_with_return_paths(spec in network()) {
+        agree(&with_return_paths(spec))?;
     }
 
     #[test]

@@ -39,6 +39,7 @@ fn network(traffic: TrafficSpec, outages: Vec<OutageSpec>, delay: Vec<(Nanos, Na
         flows: vec![FlowSpec {
             name: "flow".into(),
             path: vec![0, 1],
+            return_path: None,
             reroutes: Vec::new(),
             start: Nanos::ZERO,
             stop: None,

@@ -39,7 +39,8 @@ fn after_a_reroute_data_and_acknowledgements_take_the_new_path() {
     other.name = "other".into();
     other.forward.rate[0].1.0 = 20_000_000;
     spec.links.push(other);
-    spec.flows[0].reroutes = vec![(secs(10.0), vec![1]), (secs(15.0), vec![0])];
+    let reroute = |at, link| RerouteSpec { at: secs(at), path: vec![link], return_path: None };
+    spec.flows[0].reroutes = vec![reroute(10.0, 1), reroute(15.0, 0)];
     let mut world = World::new(&spec, &Policies::new(), secs(1.0)).unwrap();
     world.run();
     let rows = &world.recorder().unwrap().links[1];
@@ -47,6 +48,38 @@ fn after_a_reroute_data_and_acknowledgements_take_the_new_path() {
     let (first, second) = (delivered(0), delivered(1));
     assert!(second[..9].iter().all(|x| *x == 0.0) && second[11..15].iter().all(|x| *x > 15.0), "{second:?}");
     assert!(first[11..15].iter().all(|x| *x == 0.0) && first[17..].iter().all(|x| *x > 20.0), "{first:?}");
+    common::check_conservation(&world).unwrap();
+}
+
+/// Two links in opposite directions, as between two satellites: data of each flow meet the other's acknowledgements.
+fn two_ways(rates: [u64; 2]) -> NetworkSpec {
+    let mut spec = dumbbell(50.0, 40.0, 250_000, 20.0, &["cubic", "cubic"]);
+    spec.links.push(spec.links[0].clone());
+    for (link, rate) in spec.links.iter_mut().zip(rates) {
+        link.forward.rate[0].1.0 = rate;
+    }
+    spec.flows[0].return_path = Some(vec![1]);
+    (spec.flows[1].path, spec.flows[1].return_path) = (vec![1], Some(vec![0]));
+    spec
+}
+
+#[test]
+fn acknowledgements_wait_in_the_queue_of_the_return_path() {
+    // 250 kB take 40 ms at 50 Mbit/s and 200 ms at 10 Mbit/s: behind the data of the other flow.
+    let mut spec = two_ways([50_000_000, 10_000_000]);
+    let alone = {
+        let mut alone = spec.clone();
+        alone.flows.truncate(1);
+        let mut world = World::new(&alone, &Policies::new(), secs(0.1)).unwrap();
+        world.run();
+        world.flow_totals()[0].srtt_p95_ms
+    };
+    spec.flows[0].start = secs(5.0);
+    let mut world = World::new(&spec, &Policies::new(), secs(0.1)).unwrap();
+    world.run();
+    let both = world.flow_totals()[0].srtt_p95_ms;
+    assert!((60.0..90.0).contains(&alone), "{alone}");
+    assert!((140.0..300.0).contains(&both), "{both}");
     common::check_conservation(&world).unwrap();
 }
 

@@ -90,8 +90,13 @@ impl Delay {
             return value;
         };
         let (start, _) = self.steps.points[self.steps.cursor];
-        let (into, span) = (now.saturating_sub(start).0 as i128, (next_at - start).0 as i128);
-        Nanos((value.0 as i128 + (next.0 as i128 - value.0 as i128) * into / span) as u64)
+        let (into, span, rise) =
+            (now.saturating_sub(start).0 as i64, (next_at - start).0 as i64, next.0 as i64 - value.0 as i64);
+        // Divisions of 128 bits take several times as long.
+        let part = rise
+            .checked_mul(into)
+            .map_or_else(|| (i128::from(rise) * i128::from(into) / i128::from(span)) as i64, |product| product / span);
+        Nanos(value.0.wrapping_add_signed(part))
     }
 }
 

@@ -108,11 +108,12 @@ impl NetworkSpec {
 
     /// The most packets a second that data of this flow can make on a path: by its tightest link, or, where no link has a
     /// rate, by a window per round trip. None if a round trip may take no time.
-    fn most_per_s(&self, flow: &FlowSpec, path: &[usize]) -> Option<f64> {
+    fn most_per_s(&self, flow: &FlowSpec, way: Way) -> Option<f64> {
         let tcp = &self.tcp;
         let wire_bits = f64::from(tcp.mss + tcp.header_bytes) * 8.0;
-        let links = || path.iter().map(|l| &self.links[*l]);
-        let directions = || links().flat_map(|l| [&l.forward, &l.reverse]);
+        let direction =
+            |i: usize| if i.is_multiple_of(2) { &self.links[i / 2].forward } else { &self.links[i / 2].reverse };
+        let directions = || way.data().chain(way.acks()).map(direction);
         let delays = directions().map(|d| d.delay.points.iter().map(|p| p.1.0).min().unwrap_or(0)).sum::<u64>();
         let served = directions().filter(|d| !d.rate.is_empty()).count() as u64;
         // No packet is served in less than a nanosecond.
@@ -121,7 +122,7 @@ impl NetworkSpec {
             return None;
         }
         let fastest = |d: &DirectionSpec| d.rate.iter().map(|r| r.1.0).max();
-        let by_link = links().filter_map(|l| fastest(&l.forward)).min().map(|rate| rate as f64 / wire_bits);
+        let by_link = way.data().map(direction).filter_map(fastest).min().map(|rate| rate as f64 / wire_bits);
         // Half of a receive buffer is offered as window.
         let window = tcp.rmem[2].max(tcp.rmem_default()) / 2;
         let by_window = window as f64 / f64::from(tcp.mss) / Nanos(least_rtt).secs_f64();
@@ -132,21 +133,24 @@ impl NetworkSpec {
         time(format_args!("flows[{i}].start"), flow.start)?;
         time(format_args!("flows[{i}].stop"), flow.stop.unwrap_or(Nanos::ZERO))?;
         delay(format_args!("flows[{i}].uplink_delay"), flow.uplink_delay)?;
-        for (_, path) in flow.paths() {
-            if path.is_empty() || path.len() > 200 {
-                return fail(format!("flows[{i}].path"), path.len(), "a path has 1 .. 200 links");
-            }
-            if let Some(link) = path.iter().find(|&&l| l >= self.links.len()) {
-                return fail(format!("flows[{i}].path"), link, "no such link");
+        for way in flow.ways() {
+            let paths = std::iter::once(("path", way.path)).chain(way.return_path.map(|path| ("return_path", path)));
+            for (name, path) in paths {
+                if path.is_empty() || path.len() > 200 {
+                    return fail(format!("flows[{i}].{name}"), path.len(), "a path has 1 .. 200 links");
+                }
+                if let Some(link) = path.iter().find(|&&l| l >= self.links.len()) {
+                    return fail(format!("flows[{i}].{name}"), link, "no such link");
+                }
             }
         }
         let mut before = Nanos::ZERO;
-        for (k, (at, _)) in flow.reroutes.iter().enumerate() {
-            if *at <= before {
-                return fail(format!("flows[{i}].reroutes[{k}]"), at.0, "times must increase from above 0");
+        for (k, reroute) in flow.reroutes.iter().enumerate() {
+            if reroute.at <= before {
+                return fail(format!("flows[{i}].reroutes[{k}]"), reroute.at.0, "times must increase from above 0");
             }
-            time(format_args!("flows[{i}].reroutes[{k}]"), *at)?;
-            before = *at;
+            time(format_args!("flows[{i}].reroutes[{k}]"), reroute.at)?;
+            before = reroute.at;
         }
         if let Some(before) = flow.follows {
             let relieves = |f: &FlowSpec| f.controller.name == "external" && f.stop == Some(flow.start);
@@ -178,8 +182,8 @@ impl NetworkSpec {
             ReceiverSpec::Optimistic { share } => probability(share, format_args!("flows[{i}].receiver.share"))?,
             ReceiverSpec::Honest => {}
         }
-        for (_, path) in flow.paths().filter(|_| !datagram) {
-            let Some(most) = self.most_per_s(flow, path) else {
+        for way in flow.ways().filter(|_| !datagram) {
+            let Some(most) = self.most_per_s(flow, way) else {
                 let allowed = "some link has a rate, or a delay at all times";
                 return fail(format!("flows[{i}].path"), "[..]", allowed);
             };

@@ -88,6 +88,7 @@ pub fn flow(text: &str) -> FlowSpec {
     FlowSpec {
         name: text.into(),
         path: vec![0],
+        return_path: None,
         reroutes: Vec::new(),
         start: Nanos::ZERO,
         stop: None,

@@ -345,8 +345,13 @@ fn network_of(tcp: TcpSpec) -> impl Strategy<Value = NetworkSpec> {
                 .map(|(i, ((first, len, reroute), start, life, (name, traffic), (uplink_ms, receiver)))| FlowSpec {
                     name: format!("flow-{i}"),
                     path: (first..(first + len).min(n)).collect(),
+                    return_path: None,
                     reroutes: reroute
-                        .map(|(at, first, len)| (Nanos(at), (first..(first + len).min(n)).collect()))
+                        .map(|(at, first, len)| RerouteSpec {
+                            at: Nanos(at),
+                            path: (first..(first + len).min(n)).collect(),
+                            return_path: None,
+                        })
                         .into_iter()
                         .collect(),
                     start: Nanos(start),

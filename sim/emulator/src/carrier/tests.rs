@@ -41,7 +41,7 @@ fn network_with(kind: &str) -> NetworkSpec {
         {"at": 1_100 * ms, "duration": 20 * ms, "flush": "all"}]);
     let udp = |name: &str, path: Value, rate: u64, uplink: u64| {
         json!({"name": name, "path": path, "controller": {"name": "udp"}, "uplink_delay": uplink,
-            "traffic": {"kind": "cbr", "rate": rate}, "reroutes": if name == "a" { json!([[1_000 * ms, [1, 0]]]) } else { json!([]) }})
+            "traffic": {"kind": "cbr", "rate": rate}, "reroutes": if name == "a" { json!([{"at": 1_000 * ms, "path": [1, 0]}]) } else { json!([]) }})
     };
     let text = json!({"seed": 7, "duration": 1_500 * ms,
         "links": [{"name": "x", "forward": first, "outages": outages}, {"name": "y", "forward": second}],

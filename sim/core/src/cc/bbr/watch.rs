@@ -84,6 +84,7 @@ pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seco
         flows: vec![FlowSpec {
             name: "flow".into(),
             path: vec![0],
+            return_path: None,
             reroutes: Vec::new(),
             start: Nanos::ZERO,
             stop: None,
