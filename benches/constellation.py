@@ -38,7 +38,7 @@ from orbitcc.eval.suites.constellation import FROM_S, link_utilisation
 
 DOCUMENT = Path("docs/constellations.md")
 PICTURE = Path("docs/images/constellation.png")
-CONTROLLERS = ("cubic", "reno", "bbr", "bbr3", "leocc", "c4", "vivace")
+CONTROLLERS = ("cubic", "bbr3", "leocc", "c4", "vivace")
 POLICIES = ("perigee", "zenith")
 COLUMNS = {
     "goodput_mbps": "goodput per pair, Mbit/s ↑",
