@@ -21,6 +21,7 @@ from orbitcc.commands import (
     deploy,
     doctor,
     eval_,
+    fit,
     import_,
     list_,
     mininet_,
@@ -37,7 +38,7 @@ from orbitcc.commands import (
 from orbitcc.commands.options import RayCommand, WholeSentences
 
 GROUPS = {
-    "Start": ("demo", "list", "run", "scenario", "path"),
+    "Start": ("demo", "list", "run", "scenario", "fit", "path"),
     "Train": ("train", "distill", "tune", "policy", "import", "dataset"),
     "Evaluate": ("eval", "compare", "assess", "search", "reproduce", "trace"),
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
@@ -72,6 +73,7 @@ app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
+app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
 app.command("distill", cls=train.SeveralSeeds)(train.distill)

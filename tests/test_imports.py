@@ -15,7 +15,7 @@ LAYERS = {"envs": 0, "emulator": 0, "baselines": 1, "agents": 1, "eval": 2, "tra
 INSIDE = {
     "envs": {
         "errors": 0, "files": 0, "numbers": 0, "controllers": 0, "description": 1, "orbits": 2,
-        "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
+        "fitting": 3, "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
         "metrics": 0, "statistics": 0, "contenders": 0, "processes": 0, "progress": 0, "provenance": 0,

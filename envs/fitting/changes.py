@@ -1,0 +1,99 @@
+"""Change points of a series, and whether they lie on the grid of 15-second slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.fitting.recordings import Array
+
+SLOT_S = 15.0
+"""Starlink reassigns satellites as often (Tanveer et al. 2023)."""
+WINDOW_S, RARE = 0.5, 1e-3
+"""Width of the window of the scan test, and its level."""
+FEWEST_CHANGES = 4
+MOST_BINS = 4000
+
+
+def segments(values: Array, noise: float) -> list[int]:
+    """Where the segments of the best piecewise constant curve start, the first at 0.
+
+    Optimal partitioning (Jackson et al. 2005): the least sum of squares plus 2 `noise`^2 ln n for each segment. The
+    work is of order n^2; n is at most MOST_BINS in this package.
+    """
+    n = values.size
+    sums = np.append(0.0, np.cumsum(values))
+    squares = np.append(0.0, np.cumsum(values**2))
+    penalty = 2 * noise**2 * np.log(max(n, 2))
+    best = np.full(n + 1, -penalty)
+    last = np.zeros(n + 1, np.int64)
+    for end in range(1, n + 1):
+        start = np.arange(end)
+        size = end - start
+        cost = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / size
+        total = best[:end] + cost + penalty
+        last[end] = total.argmin()
+        best[end] = total[last[end]]
+    found, end = [], n
+    while end > 0:
+        end = int(last[end])
+        found.append(end)
+    return found[::-1]
+
+
+def white_noise(values: Array) -> float:
+    """The standard deviation of noise on a piecewise constant curve: that of its steps, by their median."""
+    if values.size < 3:
+        return 0.0
+    return float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2)
+
+
+def slot_phase(changes_s: Sequence[float] | Array) -> float | None:
+    """The phase in [0, 15) s of the slots on whose edges the changes lie; None where they lie anywhere.
+
+    A scan test: m of n changes lie in one window of 0.5 s, modulo 15 s. For changes at any time, this has a probability
+    of at most n C(n - 1, m - 1) (0.5 / 15)^(m - 1), which must be below 0.001.
+    """
+    at = np.sort(np.asarray(changes_s, dtype=np.float64) % SLOT_S)
+    n = at.size
+    if n < FEWEST_CHANGES:
+        return None
+    twice = np.append(at, at + SLOT_S)
+    inside = np.searchsorted(twice, at + WINDOW_S, side="right") - np.arange(n)
+    first = int(inside.argmax())
+    m = int(inside[first])
+    if m < 2 or n * math.comb(n - 1, m - 1) * (WINDOW_S / SLOT_S) ** (m - 1) > RARE:
+        return None
+    return float(np.median(twice[first : first + m]) % SLOT_S)
+
+
+def slot_edges(phase_s: float, end_s: float) -> Array:
+    """Edges of slots that cover [0, end_s), from 0; slots at the ends shorter than 0.2 s are joined to others."""
+    edges = np.arange(phase_s, end_s, SLOT_S)
+    return np.append(0.0, edges[(edges > 0.2) & (edges < end_s - 0.2)])
+
+
+def by_slot(at_s: Array, values: Array, edges: Array, quantile: float) -> Array:
+    """A quantile of the values in each slot; NaN in a slot without any."""
+    slot = np.searchsorted(edges, at_s, side="right") - 1
+    found = np.full(edges.size, np.nan)
+    for k in range(edges.size):
+        here = values[(slot == k) & ~np.isnan(values)]
+        if here.size:
+            found[k] = np.quantile(here, quantile)
+    return found
+
+
+def filled(values: Array) -> Array:
+    """The values with each NaN replaced by the one before, or the first one after."""
+    known = np.flatnonzero(~np.isnan(values))
+    return values[known[np.maximum(np.searchsorted(known, np.arange(values.size), side="right") - 1, 0)]]
+
+
+def runs_of(flags: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First position and length of each run of true flags."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return edges[::2], edges[1::2] - edges[::2]
