@@ -135,7 +135,8 @@ class _Segments:
         first, past = self._covered(seq[~new], end[~new])
         for a, b, t in zip(first.tolist(), past.tolist(), t_s[~new].tolist(), strict=True):
             np.fmin(self.again_s[a:b], t, out=self.again_s[a:b])  # the first time
-        self._blocks: set[tuple[int, int]] = set()
+        self._reached: dict[int, int] = {}
+        """Where each SACK block begins -> up to where it is known."""
 
     def _covered(self, seq: Ints, end: Ints) -> tuple[Ints, Ints]:
         return np.searchsorted(self.start, seq), np.searchsorted(self.end, end, side="right")
@@ -157,10 +158,11 @@ class _Segments:
             if data[at] == _SACK:
                 edges = struct.unpack_from(f">{(length - 2) // 4}I", data, at + 2)
                 for low, high in zip(edges[::2], edges[1::2], strict=True):
-                    block = tuple(ack + (edge - number + 2**31) % 2**32 - 2**31 for edge in (low, high))
-                    if block not in self._blocks and block[1] > ack:  # otherwise a duplicate (RFC 2883)
-                        self._blocks.add(block)
-                        a, b = np.searchsorted(self.start, block[0]), np.searchsorted(self.end, block[1], side="right")
+                    first, past = (ack + (edge - number + 2**31) % 2**32 - 2**31 for edge in (low, high))
+                    known = self._reached.get(first, first)
+                    if past > max(known, ack):  # otherwise known, or a duplicate (RFC 2883)
+                        self._reached[first] = past
+                        a, b = np.searchsorted(self.start, known), np.searchsorted(self.end, past, side="right")
                         np.minimum(self.acked_s[a:b], t_s, out=self.acked_s[a:b])
             at += length
 
