@@ -238,18 +238,3 @@ def test_cubic_and_bbr_have_the_goodput_of_the_world_on_seeds_that_were_not_reco
     outcome = bench.measure(name, tmp_path)
     for controller in ("cubic", "bbr"):
         assert abs(outcome.error(controller)) < 0.05, (controller, outcome.truth, outcome.fitted)
-
-
-@pytest.mark.slow
-def test_starlink_2026_comes_back(tmp_path):
-    """Rate, queue, losses and interruptions of the link, and the goodput of Cubic and BBR, from recordings of it."""
-    world = bench.WORLDS["starlink-2026"]()
-    outcome = bench.measure("starlink-2026", tmp_path)
-    link, found = world.links[0], outcome.found
-    assert found.queue.drop == "front"
-    assert found.queue.limit_bytes == pytest.approx(link.queue.limit_bytes, rel=0.2)
-    assert found.loss == pytest.approx(1e-4, rel=0.2)
-    assert found.phase_s == pytest.approx(link.outages[0].at_s, abs=0.5)
-    assert len(found.stalls) >= 6
-    for controller in ("cubic", "bbr"):
-        assert abs(outcome.error(controller)) < 0.05, (controller, outcome.truth, outcome.fitted)
