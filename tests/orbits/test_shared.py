@@ -1,5 +1,6 @@
 """Routes of many pairs over one shell."""
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_delays_add_up_to_the_length_of_the_route():
     slot = routes.slots([(0, 2)])[2]
     nodes = slot.routes[0]
     hops = [routes.access_ms(0, nodes[0]), routes.access_ms(2, nodes[-1])]
-    hops += [routes.hop_ms(one, other) for one, other in zip(nodes, nodes[1:], strict=False)]
+    hops += [routes.hop_ms(one, other) for one, other in itertools.pairwise(nodes)]
     for at_s in np.linspace(slot.start_s + 0.1, slot.start_s + 14.9, 20):
         ms = sum(np.interp(at_s, routes.knots_s, delay) for delay in hops)
         # A microsecond for each hop, as the points of the delays allow.
