@@ -1,4 +1,4 @@
-"""docs/ablations.md: its two tables have the variants of the benchmark, and the picture is drawn from the first one."""
+"""docs/ablations.md: its tables have the variants of the benchmark, and the pictures are drawn from them."""
 
 import re
 from pathlib import Path
@@ -18,6 +18,15 @@ def test_the_tables_have_every_variant_and_every_column() -> None:
     assert all(cell.low - 0.005 <= cell.mean <= cell.high + 0.005 for cells in rows.values() for cell in cells)
     _, _, settings = PAGE.read_text(encoding="utf-8").partition("| variant | setting |\n|---|---|\n")
     assert re.findall(r"^\| ([^|]+) \|", settings.partition("\n\n")[0], re.MULTILINE) == labels
+
+
+def test_the_variants_of_zenith_are_known() -> None:
+    heads, rows = ablations.table(PAGE, "zenith")
+    assert heads == ablations.table(PAGE, "perigee")[0]
+    known = [variant.label for variant in ablations.VARIANTS["zenith"].values()]
+    assert [label for label in known if label in rows] == list(rows)
+    assert next(iter(rows)) == "unchanged recipe"
+    assert all(cell.low - 0.005 <= cell.mean <= cell.high + 0.005 for cells in rows.values() for cell in cells)
 
 
 def test_the_picture_is_drawn_from_the_page(tmp_path: Path) -> None:
