@@ -89,7 +89,7 @@ _ZENITH = {
     "delay-in-base-rtts": Variant("delay penalised in base RTTs", ("preset.reward.delay_allowance_ms=0",)),
     "worlds-of-perigee": Variant("trained on train-leo-wide", ("scenario=train-leo-wide",)),
     "no-worlds-with-rivals": Variant(
-        "no part of the training worlds with a rival always", (f"scenario.weights={_WITHOUT_RIVALS}",)
+        "without the training worlds that always contain a rival", (f"scenario.weights={_WITHOUT_RIVALS}",)
     ),
     "no-privileged-critic": Variant("no privileged critic", ("ppo.privileged_critic=false",)),
     "no-jitter-queues": Variant("no queues above the jitter", (f"network.expert_inputs={_without(18, 19)}",)),
