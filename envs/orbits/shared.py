@@ -20,7 +20,7 @@ from orbitcc.envs.orbits.routing import SLIVER_S, Sight
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Selection = Literal["shortest", "elevation", "sticky"]
-KNOT_S = 5.0
+KNOT_S = 7.5
 """Longest time between two points of a delay; linear interpolation between them errs by less than 5 us at 550 km."""
 
 

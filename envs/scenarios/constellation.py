@@ -150,7 +150,10 @@ class _Builder:
         return self.numbers[name]
 
     def _points(self, delays_ms: Iterable[float]) -> Points:
-        return tuple((float(t), float(ms)) for t, ms in zip(self.routes.knots_s, delays_ms, strict=True))
+        """Delays at the knots, to a nanosecond, so that a file of the scenario stays small."""
+        return tuple(
+            (round(float(t), 6), round(float(ms), 6)) for t, ms in zip(self.routes.knots_s, delays_ms, strict=True)
+        )
 
     def _label(self, satellite: int) -> str:
         plane, slot = divmod(satellite, self.routes.shell.satellites_per_plane)
