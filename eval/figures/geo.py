@@ -34,6 +34,11 @@ TITLES = {
 
 def draw_boxes(results: Results, columns: Sequence[str], theme: Theme) -> Figure:
     """A panel per column, a box per contender over its runs."""
+    titles = {
+        m.key: f"{m.title}, {m.unit.strip()}" if m.unit.strip() else m.title
+        for m in results.suite.metrics
+        if m.key not in TITLES
+    }
     with mpl.rc_context(theme.rc()):
         figure = Figure(figsize=(max(3.6 * len(columns), 6.0), 1.1 + 0.45 * len(results.labels)))
         axes = np.atleast_1d(figure.subplots(1, len(columns), sharey=True))
@@ -50,7 +55,7 @@ def draw_boxes(results: Results, columns: Sequence[str], theme: Theme) -> Figure
                     whiskerprops={"color": colour}, capprops={"color": colour},
                 )  # fmt: skip
                 del box
-            ax.set_title(TITLES[column])
+            ax.set_title(titles.get(column) or TITLES[column])
         axes[0].set_yticks([-i for i in range(len(results.labels))], results.labels)
         figure.tight_layout()
     return figure

@@ -91,7 +91,7 @@ def test_a_fresh_execution_agrees(stored, tmp_path, monkeypatch):
     for (steps, reward, score), (new_steps, new_reward, new_score) in zip(progress(before), progress(now), strict=True):
         assert new_steps == pytest.approx(steps, rel=0.02)
         assert new_reward == pytest.approx(reward, abs=0.015)
-        assert new_score == pytest.approx(score, abs=0.15)
+        assert new_score == pytest.approx(score, abs=0.3)
     patterns = (PROGRESS, BEST, CONTENDER)
     lines = [line for text in (before, now) for line in text.splitlines()]
     assert all(any(pattern.match(line) for pattern in patterns) for line in lines), "a line that nothing compares"
