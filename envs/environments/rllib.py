@@ -38,8 +38,8 @@ class RLlibCongestionEnv(MultiAgentEnv):
     * `give_up_below`, `give_up_steps`: cut an episode (a truncation) once no agent's reward, before scaling, has
       reached this value for so many steps. A world flooded by an exploring policy needs minutes to drain and teaches
       nothing meanwhile (default: never);
-    * `seed_once`: heed only the first seed `reset` is given. Before every sample of complete episodes RLlib gives the
-      same one, and would sample the same worlds for ever (default false);
+    * `seed_once`: use only the first seed that `reset` receives (default false). RLlib passes the same seed before
+      every sample of complete episodes; without this option, every sample would contain the same worlds;
     * `global_state`: observations end with the twelve numbers of the global state, for centralised critics, as those of
       :class:`StatefulFlowVectorEnv` (default false).
 

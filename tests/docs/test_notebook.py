@@ -90,8 +90,11 @@ def test_a_fresh_execution_agrees(stored, tmp_path, monkeypatch):
     assert len(progress(now)) == len(progress(before)) >= 4
     for (steps, reward, score), (new_steps, new_reward, new_score) in zip(progress(before), progress(now), strict=True):
         assert new_steps == pytest.approx(steps, rel=0.02)
-        assert new_reward == pytest.approx(reward, abs=0.015)
-        assert new_score == pytest.approx(score, abs=0.3)
+        # Between two kinds of processors, rewards differed by 0.003 and scores by 0.17, with a mean of 0.10.
+        assert new_reward == pytest.approx(reward, abs=0.005)
+        assert new_score == pytest.approx(score, abs=0.2)
+    scores = [[score for _, _, score in progress(text)] for text in (before, now)]
+    assert sum(scores[1]) / len(scores[1]) == pytest.approx(sum(scores[0]) / len(scores[0]), abs=0.15)
     patterns = (PROGRESS, BEST, CONTENDER)
     lines = [line for text in (before, now) for line in text.splitlines()]
     assert all(any(pattern.match(line) for pattern in patterns) for line in lines), "a line that nothing compares"

@@ -51,7 +51,7 @@ def test_torchrls_gym_env_makes_several_of_an_id(tmp_path) -> None:
 
 
 def test_d3rlpy_reads_our_data_sets(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("d3rlpy")
+    pytest.importorskip("d3rlpy", reason="d3rlpy is not installed: `make libraries` does it, weekly")
     pytest.importorskip("minari")
     from d3rlpy.datasets import get_minari
 
@@ -68,7 +68,7 @@ def test_d3rlpy_reads_our_data_sets(tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("cpus", [0, 2])
 def test_supersuit_joins_parallel_environments(cpus: int, tmp_path) -> None:
-    pytest.importorskip("supersuit")
+    pytest.importorskip("supersuit", reason="supersuit is not installed: `make libraries` does it, weekly")
     code = f"""
         import numpy as np, orbitcc, supersuit
 
