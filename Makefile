@@ -29,7 +29,8 @@ demo: $(UV)  ## a first look: install the light parts, run a small evaluation, p
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --package orbitcc-core $(SIM)  # the same with overflow checks; event logs must not differ
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/emulator --ignore tests/deploy
+	$(BIN)/python -m pytest tests/emulator tests/deploy  # in real time: nothing else may run
 
 libraries: full  ## other libraries over our environments (d3rlpy, SuperSuit, RLlib's algorithms): weekly
 	$(UV) sync --quiet --inexact --extra train --extra data --group foreign --group libraries

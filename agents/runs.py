@@ -28,6 +28,7 @@ from orbitcc.envs.files import atomic_write_text, read_text
 
 CONFIG, METRICS, BEST, LAST, STATE = "config.json", "metrics.csv", "best", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_STAMP = re.compile(r"(\d{8}-\d{6})(?:-(\d+))?")
 _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselines3", "safetensors")
 
 
@@ -43,7 +44,8 @@ class RunFolder:
     ) -> "RunFolder":
         """Make a new folder with its `config.json`.
 
-        scenario: a name or a file. name: of the folder; None: scenario, recipe, seed and time.
+        scenario: a name or a file. name: of the folder; None: scenario, recipe, seed and time. Names sort in
+        the order in which runs of a recipe and seed are made, even if the clock has been set back.
 
         Raises:
             OrbitccError: the name is taken or not allowed, or the folder cannot be written.
@@ -52,12 +54,15 @@ class RunFolder:
             raise OrbitccError(
                 "--name", name, "letters, digits, dots, dashes and underscores, beginning with a letter or digit"
             )
-        stamp = time.strftime("%Y%m%d-%H%M%S")
+        stamp, first = time.strftime("%Y%m%d-%H%M%S"), 1
+        last = max(map(_made, _runs(root, recipe, seed)), default=("", 0))
+        if name is None and last[0] >= stamp:
+            stamp, first = last[0], last[1] + 1
         base = name or f"{Path(scenario).stem}__{recipe}__{seed}__{stamp}"
         try:
             root.mkdir(parents=True, exist_ok=True)
-            path = root / base
-            for number in range(2, 100):
+            path = root / (base if first == 1 else f"{base}-{first}")
+            for number in range(first + 1, first + 100):
                 try:
                     path.mkdir()
                     break
@@ -81,11 +86,11 @@ class RunFolder:
         Raises:
             OrbitccError: there is none.
         """
-        pattern = name or f"*__{recipe}__{seed}__*"
-        candidates = [path for path in root.glob(pattern) if (path / CONFIG).exists()] if root.is_dir() else []
+        candidates = [root / name] if name else _runs(root, recipe, seed)
+        candidates = [path for path in candidates if (path / CONFIG).exists()]
         if not candidates:
-            raise OrbitccError("resume", str(root), f"a folder with a run {pattern}")
-        return RunFolder(max(candidates, key=lambda path: path.name.rsplit("__", 1)[-1]))
+            raise OrbitccError("resume", str(root), f"a folder with a run {name or f'*__{recipe}__{seed}__*'}")
+        return RunFolder(max(candidates, key=_made))
 
     def recover(self) -> bool:
         """Put in order what a killed process has left; returns whether a state has been saved."""
@@ -134,6 +139,16 @@ class RunFolder:
     @property
     def state(self) -> Path:
         return self.path / STATE
+
+
+def _runs(root: Path, recipe: str, seed: int) -> list[Path]:
+    return list(root.glob(f"*__{recipe}__{seed}__*"))
+
+
+def _made(path: Path) -> tuple[str, int]:
+    """When a run was made, from its folder's name: the second, and the number among the runs of that second."""
+    match = _STAMP.fullmatch(path.name.rsplit("__", 1)[-1])
+    return (match[1], int(match[2] or 1)) if match else ("", 0)
 
 
 class MetricsFile:

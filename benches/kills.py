@@ -2,12 +2,15 @@
 
     python -m benches.kills [NAME ...] [--kills 30] [--seed N]
     python -m benches.kills [NAME ...] --each-second
+    python -m benches.kills [NAME ...] --clock-back
 
 Each command runs once without a kill. Then it is started again and again in another folder and killed after a random
 time, by SIGKILL or SIGTERM in turn, until the kills are used up. At last it runs to its end. The program prints a line
 per command and ends with exit code 1 if a result differs, a command fails, or a process outlives its parent.
 Whenever a run ends before its kill, it is compared, and a new folder is begun. With --each-second a command is killed
 by SIGKILL once at every second of the time that it takes, each time in a new folder, and then continued to its end.
+With --clock-back the clock that a command sees goes back by an hour halfway to each kill, and stays there when the
+command is continued. This needs a C compiler and Linux.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from orbitcc.agents import checkpoint
 
@@ -71,6 +76,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400, help="default: the day's")
     parser.add_argument("--each-second", action="store_true", help="one kill at every second, not at random moments")
+    parser.add_argument("--clock-back", action="store_true", help="the clock goes back by an hour before each kill")
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.names) - set(SUBJECTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
@@ -79,7 +85,7 @@ def main(argv: Sequence[str]) -> None:
     failed = False
     for name in arguments.names or SUBJECTS:
         rng = None if arguments.each_second else random.Random(f"{name} {arguments.seed}")
-        problems, told = torment(SUBJECTS[name], arguments.kills, rng)
+        problems, told = torment(SUBJECTS[name], arguments.kills, rng, arguments.clock_back)
         print(f"{name}: {told}", flush=True)
         for problem in problems:
             print(f"  {problem}", flush=True)
@@ -87,13 +93,15 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(int(failed))
 
 
-def torment(subject: Subject, kills: int, rng: random.Random | None) -> tuple[list[str], str]:
+def torment(subject: Subject, kills: int, rng: random.Random | None, clock_back: bool = False) -> tuple[list[str], str]:
     """The problems found, and a line that says what was done.
 
     rng: draws the moments of the kills; None: one kill at each second, whatever `kills` says.
+    clock_back: set the clock back by an hour halfway to each kill.
     """
     with tempfile.TemporaryDirectory(prefix="orbitcc-kills-") as scratch:
         base = Path(scratch)
+        clock = Clock(base) if clock_back else None
         began = time.monotonic()
         code, error = _finish(_process(subject.start, base / "whole"))
         whole_s = time.monotonic() - began
@@ -111,8 +119,12 @@ def torment(subject: Subject, kills: int, rng: random.Random | None) -> tuple[li
         while True:
             folder = base / f"killed-{round_}"
             begun = folder.exists() and not (subject.begins_anew and not _kept(folder))
-            process = _process(subject.again if begun else subject.start, folder)
+            process = _process(subject.again if begun else subject.start, folder, clock)
             moment = moments.pop(0) if moments else None
+            if clock and moment is not None:
+                _ends_within(process, moment / 2)
+                clock.set_back()
+                moment /= 2
             if moment is not None and not _ends_within(process, moment):
                 process.send_signal(signal.SIGKILL if rng is None or killed % 2 else signal.SIGTERM)
                 killed += 1
@@ -143,10 +155,32 @@ def _kept(folder: Path) -> bool:
     return any(folder.rglob("config.json"))
 
 
-def _process(words: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+class Clock:
+    """The time of day that commands see: each call of `set_back` takes an hour off, also while they run.
+
+    Intervals and the times of files stay real, so that files made earlier seem to come from the future.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        library, file = folder / "clock.so", folder / "clock"
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        self._seconds = np.memmap(file, np.int64, "w+", shape=1)
+        self.variables = {"LD_PRELOAD": str(library), "ORBITCC_CLOCK": str(file)}
+
+    def set_back(self) -> None:
+        self._seconds -= 3600
+
+
+def _process(words: Sequence[str], folder: Path, clock: Clock | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "orbitcc.cli", *(word.replace("{out}", str(folder)) for word in words)]
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env={**os.environ, **clock.variables} if clock else None,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 

@@ -1,6 +1,11 @@
 """Short runs of the programs behind docs/reliability.md: kills at random moments, and fuzzed files."""
 
+import os
 import random
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,13 +59,51 @@ def test_the_fuzzer_notices_what_it_looks_for(tmp_path: Path) -> None:
     }
 
 
+has_clock = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None,
+    reason="needs Linux and cc to set a command's clock",
+)
+
+
 @pytest.mark.slow
-def test_a_training_that_is_killed_ends_as_one_that_was_not() -> None:
+@pytest.mark.parametrize("clock_back", [False, pytest.param(True, marks=has_clock)])
+def test_a_training_that_is_killed_ends_as_one_that_was_not(clock_back: bool) -> None:
     pytest.importorskip("torch")
     subject = kills.training("ppo-leo", 4_000, *kills.PPO)
-    problems, told = kills.torment(subject, 2, random.Random(fuzz.today()))
+    problems, told = kills.torment(subject, 2, random.Random(fuzz.today()), clock_back)
     print(told)
     assert problems == []
+
+
+@pytest.mark.slow
+@has_clock
+def test_a_data_set_and_trials_are_the_same_when_the_clock_goes_back() -> None:
+    for name in ("dataset", "tune"):
+        problems, told = kills.torment(kills.SUBJECTS[name], 1, random.Random(fuzz.today()), clock_back=True)
+        print(told)
+        assert problems == []
+
+
+@has_clock
+def test_the_clock_of_a_process_goes_back_while_it_runs(tmp_path: Path) -> None:
+    """What commands look at: the time of day in Python, in its C library and of `date`; intervals stay."""
+    clock = kills.Clock(tmp_path)
+    says = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", says], env={**os.environ, **clock.variables}, **pipes) as process:
+
+        def ask() -> tuple[float, ...]:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return tuple(float(word) for word in process.stdout.readline().split())
+
+        before = ask()
+        clock.set_back()
+        after = ask()
+    assert after[0] - before[0] == pytest.approx(-3600, abs=60)
+    assert 0 <= after[1] - before[1] < 60
+    date = subprocess.run(["date", "+%s"], env={**os.environ, **clock.variables}, capture_output=True, text=True)
+    assert int(date.stdout) == pytest.approx(time.time() - 3600, abs=60)
 
 
 def test_a_result_that_differs_is_noticed() -> None:

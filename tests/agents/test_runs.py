@@ -27,6 +27,19 @@ def test_the_newest_run_is_resumed(tmp_path) -> None:
         RunFolder.latest(tmp_path, "ppo", 9)
 
 
+def test_after_the_clock_was_set_back_the_newest_run_is_still_resumed(tmp_path) -> None:
+    """The clock said 2999 when the first two runs were made, eleven in one second."""
+    for end in ("", "-2", "-11"):
+        (tmp_path / f"a__ppo__1__29990101-000000{end}").mkdir()
+        (tmp_path / f"a__ppo__1__29990101-000000{end}" / "config.json").write_text("{}")
+    assert RunFolder.latest(tmp_path, "ppo", 1).path.name.endswith("-11")
+    made = RunFolder.create(tmp_path, "b", "ppo", 1, {})
+    assert made.path.name == "b__ppo__1__29990101-000000-12"
+    assert RunFolder.latest(tmp_path, "ppo", 1).path == made.path
+    assert RunFolder.create(tmp_path, "a", "ppo", 1, {}, name="mine").path.name == "mine"
+    assert "2999" not in RunFolder.create(tmp_path, "a", "ppo", 2, {}).path.name
+
+
 def test_a_name_is_not_taken_by_what_a_killed_process_left(tmp_path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".config.json.abc.tmp").write_text("{")
