@@ -49,14 +49,16 @@ Array = NDArray[np.float64]
 
 SKIPPED = (
     "responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes", "geo-pep",
-    "bbr3-friendliness", "l4s", "c4-tests", "constellation-sharing",
+    "constellation-sharing",
 )  # fmt: skip
 """Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, a path with a
-proxy, on which contenders do not drive the whole connection, and suites that are younger than the results."""
+proxy, on which contenders do not drive the whole connection, and a network of a hundred pairs of cities, which takes
+minutes per run (`benches.constellation`)."""
 LEFT_OUT = ("steady_power",)
 """Metrics that follow from two others of the same suite: in the CSV only."""
-PAPER_ONLY = {"efficiency": ("jain",), "efficiency-aqm": ("jain",)}
-"""Suite -> metrics that only the pages of papers show: fairness of equal flows is judged by other suites here."""
+PAPER_ONLY = {"efficiency": ("jain",), "efficiency-aqm": ("jain",), "c4-tests": ("load",)}
+"""Suite -> metrics that only the pages of papers show: fairness of equal flows is judged by other suites here, and more
+than half of a shared link is no merit."""
 GOODPUT = ("goodput_share", "goodput_over_optimal", "goodput_after", "utilisation", "steady_mbps")
 DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms")
 TARGET = ("own_share", "own_over_fair", "long_ratio")
@@ -140,19 +142,19 @@ QUESTIONS = (
         },
     ),
     Question(
-        "Is it fair to Cubic and Hybla?",
-        "Cubic, Hybla",
+        "Is it fair to Cubic, Hybla and BBRv3?",
+        "Other kinds",
         {
             "cubic-friendliness": "the contender joins a Cubic flow of the same base RTT on 100 Mbit/s after 50 s; "
             "seconds 100–200 are evaluated.",
+            "bbr3-friendliness": "the same with a BBRv3 flow in the place of Cubic.",
             "cubic-crowd": "one flow of the contender competes with several Cubic flows on 100 Mbit/s and 30 ms; "
             "seconds 100–200 are evaluated.",
             "geo-sharing": "after 20 s the contender joins a flow of Cubic, Hybla or itself on a GEO link; "
             "seconds 100–200 are evaluated. The median is over these three.",
         },
         "The own share is best at one half and the ratio to the fair share at 1: a lower value means that the "
-        "contender yields, a higher one that it takes bandwidth from the others. No suite of this table pairs a "
-        "contender with BBR.",
+        "contender yields, a higher one that it takes bandwidth from the others.",
     ),
     Question(
         "Do many flows keep the queue short?",
@@ -187,6 +189,24 @@ QUESTIONS = (
         "[Link models](links.md) describes both models and their sources.",
     ),
     Question(
+        "Does it work with the coupled queues of L4S?",
+        "L4S",
+        {
+            "l4s": "one flow is alone or beside a Cubic flow with classic ECN, behind the coupled queues of DualPI2: "
+            "paths of 40 Mbit/s with 20 or 600 ms, and for 120 s on those of `responsiveness`.",
+        },
+        "Packets of Prague carry ECT(1) and wait in the queue for low delay. All others wait in the queue of Cubic; of "
+        "these, only DCTCP reacts to marks.",
+    ),
+    Question(
+        "Does it pass the tests of C4\u2019s authors?",
+        "C4\u2019s tests",
+        {
+            "c4-tests": "downloads of up to 60 s from draft-huitema-ccwg-c4-test: alone, with RTTs from 30 to 200 ms, "
+            "with the jitter of bad Wi-Fi, and beside C4 or Cubic.",
+        },
+    ),
+    Question(
         "Does it work at extreme rates, RTTs and buffers?",
         "Ex\u00adtremes",
         {
@@ -208,6 +228,7 @@ FACTORS = {
     "link_mbps": "rate in Mbit/s",
     "queue": "queue",
     "beside": "other flow",
+    "test": "test",
 }
 """Factor of a suite's grid -> what readers call it."""
 
@@ -219,6 +240,10 @@ NAMES = {
     "cubic": "Cubic",
     "hybla": "Hybla",
     "itself": "itself",
+    "nobody": "none",
+    "20 ms": "20 ms",
+    "leo": "LEO",
+    "geo": "GEO",
 }
 """Value of a factor -> what readers call it."""
 
