@@ -1,16 +1,24 @@
-"""The table of docs/fidelity.md for ECN: `python -m benches.ecn`, from the top of the repository.
+"""The tables of docs/fidelity.md and docs/emulation.md for ECN, from the top of the repository.
+
+    python -m benches.ecn
+    python -m benches.ecn --emulator
 
 Every run of Linux (tests/data/kernel_truth/ecn.csv) is run again, at the same offset of the second flow. A median
-agrees if it lies within Linux's runs or near them (`TOLERANCE` in tests/sim/ecn_truth.py).
+agrees if it lies within Linux's runs or near them (`TOLERANCE` in tests/sim/ecn_truth.py). With `--emulator` this
+machine's kernel and the simulator run one flow with classic ECN over the same queues, five times each.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
+from collections.abc import Mapping
 
+from orbitcc.envs import backends
+from orbitcc.envs.scenarios import get
 from tests.sim.ecn_truth import NAMES, compared, ensemble, measured
 
-QUEUES = {"codel": "CoDel", "fq_codel": "FQ-CoDel", "step": "step RED"}
+QUEUES = {"codel": "CoDel", "fq_codel": "FQ-CoDel", "pie": "PIE", "step": "step RED"}
 FLOWS = {"cubic": "Cubic", "cubic:off": "Cubic without ECN", "reno": "Reno", "dctcp": "DCTCP", "bbr": "BBR"}
 UNITS = {
     "goodput_mbps": ("goodput", ", Mbit/s", 1),
@@ -21,7 +29,44 @@ UNITS = {
 }
 
 
+SECONDS, REPEATS = 20.0, 5
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--emulator"]:
+        emulated()
+    else:
+        against_linux()
+
+
+def emulated() -> None:
+    print("| queue | flow | side | goodput, Mbit/s | smoothed RTT, ms | marks | acknowledged with ECE | drops |")
+    print("|---" * 8 + "|")
+    for queue in ({"kind": "codel", "ecn": True}, {"kind": "fq_codel"}, {"kind": "pie", "ecn": True}):
+        for controller in ("cubic", "reno", "bbr"):
+            for side in ("emulator", "simulator"):
+                runs = [_figures(queue, controller, side, seed) for seed in range(1, REPEATS + 1)]
+                cells = [
+                    f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+                    for values, digits in zip(zip(*runs, strict=True), (1, 1, 0, 0, 0), strict=True)
+                ]
+                name = "kernel" if side == "emulator" else side
+                head = f"{QUEUES[str(queue['kind'])]} | {FLOWS[controller]} | {name}"
+                print(f"| {head} | {' | '.join(cells)} |", flush=True)
+
+
+def _figures(queue: Mapping[str, object], controller: str, side: str, seed: int) -> tuple[float, ...]:
+    made = get("dumbbell", rate_mbps=50.0, base_rtt_ms=40.0, duration_s=SECONDS).with_controller(controller)
+    changed = {"links.0.queue": queue, "sim.ecn": "classic", "sim.kernel": "v6_12"}
+    for field, value in changed.items():
+        made = made.override(field, value)
+    recording = backends.runner(side)(made.with_seed(seed), record_interval_s=0.5)
+    (flow,), (link,) = recording.flow_totals, recording.link_totals
+    names = ("goodput_mbps", "srtt_ms", "marked_packets", "reported_marked_packets")
+    return (*(flow[name] for name in names), link["dropped_packets"])
+
+
+def against_linux() -> None:
     heads = [f"{title} {side}{unit}" for title, unit, _ in UNITS.values() for side in ("Linux", "OrbitCC")]
     print(f"| queue | flow | beside | {' | '.join(heads)} |\n{'|---' * (3 + len(heads))}|")
     missed, count = [], 0

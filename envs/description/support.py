@@ -36,7 +36,6 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 HOSTS: Mapping[str, tuple[Any, ...]] = {
     "kernel": ("network", "v6", "v6_12"),
     "ssthresh_cache": ("network", "off"),
-    "ecn": ("network", "off"),
 }
 AGENTS = ("policy", controllers.EXTERNAL)
 """Controllers for which something outside the kernel decides."""
@@ -74,7 +73,7 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
         yield "sim.gro_segments"
     if sim.ssthresh_cache not in ("kernel", "off"):
         yield "sim.ssthresh_cache"
-    if sim.ecn != "off":
+    if sim.ecn == "accurate":  # Linux 6.18 refuses net.ipv4.tcp_ecn = 3
         yield "sim.ecn"
     if len(flows) > MOST_FLOWS:
         yield "flows"
@@ -85,10 +84,10 @@ def _beyond_kernel(sim: SimSettings, flows: Sequence[Flow]) -> Iterator[str]:
             yield f"flows.{i}.pep"
         if isinstance(flow.traffic, Cbr) and flow.traffic.packet_bytes is not None:
             yield f"flows.{i}.traffic.packet_bytes"
-        yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller))
+        yield from (f"flows.{i}.{field}" for field in _of_controller(flow.controller, sim.ecn))
 
 
-def _of_controller(spec: ControllerSpec) -> Iterator[str]:
+def _of_controller(spec: ControllerSpec, ecn: str) -> Iterator[str]:
     native, _ = controllers.make(spec.name, spec.params, "controller")
     name, params = native["name"], native["params"]
     if name in AGENTS or name == "udp":
@@ -96,7 +95,7 @@ def _of_controller(spec: ControllerSpec) -> Iterator[str]:
     if name not in KERNEL:
         yield "controller"
         return
-    allowed = {**KERNEL[name], **HOSTS}
+    allowed = {**KERNEL[name], **HOSTS, "ecn": ("network", ecn)}
     for key, value in params.items():
         if value not in allowed.get(key, ()):
             yield f"controller.{key}" if key in spec.params else "controller"

@@ -99,13 +99,30 @@ def test_a_policy_is_replaced_during_traffic(perigee, name):
 
 
 def test_a_flow_outside_of_the_training_range_is_cubics(machine, name):
-    deploy(name, SafetyFilter(min_rtt_ms=(500.0, 1000.0), patience_s=0.1))
+    deploy(name, SafetyFilter(max_bdp=0.0, min_rtt_ms=(500.0, 1000.0), patience_s=0.1), policy="perigee")
     with path() as hosts:
         hosts.start()
-        assert send(hosts, name, 2_000_000)["used"] == "cubic"
+        told = send(hosts, name, 4_000_000)
         assert closes(name)
     counted = row(name)
-    assert (counted["fallbacks"], counted["flows"]) == (1, 0)
+    assert (counted["taken_over"], counted["handed_back"]) == (1, 0)
+    assert (counted["fallbacks"], counted["flows"], told["used"]) == (0, 0, name)
+    assert 8.0 < told["mbps"] < 20.0, "Cubic fills the link"
+
+
+@pytest.mark.slow
+def test_a_flow_that_returns_into_the_training_range_is_the_policys_again(machine, name):
+    # 10 ms are too short; 40 ms are not. The smallest RTT of ten seconds is inside from 2 + 10 s on, at the latest
+    # another second, and the patience of a second, later.
+    deploy(name, SafetyFilter(min_rtt_ms=(20.0, 100.0), patience_s=1.0))
+    scenario = get("dumbbell", rate_mbps=5.0, base_rtt_ms=40.0, duration_s=60.0)
+    link = scenario.links[0].model_copy(update={"delay_ms": ((0.0, 5.0), (2.0, 20.0))})
+    with TwoHosts(scenario.model_copy(update={"links": (link,)})) as hosts:
+        hosts.start()
+        send(hosts, name, 10_000_000)
+        assert closes(name)
+    counted = row(name)
+    assert (counted["taken_over"], counted["handed_back"], counted["fallbacks"]) == (1, 1, 0)
 
 
 @pytest.mark.slow

@@ -99,6 +99,10 @@ def dumbbell(controller, **sim):
         (dumbbell("bbr3"), ("flows.0.controller",)),
         (dumbbell("vivace-geo"), ("flows.0.controller",)),
         (dumbbell("hybla:rtt0_ms=30"), ("flows.0.controller.rtt0_ms",)),
+        (dumbbell("cubic", ecn="classic"), ()),
+        (dumbbell("cubic:ecn=classic", ecn="classic"), ()),
+        (dumbbell("cubic:ecn=off", ecn="classic"), ("flows.0.controller.ecn",)),
+        (dumbbell("cubic", ecn="accurate"), ("sim.ecn",)),
         (
             dumbbell("reno", kernel="v4_15", initial_cwnd_packets=20, gro_segments=4, ssthresh_cache="live"),
             ("sim.kernel", "sim.initial_cwnd_packets", "sim.gro_segments", "sim.ssthresh_cache"),

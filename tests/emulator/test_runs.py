@@ -124,6 +124,25 @@ def test_every_kind_of_link_serves_real_packets(link, lost):
     assert real.flow_totals[0]["srtt_ms"] >= 0.9 * simulated.flow_totals[0]["base_rtt_ms"]
 
 
+@pytest.mark.slow
+def test_queues_mark_packets_of_the_kernel_and_the_kernel_answers():
+    """One flow of Cubic at CoDel with 50 Mbit/s and 40 ms: six marks in twenty seconds here, and no drop."""
+    link = {"rate_mbps": 50, "delay_ms": 20, "queue": {"kind": "codel", "ecn": True}}
+    given = scenario({"controller": "cubic"}, duration_s=10.0, link=link)
+    given = given.override("sim.ecn", "classic").override("sim.kernel", "v6_12")
+    real, simulated = (run(given, record_interval_s=0.5) for run in (emulate, simulate))
+    (flow,), (same,) = real.flow_totals, simulated.flow_totals
+    assert real.link_totals[0]["dropped_packets"] == 0 == flow["retransmitted_packets"]
+    assert 2 <= flow["marked_packets"] == real.link_totals[0]["marked_packets"]
+    assert flow["marked_packets"] == pytest.approx(same["marked_packets"], abs=3)
+    assert flow["reported_marked_packets"] == pytest.approx(same["reported_marked_packets"], rel=0.5)
+    assert flow["reported_marked_packets"] > 10 * flow["marked_packets"], "all that ACKs with ECE acknowledge"
+    assert flow["goodput_mbps"] == pytest.approx(same["goodput_mbps"], rel=0.1)
+    assert real.flows["marked_packets"].sum() == flow["marked_packets"]
+    off = emulate(given.override("sim.ecn", "off").override("duration_s", 4.0))
+    assert off.link_totals[0]["marked_packets"] == 0 < off.link_totals[0]["dropped_packets"]
+
+
 def test_the_hosts_go_before_other_sessions():
     group = Path("/proc/self/autogroup")
     if not group.exists() or os.geteuid() != 0:

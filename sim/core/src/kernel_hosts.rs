@@ -20,6 +20,8 @@ pub struct FlowReading {
     pub finished: Nanos,
     /// In-order payload at the receiver.
     pub received_bytes: u64,
+    /// Packets that came to the receiver with a mark.
+    pub arrived_marked: u64,
     /// Segments and payload bytes, as in the simulator; `acked_bytes` counts cumulative acknowledgements only.
     pub counters: SenderCounters,
     /// Segments.
@@ -171,6 +173,7 @@ impl World {
             return;
         }
         flow.receiver.received_bytes = reading.received_bytes;
+        flow.receiver.take_in_marks(reading.arrived_marked);
         if flow.datagram {
             flow.sender.counters = reading.counters;
         } else {
@@ -197,7 +200,7 @@ impl World {
 
 impl FlowReading {
     /// As numbers, for travel between processes.
-    pub const WORDS: usize = 30;
+    pub const WORDS: usize = 31;
 
     pub fn to_words(&self) -> [u64; FlowReading::WORDS] {
         let (c, a) = (&self.counters, &self.acks);
@@ -232,6 +235,7 @@ impl FlowReading {
             a.longest_gap.0,
             a.last.0,
             c.marked,
+            self.arrived_marked,
         ]
     }
 
@@ -239,6 +243,7 @@ impl FlowReading {
         FlowReading {
             finished: Nanos(w[0]),
             received_bytes: w[1],
+            arrived_marked: w[30],
             counters: SenderCounters {
                 sent: w[2],
                 retransmitted: w[3],

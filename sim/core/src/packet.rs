@@ -37,6 +37,11 @@ impl Marks {
     pub const CWR: Marks = Marks(8);
     const IP: u8 = 3;
 
+    /// The ECN field of an IP header, its two lowest bits.
+    pub fn of_ip(field: u8) -> Marks {
+        Marks(field & Marks::IP)
+    }
+
     pub fn with(self, other: Marks) -> Marks {
         Marks(self.0 | other.0)
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::kernel_hosts::LinkReading;
-use crate::packet::{Kind, Packet};
+use crate::packet::{Kind, Marks, Packet};
 use crate::pool::PacketId;
 use crate::spec::{NetworkSpec, NoiseSpec, SpecError};
 use crate::time::Nanos;
@@ -27,14 +27,15 @@ impl World {
         self.schedule.next().0.min(self.next_change())
     }
 
-    /// A packet of `size` bytes on the wire meets the path of flow `flow` now, that of its acknowledgements if `back`.
+    /// A packet of `size` bytes on the wire, with ECN field `ecn` in its IP header, meets the path of flow `flow` now, that of its acknowledgements if `back`.
     /// `label` tells flows apart in queues that do. The number stands for the packet until it is dropped, or taken with
     /// [`World::take_carried`].
-    pub fn inject(&mut self, flow: usize, back: bool, label: u32, size: u32) -> PacketId {
+    pub fn inject(&mut self, flow: usize, back: bool, label: u32, size: u32, ecn: u8) -> PacketId {
         let sender = &self.flows[flow];
         let route = if back { sender.receiver.route } else { sender.sender.route };
         let size = size.min(u32::from(u16::MAX)) as u16;
-        *self.pool.send() = Packet { flow: label, route, size, kind: Kind::Carried, ..Packet::default() };
+        let marks = Marks::of_ip(ecn);
+        *self.pool.send() = Packet { flow: label, route, size, kind: Kind::Carried, marks, ..Packet::default() };
         let id = self.pool.sent_id(0);
         self.pool.clear_sent();
         let host = &mut self.flows[flow].host;
@@ -48,11 +49,13 @@ impl World {
         id
     }
 
-    /// The next packet that has come out, and when. Its number may be given to another one from the next injection on.
-    pub fn take_carried(&mut self) -> Option<(Nanos, PacketId)> {
+    /// The next packet that has come out, when, and its ECN field now. Its number may be given to another one from the
+    /// next injection on.
+    pub fn take_carried(&mut self) -> Option<(Nanos, PacketId, u8)> {
         let (at, id) = self.carried.as_mut()?.pop_front()?;
+        let ecn = self.pool.get(id).marks.ip();
         self.pool.release(id);
-        Some((at, id))
+        Some((at, id, ecn))
     }
 
     /// How much room numbers of packets take: they are all below this.

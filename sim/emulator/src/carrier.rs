@@ -23,6 +23,7 @@ pub enum Classes {
 }
 
 struct Waiting {
+    flow: u32,
     /// Where it will come out.
     port: u8,
     bytes: Vec<u8>,
@@ -34,7 +35,8 @@ pub struct Carrier {
     end: Nanos,
     ended: bool,
     classes: Classes,
-    flows: usize,
+    /// Of each flow: packets that came out at the receivers' port with a mark.
+    marked: Vec<u64>,
     /// Bytes that a link counts on top of a packet's own.
     overhead: u32,
     /// By the packet's number.
@@ -51,6 +53,31 @@ pub fn address(port: usize, i: usize) -> Ipv4Addr {
 fn flow_of(address: [u8; 4]) -> Option<(usize, usize)> {
     let [10, port, high, low @ 1..=250] = address else { return None };
     (usize::from(port) < PORTS).then_some((usize::from(port), usize::from(high) * 250 + usize::from(low) - 1))
+}
+
+/// The ECN field of an IP packet.
+fn ecn_of(packet: &[u8]) -> u8 {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => second & 3,
+        [first, second, ..] if first >> 4 == 6 => second >> 4 & 3,
+        _ => 0,
+    }
+}
+
+/// Write the ECN field of an IP packet; the checksum of IPv4 follows (RFC 1624, equation 3).
+fn set_ecn(packet: &mut [u8], ecn: u8) {
+    let before = ecn_of(packet);
+    match packet {
+        [first, second, ..] if *first >> 4 == 4 => *second = *second & !3 | ecn,
+        [first, second, ..] if *first >> 4 == 6 => return *second = *second & !0x30 | ecn << 4,
+        _ => return,
+    }
+    if let Some(checksum) = packet.get_mut(10..12) {
+        let sum = !u16::from_be_bytes([checksum[0], checksum[1]]);
+        let sum = u32::from(sum) + u32::from(!u16::from(before)) + u32::from(ecn);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        checksum.copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+    }
 }
 
 /// FNV-1a over addresses, protocol and, of TCP and UDP, ports.
@@ -75,8 +102,8 @@ impl Carrier {
     pub fn new(spec: &NetworkSpec, classes: Classes) -> Result<Carrier, SpecError> {
         let overhead = spec.tcp.header_bytes.saturating_sub(52);
         let world = World::carrying(spec)?;
-        let (flows, end) = (world.flows().len(), spec.duration);
-        Ok(Carrier { flows, world, end, ended: false, classes, overhead, waiting: Vec::new(), strangers: 0 })
+        let (marked, end) = (vec![0; world.flows().len()], spec.duration);
+        Ok(Carrier { marked, world, end, ended: false, classes, overhead, waiting: Vec::new(), strangers: 0 })
     }
 
     fn run_until(&mut self, now: Nanos) {
@@ -97,7 +124,7 @@ impl Carrier {
                 .get(16..20)
                 .filter(|_| packet[0] >> 4 == 4)
                 .and_then(|to| flow_of(to.try_into().expect("four bytes")))
-                .filter(|(to, flow)| *to != port && *flow < self.flows)
+                .filter(|(to, flow)| *to != port && *flow < self.marked.len())
                 .map(|(to, flow)| (flow, to == 0, flow as u32)),
         };
         let Some((flow, back, label)) = found else {
@@ -108,12 +135,13 @@ impl Carrier {
         if self.ended {
             return;
         }
-        let id = self.world.inject(flow, back, label, packet.len() as u32 + self.overhead) as usize;
+        let size = packet.len() as u32 + self.overhead;
+        let id = self.world.inject(flow, back, label, size, ecn_of(packet)) as usize;
         while self.waiting.len() < self.world.packet_numbers() {
-            self.waiting.push(Waiting { port: 0, bytes: Vec::new() });
+            self.waiting.push(Waiting { flow: 0, port: 0, bytes: Vec::new() });
         }
         let waiting = &mut self.waiting[id];
-        waiting.port = u8::from(!back);
+        (waiting.flow, waiting.port) = (flow as u32, u8::from(!back));
         waiting.bytes.clear();
         waiting.bytes.extend_from_slice(packet);
     }
@@ -121,10 +149,19 @@ impl Carrier {
     /// Hand out what has come out by `now`: when, at which port, and the packet.
     pub fn deliver(&mut self, now: Nanos, mut out: impl FnMut(Nanos, usize, &[u8])) {
         self.run_until(now);
-        while let Some((at, id)) = self.world.take_carried() {
-            let Waiting { port, bytes } = &self.waiting[id as usize];
+        while let Some((at, id, ecn)) = self.world.take_carried() {
+            let Waiting { flow, port, bytes } = &mut self.waiting[id as usize];
+            if ecn != ecn_of(bytes) {
+                set_ecn(bytes, ecn);
+            }
+            self.marked[*flow as usize] += u64::from(*port == 1 && ecn == 3);
             out(at, usize::from(*port), bytes);
         }
+    }
+
+    /// Of each flow: packets that came out at the receivers' port with a mark.
+    pub fn marked(&self) -> &[u64] {
+        &self.marked
     }
 
     pub fn read_links(&mut self, now: Nanos) -> Vec<LinkReading> {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use orbitcc_core::spec::TcpSpec;
+use orbitcc_core::spec::{EcnMode, TcpSpec};
 
 use crate::carrier::PORTS;
 use crate::sys::{self, Interface};
@@ -105,13 +105,14 @@ fn settle(tcp: &TcpSpec) -> io::Result<()> {
         ("ipv4/tcp_no_metrics_save", switch(true)),
         ("ipv4/tcp_timestamps", switch(true)),
         ("ipv4/tcp_sack", switch(true)),
-        ("ipv4/tcp_ecn", switch(false)),
+        ("ipv4/tcp_ecn", switch(tcp.ecn != EcnMode::Off)),
     ] {
         let path = format!("/proc/sys/net/{name}");
         if let Err(error) = sys::set(&path, &value)
             && !(name.starts_with("ipv6") && error.kind() == io::ErrorKind::NotFound)
         {
-            return Err(io::Error::new(error.kind(), format!("net.{}: {error}", name.replace('/', "."))));
+            let setting = name.replace('/', ".");
+            return Err(io::Error::new(error.kind(), format!("net.{setting} = {value}: {error}")));
         }
     }
     Ok(())

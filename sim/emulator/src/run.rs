@@ -15,7 +15,7 @@ use crate::agents::Agents;
 use crate::carrier::{Carrier, Classes};
 use crate::machine::Machine;
 use crate::namespaces::{self, Namespace};
-use crate::server::Server;
+use crate::server::{LinksRead, Server};
 use crate::sockets::Socket;
 use crate::sys;
 use crate::tcp_flows::{Agent, Hosts};
@@ -180,8 +180,12 @@ fn obey(running: Running, input: &mut BufReader<Stdin>, output: &mut Stdout) -> 
         if let Some((asked, due)) = awaited
             && due <= now()
         {
-            let flows = hosts.as_mut().map_or_else(Vec::new, |hosts| hosts.read_all(zero_ns));
-            let (at, links) = server.read().unwrap_or((now(), Vec::new()));
+            let mut flows = hosts.as_mut().map_or_else(Vec::new, |hosts| hosts.read_all(zero_ns));
+            let LinksRead { at, links, marked } =
+                server.read().unwrap_or_else(|| LinksRead { at: now(), ..LinksRead::default() });
+            for (flow, packets) in flows.iter_mut().zip(marked) {
+                flow.arrived_marked = packets;
+            }
             wire::send(output, Ok(&wire::pack(&Reading { asked, at, flows, links })))?;
             awaited = None;
         }

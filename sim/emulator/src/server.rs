@@ -23,10 +23,18 @@ enum Order {
     Read,
 }
 
+/// What every link had done, and marked packets of each flow that had come out at the receivers' port.
+#[derive(Default)]
+pub struct LinksRead {
+    pub at: Nanos,
+    pub links: Vec<LinkReading>,
+    pub marked: Vec<u64>,
+}
+
 /// Links at work. They end when this is dropped.
 pub struct Server {
     orders: Option<Sender<Order>>,
-    readings: Receiver<(Nanos, Vec<LinkReading>)>,
+    readings: Receiver<LinksRead>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<Value>>,
 }
@@ -54,8 +62,7 @@ impl Server {
         self.order(Order::Begin(Box::new(carrier), zero_ns));
     }
 
-    /// When it was, and what every link had done.
-    pub fn read(&self) -> Option<(Nanos, Vec<LinkReading>)> {
+    pub fn read(&self) -> Option<LinksRead> {
         self.order(Order::Read);
         self.readings.recv().ok()
     }
@@ -82,7 +89,7 @@ struct Serving<'a> {
     devices: [OwnedFd; PORTS],
     wake: &'a OwnedFd,
     ordered: &'a Receiver<Order>,
-    send: &'a Sender<(Nanos, Vec<LinkReading>)>,
+    send: &'a Sender<LinksRead>,
     links: Option<Carrier>,
     zero_ns: u64,
     lateness: Lateness,
@@ -96,7 +103,7 @@ impl<'a> Serving<'a> {
         devices: [OwnedFd; PORTS],
         wake: &'a OwnedFd,
         ordered: &'a Receiver<Order>,
-        send: &'a Sender<(Nanos, Vec<LinkReading>)>,
+        send: &'a Sender<LinksRead>,
     ) -> Serving<'a> {
         let lateness = Lateness::default();
         let (refused, strangers, wakes) = (0, 0, 0);
@@ -172,9 +179,12 @@ impl<'a> Serving<'a> {
                 Ok(Order::Read) => {
                     let now = self.now();
                     self.deliver();
-                    let links = self.links.as_mut().map_or_else(Vec::new, |links| links.read_links(now));
-                    self.strangers = self.links.as_ref().map_or(0, |links| links.strangers);
-                    self.send.send((now, links)).ok();
+                    let mut read = LinksRead { at: now, ..LinksRead::default() };
+                    if let Some(links) = &mut self.links {
+                        (read.links, read.marked) = (links.read_links(now), links.marked().to_vec());
+                        self.strangers = links.strangers;
+                    }
+                    self.send.send(read).ok();
                 }
                 Err(std::sync::mpsc::TryRecvError::Empty) => return true,
                 Err(std::sync::mpsc::TryRecvError::Disconnected) => return false,

@@ -229,6 +229,11 @@ impl Receiver {
         };
     }
 
+    /// As many marked packets have come to the real host behind this receiver.
+    pub(crate) fn take_in_marks(&mut self, packets: u64) {
+        self.echo.packets = packets;
+    }
+
     /// Marked packets that came.
     pub fn marked_packets(&self) -> u64 {
         self.echo.packets

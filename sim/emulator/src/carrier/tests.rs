@@ -141,6 +141,57 @@ fn between_ports_everything_passes_and_queues_tell_flows_apart() {
     assert_eq!(hash(&tcp), hash(&other), "only addresses, protocol and ports count");
 }
 
+/// A path that marks every packet with an ECN field, or clears the field of all.
+fn marking(kind: &str) -> Carrier {
+    let text = json!({"seed": 1, "duration": 1_000_000_000u64,
+        "links": [{"name": "x", "forward": {"delay": {"points": [[0, 0]]}, kind: 1.0}}],
+        "flows": [{"name": "a", "path": [0], "controller": {"name": "udp"},
+            "traffic": {"kind": "cbr", "rate": 1_000_000}}]});
+    Carrier::new(&NetworkSpec::from_json(&text.to_string()).unwrap(), Classes::Ports).unwrap()
+}
+
+fn ip(version: u8, ecn: u8) -> Vec<u8> {
+    let mut packet = vec![7; 60];
+    if version == 6 {
+        (packet[0], packet[1]) = (0x6b, 0x85 & !0x30 | ecn << 4);
+        return packet;
+    }
+    (packet[0], packet[1]) = (0x45, 0xb8 | ecn);
+    packet[10..12].fill(0);
+    let checksum = !ones_complement(&packet[..20]);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet
+}
+
+/// RFC 1071, section 4.1.
+fn ones_complement(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    while sum >> 16 != 0 {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[test]
+fn marks_and_cleared_fields_are_written_into_packets_of_both_versions_of_ip() {
+    for (kind, after) in [("marked", [0, 3, 3, 3]), ("bleached", [0; 4])] {
+        for version in [4, 6] {
+            let mut carrier = marking(kind);
+            let mut out = Vec::new();
+            for ecn in 0..4 {
+                carrier.arrive(Nanos::ZERO, 0, &ip(version, ecn));
+            }
+            carrier.deliver(Nanos(1), |_, _, bytes| out.push(bytes.to_vec()));
+            let wanted: Vec<_> = after.iter().map(|ecn| ip(version, *ecn)).collect();
+            assert_eq!(out, wanted, "{kind}, IPv{version}");
+            assert_eq!(carrier.marked(), [after.iter().filter(|ecn| **ecn == 3).count() as u64]);
+            if version == 4 {
+                assert!(out.iter().all(|packet| ones_complement(&packet[..20]) == 0xffff), "checksums hold");
+            }
+        }
+    }
+}
+
 #[test]
 fn after_the_end_nothing_is_due_and_nothing_is_kept() {
     let spec = network();

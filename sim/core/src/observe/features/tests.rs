@@ -82,6 +82,26 @@ fn losses_are_told_apart_by_the_rtt() {
 }
 
 #[test]
+fn marks_are_a_share_of_what_was_acknowledged() {
+    let mut watch = watch(json!(["marks", {"name": "marks", "average_rtts": 1}]));
+    let marked = |marked_packets, acked_packets| IntervalStats {
+        marked_packets,
+        acked_packets,
+        interval_s: 0.01,
+        rtt_min_s: 0.05,
+        ..flow(0.9)
+    };
+    // Intervals of 10 ms at a minimum RTT of 50 ms weigh 1 - exp(-1/5) each.
+    let w = 1.0 - (-0.2f64).exp();
+    let found: [f64; 2] = seen(&mut watch, &[marked(0.0, 40.0), marked(10.0, 40.0)]);
+    assert_eq!(found[0], 0.25);
+    assert!((found[1] - 0.25 * w).abs() < 1e-12, "{found:?}");
+    let silent: [f64; 2] = seen(&mut watch, &[marked(0.0, 0.0)]);
+    assert_eq!(silent[0], 0.0);
+    assert!((silent[1] - 0.25 * w * (1.0 - w)).abs() < 1e-12, "{silent:?}");
+}
+
+#[test]
 fn extremes_of_two_windows_are_compared() {
     let mut watch = watch(json!([
         {"name": "min-rtt-ratio", "window_s": 1.0, "long_s": 10.0},
