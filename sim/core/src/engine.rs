@@ -242,6 +242,7 @@ impl World {
     fn deliver_data(&mut self, i: usize, id: PacketId) {
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
+        let relayed = flow.relayed_by != relay::NOBODY;
         let segment = Arrival {
             flow: packet.flow,
             seq: packet.seq,
@@ -262,7 +263,7 @@ impl World {
         }
         self.schedule.bring_forward(self.links.len() + i, timer);
         self.dispatch_acks();
-        if self.flows[i].relayed_by != relay::NOBODY {
+        if relayed {
             self.relay_data(i);
         }
     }
@@ -275,13 +276,14 @@ impl World {
         if flow.life != Life::Active {
             return self.capture_ack(i, &ack);
         }
+        let relays = flow.relays.is_some();
         flow.sender.on_ack(self.now, &ack, &mut self.pool);
         flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate());
         if self.capture.is_some() {
             self.capture_ack(i, &ack);
         }
         self.dispatch_data(i);
-        if self.flows[i].relays.is_some() {
+        if relays {
             self.relay_room(i);
         }
     }

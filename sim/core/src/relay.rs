@@ -58,7 +58,7 @@ impl World {
                 let segments = self.segments_held(relay);
                 let first = &mut self.flows[relay.from];
                 first.relayed_by = i as u32;
-                first.receiver.reads_to = segments;
+                first.receiver.limit_reading(segments);
             }
         }
     }

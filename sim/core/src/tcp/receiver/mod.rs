@@ -81,7 +81,7 @@ pub struct Receiver {
     pub(super) ack_parts: u32,
     pub(super) optimist: Option<Box<Optimist>>,
     pub(super) echo: Echo,
-    /// It is optimistic, or uses ECN.
+    /// It is optimistic, uses ECN, or its application does not read everything at once.
     pub(super) is_special: bool,
     /// What ACKs carry of ECN.
     pub(super) ack_marks: Marks,
@@ -126,7 +126,7 @@ pub struct Receiver {
     /// Segments that the packet in hand put in order: the application reads them after the ACK has gone.
     unread: u64,
     /// The application reads no further than this segment for now.
-    pub(crate) reads_to: u32,
+    reads_to: u32,
     rtt8_us: u64,
     rtt_echo: Nanos,
     measure_space: u64,
@@ -259,6 +259,7 @@ impl Receiver {
     }
 
     /// A data segment arrives; one ACK goes out at most, two when a waiting one cannot wait longer.
+    #[inline(always)]
     pub fn on_data(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         if self.is_special {
             return self.take_specially(now, segment, out);
@@ -266,7 +267,7 @@ impl Receiver {
         self.take::<false>(now, segment, out);
     }
 
-    /// With ECN, or optimistically.
+    /// With what few receivers do.
     #[inline(never)]
     fn take_specially(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         if self.optimist.is_some() {
@@ -276,12 +277,12 @@ impl Receiver {
     }
 
     #[inline(always)]
-    fn take<const ECN: bool>(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
+    fn take<const SPECIAL: bool>(&mut self, now: Nanos, segment: Arrival, out: &mut Pool) {
         let seq = segment.seq;
         let echoed = if seq <= self.last_acked { segment.ts } else { Nanos::ZERO };
         self.ts_recent = self.ts_recent.max(echoed);
         let in_order = seq == self.rcv_nxt;
-        if ECN {
+        if SPECIAL {
             self.note_marks(now, &segment, out);
         }
         if !in_order && (seq < self.rcv_nxt || self.out_of_order.containing(seq).is_some()) {
@@ -292,12 +293,12 @@ impl Receiver {
         self.measure_rtt(now, segment.ts_echo);
         if in_order {
             self.note_arrival(now);
-            if ECN {
+            if SPECIAL {
                 self.echo_marks(now, &segment, seq + 1, out);
             }
             self.advance(now, segment.payload);
         } else {
-            if ECN {
+            if SPECIAL {
                 self.echo_marks(now, &segment, self.rcv_nxt, out);
             }
             self.keep_for_later(now, &segment, out);
@@ -310,14 +311,18 @@ impl Receiver {
             return;
         }
         self.decide(now, segment.flow, out);
-        self.read(now, segment.flow, out);
+        self.read::<SPECIAL>(now, segment.flow, out);
     }
 
     /// The application reads what is in order. It says so if that doubles a window that had shrunk to less than half
     /// (tcp_cleanup_rbuf).
     #[inline(always)]
-    fn read(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
-        self.read_what_may_be();
+    fn read<const SPECIAL: bool>(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+        if SPECIAL {
+            self.read_what_may_be();
+        } else {
+            self.unread = 0;
+        }
         let offered = self.right_edge - self.stream_bytes();
         if 2 * offered <= self.window_clamp {
             self.tell_of_room(now, offered, flow, out);
@@ -334,12 +339,17 @@ impl Receiver {
         self.rcv_nxt.min(self.reads_to)
     }
 
+    /// The application does not read beyond this segment.
+    pub(crate) fn limit_reading(&mut self, reads_to: u32) {
+        (self.reads_to, self.is_special) = (reads_to, true);
+    }
+
     /// The application may read up to this segment; says whether it reads anything now.
     pub(crate) fn read_up_to(&mut self, now: Nanos, reads_to: u32, flow: u32, out: &mut Pool) -> bool {
         let waited = self.rcv_nxt > self.reads_to;
-        self.reads_to = reads_to;
+        self.limit_reading(reads_to);
         if waited {
-            self.read(now, flow, out);
+            self.read::<true>(now, flow, out);
         }
         waited
     }
@@ -422,7 +432,7 @@ impl Receiver {
         } else {
             self.decide(now, flow, out);
         }
-        self.read(now, flow, out);
+        self.read::<true>(now, flow, out);
     }
 
     #[inline(always)]
