@@ -13,9 +13,11 @@ bbr = native(
 bbr3 = native(
     "bbr3",
     "BBR version 3: the model of version 1 with bounds learned from losses; probes every two to three seconds",
-    paper="Cardwell et al.: BBRv3: Algorithm Updates, 2023; draft-ietf-ccwg-bbr",
+    paper="Cardwell et al.: BBRv3: Algorithm Updates, 2023; draft-ietf-ccwg-bbr-06",
     params={
-        "flavour": Param("linux", "as in Google's Linux tree, or as in the IETF draft", choices=("linux", "ietf")),
+        "draft": Param(
+            "off", "off: as in Google's Linux tree; 06: as in draft-ietf-ccwg-bbr-06", choices=("off", "06")
+        ),
         "min_rtt_window_s": Param(10.0, "time for which a minimum RTT is kept, s", low=0.1, high=1e5),
         "probe_rtt_interval_s": Param(5.0, "time between two ProbeRTT phases, s", low=0.1, high=1e5),
         "cwnd_gain": Param(2.0, "limit of the data in flight in ProbeBW, in BDP", low=1.0, high=100.0),

@@ -8,6 +8,7 @@ use common::*;
 use orbitcc_core::spec::{HandoverSpec, LossSpec, NetworkSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
+use orbitcc_core::world::{Policies, World};
 
 fn network(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seconds: f64) -> NetworkSpec {
     let buffer = (bdp_bytes(rate_mbps, rtt_ms) as f64 * buffer_bdp) as u64;
@@ -22,7 +23,7 @@ fn with_loss(mut spec: NetworkSpec, p: f64) -> NetworkSpec {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_flow_alone_fills_the_link_and_probes_with_a_queue_of_one_product() {
-    for controller in ["bbr3", "bbr3:flavour=ietf"] {
+    for controller in ["bbr3", "bbr3:draft=06"] {
         let bdp = bdp_bytes(100.0, 50.0) as f64;
         let s1 = run(&network(controller, 100.0, 50.0, 1.0, 65.0));
         assert!(s1.wire_mbps(0, 5.0, 65.0) >= 94.0);
@@ -172,4 +173,17 @@ fn ten_times_the_rate_is_found_in_a_few_probes_and_a_tenth_at_once() {
     assert!(lowest.fold(f64::MAX, f64::min) <= 0.75 * before);
     assert!(down.mean(0, "pacing_mbps", 33.0, 60.0) < 12.0);
     assert!(down.mean(0, "srtt_ms", 40.0, 60.0) < 300.0);
+}
+
+#[test]
+fn the_draft_s_shortcut_changes_nothing() {
+    for p in [0.0, 0.002] {
+        let spec = with_loss(network("bbr3:draft=06", 20.0, 50.0, 1.0, 30.0), p);
+        let hash = |exact| {
+            let mut world = World::new(&NetworkSpec { exact, ..spec.clone() }, &Policies::new(), Nanos::ZERO).unwrap();
+            world.run();
+            world.event_hash()
+        };
+        assert_eq!(hash(false), hash(true));
+    }
 }

@@ -80,7 +80,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
         "illinois",
         "bbr",
         "bbr3",
-        "bbr3:flavour=ietf",
+        "bbr3:draft=06",
         "leocc",
         "c4",
         "c4:flavour=picoquic",

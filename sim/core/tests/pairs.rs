@@ -45,7 +45,7 @@ const VARIANTS: &[&str] = &[
     "cubic:hystart=search,search_rollback=on",
     "cubic:kernel=v4_15",
     "bbr:kernel=v4_15",
-    "bbr3:flavour=ietf",
+    "bbr3:draft=06",
     "c4:flavour=picoquic",
     "copa:competitive=off",
     "leocc:trigger=ping",

@@ -61,8 +61,8 @@ pub fn secs(s: f64) -> Nanos {
 pub fn path(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seconds: f64) -> NetworkSpec {
     let delay = DelaySpec { interpolate: false, points: vec![(Nanos::ZERO, secs(rtt_ms / 2e3))] };
     let limit = (rate_mbps * rtt_ms * 125.0 * buffer_bdp) as u64;
-    let (name, flavour) = controller.split_once(':').unwrap_or((controller, "linux"));
-    let params = if name == "bbr3" { serde_json::json!({"flavour": flavour}) } else { serde_json::json!({}) };
+    let (name, draft) = controller.split_once(':').unwrap_or((controller, "off"));
+    let params = if name == "bbr3" { serde_json::json!({"draft": draft}) } else { serde_json::json!({}) };
     NetworkSpec {
         seed: 1,
         duration: secs(seconds),

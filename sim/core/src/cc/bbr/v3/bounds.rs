@@ -1,8 +1,8 @@
-//! What loss has taught: how much may be in flight, how fast (draft section 4.5.10, "Inflight and bandwidth bounds").
+//! What loss has taught: how much may be in flight, how fast (draft, 5.5.10).
 
 use super::super::super::{CaState, Conn, Transmission};
 use super::probe::Phase;
-use super::{Bbr3, CWND_MIN, Probing, Share};
+use super::{Bbr3, CWND_MIN, Probing, Share, draft};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -58,9 +58,9 @@ impl Bounds {
     }
 }
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     pub(super) fn lost_too_much(&self, lost: u32, in_flight: u32) -> bool {
-        lost > 0 && in_flight > 0 && u64::from(lost) > self.flavour.loss_threshold.of(u64::from(in_flight))
+        lost > 0 && in_flight > 0 && u64::from(lost) > Self::RULES.loss_threshold.of(u64::from(in_flight))
     }
 
     /// A packet was found lost: in a probe the first one too many bounds what may be in flight.
@@ -69,12 +69,15 @@ impl Bbr3 {
             // Observe the full round of the loss.
             self.loss_round_delivered = conn.delivered;
         }
-        if self.flavour.is_draft && conn.state < CaState::Recovery && !self.before.fresh {
+        if DRAFT && conn.state < CaState::Recovery && !self.before.fresh {
             // The recovery that begins with this loss is too late to tell what the loss itself will change.
             self.save_before();
             self.before.fresh = true;
         }
         self.loss_in_round = true;
+        if DRAFT {
+            self.lost_ranges.note(packet.seq);
+        }
         if !self.probe.samples {
             return;
         }
@@ -87,7 +90,10 @@ impl Bbr3 {
 
     /// How much was in flight when losses reached the threshold, somewhere in the lost packet's own flight.
     fn in_flight_at_threshold(&self, lost: u32, in_flight: u32) -> u32 {
-        let Share(num, den) = self.flavour.loss_threshold;
+        let Share(num, den) = Self::RULES.loss_threshold;
+        if DRAFT {
+            return draft::in_flight_at_loss(lost, in_flight, num, den);
+        }
         let (before, lost_before) = (u64::from(in_flight - 1), u64::from(lost - 1));
         let budget = (before * num).div_ceil(den);
         let prefix = budget.saturating_sub(lost_before) * den / (den - num);
@@ -99,7 +105,7 @@ impl Bbr3 {
         // React once per probe.
         self.probe.samples = false;
         if !app_limited {
-            let kept = self.flavour.cut.of(u64::from(self.target_inflight(conn))) as u32;
+            let kept = Self::RULES.cut.of(u64::from(self.target_inflight(conn))) as u32;
             self.bounds.inflight_hi = in_flight.max(kept);
         }
         if self.in_phase(Phase::Up) {

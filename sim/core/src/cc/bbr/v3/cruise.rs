@@ -2,11 +2,11 @@
 //! what [`Bbr3::follow`] does for any ACK, this is what remains.
 
 use super::super::super::{Conn, RateSample};
-use super::super::{BW_UNIT, EXTRA_ACKED_ROUNDS, UNIT};
+use super::super::{BW_UNIT, UNIT};
 use super::Bbr3;
 use super::probe::{Phase, ROUNDS_MAX};
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     /// Deal with such an ACK; false, and nothing done, if it is another.
     #[inline(always)]
     pub(super) fn cruise(&mut self, conn: &mut Conn, rate: &RateSample) -> bool {
@@ -30,7 +30,7 @@ impl Bbr3 {
         (self.rounds.start, self.loss_round_start, self.idle_restart) = (false, false, false);
         self.bw_latest = self.bw_latest.max(sample);
         self.inflight_latest = self.inflight_latest.max(rate.delivered);
-        self.aggregation.update(conn, rate, false, bw, EXTRA_ACKED_ROUNDS);
+        self.update_aggregation(conn, rate, bw);
         self.bounds.note_safe(rate.flight_then);
         if self.confirms_min_rtt() {
             self.min_rtt_stamp = self.probe_rtt_min_stamp;

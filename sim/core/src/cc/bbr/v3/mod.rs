@@ -1,17 +1,29 @@
-//! BBR, third version, as in Google's Linux tree, with the IETF draft as a flavour (draft-ietf-ccwg-bbr; section
-//! names below are its).
+//! BBR, third version, as in Google's Linux tree, or as in draft-ietf-ccwg-bbr-06 (`draft = 06`, the type parameter
+//! `DRAFT`). Section numbers are those of the draft.
 //!
 //! Beside version 1's model stand bounds learnt from loss: `inflight_hi` and the bandwidth of the last two probing
 //! cycles from above, `bw_lo` and `inflight_lo` for the time since the last probe from below.
 //!
-//! `flavour = ietf` differs from Linux where the draft does: drain gain 0.5 and at most three rounds of it, 0.90 in
-//! DOWN, loss threshold, cut and headroom without the fixed-point rounding of Linux (2 %, 0.7, 15 %), the plateau of
-//! Startup judged at round starts only, a minimum RTT that only a smaller one refreshes, and a spurious loss that ended
-//! Startup or a probe takes the flow back there. ECN is left out (Linux uses it below 5 ms of RTT only), and so is what
-//! Linux does when a tail probe repairs a loss.
+//! Numbers that differ are in [`Rules`]; rules that differ are branches on `DRAFT`, which the compiler resolves, and
+//! `draft.rs`. ECN is left out (Linux uses it below 5 ms of RTT only; the draft defines no response, 3.7), and so is
+//! what Linux does when a tail probe repairs a loss.
+//!
+//! Where the draft contradicts itself or is silent, this is what is done:
+//! - BBR.bw is computed when it is read, not once per ACK (5.2.3): no rule sees a bandwidth of the ACK before.
+//! - C.inflight is what is left after the ACK, but before the ACK where a probe is stopped as a precaution (5.3.3.9):
+//!   the bound compared is one of the window, too, and less than a window would be left after any ACK.
+//! - Undo restores what held when the recovery began (2.15, 5.5.11), not at the first loss of its latest round
+//!   (NoteLoss in 5.5.10.2); a timeout within a recovery belongs to it.
+//! - Drain has no bound of inflight_longterm (BoundCwndForModel in 5.6.4.7; the table of 5.6.1 has one).
+//! - ProbeRTT keeps half a product in flight (5.3.4.1, 5.6.4.5), not four packets (2.16.2).
+//! - Filters of a length of n have n slots (2.11, 5.5.9), one fewer than Kathleen Nichols' code would keep.
+//! - A cycle without a reliable rate sample does not move the filter of the bandwidth, nor such a round the plateau.
 
 mod bounds;
 mod cruise;
+mod draft;
+#[cfg(test)]
+mod draft_tests;
 #[cfg(test)]
 mod paths;
 mod plateau;
@@ -21,9 +33,10 @@ mod probe_rtt;
 mod tests;
 
 use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
-use super::{Aggregation, BURST_MAX, BW_UNIT, EXTRA_ACKED_ROUNDS, Rounds, UNIT};
+use super::{Aggregation, BURST_MAX, BW_UNIT, EXTRA_ACKED_ROUNDS, MaxFilter, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure};
 use bounds::Bounds;
+use draft::LostRanges;
 use probe::{AckPhase, Phase, Probe};
 
 const STARTUP_PACING_GAIN: u32 = UNIT * 277 / 100 + 1;
@@ -38,13 +51,10 @@ const PACING_PERCENT: u64 = 99;
 const DRAIN_ROUNDS: u32 = 3;
 
 pub const PARAMS: &[(&str, &str)] =
-    &[("flavour", "\"linux\""), ("min_rtt_window_s", "10"), ("probe_rtt_interval_s", "5"), ("cwnd_gain", "2")];
+    &[("draft", "\"off\""), ("min_rtt_window_s", "10"), ("probe_rtt_interval_s", "5"), ("cwnd_gain", "2")];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
-    let flavour = match params.text("flavour", "linux", &["linux", "ietf"])? {
-        "ietf" => &IETF,
-        _ => &LINUX,
-    };
+    let draft = params.text("draft", "off", &["off", "06"])? == "06";
     let default = Tuning::default();
     let ms = |name, default_ms| Ok::<_, String>((params.number(name, default_ms as f64 / 1e3, 0.1, 1e5)? * 1e3) as u64);
     let tuning = Tuning {
@@ -52,7 +62,11 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         probe_rtt_interval_ms: ms("probe_rtt_interval_s", default.probe_rtt_interval_ms)?,
         cwnd_gain: (params.number("cwnd_gain", 2.0, 1.0, 100.0)? * f64::from(UNIT)) as u32,
     };
-    Ok(Box::new(Bbr3 { tuning, ..Bbr3::new(flavour) }))
+    Ok(if draft {
+        Box::new(Bbr3::<true> { tuning, ..Bbr3::new() })
+    } else {
+        Box::new(Bbr3::<false> { tuning, ..Bbr3::new() })
+    })
 }
 
 /// What researchers vary; the draft's MinRTTFilterLen, ProbeRTTInterval and DefaultCwndGain.
@@ -80,10 +94,9 @@ impl Share {
     }
 }
 
-/// Where Linux and the draft differ.
+/// Numbers that differ between Linux and the draft.
 #[derive(Debug)]
-struct Flavour {
-    is_draft: bool,
+struct Rules {
     drain_gain: u32,
     down_gain: u32,
     /// More than this share of a flight lost is too much.
@@ -92,24 +105,27 @@ struct Flavour {
     cut: Share,
     /// Left free below `inflight_hi` while cruising.
     headroom: Share,
+    initial_pacing_percent: u64,
 }
 
-static LINUX: Flavour = Flavour {
-    is_draft: false,
+const LINUX: Rules = Rules {
     drain_gain: UNIT * 1000 / 2885,
     down_gain: UNIT * 91 / 100,
     loss_threshold: Share(5, 256),
     cut: Share(256 - 76, 256),
     headroom: Share(38, 256),
+    initial_pacing_percent: PACING_PERCENT,
 };
 
-static IETF: Flavour = Flavour {
-    is_draft: true,
+/// BBR.DrainPacingGain (2.5), the gain of DOWN (5.3.3.1), BBR.LossThresh, BBR.Beta and BBR.Headroom (2.8), and the
+/// initial rate without the margin of later ones (InitPacingRate in 5.6.2).
+const DRAFT_06: Rules = Rules {
     drain_gain: UNIT / 2,
     down_gain: UNIT * 90 / 100,
     loss_threshold: Share(2, 100),
     cut: Share(7, 10),
     headroom: Share(15, 100),
+    initial_pacing_percent: 100,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,14 +154,15 @@ struct Before {
 }
 
 #[derive(Clone, Debug)]
-pub struct Bbr3 {
-    flavour: &'static Flavour,
+pub struct Bbr3<const DRAFT: bool> {
     tuning: Tuning,
     mode: Mode,
     pacing_gain: u32,
     cwnd_gain: u32,
     rounds: Rounds,
     aggregation: Aggregation,
+    /// BBR.extra_acked_filter of the draft.
+    extra_acked: MaxFilter,
     /// Largest bandwidth of the previous and the present probing cycle.
     bw_hi: [u64; 2],
     bounds: Bounds,
@@ -162,6 +179,9 @@ pub struct Bbr3 {
     loss_round_start: bool,
     loss_in_round: bool,
     loss_events_in_round: u32,
+    lost_ranges: LostRanges,
+    /// Segments delivered when fast recovery began.
+    recovery_delivered: u32,
     bw_latest: u64,
     inflight_latest: u32,
     // Round-trip time.
@@ -176,17 +196,19 @@ pub struct Bbr3 {
     idle_restart: bool,
 }
 
-impl Bbr3 {
-    fn new(flavour: &'static Flavour) -> Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
+    const RULES: Rules = if DRAFT { DRAFT_06 } else { LINUX };
+
+    fn new() -> Self {
         let bounds = Bounds::default();
         Bbr3 {
-            flavour,
             tuning: Tuning::default(),
             mode: Mode::Startup,
             pacing_gain: STARTUP_PACING_GAIN,
             cwnd_gain: CWND_GAIN,
             rounds: Rounds::default(),
             aggregation: Aggregation::default(),
+            extra_acked: MaxFilter::default(),
             bw_hi: [0; 2],
             bounds,
             before: Before { bounds, left: None, fresh: false },
@@ -200,6 +222,8 @@ impl Bbr3 {
             loss_round_start: false,
             loss_in_round: false,
             loss_events_in_round: 0,
+            lost_ranges: LostRanges::default(),
+            recovery_delivered: 0,
             bw_latest: 0,
             inflight_latest: 0,
             min_rtt_us: u32::MAX,
@@ -245,7 +269,9 @@ impl Bbr3 {
 
     /// At least three bursts and the minimum window; two more while probing.
     fn with_room_for_bursts(&self, conn: &Conn, mut window: u32) -> u32 {
-        if window < 3 * BURST_MAX {
+        if DRAFT {
+            window = window.max(draft::offload_budget(conn)).max(CWND_MIN);
+        } else if window < 3 * BURST_MAX {
             window = window.max(3 * self.burst_segments(conn)).max(CWND_MIN);
         }
         window + if self.in_phase(Phase::Up) { 2 } else { 0 }
@@ -257,7 +283,9 @@ impl Bbr3 {
 
     /// What a flow that respects its model has in flight.
     fn target_inflight(&self, conn: &Conn) -> u32 {
-        self.inflight(conn, self.bw(), UNIT).min(conn.cwnd)
+        // TargetInflight (5.3.3.8): a bare product.
+        let product = if DRAFT { self.bdp(conn, self.bw(), UNIT) } else { self.inflight(conn, self.bw(), UNIT) };
+        product.min(conn.cwnd)
     }
 
     fn in_flight_at_departure(&self, conn: &Conn, in_flight: u32) -> u32 {
@@ -265,9 +293,16 @@ impl Bbr3 {
         in_flight_at_departure(conn, in_flight + burst, self.bw())
     }
 
+    /// Does an ACK's sample move rounds on? In the draft any of delivered data does (5.5.5, 5.5.10.3), in Linux only one
+    /// that is reliable.
+    #[inline(always)]
+    fn counts(rate: &RateSample) -> bool {
+        if DRAFT { rate.delivered > 0 } else { rate.interval_us > 0 }
+    }
+
     fn update_latest(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
         self.loss_round_start = false;
-        if rate.interval_us == 0 || rate.acked == 0 {
+        if !Self::counts(rate) || rate.acked == 0 {
             return;
         }
         self.bw_latest = self.bw_latest.max(bw);
@@ -279,16 +314,17 @@ impl Bbr3 {
     }
 
     fn update_congestion_signals(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
-        if rate.interval_us == 0 {
+        if !Self::counts(rate) {
             return;
         }
         if !rate.app_limited || bw >= self.max_bw() {
             self.bw_hi[1] = self.bw_hi[1].max(bw);
         }
-        self.loss_in_round |= rate.lost > 0;
+        // The loss that ends a probe is forgotten with it (HandleInflightTooHigh in 5.5.10.2, StartProbeBW_DOWN in 5.3.3.9).
+        self.loss_in_round |= !DRAFT && rate.lost > 0;
         if self.loss_round_start {
             if self.loss_in_round && !self.is_probing() {
-                let (max_bw, cut) = (self.max_bw(), self.flavour.cut);
+                let (max_bw, cut) = (self.max_bw(), Self::RULES.cut);
                 self.bounds.lower(max_bw, conn.cwnd, self.bw_latest, self.inflight_latest, cut);
             }
             self.loss_in_round = false;
@@ -305,16 +341,21 @@ impl Bbr3 {
         if !matches!(self.mode, Mode::Startup | Mode::Drain) {
             return;
         }
-        let target = self.inflight(conn, self.max_bw(), UNIT);
+        // CheckDrainDone (5.3.2): Inflight(1.0) is of BBR.bw, C.inflight is not corrected for the pacer.
+        let bw = if DRAFT { self.bw() } else { self.max_bw() };
+        let target = self.inflight(conn, bw, UNIT);
         if self.mode == Mode::Startup && self.full_bw_reached {
             self.mode = Mode::Drain;
             self.drain_start_round = self.rounds.count;
             conn.ssthresh = target;
-            self.reset_congestion_signals();
+            if !DRAFT {
+                self.reset_congestion_signals();
+            }
         }
         if self.mode == Mode::Drain {
-            let too_long = self.flavour.is_draft && self.rounds.count > self.drain_start_round + DRAIN_ROUNDS;
-            if too_long || self.in_flight_at_departure(conn, conn.in_flight) <= target {
+            let too_long = DRAFT && self.rounds.count > self.drain_start_round + DRAIN_ROUNDS;
+            let in_flight = if DRAFT { conn.in_flight } else { self.in_flight_at_departure(conn, conn.in_flight) };
+            if too_long || in_flight <= target {
                 self.mode = Mode::ProbeBw;
                 self.start_down(conn);
             }
@@ -324,9 +365,9 @@ impl Bbr3 {
     fn update_gains(&mut self) {
         (self.pacing_gain, self.cwnd_gain) = match (self.mode, self.probe.phase) {
             (Mode::Startup, _) => (STARTUP_PACING_GAIN, CWND_GAIN),
-            (Mode::Drain, _) => (self.flavour.drain_gain, CWND_GAIN),
+            (Mode::Drain, _) => (Self::RULES.drain_gain, CWND_GAIN),
             (Mode::ProbeBw, Phase::Up) => (UNIT * 5 / 4, self.tuning.cwnd_gain + CWND_GAIN_UP),
-            (Mode::ProbeBw, Phase::Down) => (self.flavour.down_gain, self.tuning.cwnd_gain),
+            (Mode::ProbeBw, Phase::Down) => (Self::RULES.down_gain, self.tuning.cwnd_gain),
             (Mode::ProbeBw, Phase::Cruise | Phase::Refill) => (UNIT, self.tuning.cwnd_gain),
             (Mode::ProbeRtt, _) => (UNIT, UNIT),
         };
@@ -348,16 +389,22 @@ impl Bbr3 {
         self.before = Before { bounds: self.bounds, left: None, fresh: false };
     }
 
+    /// Too early for the model to limit the window (SetCwnd in 5.6.4.6: by what was delivered, in Linux by the window).
+    fn knows_little(conn: &Conn) -> bool {
+        if DRAFT { conn.delivered < conn.initial_cwnd } else { conn.cwnd < 2 * conn.initial_cwnd }
+    }
+
     #[inline(always)]
     fn set_cwnd(&mut self, conn: &mut Conn, acked: u32) {
         if acked > 0 {
             let bw = self.bw();
-            let target = self.bdp(conn, bw, self.cwnd_gain) + self.aggregation.allowance(bw);
+            let aggregated = if DRAFT { self.extra_acked.get() as u32 } else { self.aggregation.allowance(bw) };
+            let target = self.bdp(conn, bw, self.cwnd_gain) + aggregated;
             let target = self.with_room_for_bursts(conn, target);
             let mut cwnd = conn.cwnd;
             if self.full_bw_reached {
                 cwnd = (cwnd + acked).min(target);
-            } else if cwnd < target || cwnd < 2 * conn.initial_cwnd {
+            } else if cwnd < target || Self::knows_little(conn) {
                 cwnd += acked;
             }
             conn.cwnd = cwnd.max(CWND_MIN).min(conn.cwnd_clamp);
@@ -366,7 +413,7 @@ impl Bbr3 {
             conn.cwnd = conn.cwnd.min(self.probe_rtt_cwnd(conn));
         }
         let upper = match (self.mode, self.probe.phase) {
-            (Mode::ProbeRtt, _) | (Mode::ProbeBw, Phase::Cruise) => self.bounds.with_headroom(self.flavour.headroom),
+            (Mode::ProbeRtt, _) | (Mode::ProbeBw, Phase::Cruise) => self.bounds.with_headroom(Self::RULES.headroom),
             (Mode::ProbeBw, _) => self.bounds.inflight_hi,
             (Mode::Startup | Mode::Drain, _) => u32::MAX,
         };
@@ -374,7 +421,7 @@ impl Bbr3 {
     }
 }
 
-impl Controller for Bbr3 {
+impl<const DRAFT: bool> Controller for Bbr3<DRAFT> {
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }
@@ -389,7 +436,8 @@ impl Controller for Bbr3 {
         self.probe_rtt_min_stamp = conn.jiffies;
         let rtt_us = if conn.srtt8_us > 0 { u64::from(conn.srtt8_us >> 3).max(1) } else { 1_000 };
         let bw = u64::from(conn.cwnd) * BW_UNIT / rtt_us;
-        conn.pacing_rate = bytes_per_second(bw, u64::from(conn.mss), STARTUP_PACING_GAIN, PACING_PERCENT);
+        let percent = Self::RULES.initial_pacing_percent;
+        conn.pacing_rate = bytes_per_second(bw, u64::from(conn.mss), STARTUP_PACING_GAIN, percent);
         self.aggregation.begin_epoch(conn.now.micros());
     }
 
@@ -408,14 +456,17 @@ impl Controller for Bbr3 {
         self.reset_full_bw();
         self.loss_in_round = false;
         self.bounds.raise_to(&self.before.bounds);
-        if self.flavour.is_draft {
+        if DRAFT {
             self.return_to_probing(conn);
+            return self.prior_cwnd.max(conn.cwnd);
         }
         self.prior_cwnd
     }
 
     fn on_state(&mut self, conn: &mut Conn, new: CaState) {
-        if new == CaState::Loss {
+        if DRAFT {
+            self.follow_state(conn, new);
+        } else if new == CaState::Loss {
             self.previous_state = CaState::Loss;
             self.reset_full_bw();
             if !self.is_probing() && self.bounds.inflight_lo == u32::MAX {
@@ -431,7 +482,12 @@ impl Controller for Bbr3 {
             return;
         }
         self.idle_restart = true;
-        self.aggregation.begin_epoch(conn.now.micros());
+        if DRAFT {
+            // HandleRestartFromIdle (5.4.1): extra_acked_delivered goes on.
+            self.aggregation.epoch_start_us = conn.now.micros();
+        } else {
+            self.aggregation.begin_epoch(conn.now.micros());
+        }
         match self.mode {
             Mode::ProbeBw => self.set_pacing(conn, UNIT),
             Mode::ProbeRtt if self.probe_rtt_done.is_some_and(|done| conn.jiffies > done) => {
@@ -468,7 +524,7 @@ impl Controller for Bbr3 {
     }
 }
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     /// Any ACK.
     #[inline(never)]
     fn follow(&mut self, conn: &mut Conn, rate: &RateSample) {
@@ -477,14 +533,19 @@ impl Bbr3 {
         let mut bw = 0;
         if rate.interval_us > 0 {
             bw = (u64::from(rate.delivered) * BW_UNIT).div_ceil(rate.interval_us);
+        }
+        if Self::counts(rate) {
             self.rounds.update(conn, rate);
             self.probe.rounds_since = (self.probe.rounds_since + u32::from(self.rounds.start)).min(255);
         }
         self.update_latest(conn, rate, bw);
         self.update_congestion_signals(conn, rate, bw);
-        let slot_rounds = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
-        self.aggregation.update(conn, rate, self.rounds.start, self.bw(), slot_rounds);
-        self.check_startup_loss(conn, rate);
+        self.update_aggregation(conn, rate, self.bw());
+        if DRAFT {
+            self.check_startup_high_loss(conn, rate);
+        } else {
+            self.check_startup_loss(conn, rate);
+        }
         self.check_full_bw(rate, bw);
         self.check_drain(conn);
         self.update_phase(conn, rate, bw);
@@ -497,5 +558,15 @@ impl Bbr3 {
             self.inflight_latest = rate.delivered;
         }
         self.previous_state = conn.state;
+    }
+
+    #[inline(always)]
+    fn update_aggregation(&mut self, conn: &Conn, rate: &RateSample, bw: u64) {
+        if DRAFT {
+            self.update_extra_acked(conn, rate, bw);
+        } else {
+            let slot_rounds = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
+            self.aggregation.update(conn, rate, self.rounds.start, bw, slot_rounds);
+        }
     }
 }

@@ -31,7 +31,7 @@ fn per_second(bw: u64) -> f64 {
     bw as f64 * 1e6 / f64::from(1u32 << BW_SCALE)
 }
 
-fn read(bbr: &Bbr3, conn: &Conn, rate: &RateSample) -> Row {
+fn read<const DRAFT: bool>(bbr: &Bbr3<DRAFT>, conn: &Conn, rate: &RateSample) -> Row {
     Row {
         t_s: conn.now.secs_f64(),
         mode: bbr.mode,
@@ -51,8 +51,10 @@ fn read(bbr: &Bbr3, conn: &Conn, rate: &RateSample) -> Row {
 }
 
 fn rows(spec: &NetworkSpec) -> Vec<Row> {
-    let draft = spec.flows[0].controller.params["flavour"] == "ietf";
-    watch(spec, Bbr3::new(if draft { &IETF } else { &LINUX }), read)
+    match spec.flows[0].controller.params["draft"] == "06" {
+        true => watch(spec, Bbr3::<true>::new(), read),
+        false => watch(spec, Bbr3::<false>::new(), read),
+    }
 }
 
 /// Times in ProbeBW's `phase` from its first ACK to the ACK after its last: (first, after).
@@ -75,7 +77,7 @@ fn visits(rows: &[Row], phase: Phase) -> Vec<(Row, Row)> {
 
 #[test]
 fn start_up_ends_three_rounds_after_the_last_growth_with_the_link_s_rate() {
-    for controller in ["bbr3", "bbr3:ietf"] {
+    for controller in ["bbr3", "bbr3:06"] {
         let rows = rows(&path(controller, 100.0, 50.0, 3.0, 3.0));
         let end = rows.iter().position(|r| r.full_bw_reached).unwrap();
         assert_eq!(rows[end].mode, Mode::Drain);
@@ -88,13 +90,13 @@ fn start_up_ends_three_rounds_after_the_last_growth_with_the_link_s_rate() {
             }
         }
         let rounds = rows[end].round - since;
-        assert!(rounds == 3 || controller == "bbr3:ietf" && rounds <= 4, "{controller}: {rounds}");
+        assert!(rounds == 3 || controller == "bbr3:06" && rounds <= 4, "{controller}: {rounds}");
     }
 }
 
 #[test]
 fn drain_ends_when_drained_or_in_the_draft_after_three_rounds_of_too_low_a_rate() {
-    for (controller, most) in [("bbr3", u32::MAX), ("bbr3:ietf", 4)] {
+    for (controller, most) in [("bbr3", u32::MAX), ("bbr3:06", 4)] {
         let drain = |spec: &NetworkSpec| {
             let rows = rows(spec);
             let from = rows.iter().position(|r| r.mode == Mode::Drain).unwrap();
@@ -134,7 +136,7 @@ fn up_ends_by_plateau_after_three_rounds_and_down_when_drained() {
 
 #[test]
 fn without_loss_an_application_s_limit_never_ends_start_up() {
-    for controller in ["bbr3", "bbr3:ietf"] {
+    for controller in ["bbr3", "bbr3:06"] {
         let mut spec = path(controller, 100.0, 50.0, 1.0, 30.0);
         spec.flows[0].traffic = TrafficSpec::Cbr { rate: mbps(5.0), packet: None };
         let rows = rows(&spec);

@@ -1,4 +1,4 @@
-//! Is the pipe full? Bandwidth that no longer grows, or, in Startup, too much loss (draft section 4.3.1).
+//! Is the pipe full? Bandwidth that no longer grows, or, in Startup, too much loss (draft, 5.3.1).
 
 use super::super::super::{CaState, Conn, RateSample};
 use super::super::UNIT;
@@ -7,9 +7,9 @@ use super::{Bbr3, Probing};
 const FULL_BW_GROWTH: u32 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
 /// Lossy ACKs in a round after which Startup may end for loss.
-const STARTUP_LOSS_EVENTS: u32 = 6;
+pub(super) const STARTUP_LOSS_EVENTS: u32 = 6;
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     pub(super) fn reset_full_bw(&mut self) {
         self.full_bw = 0;
         self.full_bw_rounds = 0;
@@ -40,7 +40,7 @@ impl Bbr3 {
         if self.full_bw_now || rate.app_limited || rate.interval_us == 0 {
             return;
         }
-        if self.flavour.is_draft && !self.rounds.start {
+        if DRAFT && !self.rounds.start {
             return;
         }
         if bw >= (self.full_bw * u64::from(FULL_BW_GROWTH)) >> 8 {

@@ -1,4 +1,4 @@
-//! ProbeBW: DOWN, CRUISE, REFILL, UP, and the upper bound's adaptation (draft section 4.3.3).
+//! ProbeBW: DOWN, CRUISE, REFILL, UP, and the upper bound's adaptation (draft, 5.3.3).
 
 use super::super::super::{Conn, RateSample};
 use super::super::UNIT;
@@ -69,12 +69,11 @@ impl Default for Probe {
     }
 }
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     pub(super) fn update_phase(&mut self, conn: &mut Conn, rate: &RateSample, bw: u64) {
         if !self.full_bw_reached || self.adapt_upper_bounds(conn, rate) || self.mode != Mode::ProbeBw {
             return;
         }
-        let in_flight = |bbr: &Bbr3, conn: &Conn| bbr.in_flight_at_departure(conn, rate.prior_in_flight);
         match self.probe.phase {
             Phase::Cruise => {
                 self.probe_if_due(conn);
@@ -86,15 +85,19 @@ impl Bbr3 {
                 }
             }
             Phase::Up => {
-                if self.probe_is_done(conn, in_flight(self, conn), bw) {
+                // C.inflight before the ACK: see the module.
+                let prior = rate.prior_in_flight;
+                let in_flight = if DRAFT { prior } else { self.in_flight_at_departure(conn, prior) };
+                if self.probe_is_done(conn, in_flight, bw) {
                     self.probe.previous_too_high = false;
                     self.start_down(conn);
                 }
             }
             Phase::Down => {
-                let in_flight = in_flight(self, conn);
+                let prior = rate.prior_in_flight;
+                let in_flight = if DRAFT { conn.in_flight } else { self.in_flight_at_departure(conn, prior) };
                 if !self.probe_if_due(conn)
-                    && in_flight <= self.bounds.with_headroom(self.flavour.headroom)
+                    && in_flight <= self.bounds.with_headroom(Self::RULES.headroom)
                     && in_flight <= self.inflight(conn, self.max_bw(), UNIT)
                 {
                     self.start_cruise();
@@ -136,7 +139,8 @@ impl Bbr3 {
             }
         }
         if self.lost_too_much(rate.lost_since, rate.flight_then) {
-            if self.probe.samples {
+            // AdaptLongTermModel (5.3.3.9) leaves the reaction to HandleLostPacket (5.5.10.2), which knows the lost packet.
+            if !DRAFT && self.probe.samples {
                 self.in_flight_too_high(conn, rate.flight_then, rate.app_limited);
             }
         } else if self.bounds.inflight_hi != u32::MAX {
@@ -196,7 +200,8 @@ impl Bbr3 {
     }
 
     pub(super) fn start_cruise(&mut self) {
-        if self.bounds.inflight_lo != u32::MAX {
+        // StartProbeBW_CRUISE (5.3.3.9) lowers nothing.
+        if !DRAFT && self.bounds.inflight_lo != u32::MAX {
             self.bounds.inflight_lo = self.bounds.inflight_lo.min(self.bounds.inflight_hi);
         }
         self.probe.phase = Phase::Cruise;

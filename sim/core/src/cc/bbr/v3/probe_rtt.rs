@@ -1,4 +1,4 @@
-//! The minimum RTT, and ProbeRTT that keeps it true (draft section 4.3.4): every five seconds half a product for 200 ms and
+//! The minimum RTT, and ProbeRTT that keeps it true (draft, 5.3.4): every five seconds half a product for 200 ms and
 //! a round; a longer RTT is believed after ten.
 
 use super::super::super::{Conn, RateSample};
@@ -12,7 +12,7 @@ fn passed(conn: &Conn, stamp: u64, ms: u64) -> bool {
     conn.jiffies > stamp + ms * u64::from(conn.hz) / 1_000
 }
 
-impl Bbr3 {
+impl<const DRAFT: bool> Bbr3<DRAFT> {
     pub(super) fn update_min_rtt(&mut self, conn: &mut Conn, rate: &RateSample) {
         let expired = passed(conn, self.probe_rtt_min_stamp, self.tuning.probe_rtt_interval_ms);
         if let Some(rtt) = rate.rtt_us
@@ -43,7 +43,7 @@ impl Bbr3 {
 
     /// In Linux a minimum seen again is as good as new; in the draft only a smaller one is.
     pub(super) fn confirms_min_rtt(&self) -> bool {
-        self.probe_rtt_min_us == self.min_rtt_us && !self.flavour.is_draft
+        self.probe_rtt_min_us == self.min_rtt_us && !DRAFT
     }
 
     /// Is this ACK's RTT no news, and the minimum young enough?

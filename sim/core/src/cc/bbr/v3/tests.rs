@@ -3,10 +3,10 @@ use super::*;
 use crate::time::Nanos;
 
 /// 100 Mbit/s of 1500-byte packets.
-const BW: u64 = BW_UNIT / 120;
+pub(super) const BW: u64 = BW_UNIT / 120;
 
-fn cruising(flavour: &'static Flavour) -> (Bbr3, Conn) {
-    let mut bbr = Bbr3::new(flavour);
+pub(super) fn cruising<const DRAFT: bool>() -> (Bbr3<DRAFT>, Conn) {
+    let mut bbr = Bbr3::new();
     let mut c = conn(834, 100);
     (c.now, c.jiffies) = (Nanos::from_secs(5), 5_000);
     (c.srtt8_us, c.min_rtt_us) = (8 * 50_000, 50_000);
@@ -24,20 +24,20 @@ fn cruising(flavour: &'static Flavour) -> (Bbr3, Conn) {
 #[test]
 fn gains_have_linux_s_fixed_point_values() {
     assert_eq!((STARTUP_PACING_GAIN, LINUX.drain_gain, LINUX.down_gain, CWND_GAIN_UP), (710, 88, 232, 64));
-    assert_eq!((IETF.drain_gain, IETF.down_gain), (128, 230));
+    assert_eq!((DRAFT_06.drain_gain, DRAFT_06.down_gain), (128, 230));
 }
 
 #[test]
 fn the_loss_threshold_is_five_of_256_in_linux_and_two_percent_in_the_draft() {
-    let (linux, _) = cruising(&LINUX);
-    let (ietf, _) = cruising(&IETF);
+    let (linux, _) = cruising::<false>();
+    let (draft, _) = cruising::<true>();
     assert!(!linux.lost_too_much(1, 100) && linux.lost_too_much(2, 100), "100 * 5 / 256 = 1");
-    assert!(!ietf.lost_too_much(2, 100) && ietf.lost_too_much(3, 100));
+    assert!(!draft.lost_too_much(2, 100) && draft.lost_too_much(3, 100));
 }
 
 #[test]
 fn losses_outside_of_probes_lower_the_lower_bounds_to_what_was_delivered() {
-    let (mut bbr, c) = cruising(&LINUX);
+    let (mut bbr, c) = cruising::<false>();
     let rate = RateSample { lost: 1, acked: 1, delivered: 400, interval_us: 50_000, ..RateSample::default() };
     bbr.loss_round_start = true;
     (bbr.bw_latest, bbr.inflight_latest) = (BW * 99 / 100, 410);
@@ -56,7 +56,7 @@ fn losses_outside_of_probes_lower_the_lower_bounds_to_what_was_delivered() {
 
 #[test]
 fn probe_growth_doubles_each_round() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     (bbr.bounds.inflight_hi, c.cwnd) = (834, 1_000);
     c.cwnd_limited = true;
     bbr.start_refill(&mut c);
@@ -77,7 +77,7 @@ fn probe_growth_doubles_each_round() {
 
 #[test]
 fn growth_needs_a_window_limited_by_the_bound() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     bbr.bounds.inflight_hi = 834;
     bbr.start_up(&c, BW);
     c.cwnd_limited = false;
@@ -90,7 +90,7 @@ fn growth_needs_a_window_limited_by_the_bound() {
 
 #[test]
 fn the_packet_that_crosses_the_threshold_bounds_what_may_be_in_flight() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     bbr.start_refill(&mut c);
     bbr.probe.samples = true;
     bbr.start_up(&c, BW);
@@ -112,7 +112,7 @@ fn the_packet_that_crosses_the_threshold_bounds_what_may_be_in_flight() {
 
 #[test]
 fn too_much_loss_keeps_at_least_seven_tenths_of_the_target() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     let target = bbr.target_inflight(&c);
     bbr.in_flight_too_high(&mut c, 10, false);
     assert_eq!(bbr.bounds.inflight_hi, target * 180 / 256);
@@ -122,7 +122,7 @@ fn too_much_loss_keeps_at_least_seven_tenths_of_the_target() {
 
 #[test]
 fn cruising_leaves_headroom_below_the_upper_bound() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     bbr.bounds.inflight_hi = 500;
     bbr.set_cwnd(&mut c, 1);
     assert_eq!(c.cwnd, 500 - 500 * 38 / 256);
@@ -133,7 +133,7 @@ fn cruising_leaves_headroom_below_the_upper_bound() {
 
 #[test]
 fn the_next_probe_comes_after_two_to_three_seconds_or_as_reno_would() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     let mut waits = vec![];
     for _ in 0..200 {
         bbr.start_down(&mut c);
@@ -159,7 +159,7 @@ fn the_next_probe_comes_after_two_to_three_seconds_or_as_reno_would() {
 
 #[test]
 fn the_bandwidth_of_two_probing_cycles_counts() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     let mut cycle = |bw: u64| {
         bbr.start_down(&mut c);
         bbr.bw_hi[1] = bw;
@@ -174,7 +174,7 @@ fn the_bandwidth_of_two_probing_cycles_counts() {
 
 #[test]
 fn probe_rtt_comes_after_five_seconds_but_the_minimum_holds_ten() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     let sample = |rtt| RateSample { rtt_us: Some(rtt), delivered: 1, ..RateSample::default() };
     c.jiffies = 10_000;
     bbr.update_min_rtt(&mut c, &sample(120_000));
@@ -189,7 +189,7 @@ fn probe_rtt_comes_after_five_seconds_but_the_minimum_holds_ten() {
 
 #[test]
 fn probe_rtt_lasts_200_ms_and_a_round_and_marks_the_application_as_the_limit() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     c.jiffies = 20_000;
     bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(50_000), delivered: 1, ..RateSample::default() });
     assert_eq!(bbr.mode, Mode::ProbeRtt);
@@ -210,7 +210,7 @@ fn probe_rtt_lasts_200_ms_and_a_round_and_marks_the_application_as_the_limit() {
 
 #[test]
 fn probe_rtt_during_start_up_returns_to_it() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     (bbr.mode, bbr.full_bw_reached) = (Mode::ProbeRtt, false);
     bbr.leave_probe_rtt(&mut c);
     assert_eq!(bbr.mode, Mode::Startup);
@@ -218,7 +218,7 @@ fn probe_rtt_during_start_up_returns_to_it() {
 
 #[test]
 fn start_up_ends_by_plateau_after_three_rounds() {
-    let mut bbr = Bbr3::new(&LINUX);
+    let mut bbr = Bbr3::<false>::new();
     let rate = RateSample { interval_us: 1, ..RateSample::default() };
     let mut ack = |bw, start| {
         bbr.rounds.start = start;
@@ -233,10 +233,10 @@ fn start_up_ends_by_plateau_after_three_rounds() {
 
 #[test]
 fn start_up_ends_by_loss_at_the_end_of_a_round_of_recovery_even_when_the_application_is_the_limit() {
-    let (_, mut c) = cruising(&LINUX);
+    let (_, mut c) = cruising::<false>();
     c.state = CaState::Recovery;
     let run = |events: u32, lost_since: u32, product_us: u32| {
-        let mut bbr = Bbr3::new(&LINUX);
+        let mut bbr = Bbr3::<false>::new();
         (bbr.bw_hi, bbr.min_rtt_us, bbr.inflight_latest) = ([0, BW], product_us, 10);
         let rate = RateSample { lost: 1, lost_since, flight_then: 1_000, app_limited: true, ..RateSample::default() };
         for k in 0..events {
@@ -253,8 +253,8 @@ fn start_up_ends_by_loss_at_the_end_of_a_round_of_recovery_even_when_the_applica
 
 #[test]
 fn undo_restores_the_bounds_and_in_the_draft_the_phase() {
-    for flavour in [&LINUX, &IETF] {
-        let (mut bbr, mut c) = cruising(flavour);
+    fn case<const DRAFT: bool>() {
+        let (mut bbr, mut c) = cruising::<DRAFT>();
         bbr.bounds.inflight_hi = 900;
         bbr.start_up(&c, BW);
         bbr.ssthresh(&mut c);
@@ -263,14 +263,16 @@ fn undo_restores_the_bounds_and_in_the_draft_the_phase() {
         assert!(bbr.bounds.inflight_hi < 900);
         assert_eq!(bbr.undo(&mut c), 834);
         assert_eq!(bbr.bounds.inflight_hi, 900);
-        assert_eq!(bbr.in_phase(Phase::Refill), flavour.is_draft);
+        assert_eq!(bbr.in_phase(Phase::Refill), DRAFT);
     }
+    case::<false>();
+    case::<true>();
 }
 
 #[test]
 fn a_minimum_rtt_seen_again_is_as_good_as_new_in_linux_only() {
-    for (flavour, believed) in [(&LINUX, 50_000), (&IETF, 90_000)] {
-        let (mut bbr, mut c) = cruising(flavour);
+    fn case<const DRAFT: bool>(believed: u32) {
+        let (mut bbr, mut c) = cruising::<DRAFT>();
         let mut at = |jiffies, rtt| {
             c.jiffies = jiffies;
             bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(rtt), delivered: 1, ..RateSample::default() });
@@ -280,11 +282,13 @@ fn a_minimum_rtt_seen_again_is_as_good_as_new_in_linux_only() {
         at(15_002, 90_000);
         assert_eq!(bbr.min_rtt_us, believed);
     }
+    case::<false>(50_000);
+    case::<true>(90_000);
 }
 
 #[test]
 fn the_window_kept_through_probe_rtt_is_never_below_the_one_kept_before() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     (bbr.prior_cwnd, c.jiffies) = (900, 10_001);
     bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(50_000), ..RateSample::default() });
     assert_eq!((bbr.mode, bbr.prior_cwnd), (Mode::ProbeRtt, 900), "the mode changes first");
@@ -292,7 +296,7 @@ fn the_window_kept_through_probe_rtt_is_never_below_the_one_kept_before() {
 
 #[test]
 fn bursts_have_two_segments_at_any_rate() {
-    let (bbr, mut c) = cruising(&LINUX);
+    let (bbr, mut c) = cruising::<false>();
     c.pacing_rate = 10_000;
     assert_eq!((bbr.burst_segments(&c), burst_segments(&c, 0)), (2, 1));
     assert_eq!(bbr.with_room_for_bursts(&c, 1), 6, "three of them");
@@ -300,7 +304,7 @@ fn bursts_have_two_segments_at_any_rate() {
 
 #[test]
 fn samples_are_rounded_up() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     (bbr.bw_hi, c.in_flight) = ([0, 0], 1);
     let rate = RateSample { delivered: 1, acked: 1, interval_us: 3_000_000, ..RateSample::default() };
     bbr.control(&mut c, &rate);
@@ -309,10 +313,10 @@ fn samples_are_rounded_up() {
 
 #[test]
 fn drain_ends_when_drained_and_in_the_draft_after_three_rounds() {
-    for flavour in [&LINUX, &IETF] {
-        let (mut bbr, mut c) = cruising(flavour);
+    fn case<const DRAFT: bool>() {
+        let (mut bbr, mut c) = cruising::<DRAFT>();
         (bbr.mode, c.in_flight) = (Mode::Startup, 800);
-        let round = |bbr: &mut Bbr3, c: &mut Conn| {
+        let round = |bbr: &mut Bbr3<DRAFT>, c: &mut Conn| {
             bbr.rounds.count += 1;
             bbr.rounds.start = true;
             bbr.check_drain(c);
@@ -321,22 +325,24 @@ fn drain_ends_when_drained_and_in_the_draft_after_three_rounds() {
         assert!(!round(&mut bbr, &mut c));
         assert_eq!((bbr.mode, bbr.probe.phase), (Mode::Drain, Phase::Cruise));
         bbr.update_gains();
-        assert_eq!(bbr.pacing_gain, if flavour.is_draft { 128 } else { 88 });
+        assert_eq!(bbr.pacing_gain, if DRAFT { 128 } else { 88 });
         assert!(!round(&mut bbr, &mut c) && !round(&mut bbr, &mut c) && !round(&mut bbr, &mut c));
-        assert_eq!(round(&mut bbr, &mut c), flavour.is_draft, "more than three rounds");
+        assert_eq!(round(&mut bbr, &mut c), DRAFT, "more than three rounds");
         c.in_flight = 418;
-        assert_eq!(round(&mut bbr, &mut c), flavour.is_draft);
+        assert_eq!(round(&mut bbr, &mut c), DRAFT);
         c.in_flight = 417;
         assert!(round(&mut bbr, &mut c));
         assert_eq!(bbr.probe.phase, Phase::Down);
     }
+    case::<false>();
+    case::<true>();
 }
 
 #[test]
 fn the_draft_goes_back_only_to_what_the_losses_have_ended() {
     let lost = Transmission { seq: 1, sent: Nanos::ZERO, in_flight: 100, lost: 0, app_limited: false, was_lost: false };
     let probing = || {
-        let (mut bbr, mut c) = cruising(&IETF);
+        let (mut bbr, mut c) = cruising::<true>();
         bbr.bounds.inflight_hi = 900;
         bbr.start_up(&c, BW);
         bbr.probe.samples = true;
@@ -369,7 +375,7 @@ fn the_draft_goes_back_only_to_what_the_losses_have_ended() {
 
 #[test]
 fn without_loss_an_application_s_limit_never_ends_a_probe() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     bbr.start_refill(&mut c);
     bbr.start_up(&c, BW);
     for _ in 0..50 {
@@ -392,8 +398,8 @@ fn without_loss_an_application_s_limit_never_ends_a_probe() {
 
 #[test]
 fn an_idle_application_s_samples_lower_no_maximum() {
-    let (mut bbr, mut c) = cruising(&LINUX);
-    let mut round = |bbr: &mut Bbr3, app_limited| {
+    let (mut bbr, mut c) = cruising::<false>();
+    let mut round = |bbr: &mut Bbr3<false>, app_limited| {
         let prior_delivered = c.delivered;
         c.delivered += 10;
         let low = RateSample {
@@ -423,7 +429,7 @@ fn an_idle_application_s_samples_lower_no_maximum() {
 
 #[test]
 fn idle_restarts_skip_probe_rtt() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     (c.jiffies, c.app_limited, c.in_flight) = (20_000, 1, 0);
     bbr.on_event(&mut c, Event::TxStart);
     bbr.update_min_rtt(&mut c, &RateSample { rtt_us: Some(51_000), delivered: 1, ..RateSample::default() });
@@ -433,7 +439,7 @@ fn idle_restarts_skip_probe_rtt() {
 
 #[test]
 fn a_minimum_rtt_is_believed_and_the_window_bounded_as_the_parameters_say() {
-    let (mut bbr, mut c) = cruising(&LINUX);
+    let (mut bbr, mut c) = cruising::<false>();
     bbr.tuning = Tuning { min_rtt_window_ms: 2_000, probe_rtt_interval_ms: 1_000_000, cwnd_gain: 4 * UNIT };
     bbr.probe_rtt_min_us = 90_000;
     let rate = RateSample { rtt_us: Some(95_000), ..RateSample::default() };
