@@ -68,7 +68,7 @@ emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; S
 	mv orbitcc/orbitcc-emulator.tmp orbitcc/orbitcc-emulator
 
 bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
-	cd sim/emulator/bpf && for name in agent deploy decide; do \
+	cd sim/emulator/bpf && for name in agent deploy deploy_kernel decide; do \
 		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o $$name.bpf.o && \
 		$$(command -v llvm-strip || command -v llvm-strip-14) -g $$name.bpf.o || exit 1; done
 

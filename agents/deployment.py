@@ -75,9 +75,6 @@ def make_object(checkpoint: Checkpoint, name: str, safety_filter: SafetyFilter |
     """
     if not NAME.fullmatch(name):
         raise OrbitccError("name", name, "1 to 15 letters, digits and underscores")
-    if checkpoint.card.action.parameters.get("recovery", "hold") != "hold":
-        allowed = "a policy whose window stands through recoveries (recovery = hold)"
-        raise OrbitccError("policy", checkpoint.card.name, allowed)
     try:
         integers = checkpoint.policy.fixed_program()
     except ValueError as error:
@@ -118,13 +115,14 @@ def undeploy(name: str) -> None:
 
 
 def deployed() -> list[dict[str, Any]]:
-    """Every deployed policy: name, flows now and in all, numbers of acknowledgements, decisions and fallbacks to Cubic,
-    and the mean ns of an acknowledgement and a decision (None: there was none)."""
+    """Every deployed policy: name, flows now and in all, numbers of acknowledgements, decisions, fallbacks to Cubic,
+    takeovers by the safety filter and their ends, and the mean ns of an acknowledgement and a decision (None: there was
+    none)."""
     _ready()
     rows: list[dict[str, Any]] = []
     for told in json.loads(_ask(["deployed"], b"", "name", "")):
         row = {"name": told["name"], "flows": told["opened"] - told["closed"], "flows_in_all": told["opened"]}
-        row |= {key: told[key] for key in ("acks", "decisions", "fallbacks")}
+        row |= {key: told[key] for key in ("acks", "decisions", "fallbacks", "taken_over", "handed_back")}
         for key, count in (("ack_ns", "acks"), ("decision_ns", "decisions")):
             row[key] = told[key] / told[count] if told[count] else None
         rows.append(row)

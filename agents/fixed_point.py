@@ -22,7 +22,8 @@ STATISTICS = np.dtype(
         ("rtt_rise_ns", "<i8"),
         *((name, "<u8") for name in ("srtt_ns", "ack_gap_ns", "delivery_rate", "pacing_rate")),
         *((name, "<u8") for name in ("acked_bytes", "sent_bytes")),
-        *((name, "<u4") for name in ("lost", "cwnd", "in_flight", "mss")),
+        *((name, "<u4") for name in ("lost", "cwnd", "in_flight")),
+        *((name, "<u2") for name in ("mss", "rtos")),
     ]
 )
 """What was measured between two decisions; 0 stands for what is not known."""
@@ -62,7 +63,7 @@ def records(statistics: NDArray[np.float64]) -> NDArray[np.void]:
         made[name] = np.round(column[rate] * column["interval_s"] / 8)
     for name in ("lost", "cwnd", "in_flight"):
         made[name] = column[f"{name}_packets"]
-    made["mss"] = column["mss_bytes"]
+    made["mss"], made["rtos"] = column["mss_bytes"], column["rtos"]
     return made
 
 

@@ -24,6 +24,7 @@ PURPOSES: dict[Purpose, str] = {
 }
 AGENTS_SINCE = (6, 10)
 """The first Linux whose `cong_control` takes the four arguments our BPF programs expect."""
+LOCKDOWN, BTF = Path("/sys/kernel/security/lockdown"), Path("/sys/kernel/btf/vmlinux")
 BPF_CAPABILITIES = {12: "CAP_NET_ADMIN", 38: "CAP_PERFMON", 39: "CAP_BPF"}
 """Numbers and names of what loading a congestion control takes (include/uapi/linux/capability.h)."""
 
@@ -128,14 +129,14 @@ def _capabilities(status: str | None = None) -> str | None:
 
 
 def _unlocked(lockdown: str | None = None) -> str | None:
-    text = _read("/sys/kernel/security/lockdown") if lockdown is None else lockdown
+    text = _read(str(LOCKDOWN)) if lockdown is None else lockdown
     chosen = re.search(r"\[(\w+)\]", text)
     level = chosen[1] if chosen else "none"
     return None if level == "confidentiality" else level
 
 
 def _btf() -> str | None:
-    return "/sys/kernel/btf/vmlinux" if os.path.exists("/sys/kernel/btf/vmlinux") else None
+    return str(BTF) if BTF.exists() else None
 
 
 def _mininet() -> str | None:

@@ -82,7 +82,8 @@ def _print(rows: list[dict[str, object]], as_json: bool) -> None:
 
     from orbitcc.commands.run import table
 
-    shown = table("name", "flows", "flows in all", "ACKs", "decisions", "fallbacks", "ns per ACK", "ns per decision")
+    heads = ("name", "flows", "flows in all", "ACKs", "decisions", "fallbacks", "taken over", "handed back")
+    shown = table(*heads, "ns per ACK", "ns per decision")
     for row in rows:
         shown.add_row(*(f"{x:.0f}" if isinstance(x, float) else "" if x is None else str(x) for x in row.values()))
     Console().print(shown)

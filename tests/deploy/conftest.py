@@ -5,7 +5,9 @@ import os
 import pytest
 
 from orbitcc.agents import checkpoint, deployment
+from orbitcc.agents.model_card import Action
 from orbitcc.emulator import needs
+from orbitcc.envs.environments.presets import definition_hash
 
 NAME = f"t{os.getpid():x}"
 """That no other process of tests uses."""
@@ -36,6 +38,20 @@ def perigee(machine, name):
 def deploy(name, safety_filter=None, policy="perigee"):
     """Deploy a shipped policy under this name."""
     deployment.deploy(name, deployment.make_object(checkpoint.load(policy), name, safety_filter))
+
+
+def write_constant(folder, recovery):
+    """Write a policy that never moves its window, and whose window is held or left to the kernel in recoveries."""
+    perigee = checkpoint.load("perigee")
+    action = Action(
+        preset="log-window",
+        parameters={"recovery": recovery},
+        dim=1,
+        hash=definition_hash("action", {"name": "log-window", "recovery": recovery}),
+    )
+    tensors = {name: tensor * 0 for name, tensor in checkpoint.read_tensors(perigee.path).items()}
+    tensors["normaliser.std"] += 1
+    return checkpoint.save(folder, perigee.card.model_copy(update={"action": action}), tensors)
 
 
 def row(name):

@@ -1,8 +1,10 @@
 """A policy is loaded, listed and removed; what cannot be deployed is refused in one line."""
 
 import json
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -67,6 +69,47 @@ def test_an_export_holds_all_that_another_machine_needs(machine, name, tmp_path)
     assert name in needs.controllers()
     subprocess.run([out / program.NAME, "undeploy", name], check=True)
     assert f"./{program.NAME} deploy {name} < {name}.bpf.o" in (out / "README.md").read_text(encoding="utf-8")
+
+
+HIDE_BTF = "mount -t tmpfs none /sys/kernel/btf"
+LOCK = (
+    "mount -t tmpfs none /sys/kernel/security"
+    " && echo 'none integrity [confidentiality]' > /sys/kernel/security/lockdown"
+)
+DROP = "setpriv --bounding-set=-{0} --inh-caps=-{0} "
+HELD = "capabilities for BPF is missing: run with CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "prefix", "reason"),
+    [
+        (HIDE_BTF, "", "BTF of the kernel is missing: a kernel built with CONFIG_DEBUG_INFO_BTF"),
+        (LOCK, "", "BPF without lockdown is missing: boot without lockdown=confidentiality"),
+        ("true", DROP.format("bpf"), HELD),
+        ("true", DROP.format("perfmon"), HELD),
+    ],
+    ids=["no BTF", "lockdown", "no CAP_BPF", "no CAP_PERFMON"],
+)
+def test_the_doctor_and_the_command_say_what_this_machine_lacks(machine, name, prepare, prefix, reason):
+    lacking = shutil.which("unshare") is None or shutil.which("setpriv") is None
+    if lacking or subprocess.run(["unshare", "--mount", "sh", "-c", prepare], capture_output=True).returncode:
+        pytest.skip("unshare, setpriv or a mount is missing")
+
+    def run(*words):
+        line = f"{prepare} && exec {prefix}{sys.executable} -m orbitcc.cli {' '.join(words)}"
+        return subprocess.run(["unshare", "--mount", "sh", "-c", line], capture_output=True, text=True)
+
+    told = json.loads(run("doctor", "--json").stdout)
+    assert told["missing"]["deploy"] == reason
+    done = run("deploy", "perigee", "--name", name)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.rstrip().endswith(f"a machine whose kernel takes policies: {reason}")
+    assert name not in needs.controllers()
+
+
+def test_the_doctor_says_that_this_machine_can_deploy(machine):
+    assert json.loads(orbitcc("doctor", "--json").stdout)["missing"]["deploy"] is None
+    assert "deploy (policies as congestion controls of this machine): ready" in orbitcc("doctor").stdout
 
 
 @pytest.mark.parametrize(

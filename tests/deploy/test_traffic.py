@@ -11,7 +11,7 @@ from orbitcc.agents import deployment
 from orbitcc.agents.model_card import SafetyFilter
 from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
 from orbitcc.envs.scenarios import get
-from tests.deploy.conftest import deploy, row
+from tests.deploy.conftest import deploy, row, write_constant
 
 SEND = """
 import json, socket, sys, time
@@ -34,6 +34,29 @@ print(flush=True)
 connection, _ = server.accept()
 while connection.recv(1 << 16):
     pass
+"""
+
+
+WATCH = """
+import json, socket, struct, sys, threading, time
+name, seconds = sys.argv[1], float(sys.argv[2])
+link = socket.socket()
+link.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+link.connect(("10.0.0.2", 5001))
+began, seen = time.monotonic(), []
+def send():
+    while time.monotonic() - began < seconds:
+        link.send(bytes(16384))
+thread = threading.Thread(target=send, daemon=True)
+thread.start()
+while time.monotonic() - began < seconds:
+    info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    seen.append((info[1], struct.unpack_from("I", info, 80)[0]))
+    time.sleep(0.001)
+print(json.dumps(seen))
+sys.stdout.flush()
+link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+link.close()
 """
 
 
@@ -123,6 +146,56 @@ def test_a_flow_that_returns_into_the_training_range_is_the_policys_again(machin
         assert closes(name)
     counted = row(name)
     assert (counted["taken_over"], counted["handed_back"], counted["fallbacks"]) == (1, 1, 0)
+
+
+def windows(tmp_path, name, recovery, seconds, **link):
+    """(state of TCP, window) every millisecond of a flow that starts with ten segments and never moves its window."""
+    deploy(name, policy=write_constant(tmp_path / recovery, recovery))
+    scenario = get("dumbbell", rate_mbps=20.0, base_rtt_ms=40.0, buffer_bdp=8.0, duration_s=60.0)
+    scenario = scenario.changed(links=(scenario.links[0].changed(**link),))
+    try:
+        with TwoHosts(scenario) as hosts:
+            hosts.start()
+            receiver = hosts.popen(RECEIVER, [sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE)
+            receiver.stdout.readline()
+            words = [sys.executable, "-c", WATCH, name, str(seconds)]
+            told, _ = hosts.popen(SENDER, words, stdout=subprocess.PIPE, text=True).communicate(timeout=60)
+            receiver.kill()
+            receiver.wait(10)
+        counted = row(name)
+        assert counted["fallbacks"] == 0
+        assert counted["decisions"] > 0.8 * seconds / 0.03
+    finally:
+        deployment.undeploy(name)
+    return [tuple(pair) for pair in json.loads(told)]
+
+
+OPEN, RECOVERY, LOSS = 0, 3, 4
+"""enum tcp_ca_state (include/uapi/linux/tcp.h)."""
+
+
+def test_a_recovery_holds_the_window_or_reduces_it_as_the_kernel_does(machine, name, tmp_path):
+    loss = {"loss": {"kind": "bernoulli", "p": 0.02}}
+    held, linux = (windows(tmp_path, name, recovery, 6.0, **loss) for recovery in ("hold", "kernel"))
+    assert {cwnd for _, cwnd in held} == {10}
+    recovering = [cwnd for state, cwnd in linux if state == RECOVERY]
+    # As in the simulator: proportional rate reduction towards a threshold that is the window; above it only by a first
+    # retransmission, which is never held back.
+    assert recovering
+    assert max(recovering) <= 11
+    assert min(recovering) < 10
+    assert {cwnd for state, cwnd in linux if state == OPEN} == {10}
+
+
+def test_a_timeout_holds_the_window_or_leaves_one_segment_as_the_kernel_does(machine, name, tmp_path):
+    outage = {"outages": ({"at_s": 2.0, "duration_ms": 1500, "flush": "all"},)}
+    held, linux = (windows(tmp_path, name, recovery, 6.0, **outage) for recovery in ("hold", "kernel"))
+    assert {cwnd for _, cwnd in held} == {10}
+    assert LOSS in {state for state, _ in held}
+    # All is lost: what is in flight and one segment; then the action's least window, and at most the least threshold.
+    assert {cwnd for state, cwnd in linux if state == LOSS} >= {1}
+    assert 4 <= linux[-1][1] <= 10
+    assert linux[0][1] == 10
 
 
 @pytest.mark.slow

@@ -52,6 +52,18 @@ def test_capabilities_and_lockdown_decide_about_bpf():
     assert needs._unlocked("") == "none"
 
 
+def test_lockdown_and_btf_are_read_from_the_kernels_files(tmp_path, monkeypatch):
+    files = {"LOCKDOWN": tmp_path / "lockdown", "BTF": tmp_path / "vmlinux"}
+    for name, file in files.items():
+        monkeypatch.setattr(needs, name, file)
+    assert (needs._unlocked(), needs._btf()) == ("none", None)
+    files["LOCKDOWN"].write_text("none integrity [confidentiality]\n")
+    files["BTF"].write_text("")
+    assert (needs._unlocked(), needs._btf()) == (None, str(files["BTF"]))
+    files["LOCKDOWN"].write_text("none [integrity] confidentiality\n")
+    assert needs._unlocked() == "integrity"
+
+
 def test_a_missing_program_is_said_on_one_line(monkeypatch):
     monkeypatch.setattr(program, "find", lambda: None)
     lacks = needs.missing("flows")

@@ -9,7 +9,7 @@ use crate::observe::astraea::History;
 use crate::observe::handovers::Handovers;
 use crate::observe::policy::{Decide, Policy};
 use crate::observe::registry::{Action, ActionMemory, Interval, Observer, Preset};
-use crate::observe::safety_filter::SafetyFilter;
+use crate::observe::safety_filter::{self, Filter};
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::relay::{self, RelaySpec};
@@ -114,7 +114,7 @@ pub struct Agent {
     pub action: Arc<Action>,
     pub memory: ActionMemory,
     pub observer: Observer,
-    pub safety_filter: Option<SafetyFilter>,
+    pub safety_filter: Option<Box<dyn Filter>>,
     pub interval: Interval,
     pub next_decision: Nanos,
 }
@@ -139,7 +139,7 @@ impl Agent {
             action: policy.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(policy.observation.clone()),
-            safety_filter: policy.safety_filter.clone().map(SafetyFilter::new),
+            safety_filter: policy.safety_filter.as_ref().map(|limits| safety_filter::new(limits, policy.fixed)),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             policy: Some(decides),

@@ -11,6 +11,8 @@ struct one {
 	struct statistics stats;
 	struct decision decision;
 	__u64 window;
+	__u32 held;		/* by the safety filter */
+	__u32 taken_over;
 };
 
 struct {
@@ -23,6 +25,7 @@ struct {
 
 struct flow_state {
 	struct state state;
+	struct safety safety;
 	struct scratch scratch;
 };
 
@@ -47,7 +50,9 @@ int decide_all(void *context)
 		if (!one || !f || !fixed_decide(&f->state, &one->stats, &f->scratch))
 			return 1;
 		one->decision = f->scratch.decision;
+		one->held = hold(&f->safety, &f->state, &one->stats, f->scratch.decision.cwnd);
 		one->window = f->state.window;
+		one->taken_over = f->safety.taken_over;
 	}
 	return 0;
 }

@@ -7,8 +7,11 @@
  * statistics that each would have had in time. No BPF timer is used: it could not set a window, because no BPF program but
  * one that TCP calls may write to a socket.
  *
- * As in the simulator there is no slow start, the window stands through recoveries and timeouts, and packets are paced at
- * `pacing_gain` windows per smoothed RTT. Whatever is not as it should be hands the flow to the kernel's Cubic for good.
+ * As in the simulator there is no slow start, and packets are paced at `pacing_gain` windows per smoothed RTT. The window
+ * stands through recoveries and timeouts. With KERNEL_RECOVERY (deploy_kernel.bpf.c) the kernel's recovery acts on it: the
+ * kernel leaves its own to a program that has `cong_control`, so that this one has none, and reads acknowledgements in
+ * `pkts_acked`. Whatever is not as it should be hands the flow to the kernel's Cubic for good. The
+ * safety filter hands it to a Cubic of its own (safety.h), which hands it back.
  */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
@@ -26,6 +29,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Linux's own answer (net.ipv4.tcp_min_tso_segs). */
 #define LEAST_BURST 2
 #define LEAST_WINDOW 2
+#define LEAST_THRESHOLD 10
 #define CA_LOSS 4
 #define SOCK_SNDBUF_LOCK 1
 #define SOL_TCP 6
@@ -38,6 +42,12 @@ char LICENSE[] SEC("license") = "GPL";
 /* A counter that is ahead of its next reading has wrapped or is broken. */
 #define HALF (1U << 31)
 
+#ifdef KERNEL_RECOVERY
+#define HOLDS 0
+#else
+#define HOLDS 1
+#endif
+
 struct counters {
 	__u64 opened;
 	__u64 closed;
@@ -46,6 +56,8 @@ struct counters {
 	__u64 fallbacks;
 	__u64 ack_ns;		/* in cong_control, without decisions */
 	__u64 decision_ns;
+	__u64 taken_over;	/* by the safety filter: Cubic decides until the path is inside the training range again */
+	__u64 handed_back;
 };
 
 struct {
@@ -137,57 +149,74 @@ static __always_inline void begin(struct flow *f, __u64 now)
 }
 
 /* Until the next decision, as in the simulator (Interval::after_rtt). */
-static __always_inline __u64 interval_ns(const struct statistics *stats)
+static __always_inline __u64 interval_ns(const struct flow *f)
 {
 	__u32 rtts = policy.program.parameters.interval_rtts;
-	__u64 rtt_ns = stats->rtt_mean_ns ? stats->rtt_mean_ns : stats->srtt_ns;
 
-	if (!rtts || !rtt_ns)
+	if (!rtts || !f->rtt_ns)
 		return policy.program.parameters.interval_ns;
-	return within((least(rtt_ns, MOST_RTT) >> 8) * rtts >> 8, SHORTEST_NS, LONGEST_NS);
+	return within((least(f->rtt_ns, MOST_RTT) >> 8) * rtts >> 8, SHORTEST_NS, LONGEST_NS);
+}
+
+/* The window of the policy, or of Cubic where the safety filter has taken over; within the socket's memory. */
+static __always_inline void choose_window(struct sock *sk, struct flow *f, struct statistics *s)
+{
+	__u8 before = f->safety.taken_over;
+	__u32 cwnd = hold(&f->safety, &f->state, s, f->scratch.decision.cwnd), most = most_segments(sk);
+
+	if (f->safety.taken_over != before) {
+		if (before)
+			COUNT(handed_back, 1);
+		else
+			COUNT(taken_over, 1);
+	}
+	if (cwnd > most) {
+		cwnd = most;
+		f->safety.cubic.cwnd = least(f->safety.cubic.cwnd, (__u64)most << 16);
+	}
+	f->cwnd = cwnd > LEAST_WINDOW ? cwnd : LEAST_WINDOW;
 }
 
 /* Close the interval that ends at `at`, and decide. False: the flow is to be Cubic's. */
 static __noinline int decide(struct sock *sk, struct flow *f, __u64 at, __u32 in_flight)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct statistics *s;
-	__u32 lost, sent, most, cwnd;
+	struct statistics s;
+	__u32 lost, sent, rtos;
 	__u64 gap;
 
 	if (!f)
 		return 0;
-	s = &f->stats;
+	if (!HOLDS)
+		f->cwnd = tp->snd_cwnd;
 	lost = f->now.lost - f->before.lost;
 	sent = f->now.sent - f->before.sent;
-	s->time_ns = at - f->started_ns;
-	s->interval_ns = at - f->since_ns;
-	s->acked_bytes = f->now.acked_bytes - f->before.acked_bytes;
-	s->mss = tp->mss_cache;
-	if (!s->mss || !s->interval_ns || lost > HALF || sent > HALF || s->acked_bytes > MOST_BYTES)
+	rtos = tp->total_rto;
+	s.time_ns = at - f->started_ns;
+	s.interval_ns = at - f->since_ns;
+	s.acked_bytes = f->now.acked_bytes - f->before.acked_bytes;
+	s.mss = tp->mss_cache;
+	if (!s.mss || !s.interval_ns || lost > HALF || sent > HALF || s.acked_bytes > MOST_BYTES)
 		return 0;
-	s->lost = lost;
-	s->sent_bytes = (__u64)sent * s->mss;
-	of_samples(f->rtt_samples, f->rtt_sum_us, f->rtt_placed_us, s);
-	s->rtt_least_ns = f->rtt_samples ? f->rtt_least_us * 1000ULL : 0;
-	s->srtt_ns = tp->srtt_us * 125ULL;
+	s.lost = lost;
+	s.sent_bytes = (__u64)sent * s.mss;
+	of_samples(f->rtt_samples, f->rtt_sum_us, f->rtt_placed_us, &s);
+	s.rtt_least_ns = f->rtt_samples ? f->rtt_least_us * 1000ULL : 0;
+	s.srtt_ns = tp->srtt_us * 125ULL;
 	gap = at - f->last_ack_ns;
-	s->ack_gap_ns = f->longest_gap_ns > gap ? f->longest_gap_ns : gap;
-	s->delivery_rate = f->rate_samples ? f->rate_sum / f->rate_samples : 0;
-	s->pacing_rate = sk->sk_pacing_rate;
-	s->cwnd = f->cwnd;
-	s->in_flight = in_flight;
-	if (!fixed_decide(&f->state, s, &f->scratch))
+	s.ack_gap_ns = f->longest_gap_ns > gap ? f->longest_gap_ns : gap;
+	s.delivery_rate = f->rate_samples ? f->rate_sum / f->rate_samples : 0;
+	s.pacing_rate = sk->sk_pacing_rate;
+	s.cwnd = f->cwnd;
+	s.in_flight = in_flight;
+	s.rtos = rtos - f->rtos;
+	f->rtos = rtos;
+	if (!fixed_decide(&f->state, &s, &f->scratch))
 		return 0;
-	cwnd = bounded(&f->safety, &f->state, s, f->scratch.decision.cwnd);
-	if (!cwnd)
-		return 0;
-	most = most_segments(sk);
-	if (cwnd > most)
-		cwnd = most;
-	f->cwnd = cwnd > LEAST_WINDOW ? cwnd : LEAST_WINDOW;
+	choose_window(sk, f, &s);
 	begin(f, at);
-	f->next_ns = at + interval_ns(s);
+	f->rtt_ns = s.rtt_mean_ns ? s.rtt_mean_ns : s.srtt_ns;
+	f->next_ns = at + interval_ns(f);
 	set_window(sk, f);
 	set_pacing(sk);
 	return 1;
@@ -215,6 +244,7 @@ static __noinline void start(struct sock *sk, struct flow *f, __u64 now)
 	if (!f)
 		return;
 	read_totals(tp, &f->now);
+	f->rtos = tp->total_rto;
 	f->started_ns = f->last_ack_ns = now;
 	/* On a grid of the clock, as in the simulator (next_on_grid). */
 	f->next_ns = interval ? (now / interval + 1) * interval : now;
@@ -294,19 +324,21 @@ void BPF_PROG(deploy_release, struct sock *sk)
 	bpf_sk_storage_delete(&flows, sk);
 }
 
-SEC("struct_ops/deploy_control")
-void BPF_PROG(deploy_control, struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs)
+/* An acknowledgement: the decisions that were due before it, then its samples (delivered < 0: none). */
+static __always_inline void acknowledged(struct sock *sk, long rtt_us, long delivered, long interval_us, __u32 in_flight)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
 	struct tcp_sock *tp = tcp_sk(sk);
-	long rtt_us = rs->rtt_us;
 
 	if (!f)
 		return;
 	if (!f->started_ns)
 		start(sk, f, now);
-	if (!make_decisions(sk, f, now, rs->prior_in_flight))
+	/* The kernel has set its own rate at the last acknowledgement. */
+	if (!HOLDS && f->last_ack_ns != f->started_ns)
+		set_pacing(sk);
+	if (!make_decisions(sk, f, now, in_flight))
 		return;
 	if (now - f->last_ack_ns > f->longest_gap_ns)
 		f->longest_gap_ns = now - f->last_ack_ns;
@@ -318,16 +350,45 @@ void BPF_PROG(deploy_control, struct sock *sk, __u32 ack, int flag, const struct
 			f->rtt_least_us = rtt_us;
 		f->rtt_samples++;
 	}
-	if (rs->delivered >= 0 && rs->interval_us > 0) {
-		f->rate_sum += (__u64)rs->delivered * tp->mss_cache * 1000000ULL / (__u64)rs->interval_us;
+	if (delivered >= 0 && interval_us > 0) {
+		f->rate_sum += (__u64)delivered * tp->mss_cache * 1000000ULL / (__u64)interval_us;
 		f->rate_samples++;
 	}
 	read_totals(tp, &f->now);
-	set_window(sk, f);
+	if (HOLDS)
+		set_window(sk, f);
 	set_pacing(sk);
 	COUNT(acks, 1);
 	COUNT(ack_ns, bpf_ktime_get_ns() - now);
 }
+
+static __always_inline __u32 in_flight_now(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
+#ifdef KERNEL_RECOVERY
+SEC("struct_ops/deploy_avoid")
+void BPF_PROG(deploy_avoid, struct sock *sk, __u32 ack, __u32 acked)
+{
+}
+
+/* The kernel's sample of the delivery rate is that of the acknowledgement before. */
+SEC("struct_ops/deploy_acked")
+void BPF_PROG(deploy_acked, struct sock *sk, const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	acknowledged(sk, sample->rtt_us, tp->rate_delivered, tp->rate_interval_us,
+		     in_flight_now(tp) + sample->pkts_acked);
+}
+#else
+SEC("struct_ops/deploy_control")
+void BPF_PROG(deploy_control, struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs)
+{
+	acknowledged(sk, rs->rtt_us, rs->delivered, rs->interval_us, rs->prior_in_flight);
+}
+#endif
 
 /* TCP asks for this whenever it is about to send. */
 SEC("struct_ops/deploy_burst")
@@ -343,18 +404,34 @@ __u32 BPF_PROG(deploy_burst, struct sock *sk)
 		start(sk, f, now);
 	} else if (now >= f->next_ns) {
 		read_totals(tp, &f->now);
-		if (!tp->packets_out && now - f->next_ns >= interval_ns(&f->stats)) {
+		if (!tp->packets_out && now - f->next_ns >= interval_ns(f)) {
 			/* Nothing was to be sent, and nothing to be decided. */
 			f->last_ack_ns = now;
-			f->next_ns = now + interval_ns(&f->stats);
+			f->next_ns = now + interval_ns(f);
 			begin(f, now);
 		} else {
-			make_decisions(sk, f, now, tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out);
+			make_decisions(sk, f, now, in_flight_now(tp));
 		}
 	}
+	/* Whatever rate the kernel has set; that of the first round trip stays. */
+	if (!HOLDS && f->last_ack_ns != f->started_ns)
+		set_pacing(sk);
 	return LEAST_BURST;
 }
 
+#ifdef KERNEL_RECOVERY
+/* A recovery begins, or a timeout is about to cut the window: first the decisions that were due before it. */
+SEC("struct_ops/deploy_ssthresh")
+__u32 BPF_PROG(deploy_ssthresh, struct sock *sk)
+{
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (f && f->started_ns)
+		make_decisions(sk, f, bpf_ktime_get_ns(), tp->packets_out - tp->sacked_out);
+	return tp->snd_cwnd > LEAST_THRESHOLD ? tp->snd_cwnd : LEAST_THRESHOLD;
+}
+#else
 SEC("struct_ops/deploy_state")
 void BPF_PROG(deploy_state, struct sock *sk, __u8 new_state)
 {
@@ -370,8 +447,9 @@ __u32 BPF_PROG(deploy_ssthresh, struct sock *sk)
 {
 	__u32 cwnd = tcp_sk(sk)->snd_cwnd;
 
-	return cwnd > 10 ? cwnd : 10;
+	return cwnd > LEAST_THRESHOLD ? cwnd : LEAST_THRESHOLD;
 }
+#endif
 
 SEC("struct_ops/deploy_undo")
 __u32 BPF_PROG(deploy_undo, struct sock *sk)
@@ -383,8 +461,13 @@ SEC(".struct_ops.link")
 struct tcp_congestion_ops deploy = {
 	.init = (void *)deploy_init,
 	.release = (void *)deploy_release,
+#ifdef KERNEL_RECOVERY
+	.cong_avoid = (void *)deploy_avoid,
+	.pkts_acked = (void *)deploy_acked,
+#else
 	.cong_control = (void *)deploy_control,
 	.set_state = (void *)deploy_state,
+#endif
 	.ssthresh = (void *)deploy_ssthresh,
 	.undo_cwnd = (void *)deploy_undo,
 	.min_tso_segs = (void *)deploy_burst,

@@ -40,8 +40,10 @@ struct flow {
 	__u32 rtt_least_us;
 	__u32 rate_samples;
 	__u32 cwnd;
+	__u64 rtt_ns;		/* at the last decision; 0: not known */
+	__u32 rtos;		/* of the connection, at the last decision */
+	__u32 unused;
 	struct totals before, now;
-	struct statistics stats;
 	struct state state;
 	struct safety safety;
 	struct scratch scratch;

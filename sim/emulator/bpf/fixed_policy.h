@@ -85,7 +85,8 @@ struct statistics {
 	__u32 lost;
 	__u32 cwnd;
 	__u32 in_flight;
-	__u32 mss;
+	__u16 mss;
+	__u16 rtos;
 };
 
 struct window {
@@ -140,7 +141,7 @@ struct limits {
 	__u64 rtt_high_ns;
 	__u64 most_rate;	/* largest delivery rate, bytes per second, */
 	__u64 most_loss;	/* and share of lost packets, Q24 */
-	__u64 patience_ns;	/* time outside after which the flow is Cubic's; 0: never */
+	__u64 patience_ns;	/* time outside (or inside) after which Cubic takes over (or hands back); 0: never */
 };
 
 #define POLICY_MAGIC { 0x6f72626974636331, 0x706f6c6963793031 }

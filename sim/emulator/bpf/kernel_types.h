@@ -73,6 +73,7 @@ struct tcp_sock {
 	__u32 rate_delivered;
 	__u32 rate_interval_us;
 	__u32 data_segs_out;
+	__u16 total_rto;
 	__u64 bytes_acked;
 } RELOCATED;
 

@@ -6,28 +6,35 @@
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
-use orbitcc_core::observe::fixed::Program;
+use orbitcc_core::observe::fixed::safety::Limits;
+use orbitcc_core::observe::fixed::{Parameters, Program};
 use serde_json::{Value, json};
 
-/// Compiled from `bpf/deploy.bpf.c` by `make bpf`.
-static PROGRAM: &[u8] = include_bytes!("../bpf/deploy.bpf.o");
+/// Compiled from `bpf/deploy.bpf.c` and `bpf/deploy_kernel.bpf.c` by `make bpf`: for policies whose window stands through
+/// recoveries, and for those that leave recoveries to the kernel.
+static HOLDS: &[u8] = include_bytes!("../bpf/deploy.bpf.o");
+static KERNEL_RECOVERS: &[u8] = include_bytes!("../bpf/deploy_kernel.bpf.o");
 /// The congestion control's name in it, and the beginning of the policy's bytes, as in `bpf/fixed_policy.h`.
 const PLACEHOLDER: &[u8; 15] = b"orbitcc_policy_";
 const MAGIC: [u64; 2] = [0x6f72_6269_7463_6331, 0x706f_6c69_6379_3031];
 /// Bytes of a policy: `struct limits` and `struct program`.
-const POLICY: usize = 6 * 8 + size_of::<Program>();
+const POLICY: usize = size_of::<Limits>() + size_of::<Program>();
+/// Where they say whether the window stands through recoveries.
+const HOLD: usize = size_of::<Limits>() + offset_of!(Program, parameters) + offset_of!(Parameters, hold);
 
 const BPF_FILES: &str = "/sys/fs/bpf";
 const ROOT: &str = "/sys/fs/bpf/orbitcc";
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const FREED: Duration = Duration::from_secs(5);
 /// `struct counters` of the program.
-const COUNTERS: [&str; 7] = ["opened", "closed", "acks", "decisions", "fallbacks", "ack_ns", "decision_ns"];
+const COUNTERS: [&str; 9] =
+    ["opened", "closed", "acks", "decisions", "fallbacks", "ack_ns", "decision_ns", "taken_over", "handed_back"];
 
 /// Do what the arguments say; the answer goes to the standard output.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -69,14 +76,15 @@ fn object(name: &str, policy: &[u8]) -> Result<Vec<u8>, String> {
     let name = checked(name)?;
     let magic: Vec<u8> = MAGIC.iter().flat_map(|word| word.to_le_bytes()).collect();
     let broken = "the BPF program in this orbitcc-emulator is not as it should be";
-    let mut program = PROGRAM.to_vec();
+    if policy.len() != POLICY {
+        return Err(format!("a policy of {POLICY} bytes on the standard input, not {}", policy.len()));
+    }
+    let holds = policy[HOLD..HOLD + 4] != [0; 4];
+    let mut program = if holds { HOLDS } else { KERNEL_RECOVERS }.to_vec();
     let at = place(&program, PLACEHOLDER).ok_or(broken)?;
     program[at..at + PLACEHOLDER.len()].fill(0);
     program[at..at + name.len()].copy_from_slice(name.as_bytes());
     let at = place(&program, &magic).ok_or(broken)?;
-    if policy.len() != POLICY {
-        return Err(format!("a policy of {POLICY} bytes on the standard input, not {}", policy.len()));
-    }
     program[at + magic.len()..at + magic.len() + POLICY].copy_from_slice(policy);
     Ok(program)
 }

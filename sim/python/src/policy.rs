@@ -148,6 +148,7 @@ impl Policy {
             action: Arc::new(registry::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts)?,
             safety_filter: safety_filter.map(limits).transpose()?,
+            fixed: false,
         };
         network.validate(shared.observation.dim()).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })

@@ -58,6 +58,7 @@ impl PythonPolicy {
             action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
             safety_filter: None,
+            fixed: false,
         };
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }

@@ -79,6 +79,8 @@ pub struct Policy {
     pub interval: Interval,
     /// Bounds that are applied to its decisions.
     pub safety_filter: Option<Limits>,
+    /// It computes in fixed point.
+    pub fixed: bool,
 }
 
 /// Weighs the outputs of a network's last layer, its experts, by the softmax of a second network's outputs: a mixture of

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cc::Conn;
 
+use super::fixed::simulated::FixedFilter;
 use super::memory::{GapDetector, WindowedMax, WindowedMin, weight};
 use super::registry::{Control, within};
 use super::stats::IntervalStats;
@@ -51,7 +52,30 @@ impl Limits {
     }
 }
 
-/// The safety filter of one flow.
+/// The safety filter of one flow, in either arithmetic.
+pub trait Filter: Send + Sync {
+    /// The window and pacing rate for this interval, given the policy's decision; `window` is the exact window of the
+    /// last decision.
+    fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control;
+
+    /// Whether Cubic decides.
+    fn has_taken_over(&self) -> bool;
+
+    fn clone_box(&self) -> Box<dyn Filter>;
+}
+
+impl Clone for Box<dyn Filter> {
+    fn clone(&self) -> Box<dyn Filter> {
+        self.clone_box()
+    }
+}
+
+/// A filter with these limits, in fixed or in floating point.
+pub fn new(limits: &Limits, fixed: bool) -> Box<dyn Filter> {
+    if fixed { Box::new(FixedFilter::new(limits)) } else { Box::new(SafetyFilter::new(limits.clone())) }
+}
+
+/// The safety filter of one flow in floating point.
 #[derive(Clone, Debug)]
 pub struct SafetyFilter {
     limits: Limits,
@@ -84,14 +108,38 @@ impl SafetyFilter {
         }
     }
 
-    /// Whether Cubic decides.
-    pub fn has_taken_over(&self) -> bool {
+    /// Choose whether the policy or Cubic decides from now on.
+    fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64, conn: &Conn) {
+        let limits = &self.limits;
+        if limits.patience_s == 0.0 {
+            return;
+        }
+        let (low, high) = limits.min_rtt_ms;
+        let outside = !(low..=high).contains(&(min_rtt * 1e3))
+            || max_rate > limits.max_rate_mbps * 1e6
+            || self.loss > limits.max_loss;
+        if outside == self.fallback.is_some() {
+            self.strayed_at_s = None;
+            return;
+        }
+        let since = *self.strayed_at_s.get_or_insert(stats.time_s);
+        if stats.time_s - since >= limits.patience_s.max(4.0 * min_rtt) {
+            self.strayed_at_s = None;
+            self.fallback = outside.then(|| CubicWindow::new(f64::from(conn.cwnd), !self.lost_before));
+        }
+    }
+}
+
+impl Filter for SafetyFilter {
+    fn has_taken_over(&self) -> bool {
         self.fallback.is_some()
     }
 
-    /// The window and pacing rate for this interval, given the policy's decision; `window` is the exact window of the
-    /// last decision.
-    pub fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
+    fn clone_box(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
+    }
+
+    fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
         let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
         let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
         if self.gaps.notices(stats) {
@@ -124,27 +172,6 @@ impl SafetyFilter {
         }
         let least = stats.mss_bytes / stats.latest_rtt_s().max(min_rtt);
         (cwnd.max(1), pacing.map(|rate| rate.max(least as u64)))
-    }
-
-    /// Choose whether the policy or Cubic decides from now on.
-    fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64, conn: &Conn) {
-        let limits = &self.limits;
-        if limits.patience_s == 0.0 {
-            return;
-        }
-        let (low, high) = limits.min_rtt_ms;
-        let outside = !(low..=high).contains(&(min_rtt * 1e3))
-            || max_rate > limits.max_rate_mbps * 1e6
-            || self.loss > limits.max_loss;
-        if outside == self.fallback.is_some() {
-            self.strayed_at_s = None;
-            return;
-        }
-        let since = *self.strayed_at_s.get_or_insert(stats.time_s);
-        if stats.time_s - since >= limits.patience_s.max(4.0 * min_rtt) {
-            self.strayed_at_s = None;
-            self.fallback = outside.then(|| CubicWindow::new(f64::from(conn.cwnd), !self.lost_before));
-        }
     }
 }
 
@@ -206,35 +233,46 @@ mod tests {
     use super::super::testing::flow;
     use super::*;
     use crate::cc::testing::conn;
+    use crate::rng::{Purpose, Stream};
+    use crate::time::Nanos;
 
     fn at(time_s: f64) -> IntervalStats {
-        IntervalStats { time_s, acked_packets: 200.0, ..flow(0.9) }
+        IntervalStats { time_s, acked_packets: 200.0, acked_rate_bps: 200.0 * 1460.0 * 8.0 / 0.03, ..flow(0.9) }
     }
 
     fn inside() -> Limits {
         Limits { min_rtt_ms: (10.0, 250.0), max_rate_mbps: 300.0, max_loss: 0.1, ..Limits::default() }
     }
 
+    /// In both arithmetics.
+    fn filters() -> [Box<dyn Filter>; 2] {
+        [false, true].map(|fixed| super::new(&inside(), fixed))
+    }
+
     #[test]
     fn the_window_is_bounded_by_what_was_measured() {
-        let mut safety_filter = SafetyFilter::new(inside());
-        let mut window = 1e6;
         let bdp = 90e6 / 8.0 * 0.051 / 1460.0;
-        let held = safety_filter.hold(&conn(400, 400), &at(1.0), (1_000_000, None), &mut window);
-        assert_eq!(held.0, (4.0 * bdp) as u32);
-        assert!((window - 4.0 * bdp).abs() < 1e-9, "the policy goes on from the bound");
-        let mut unmeasured = SafetyFilter::new(inside());
-        let nothing = IntervalStats::default();
-        assert_eq!(unmeasured.hold(&conn(10, 10), &nothing, (77, None), &mut 77.0).0, 77);
+        // In fixed point segments are in units of 2^-8 before they are multiplied by four.
+        for (mut safety_filter, error) in filters().into_iter().zip([1e-9, 4.0 / 256.0]) {
+            let mut window = 1e6;
+            let held = safety_filter.hold(&conn(400, 400), &at(1.0), (1_000_000, None), &mut window);
+            assert_eq!(held.0, (4.0 * bdp) as u32);
+            assert!((window - 4.0 * bdp).abs() < error, "the policy goes on from the bound");
+        }
+        for mut unmeasured in filters() {
+            let nothing = IntervalStats::default();
+            assert_eq!(unmeasured.hold(&conn(10, 10), &nothing, (77, None), &mut 77.0).0, 77);
+        }
     }
 
     #[test]
     fn bounds_count_segments_of_the_flow() {
         // 90 Mbit/s over 51 ms are 573,750 bytes: 4 x 64.1 segments of 8,948 bytes. One of them per 55 ms at least.
-        let mut safety_filter = SafetyFilter::new(inside());
-        let jumbo = IntervalStats { mss_bytes: 8948.0, ..at(1.0) };
-        let held = safety_filter.hold(&conn(400, 400), &jumbo, (1_000_000, Some(0)), &mut 1e6);
-        assert_eq!(held, (256, Some(162_690)));
+        for (mut safety_filter, rate) in filters().into_iter().zip([Some(162_690), None]) {
+            let jumbo = IntervalStats { mss_bytes: 8948.0, ..at(1.0) };
+            let held = safety_filter.hold(&conn(400, 400), &jumbo, (1_000_000, rate.map(|_| 0)), &mut 1e6);
+            assert_eq!(held, (256, rate));
+        }
     }
 
     #[test]
@@ -248,7 +286,12 @@ mod tests {
     fn every_condition_of_the_training_range_counts() {
         let rtt = |rtt_s| IntervalStats { rtt_min_s: rtt_s, rtt_mean_s: rtt_s, min_rtt_s: rtt_s, ..flow(0.9) };
         let rate = |delivery_rate_bps| IntervalStats { delivery_rate_bps, ..flow(0.9) };
-        let loss = |lost_packets| IntervalStats { acked_packets: 100.0 - lost_packets, lost_packets, ..flow(0.9) };
+        let loss = |lost_packets: f64| IntervalStats {
+            acked_packets: 100.0 - lost_packets,
+            acked_rate_bps: (100.0 - lost_packets) * 1460.0 * 8.0 / 0.03,
+            lost_packets,
+            ..flow(0.9)
+        };
         for (path, outside) in [
             (rtt(0.009), true),
             (rtt(0.011), false),
@@ -259,48 +302,89 @@ mod tests {
             (loss(9.0), false),
             (loss(11.0), true),
         ] {
-            let mut safety_filter = SafetyFilter::new(inside());
-            for k in 0..4_000 {
-                let stats = IntervalStats { time_s: 0.03 * f64::from(k), ..path };
-                safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
+            for mut safety_filter in filters() {
+                for k in 0..4_000 {
+                    let stats = IntervalStats { time_s: 0.03 * f64::from(k), ..path };
+                    safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
+                }
+                assert_eq!(safety_filter.has_taken_over(), outside, "{path:?}");
             }
-            assert_eq!(safety_filter.has_taken_over(), outside, "{path:?}");
         }
     }
 
     #[test]
     fn cubic_takes_over_outside_and_hands_back_inside() {
-        let mut safety_filter = SafetyFilter::new(inside());
-        let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
-        let mut window = 400.0;
-        let mut taken = None;
-        for k in 0..100 {
-            let t = 1.0 + 0.15 * f64::from(k);
-            safety_filter.hold(&conn(400, 400), &far(t), (4, None), &mut window);
-            if safety_filter.has_taken_over() && taken.is_none() {
-                taken = Some(t);
+        for mut safety_filter in filters() {
+            let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
+            let mut window = 400.0;
+            let mut taken = None;
+            for k in 0..100 {
+                let t = 1.0 + 0.15 * f64::from(k);
+                safety_filter.hold(&conn(400, 400), &far(t), (4, None), &mut window);
+                if safety_filter.has_taken_over() && taken.is_none() {
+                    taken = Some(t);
+                }
             }
+            let taken = taken.unwrap();
+            assert!((3.4 - 1e-9..3.6).contains(&taken), "four RTTs after the first: {taken}");
+            assert!(window > 400.0, "Cubic grows from where the policy stood");
+            let mut t = 16.0;
+            while safety_filter.has_taken_over() {
+                t += 0.15;
+                safety_filter.hold(&conn(400, 400), &at(t), (4, None), &mut window);
+                assert!(t < 40.0);
+            }
+            assert!(t >= 17.0, "not before it has been inside for a second: {t}");
+            assert_eq!(safety_filter.hold(&conn(400, 400), &at(t + 0.1), (4, None), &mut window).0, 4);
         }
-        let taken = taken.unwrap();
-        assert!((3.4 - 1e-9..3.6).contains(&taken), "four RTTs after the first: {taken}");
-        assert!(window > 400.0, "Cubic grows from where the policy stood");
-        let mut t = 16.0;
-        while safety_filter.has_taken_over() {
-            t += 0.15;
-            safety_filter.hold(&conn(400, 400), &at(t), (4, None), &mut window);
-            assert!(t < 40.0);
-        }
-        assert!(t >= 17.0, "not before it has been inside for a second: {t}");
-        assert_eq!(safety_filter.hold(&conn(400, 400), &at(t + 0.1), (4, None), &mut window).0, 4);
     }
 
     #[test]
     fn inside_of_the_training_range_nothing_changes() {
-        let mut safety_filter = SafetyFilter::new(inside());
-        for k in 0..1000 {
-            let held = safety_filter.hold(&conn(400, 400), &at(0.03 * f64::from(k)), (300, None), &mut 300.0);
-            assert_eq!(held, (300, None));
+        for mut safety_filter in filters() {
+            for k in 0..1000 {
+                let held = safety_filter.hold(&conn(400, 400), &at(0.03 * f64::from(k)), (300, None), &mut 300.0);
+                assert_eq!(held, (300, None));
+            }
         }
+    }
+
+    #[test]
+    fn fixed_point_takes_over_hands_back_and_holds_as_floating_point() {
+        // Thirty seconds inside and thirty outside of the range, in turn, with losses at times.
+        let mut random = Stream::new(1, Purpose::Controller, 0);
+        let mut share = |n: u64| random.below(Nanos(n)).0 as f64 / n as f64;
+        let [mut float, mut fixed] = filters();
+        let (mut windows, mut cwnd, mut changes) = ([100.0, 100.0], 100, 0);
+        for k in 0..6_000 {
+            let far = k / 1_000 % 2 > 0;
+            let rtt_s = if far { 0.3 } else { 0.05 } * (1.0 + 0.1 * share(1 << 20));
+            let acked_packets = (10.0 + 90.0 * share(1 << 20)).floor();
+            let lost_packets = if share(1 << 20) < 0.01 { 1.0 } else { 0.0 };
+            let stats = IntervalStats {
+                time_s: 1.0 + 0.03 * f64::from(k),
+                rtt_min_s: (rtt_s * 1e6).round() / 1e6,
+                rtt_mean_s: ((rtt_s + 0.002) * 1e6).round() / 1e6,
+                delivery_rate_bps: 8.0 * (1e6 + 1e7 * share(1 << 20)).round(),
+                acked_packets,
+                acked_rate_bps: acked_packets * 1460.0 * 8.0 / 0.03,
+                lost_packets,
+                rtos: if share(1 << 20) < 0.1 { lost_packets } else { 0.0 },
+                ..flow(0.9)
+            };
+            let asked = (if far { 20.0 } else { 5_000.0 * share(1 << 20) }).floor();
+            let before = float.has_taken_over();
+            windows = [asked; 2];
+            let flow = conn(cwnd, cwnd);
+            let held = float.hold(&flow, &stats, (asked as u32, None), &mut windows[0]).0;
+            let also = fixed.hold(&flow, &stats, (asked as u32, None), &mut windows[1]).0;
+            assert_eq!(float.has_taken_over(), fixed.has_taken_over(), "{k}");
+            changes += u32::from(before != float.has_taken_over());
+            let apart = (windows[0] - windows[1]).abs();
+            assert!(apart < 0.05 + 1e-3 * windows[0] && held.abs_diff(also) <= 1 + held / 1_000, "{k}: {windows:?}");
+            cwnd = held;
+        }
+        assert_eq!(changes, 5, "over at 30, 90 and 150 s, back at 60 and 120 s, each a while later");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-use libbpf_rs::{MapCore, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
 use orbitcc_core::observe::fixed::features::MAX_RATE_RATIO;
+use orbitcc_core::observe::fixed::safety::{Limits, Safety, hold};
 use orbitcc_core::observe::fixed::{
     AVERAGES, Decision, EXPERTS, FEATURES, Feature, LEASTS, Layers, MOST_UNITS, MOSTS, Parameters, Program, SPANS,
     State, Statistics, WEIGHTS, decide,
@@ -23,6 +24,9 @@ struct One {
     stats: Statistics,
     decision: Decision,
     window: u64,
+    /// The window under the safety filter, and whether Cubic decides.
+    held: u32,
+    taken_over: u32,
 }
 
 /// Up to 2^bits, every magnitude equally often, and zero sometimes.
@@ -48,7 +52,8 @@ fn statistics(random: &mut Stream, time_ns: &mut u64) -> Statistics {
         lost: any(random, 32) as u32,
         cwnd: any(random, 22) as u32,
         in_flight: any(random, 22) as u32,
-        mss: any(random, 17) as u32,
+        mss: any(random, 16) as u16,
+        rtos: any(random, 4) as u16,
     }
 }
 
@@ -138,49 +143,128 @@ fn bytes<T>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
+/// The BPF program with a policy and limits inside; None without root.
+fn loaded(policy: &[u8]) -> Option<Object> {
+    let mut object = DECIDE.to_vec();
+    let magic: Vec<u8> = MAGIC.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let at = place(&object, &magic).unwrap() + magic.len();
+    object[at..at + POLICY].copy_from_slice(policy);
+    match ObjectBuilder::default().open_memory(&object).unwrap().load() {
+        Ok(loaded) => Some(loaded),
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+            eprintln!("skipped: BPF programs need root");
+            None
+        }
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+/// Feed statistics to the BPF program and to the simulator's, `rounds` times a thousand, and compare all that they decide.
+/// Returns how often Cubic took over or handed back.
+fn compare(limits: &Limits, program: &Program, rounds: usize, mut next: impl FnMut(u32) -> Statistics) -> Option<u32> {
+    let policy = [bytes(limits), bytes(program)].concat();
+    let loaded = loaded(&policy)?;
+    let fd = loaded.maps().find(|map| map.name() == "cases").unwrap().as_fd().as_raw_fd();
+    let (length, both) = (CASES * size_of::<One>(), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a new mapping of the map's memory; it stays until the process ends.
+    let cases = unsafe { libc::mmap(ptr::null_mut(), length, both, libc::MAP_SHARED, fd, 0) }.cast::<One>();
+    assert_ne!(cases.cast(), libc::MAP_FAILED);
+    let runs = loaded.progs_mut().find(|program| program.name() == "decide_all").unwrap();
+    // The verifier takes the whole program with every policy, not only with the shipped ones.
+    for hold in [0, 1] {
+        let parameters = Parameters { hold, ..program.parameters };
+        let policy = [bytes(limits), bytes(&Program { parameters, ..*program })].concat();
+        ObjectBuilder::default().open_memory(&super::object("all", &policy).unwrap()).unwrap().load().unwrap();
+    }
+    let (mut state, mut safety, mut cwnd, mut changes) = (State::default(), Safety::default(), 10, 0);
+    for _ in 0..rounds {
+        // The windows that the next thousand follow from are the simulator's.
+        let (mut ahead, mut filter, mut expected) = (state, safety, Vec::with_capacity(CASES));
+        for k in 0..CASES {
+            let stats = next(cwnd);
+            let decision = decide(program, &mut ahead, &stats);
+            let held = hold(limits, &mut filter, &stats, decision.cwnd, &mut ahead.window);
+            changes += u32::from(filter.taken_over != safety.taken_over);
+            (state, safety, cwnd) = (ahead, filter, held);
+            expected.push((decision, ahead.window, held, u32::from(filter.taken_over)));
+            // SAFETY: within the mapping.
+            unsafe { (*cases.add(k)).stats = stats };
+        }
+        let done = runs.test_run(ProgramInput::default()).unwrap();
+        assert_eq!(done.return_value, 0);
+        for (k, expected) in expected.into_iter().enumerate() {
+            // SAFETY: as above.
+            let One { stats, decision, window, held, taken_over } = unsafe { *cases.add(k) };
+            assert_eq!((decision, window, held, taken_over), expected, "{stats:?}");
+        }
+    }
+    Some(changes)
+}
+
 #[test]
 fn the_bpf_program_decides_as_the_simulator_bit_for_bit() {
     let mut random = Stream::new(1, Purpose::Controller, 0);
     for which in 0..5 {
         let program = program(&mut random, which);
-        let mut object = DECIDE.to_vec();
-        let magic: Vec<u8> = MAGIC.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let at = place(&object, &magic).unwrap() + magic.len() + POLICY - size_of::<Program>();
-        object[at..at + size_of::<Program>()].copy_from_slice(bytes(&program));
-        let loaded = ObjectBuilder::default().open_memory(&object).unwrap().load();
-        let loaded = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
-                eprintln!("skipped: BPF programs need root");
-                return;
-            }
-            Err(error) => panic!("{error:#}"),
+        // Without a filter, and with one whose limits random statistics meet and exceed.
+        let limits = Limits {
+            most_bdp: 4 << 16,
+            rtt_low_ns: 1_000,
+            rtt_high_ns: 300_000_000_000,
+            most_rate: 1 << 33,
+            most_loss: 1 << (22 + which % 3),
+            patience_ns: if which > 2 { 5_000_000_000 } else { 0 },
         };
-        let fd = loaded.maps().find(|map| map.name() == "cases").unwrap().as_fd().as_raw_fd();
-        let (length, both) = (CASES * size_of::<One>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: a new mapping of the map's memory; it stays until the process ends.
-        let cases = unsafe { libc::mmap(ptr::null_mut(), length, both, libc::MAP_SHARED, fd, 0) }.cast::<One>();
-        assert_ne!(cases.cast(), libc::MAP_FAILED);
-        let runs = loaded.progs_mut().find(|program| program.name() == "decide_all").unwrap();
-        // The verifier takes the whole program with every policy, not only with the shipped ones.
-        let policy = [&[0; POLICY - size_of::<Program>()], bytes(&program)].concat();
-        ObjectBuilder::default().open_memory(&super::object("all", &policy).unwrap()).unwrap().load().unwrap();
-        let (mut state, mut time_ns) = (State::default(), 0);
-        for _ in 0..ROUNDS {
-            for k in 0..CASES {
-                // SAFETY: within the mapping.
-                unsafe { (*cases.add(k)).stats = statistics(&mut random, &mut time_ns) };
-            }
-            let done = runs.test_run(ProgramInput::default()).unwrap();
-            assert_eq!(done.return_value, 0);
-            for k in 0..CASES {
-                // SAFETY: as above.
-                let One { stats, decision, window } = unsafe { *cases.add(k) };
-                let expected = decide(&program, &mut state, &stats);
-                assert_eq!((decision, window), (expected, state.window), "{which}: {stats:?}");
-            }
-        }
+        let limits = if which == 0 { Limits::default() } else { limits };
+        let mut time_ns = 0;
+        let Some(_) = compare(&limits, &program, ROUNDS, |_| statistics(&mut random, &mut time_ns)) else { return };
     }
+}
+
+#[test]
+fn the_bpf_programs_safety_filter_takes_over_and_hands_back_as_the_simulators() {
+    let mut random = Stream::new(2, Purpose::Controller, 0);
+    let program = program(&mut random, 0);
+    let limits = Limits {
+        most_bdp: 4 << 16,
+        rtt_low_ns: 10_000_000,
+        rtt_high_ns: 250_000_000,
+        most_rate: 37_500_000,
+        most_loss: 1_677_722, // a tenth
+        patience_ns: 1_000_000_000,
+    };
+    // Paths for 30 s each: inside, too long, inside, too fast, inside, with too many losses.
+    let (mut at, mut share) = (0_u64, 0);
+    let next = |cwnd: u32| {
+        let path = at / 1_000 % 6;
+        at += 1;
+        share = random.below(Nanos(1 << 20)).0;
+        let rtt_us = if path == 1 { 300_000 } else { 50_000 } * ((1 << 20) + share / 8) >> 20;
+        let lost = share % 100 == 0 || path == 5 && share % 3 > 0;
+        let mss: u16 = 1_448;
+        let rate = if path == 3 { 50_000_000 } else { 10_000_000 } * ((1 << 20) + share % 4_096 * 64) >> 20;
+        Statistics {
+            time_ns: at * 30_000_000,
+            interval_ns: 30_000_000,
+            rtt_mean_ns: rtt_us * 1_003,
+            rtt_least_ns: rtt_us * 1_000,
+            srtt_ns: rtt_us * 1_002,
+            ack_gap_ns: if share % 500 == 0 { 200_000_000 } else { share },
+            delivery_rate: rate,
+            pacing_rate: rate,
+            acked_bytes: u64::from(cwnd.min(500)) * u64::from(mss),
+            sent_bytes: u64::from(cwnd.min(500)) * u64::from(mss),
+            lost: if lost { 1 + cwnd / 3 } else { 0 },
+            cwnd,
+            in_flight: cwnd,
+            mss,
+            rtos: u16::from(lost && share % 5 == 0),
+            ..Statistics::default()
+        }
+    };
+    // Twice over all paths: Cubic takes over six times, and has not handed back for the sixth time at the end.
+    let Some(changes) = compare(&limits, &program, 12, next) else { return };
+    assert_eq!(changes, 11);
 }
 
 #[test]

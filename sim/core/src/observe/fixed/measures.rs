@@ -7,11 +7,11 @@ use super::{LEASTS, MOSTS, Parameters, SPANS, State, Statistics, Window};
 const BUCKETS: u64 = 10;
 
 /// Larger statistics are taken for these, so that nothing overflows: a moment, 9 minutes, 69 seconds, 0.5 TB, 34 Gbit/s.
-const MOST_TIME: u64 = 1 << 60;
+pub const MOST_TIME: u64 = 1 << 60;
 const MOST_INTERVAL: u64 = (1 << 39) - 1;
 pub const MOST_RTT: u64 = (1 << 36) - 1;
-const MOST_BYTES: u64 = (1 << 39) - 1;
-const MOST_RATE: u64 = (1 << 32) - 1;
+pub const MOST_BYTES: u64 = (1 << 39) - 1;
+pub const MOST_RATE: u64 = (1 << 32) - 1;
 /// Bound of a value before it is averaged, in Q24.
 pub const MOST_VALUE: i64 = 60 << 24;
 /// A second and a microsecond in ns.
@@ -28,7 +28,7 @@ pub fn least(a: u64, b: u64) -> u64 {
 }
 
 /// Add a value (0: none) at a time; return the largest of the window, 0 if there is none.
-fn update(window: &mut Window, bucket_ns: u64, time_ns: u64, value: u64) -> u64 {
+pub fn update(window: &mut Window, bucket_ns: u64, time_ns: u64, value: u64) -> u64 {
     let now = if bucket_ns > 0 { time_ns / bucket_ns } else { 0 };
     if window.now < now {
         for passed in 1..=BUCKETS {
@@ -52,24 +52,25 @@ fn update(window: &mut Window, bucket_ns: u64, time_ns: u64, value: u64) -> u64 
 }
 
 /// The same for the smallest RTT, a multiple of a microsecond below 2^36 ns: the largest of 2^27 us less it.
-fn update_least(window: &mut Window, bucket_ns: u64, time_ns: u64, rtt_ns: u64) -> u64 {
+pub fn update_least(window: &mut Window, bucket_ns: u64, time_ns: u64, rtt_ns: u64) -> u64 {
     let most = update(window, bucket_ns, time_ns, if rtt_ns > 0 { (1 << 27) - rtt_ns / MICROSECOND } else { 0 });
     if most > 0 { ((1 << 27) - most) * MICROSECOND } else { 0 }
 }
 
-/// Whether a pause of the acknowledgements has ended, or reached its length, that is much longer than usual.
-fn notices(parameters: &Parameters, state: &mut State, ack_gap_ns: u64) -> bool {
-    let usual_ns = (TIMES_USUAL * state.usual_gap) >> 4;
-    let least_ns = if usual_ns > parameters.gap_ns { usual_ns } else { parameters.gap_ns };
-    let gap = parameters.gap_ns > 0 && ack_gap_ns >= least_ns;
-    if !gap || parameters.learns > 0 {
-        state.usual_gap = state.usual_gap - (state.usual_gap >> 4) + least(ack_gap_ns, least_ns);
+/// Whether a pause of the acknowledgements has ended, or reached its length, that is much longer than usual (kept in
+/// sixteenths of a ns): at least `gap_ns` (0: never). `learns`: a pause that returns becomes usual.
+pub fn notices(gap_ns: u64, learns: bool, usual_gap: &mut u64, ack_gap_ns: u64) -> bool {
+    let usual_ns = (TIMES_USUAL * *usual_gap) >> 4;
+    let least_ns = if usual_ns > gap_ns { usual_ns } else { gap_ns };
+    let gap = gap_ns > 0 && ack_gap_ns >= least_ns;
+    if !gap || learns {
+        *usual_gap = *usual_gap - (*usual_gap >> 4) + least(ack_gap_ns, least_ns);
     }
     gap
 }
 
 /// The weight of an interval in an average over so many (Q16) RTTs, in Q24.
-fn weight(interval_ns: u64, rtt_ns: u64, rtts: u32) -> i64 {
+pub fn weight(interval_ns: u64, rtt_ns: u64, rtts: u32) -> i64 {
     let span_ns = (rtt_ns * u64::from(rtts)) >> 16;
     if span_ns == 0 { ONE24 } else { ONE24 - exp(-ratio(interval_ns, span_ns, 40 << 24)) as i64 }
 }
@@ -154,7 +155,7 @@ fn pause(parameters: &Parameters, state: &mut State, stats: &Statistics, m: &Mea
     }
     let since_ns = m.time_ns.saturating_sub(state.silent_at_ns);
     let own = parameters.learns > 0 && state.silent > 0 && since_ns <= OWN_PAUSE_RTTS * least(stats.srtt_ns, MOST_RTT);
-    if !notices(parameters, state, m.ack_gap_ns) || own {
+    if !notices(parameters.gap_ns, parameters.learns > 0, &mut state.usual_gap, m.ack_gap_ns) || own {
         return;
     }
     for window in &mut state.leasts {

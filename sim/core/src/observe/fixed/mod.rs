@@ -13,6 +13,7 @@ pub mod drain;
 pub mod features;
 pub mod measures;
 pub mod network;
+pub mod safety;
 pub mod simulated;
 mod tables;
 #[cfg(test)]
@@ -171,7 +172,9 @@ pub struct Statistics {
     /// Congestion window and packets in flight now, segments; payload of a segment, bytes.
     pub cwnd: u32,
     pub in_flight: u32,
-    pub mss: u32,
+    pub mss: u16,
+    /// Retransmission timeouts.
+    pub rtos: u16,
 }
 
 /// The largest value of each tenth of a window of time; 0: none.

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{FEATURES, Program, State, Statistics, features, network};
+use super::safety::{Limits, Safety};
+use super::{FEATURES, Program, State, Statistics, features, network, safety};
 use crate::cc::Conn;
 use crate::observe::policy::{Answer, Decide, Failure, Network, Policy};
 use crate::observe::registry::{Action, ActionMemory, Control, Observation, Watch};
+use crate::observe::safety_filter::{self, Filter};
 use crate::observe::stats::IntervalStats;
 
 const ONE20: f64 = (1 << 20) as f64;
@@ -31,7 +33,40 @@ pub fn policy(network: &Network, policy: &Policy) -> Result<Policy, String> {
         action: Arc::new(Action { perform: Arc::new(perform), ..(*policy.action).clone() }),
         interval: policy.interval,
         safety_filter: policy.safety_filter.clone(),
+        fixed: true,
     })
+}
+
+/// The safety filter of one flow.
+#[derive(Clone)]
+pub struct FixedFilter {
+    limits: Limits,
+    safety: Safety,
+}
+
+impl FixedFilter {
+    pub fn new(limits: &safety_filter::Limits) -> FixedFilter {
+        FixedFilter { limits: limits.into(), safety: Safety::default() }
+    }
+}
+
+impl Filter for FixedFilter {
+    /// A policy in fixed point asks for a window alone.
+    fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
+        let stats = Statistics { cwnd: conn.cwnd, ..Statistics::from(stats) };
+        let mut exact = (*window * ONE16) as u64;
+        let cwnd = safety::hold(&self.limits, &mut self.safety, &stats, asked.0, &mut exact);
+        *window = exact as f64 / ONE16;
+        (cwnd, None)
+    }
+
+    fn has_taken_over(&self) -> bool {
+        self.safety.taken_over > 0
+    }
+
+    fn clone_box(&self) -> Box<dyn Filter> {
+        Box::new(self.clone())
+    }
 }
 
 #[derive(Clone)]
@@ -85,7 +120,8 @@ impl From<&IntervalStats> for Statistics {
             lost: stats.lost_packets as u32,
             cwnd: stats.cwnd_packets as u32,
             in_flight: stats.in_flight_packets as u32,
-            mss: stats.mss_bytes as u32,
+            mss: stats.mss_bytes as u16,
+            rtos: stats.rtos as u16,
         }
     }
 }
@@ -199,6 +235,7 @@ mod tests {
             action: Arc::new(registry::action(&action).unwrap()),
             interval: Interval::fixed(Nanos::from_millis(30)),
             safety_filter: None,
+            fixed: false,
         }
     }
 

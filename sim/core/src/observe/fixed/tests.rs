@@ -91,6 +91,15 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
         let program = Program { parameters, features, weights };
         assert!(program.fits());
         let mut state = State::default();
+        let limits = safety::Limits {
+            most_bdp: random.wide() >> 38,
+            rtt_low_ns: random.wide() >> 34,
+            rtt_high_ns: random.wide() >> 24,
+            most_rate: random.wide() >> 30,
+            most_loss: random.wide() >> 40,
+            patience_ns: random.wide() >> 20,
+        };
+        let mut filter = safety::Safety::default();
         for _ in 0..20 {
             let stats = Statistics {
                 time_ns: random.wide(),
@@ -107,11 +116,14 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
                 lost: random.wide() as u32,
                 cwnd: random.wide() as u32,
                 in_flight: random.wide() as u32,
-                mss: random.wide() as u32,
+                mss: random.wide() as u16,
+                rtos: random.wide() as u16,
             };
             let decision = decide(&program, &mut state, &stats);
             assert!((4..=1 << 20).contains(&decision.cwnd), "{decision:?}");
             assert!(i64::from(decision.action).abs() <= ONE20, "{decision:?}");
+            let held = safety::hold(&limits, &mut filter, &stats, decision.cwnd, &mut state.window);
+            assert!((1..=1 << 20).contains(&held) && state.window <= 1 << 36, "{held}");
         }
     }
 }
