@@ -7,6 +7,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import SafetyFilter, TrainingRange
+from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered, limits
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.errors import OrbitccError
@@ -63,6 +64,19 @@ def test_cubic_takes_over_where_the_policy_was_never_trained(tmp_path) -> None:
     assert recorded(safe, rate_mbps=80.0, **inside)[1] < 5.0, "a policy that yields may, where it was trained"
     assert recorded(plain, rate_mbps=80.0, **python_policy)[1] < 5.0
     assert recorded(safe, rate_mbps=80.0, **python_policy)[1] > 60.0
+
+
+def test_cubic_takes_over_in_fixed_point_as_in_floating_point(tmp_path) -> None:
+    safe = filtered("perigee", tmp_path / "safe", limits(checkpoint.load("perigee").card.training_range))
+    far = get("dumbbell", duration_s=20.0, rate_mbps=80.0, base_rtt_ms=600.0)
+    cwnd = []
+    for chosen in (str(safe), f"{safe}:arithmetic=fixed", "perigee:arithmetic=fixed"):
+        played = far.with_flows([far.flows[0].changed(controller=policy_spec(chosen))])
+        cwnd.append(simulate(played, record_interval_s=0.1).flows["cwnd_packets"][:, 0])
+    floating, integers, alone = cwnd
+    # Until Cubic decides, the windows of a policy differ by rounding; Cubic's begin where the policy stood.
+    assert np.abs(integers[50:] / floating[50:] - 1).max() < 0.01
+    assert np.abs(alone[50:] / floating[50:] - 1).max() > 0.5
 
 
 def test_a_safety_filter_is_written_to_the_card_and_taken_away(tmp_path) -> None:

@@ -24,37 +24,33 @@ static __always_inline __u64 interpolate(const __u32 *table, __u64 position)
 	return a + (((b - a) * t) >> 18) + ((bend * t * (t - (1 << 18))) >> 37);
 }
 
-/* Of a constant, which the compiler computes. */
+/* The exponent of a power of two: times this de Bruijn sequence of order 6, each leaves six other bits at the top. BPF
+ * cannot count leading zeros, and branches are slower. */
+#define DE_BRUIJN 0x03f79d71b4cb0a89ULL
+static const __u8 EXPONENTS[64] = {
+	0, 1, 48, 2, 57, 49, 28, 3, 61, 58, 50, 42, 38, 29, 17, 4,
+	62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
+	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11,
+	46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6,
+};
+
+/* Of a constant, which the compiler computes, or in fixed_log2. */
 static __always_inline __s64 log2_of(__u64 x)
 {
-	__u64 rest = x, mantissa;
-	__s64 exponent = 0;
+	__u64 top = x, exponent, mantissa;
 
 	if (!x)
 		return -(1LL << 30);
-	if (rest >> 32) {
-		exponent += 32;
-		rest >>= 32;
-	}
-	if (rest >> 16) {
-		exponent += 16;
-		rest >>= 16;
-	}
-	if (rest >> 8) {
-		exponent += 8;
-		rest >>= 8;
-	}
-	if (rest >> 4) {
-		exponent += 4;
-		rest >>= 4;
-	}
-	if (rest >> 2) {
-		exponent += 2;
-		rest >>= 2;
-	}
-	exponent += rest >> 1;
-	mantissa = exponent > 24 ? x >> (exponent - 24) : x << (24 - exponent);
-	return (exponent << 24) + (__s64)((interpolate(LOG2_TABLE, mantissa & 0xffffff) + 32) >> 6);
+	top |= top >> 1;
+	top |= top >> 2;
+	top |= top >> 4;
+	top |= top >> 8;
+	top |= top >> 16;
+	top |= top >> 32;
+	exponent = EXPONENTS[(top - (top >> 1)) * DE_BRUIJN >> 58];
+	/* The 24 bits below the highest. */
+	mantissa = x << (63 - exponent) >> 39;
+	return (__s64)(exponent << 24) + (__s64)((interpolate(LOG2_TABLE, mantissa & 0xffffff) + 32) >> 6);
 }
 
 GLOBAL __s64 fixed_log2(__u64 x)

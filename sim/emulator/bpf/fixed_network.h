@@ -75,7 +75,6 @@ GLOBAL int forward(struct scratch *scratch, int gate)
 
 	if (!scratch)
 		return 0;
-	__builtin_memset(scratch->x, 0, sizeof(scratch->x));
 	for (k = 0; k < MOST_UNITS; k++) {
 		if (k >= inputs)
 			break;
@@ -92,7 +91,12 @@ GLOBAL int forward(struct scratch *scratch, int gate)
 			scratch->out[k] = activate(activation, unit(scratch, at, inputs));
 			at += inputs + 1;
 		}
-		__builtin_memcpy(scratch->x, scratch->out, sizeof(scratch->x));
+		for (k = 0; k < MOST_UNITS; k++) {
+			if (k >= units)
+				break;
+			scratch->x[k] = scratch->out[k];
+			asm volatile("" ::: "memory");	/* no call of memmove */
+		}
 		inputs = units;
 	}
 	return 1;
