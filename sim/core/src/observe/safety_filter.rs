@@ -355,7 +355,7 @@ mod tests {
         let mut random = Stream::new(1, Purpose::Controller, 0);
         let mut share = |n: u64| random.below(Nanos(n)).0 as f64 / n as f64;
         let [mut float, mut fixed] = filters();
-        let (mut windows, mut cwnd, mut changes) = ([100.0, 100.0], 100, 0);
+        let (mut cwnd, mut changes) = (100, 0);
         for k in 0..6_000 {
             let far = k / 1_000 % 2 > 0;
             let rtt_s = if far { 0.3 } else { 0.05 } * (1.0 + 0.1 * share(1 << 20));
@@ -374,7 +374,7 @@ mod tests {
             };
             let asked = (if far { 20.0 } else { 5_000.0 * share(1 << 20) }).floor();
             let before = float.has_taken_over();
-            windows = [asked; 2];
+            let mut windows = [asked; 2];
             let flow = conn(cwnd, cwnd);
             let held = float.hold(&flow, &stats, (asked as u32, None), &mut windows[0]).0;
             let also = fixed.hold(&flow, &stats, (asked as u32, None), &mut windows[1]).0;

@@ -239,10 +239,10 @@ fn the_bpf_programs_safety_filter_takes_over_and_hands_back_as_the_simulators() 
         let path = at / 1_000 % 6;
         at += 1;
         share = random.below(Nanos(1 << 20)).0;
-        let rtt_us = if path == 1 { 300_000 } else { 50_000 } * ((1 << 20) + share / 8) >> 20;
+        let rtt_us = (if path == 1 { 300_000 } else { 50_000 } * ((1 << 20) + share / 8)) >> 20;
         let lost = share % 100 == 0 || path == 5 && share % 3 > 0;
         let mss: u16 = 1_448;
-        let rate = if path == 3 { 50_000_000 } else { 10_000_000 } * ((1 << 20) + share % 4_096 * 64) >> 20;
+        let rate = (if path == 3 { 50_000_000 } else { 10_000_000 } * ((1 << 20) + share % 4_096 * 64)) >> 20;
         Statistics {
             time_ns: at * 30_000_000,
             interval_ns: 30_000_000,
