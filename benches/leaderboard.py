@@ -54,6 +54,8 @@ SKIPPED = (
 """Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, a path with a
 proxy, on which contenders do not drive the whole connection, and a network of a hundred pairs of cities, which takes
 minutes per run (`benches.constellation`)."""
+VARIANTS = ("bbr3:draft=06",)
+"""Contenders beside the classical controllers with their default parameters."""
 LEFT_OUT = ("steady_power",)
 """Metrics that follow from two others of the same suite: in the CSV only."""
 PAPER_ONLY = {"efficiency": ("jain",), "efficiency-aqm": ("jain",), "c4-tests": ("load",)}
@@ -403,7 +405,7 @@ def run(
     """Run what is missing. Raises SystemExit if the simulator is rebuilt meanwhile, whose runs cannot be told apart."""
     classical = [name for name in controllers.names("baseline") if name != "udp"]
     shipped = [name for name in checkpoint.shipped() if name not in policies]
-    everybody = contenders.line_up(classical, [*shipped, *policies])
+    everybody = contenders.line_up([*classical, *VARIANTS], [*shipped, *policies])
     entries: list[Entry] = []
     for name in names:
         suite = suites.get(name, {"first_run": first_run})
@@ -718,7 +720,7 @@ def label(name: str) -> str:
 
 
 def classical(name: str) -> bool:
-    return name in controllers.names("baseline")
+    return name.partition(":")[0] in controllers.names("baseline")
 
 
 def strong(text: str, bold: bool) -> str:
