@@ -197,8 +197,8 @@ QUESTIONS = (
             "l4s": "one flow is alone or beside a Cubic flow with classic ECN, behind the coupled queues of DualPI2: "
             "paths of 40 Mbit/s with 20 or 600 ms, and for 120 s on those of `responsiveness`.",
         },
-        "Packets of Prague carry ECT(1) and wait in the queue for low delay. All others wait in the queue of Cubic; of "
-        "these, only DCTCP reacts to marks.",
+        "Packets of Prague and C4 carry ECT(1) and wait in the queue for low delay. All others wait in the queue of Cubic; "
+        "of these, only DCTCP reacts to marks.",
     ),
     Question(
         "Does it pass the tests of C4\u2019s authors?",
@@ -259,7 +259,7 @@ CAPTION = (
 MISSING = {
     "goodput_ratio": "neither flow delivered anything in the evaluated seconds",
     "jain": "no flow delivered anything in the evaluated seconds",
-    "own_share": "neither flow delivered anything in the evaluated seconds",
+    "own_share": "there is no other flow, or neither delivered anything in the evaluated seconds",
     "own_over_fair": "no flow delivered anything in the evaluated seconds",
     "long_ratio": "no cross flow delivered anything in the evaluated seconds",
     "delay_inflation": "no RTT was measured in the evaluated seconds",
