@@ -197,8 +197,8 @@ QUESTIONS = (
             "l4s": "one flow is alone or beside a Cubic flow with classic ECN, behind the coupled queues of DualPI2: "
             "paths of 40 Mbit/s with 20 or 600 ms, and for 120 s on those of `responsiveness`.",
         },
-        "Packets of Prague and C4 carry ECT(1) and wait in the queue for low delay. All others wait in the queue of Cubic; "
-        "of these, only DCTCP reacts to marks.",
+        "Packets of Prague and C4 carry ECT(1) and wait in the queue for low delay. All others wait in the queue of "
+        "Cubic; of these, only DCTCP reacts to marks.",
     ),
     Question(
         "Does it pass the tests of C4\u2019s authors?",
