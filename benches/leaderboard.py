@@ -201,8 +201,8 @@ QUESTIONS = (
         "Cubic; of these, only DCTCP reacts to marks.",
     ),
     Question(
-        "Does it pass the tests of C4\u2019s authors?",
-        "C4\u2019s tests",
+        "Does it pass the tests of the authors of C4?",
+        "C4 tests",
         {
             "c4-tests": "downloads of up to 60 s from draft-huitema-ccwg-c4-test: alone, with RTTs from 30 to 200 ms, "
             "with the jitter of bad Wi-Fi, and beside C4 or Cubic.",

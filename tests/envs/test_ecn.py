@@ -128,6 +128,7 @@ def test_what_cannot_be_is_named(change, field):
         Flow.parse("cubic:ecn=yes")
 
 
-def test_the_emulator_does_not_have_it():
-    assert dumbbell("cubic", ecn="classic").unsupported("emulator") == ("sim.ecn",)
+def test_the_emulator_has_classic_ecn_for_all_flows_or_none():
+    assert dumbbell("cubic", ecn="classic").unsupported("emulator") == ()
+    assert dumbbell("cubic", ecn="accurate").unsupported("emulator") == ("sim.ecn",)
     assert dumbbell("cubic:ecn=classic").unsupported("emulator") == ("flows.0.controller.ecn",)
