@@ -10,6 +10,7 @@ machine's kernel and the simulator run one flow with classic ECN over the same q
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections.abc import Mapping
@@ -33,7 +34,9 @@ SECONDS, REPEATS = 20.0, 5
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--emulator"]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--emulator", action="store_true", help="this machine's kernel beside the simulator")
+    if parser.parse_args().emulator:
         emulated()
     else:
         against_linux()

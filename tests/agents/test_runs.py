@@ -28,7 +28,7 @@ def test_the_newest_run_is_resumed(tmp_path) -> None:
 
 
 def test_after_the_clock_was_set_back_the_newest_run_is_still_resumed(tmp_path) -> None:
-    """The clock said 2999 when the first two runs were made, eleven in one second."""
+    """The clock said 2999 when the first runs were made, eleven of them in one second."""
     for end in ("", "-2", "-11"):
         (tmp_path / f"a__ppo__1__29990101-000000{end}").mkdir()
         (tmp_path / f"a__ppo__1__29990101-000000{end}" / "config.json").write_text("{}")
