@@ -151,9 +151,9 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
     batch.reset(0, json.dumps(network))
     batch.observe()
     logs = [_Log() for _ in learning]
-    dim = batch.action_space.shape
+    dim = batch.preset.action_dim
     while not batch.finished()[0]:
-        actions = np.zeros((1, len(learning), *dim), np.float32)
+        actions = np.zeros((1, len(learning), dim), np.float32)
         acting = batch.status[0] == ACTIVE
         statistics = batch.statistics()[0]
         for agent in np.flatnonzero(acting).tolist():
@@ -176,7 +176,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         history = np.array([*log.before[: len(log.rewards)], log.after])
         acted = np.array(log.actions[: len(log.rewards)], np.float32)
         if actor.act is None:
-            acted = np.zeros((len(log.rewards), *dim), np.float32)
+            acted = np.zeros((len(log.rewards), dim), np.float32)
             acted[:, 0] = expressed(preset.action, history[:-1], history[1:])
         yield Episode(
             drawn,
@@ -233,7 +233,7 @@ def expressed(action: Any, before: NDArray[np.float64], after: NDArray[np.float6
             if parameters["moves"] == "rate":
                 paced = (rates[0] > 0) & (rates[1] > 0)
                 ratio = np.where(paced, rates[1] / np.where(paced, rates[0], 1.0), ratio)
-            turn = partial(_stepped, parameters)
+            turn = partial(_selected if parameters["form"] == "list" else _stepped, parameters)
     elif not isinstance(action, Action):
         raise TypeError(f"{action!r} is no action")
     return np.clip(turn(np.maximum(ratio, 1e-9)), -1.0, 1.0)
@@ -241,6 +241,13 @@ def expressed(action: Any, before: NDArray[np.float64], after: NDArray[np.float6
 
 def _scaled(base: float, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.log(ratio) / np.log(max(base, 1.0 + 1e-9))
+
+
+def _selected(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The nearest factor of a list, by the logarithm."""
+    factors = np.log(np.asarray(parameters["factors"], np.float64))
+    nearest = np.abs(np.log(ratio)[:, None] - factors).argmin(1)
+    return nearest * (2.0 / (len(factors) - 1)) - 1.0
 
 
 def _stepped(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -125,7 +125,7 @@ def import_policy(
             action=Action(
                 preset=done.name,
                 parameters=dict(done.parameters),
-                dim=used.action_space().shape[0],
+                dim=used.action_dim,
                 hash=definition_hash("action", done),
             ),
             interval_ms=used.interval_ms,

@@ -110,7 +110,7 @@ class ModelCard(_Model):
     gate: Gate | None = None
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0
-    squash: Literal["tanh", "clip"] = "clip"
+    squash: Literal["tanh", "clip", "argmax"] = "clip"
     training_range: TrainingRange
     safety_filter: SafetyFilter | None = None
     training: Training | None = None

@@ -48,8 +48,12 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
         columns = (*card.gate.inputs, *card.gate.expert_inputs)
         if not all(0 <= column < card.observation.dim for column in columns):
             return f"its gate takes column {max(columns)} of {card.observation.dim}"
-    elif card.layers[-1].units != card.action.dim:
-        return f"its last layer has {card.layers[-1].units} units for an action of {card.action.dim}"
+    else:
+        action, units = Native(card.action.preset, card.action.parameters).definition("action"), card.layers[-1].units
+        if card.squash == "argmax" and action["choices"] is None:
+            return f"its best output is its action, but the action {card.action.preset} does not select from a list"
+        if units != (action["choices"] if card.squash == "argmax" else card.action.dim):
+            return f"its last layer has {units} units for an action of {action['choices'] or card.action.dim}"
     for name, shape in expected.items():
         if name not in tensors:
             return f"the tensor {name} is missing"

@@ -81,7 +81,7 @@ class Run:
             self.preset: Preset = preset(getattr(self._policy, "preset", "astraea")).for_deployment()
         except (OrbitccError, AttributeError, TypeError) as error:
             raise _refused(name, "a policy whose preset is a name, a table or a Preset", error) from error
-        self._shape = (1, *self.preset.action_space().shape)
+        self._shape = (1, self.preset.action_dim)
         self._memory: dict[int, dict[str, NDArray[np.float64]]] = {}
 
     def decide(self, flow: int, obs: NDArray[np.float32], stats: NDArray[np.float64]) -> float | tuple[float, float]:

@@ -31,8 +31,9 @@ def function(kind: str, request: str) -> dict[str, Any]:
     """A native function that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
 
     `name`, `family`, `formula` (version of the formulas) and `parameters` (all of them); of an observation `dim`,
-    `features`, `history`, and a list each of `low`, `high`, `labels`, `units`; of an action `dim` and `meaning`; of a
-    reward `low`, `high` and `shared`. ValueError "FIELD = VALUE: must be ..." for what is unknown or not allowed.
+    `features`, `history`, and a list each of `low`, `high`, `labels`, `units`; of an action `dim`, `choices` (how many
+    factors it selects from, or None) and `meaning`; of a reward `low`, `high` and `shared`. ValueError "FIELD = VALUE:
+    must be ..." for what is unknown or not allowed.
     """
 
 class Policy:
@@ -43,7 +44,7 @@ class Policy:
     a batch normalisation is folded into weight and bias by the caller. `leaky_relu` has slope 0.2.
     mean, std: observation normaliser, f32[D] (`(x - mean) / std`, then clipped to +-clip), or None.
     observation, action: functions as JSON text.
-    squash: "tanh" | "clip": how the last layer's output becomes an action in [-1, 1].
+    squash: "tanh" | "clip" | "argmax": how the last layer's output becomes an action in [-1, 1].
     safety_filter: limits applied outside of the network, JSON text (the model card's `safety_filter`), or None.
     gate: weighs the last layer's outputs, the experts: `{"layers": [...], "inputs": [columns of the observation that
     the gate observes], "expert_inputs": [those of the experts]}`, or None.

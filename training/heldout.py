@@ -67,7 +67,7 @@ class HeldOut:
             policies={key: value for scenario in self.scenarios for key, value in scenario.policies().items()},
         )
         batch.observe()
-        actions = np.zeros((*batch.status.shape, *batch.action_space.shape), np.float32)
+        actions = np.zeros((*batch.status.shape, batch.preset.action_dim), np.float32)
         total, decisions, first, second = 0.0, 0, 0.0, 0.0
         while not batch.finished().all():
             active = batch.status == ACTIVE

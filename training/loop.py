@@ -42,7 +42,7 @@ DIVERGED, INTERRUPTED = 3, 130
 class Learner(Protocol):
     """A learner: our own, RLlib's or Stable-Baselines3's."""
 
-    squash: Literal["tanh", "clip"]
+    squash: Literal["tanh", "clip", "argmax"]
     """How the output of the exported network becomes an action: `clip` or `tanh`."""
 
     layers: tuple[Layer, ...]
@@ -358,7 +358,7 @@ class _Loop:
             action=Action(
                 preset=action.name,
                 parameters=dict(action.parameters),
-                dim=deployed.action_space().shape[0],
+                dim=deployed.action_dim,
                 hash=definition_hash("action", action),
             ),
             interval_ms=deployed.interval_ms,
@@ -383,10 +383,10 @@ class _Loop:
 _LEARNERS = {
     "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
     "ppo": "orbitcc.training.ppo:PpoLearner",
+    "rllib": "orbitcc.training.rllib:RLlibLearner",
     "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
     "rllib-ppo-worlds": "orbitcc.training.rllib:RLlibLearner",
     "rllib-sac-worlds": "orbitcc.training.rllib:RLlibLearner",
-    "rllib-sac": "orbitcc.training.rllib:RLlibLearner",
     "sb3-ppo": "orbitcc.training.sb3:SB3Learner",
     "sb3-sac": "orbitcc.training.sb3:SB3Learner",
 }

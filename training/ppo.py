@@ -50,7 +50,7 @@ class PpoLearner:
             journal=True,
             autoreset_mode="SameStep",
         )
-        (sees,), (acts,) = self._env.preset.observation_space().shape, self._env.preset.action_space().shape
+        (sees,), acts = self._env.preset.observation_space().shape, self._env.preset.action_dim
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)

@@ -264,10 +264,24 @@ class Sac(SacSettings):
     learning_starts: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 10_000
 
 
-class RllibSac(Sac):
-    """SAC of RLlib; `flows` counts per env runner."""
+class RllibAlgorithm(Model):
+    """An algorithm of RLlib with its own settings, on one sub-environment per flow.
 
+    algorithm: APPO, DQN, IMPALA, PPO or SAC, or `module:Class`, a configuration of RLlib. DQN needs an action that
+    selects from a list of factors.
+    flows: sub-environments per env runner.
+    batch: an iteration lasts at least so many agent steps.
+    training: arguments of RLlib's `training()`.
+    sampling: arguments of RLlib's `env_runners()`, for example `rollout_fragment_length`.
+    """
+
+    algorithm: str
+    flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 64
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+    batch: Annotated[int, _steps] = 4_096
+    reward_scale: Annotated[float, number(0, 1e6, "", above=True)] = 1.0
+    training: dict[str, Any] = Field(default_factory=dict)
+    sampling: dict[str, Any] = Field(default_factory=dict)
 
 
 class RllibSacWorlds(SacSettings):
@@ -470,9 +484,9 @@ class RllibPpoWorldsRecipe(Recipe):
     ppo: RllibPpoWorlds = RllibPpoWorlds()
 
 
-class RllibSacRecipe(Recipe):
-    algorithm: Literal["rllib-sac"]
-    sac: RllibSac = RllibSac()
+class RllibAlgorithmRecipe(Recipe):
+    algorithm: Literal["rllib"]
+    rllib: RllibAlgorithm
 
 
 class RllibSacWorldsRecipe(Recipe):
@@ -480,7 +494,7 @@ class RllibSacWorldsRecipe(Recipe):
     sac: RllibSacWorlds = RllibSacWorlds()
 
 
-RllibRecipe = RllibPpoRecipe | RllibPpoWorldsRecipe | RllibSacRecipe | RllibSacWorldsRecipe
+RllibRecipe = RllibPpoRecipe | RllibPpoWorldsRecipe | RllibAlgorithmRecipe | RllibSacWorldsRecipe
 
 BY_ALGORITHM: dict[str, type[Recipe]] = {
     "ppo": PpoRecipe,
@@ -489,10 +503,13 @@ BY_ALGORITHM: dict[str, type[Recipe]] = {
     "sb3-sac": Sb3SacRecipe,
     "rllib-ppo": RllibPpoRecipe,
     "rllib-ppo-worlds": RllibPpoWorldsRecipe,
-    "rllib-sac": RllibSacRecipe,
+    "rllib": RllibAlgorithmRecipe,
     "rllib-sac-worlds": RllibSacWorldsRecipe,
 }
 """Algorithm -> class of its recipes."""
+
+_DISCRETE = ("rllib", "sb3-ppo")
+"""Algorithms that learn actions that select from a list."""
 
 LEARNERS = {"rllib": "rllib-ppo"}
 """Learners that train recipes of our own PPO -> their algorithm."""
@@ -549,10 +566,12 @@ def check_names(recipe: Recipe) -> None:
     """Check the names in a recipe before anything is written.
 
     Raises:
-        OrbitccError: its scenario or preset is unknown.
+        OrbitccError: its scenario or preset is unknown, or its learner does not learn such actions.
     """
     recipe.world()
-    presets.preset(recipe.preset)
+    used = presets.preset(recipe.preset)
+    if used.choices is not None and recipe.algorithm not in _DISCRETE:
+        raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")
 
 
 def _put(data: dict[str, Any], key: str, value: Any) -> None:

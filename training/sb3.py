@@ -41,9 +41,12 @@ class SB3Learner:
         self.recipe = recipe
         self._settings: Ppo | Sac = recipe.ppo if isinstance(recipe, Sb3PpoRecipe) else recipe.sac
         self._is_ppo = isinstance(self._settings, Ppo)
-        self.squash: Literal["tanh", "clip"] = "clip" if self._is_ppo else "tanh"
+        used = preset(recipe.preset)
+        self.squash: Literal["tanh", "clip", "argmax"] = "clip" if self._is_ppo else "tanh"
+        if used.choices is not None:
+            self.squash = "argmax"
         self.gate = None
-        self.layers = recipe.network.layers(preset(recipe.preset).action_space().shape[0])
+        self.layers = recipe.network.layers(used.choices or used.action_dim)
         settings = self._settings
         native = FlowVectorEnv(
             settings.flows,

@@ -81,7 +81,6 @@ class Batch:
         n = len(specs)
         self._fresh = dict(enumerate(specs))  # networks of worlds that nothing has been done to
         self.observation_space = preset.observation_space()
-        self.action_space = preset.action_space()
         self.obs: NDArray[np.float32] = np.zeros((n, max_agents, *self.observation_space.shape), np.float32)
         self.reward = np.zeros((n, max_agents), np.float32)
         self.status = np.zeros((n, max_agents), np.uint8)

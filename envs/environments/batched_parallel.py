@@ -100,8 +100,8 @@ class BatchedParallelEnv:
             `state` float32[N, 12], the global state at the end of the interval; `active` bool[N, S], who acts next; and
             `renewed` bool[N], the worlds that were drawn anew; `statistics` f64[N, S, fields], if asked for.
         """
-        core, expected = self._core, (self.num_worlds, self.max_agents, *self.single_action_space.shape)
-        values, batch = checked_actions("actions", actions, expected), core.batch
+        core, rows = self._core, (self.num_worlds, self.max_agents)
+        values, batch = checked_actions("actions", actions, core.preset, rows), core.batch
         acted = self.active
         core.step(values)
         obs, rewards = batch.obs.copy(), np.where(acted, batch.reward, np.float32(0))

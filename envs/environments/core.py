@@ -20,7 +20,7 @@ from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
-from orbitcc.envs.environments.presets import STATS
+from orbitcc.envs.environments.presets import STATS, Preset
 from orbitcc.envs.environments.render import pictures
 from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
@@ -346,15 +346,26 @@ def checked_count(field: str, value: Any) -> int:
     return int(value)
 
 
-def checked_actions(field: str, actions: Any, shape: tuple[int, ...] | None) -> NDArray[np.float32]:
-    """Actions as float32 of this shape; raises OrbitccError for another shape."""
+def checked_actions(field: str, actions: Any, preset: Preset, rows: tuple[int, ...]) -> NDArray[np.float32]:
+    """Actions for so many rows as the simulator takes them, float32[*rows, A]. Choices are whole numbers of shape
+    `rows`; they become even distances from -1 to 1.
+
+    Raises:
+        OrbitccError: another shape, or no such choice.
+    """
+    choices = preset.choices
+    shape = (*rows, preset.action_dim) if choices is None else rows
     try:
         values = np.asarray(actions, np.float32)
     except (TypeError, ValueError):
         raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
     if values.shape != shape:
         raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")
-    return values
+    if choices is None:
+        return values
+    if not np.isin(values, np.arange(choices)).all():
+        raise OrbitccError(field, values.tolist(), f"whole numbers from 0 to {choices - 1}")
+    return (values * np.float32(2.0 / (choices - 1)) - np.float32(1.0))[..., None]
 
 
 def scenarios_of(options: Mapping[str, Any], count: int) -> list[Any]:

@@ -82,7 +82,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.state_space = core.state_space
-        self._actions = np.zeros((core.num_worlds, core.max_agents, *core.action_space.shape), np.float32)
+        self._actions = np.zeros((core.num_worlds, core.max_agents, core.preset.action_dim), np.float32)
         self._over, self._everybody = np.zeros(self.num_envs, np.bool_), np.ones(self.num_envs, np.bool_)
         self._ended: NDArray[np.bool_] | None = None
 
@@ -278,7 +278,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         return obs
 
     def _move(self, actions: NDArray[np.float32]) -> None:
-        values = checked_actions("actions", actions, self.action_space.shape)
+        values = checked_actions("actions", actions, self.preset, (self.num_envs,))
         self._actions.reshape(-1, self._actions.shape[-1])[self._rows] = values
         self._made.step(self._actions)
 

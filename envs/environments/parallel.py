@@ -101,16 +101,16 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self._index = {agent: index for index, agent in enumerate(self.possible_agents)}
         # one space object per agent: each has its own generator, and PettingZoo asks for the same object every time
         self.observation_spaces = {a: _copy(core.observation_space) for a in self.possible_agents}
-        self.action_spaces = {a: _copy(core.action_space) for a in self.possible_agents}
+        self.action_spaces = {a: core.preset.action_space() for a in self.possible_agents}
         self.state_space = core.state_space
-        self._actions = np.zeros((1, core.max_agents, *core.action_space.shape), np.float32)
+        self._actions = np.zeros((1, core.max_agents, core.preset.action_dim), np.float32)
         self._delivered: set[str] = set()  # whose objects are, in this episode
         self.np_random: np.random.Generator | None = None
 
     def observation_space(self, agent: str) -> spaces.Box:
         return self.observation_spaces[agent]
 
-    def action_space(self, agent: str) -> spaces.Box:
+    def action_space(self, agent: str) -> spaces.Box | spaces.Discrete:
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Obs, Infos]:
@@ -243,7 +243,7 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         for agent in self.agents:
             if agent not in actions:
                 raise OrbitccError("actions", sorted(actions), f"an action for every agent: {agent} has none")
-            values = checked_actions(f"action of {agent}", actions[agent], self._actions.shape[2:])
+            values = checked_actions(f"action of {agent}", actions[agent], self._core.preset, ())
             self._actions[0, self._index[agent]] = values
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -306,10 +306,25 @@ class Preset:
         native = self.native("observation").definition("observation")
         return spaces.Box(np.asarray(native["low"], np.float32), np.asarray(native["high"], np.float32))
 
-    def action_space(self) -> spaces.Box:
-        """float32 Box, [-1, 1] in every dimension."""
-        dim = self.action.dim if isinstance(self.action, Action) else self.native("action").definition("action")["dim"]
-        return spaces.Box(-1.0, 1.0, (int(dim),), np.float32)
+    @cached_property
+    def action_dim(self) -> int:
+        """How many numbers of [-1, 1] an action function takes."""
+        native = self.native("action").definition("action")
+        return int(self.action.dim if isinstance(self.action, Action) else native["dim"])
+
+    @cached_property
+    def choices(self) -> int | None:
+        """The number of factors of which an action selects one; None: actions are continuous."""
+        if isinstance(self.action, Action):
+            return None
+        choices: int | None = self.native("action").definition("action")["choices"]
+        return choices
+
+    def action_space(self) -> spaces.Box | spaces.Discrete:
+        """float32 Box, [-1, 1] in every dimension; `Discrete(n)` where an action selects one of n factors."""
+        if self.choices is not None:
+            return spaces.Discrete(self.choices)
+        return spaces.Box(-1.0, 1.0, (self.action_dim,), np.float32)
 
 
 _LEO = "Astraea with the minimum RTT of the last 10 s"

@@ -135,7 +135,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
         if self._over:
             raise ResetNeededError("step", "no episode runs: reset() first")
         core = self._core
-        batch = core.step(checked_actions("action", action, self.action_space.shape)[None, None])
+        batch = core.step(checked_actions("action", action, core.preset, ())[None, None])
         status, info = batch.status.item(), self._info(batch)
         terminated, truncated = bool(status & TERMINATED), bool(status & TRUNCATED)
         if terminated or truncated:

@@ -96,7 +96,7 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         self, actions: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         core = self._made
-        values = checked_actions("actions", actions, self.action_space.shape)
+        values = checked_actions("actions", actions, core.preset, (self.num_envs,))
         batch = core.step(values[:, None])
         if batch.all_active() and not self._any_over:  # nothing ends: most steps, so they are kept short
             if core.pictures is not None:

@@ -57,9 +57,11 @@ def test_a_recipe_may_be_a_file(tmp_path) -> None:
         recipe.load(str(path))
 
 
-@pytest.mark.parametrize("algorithm", ["rllib-ppo", "sb3-ppo", "rllib-ppo-worlds", "astraea-td3", "rllib-sac"])
+@pytest.mark.parametrize("algorithm", ["rllib-ppo", "sb3-ppo", "rllib-ppo-worlds", "astraea-td3", "rllib"])
 def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
     table = {"name": "mine", "scenario": "dumbbell", "agent_steps": 10, "algorithm": algorithm}
+    if algorithm == "rllib":
+        table["rllib"] = {"algorithm": "SAC"}
     assert recipe.Recipe.build(table).algorithm == algorithm
     foreign = "batch_world_steps" if algorithm == "rllib-ppo" else "privileged_critic"
     for section, setting in (("ppo", foreign), ("network", "slope")):

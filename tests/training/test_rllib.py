@@ -1,4 +1,4 @@
-"""PPO and SAC through RLlib, end to end."""
+"""PPO, SAC and DQN through RLlib, end to end."""
 
 import itertools
 import json
@@ -130,7 +130,7 @@ def test_sac_samples_flows_natively_and_its_exported_policy_acts_as_it_does() ->
     from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "sac.flows=6"])
+    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "rllib.flows=6"])
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     runner = SingleAgentEnvRunner(config=rllib.config(plan, seed=1))
@@ -185,21 +185,25 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "sides"), [("rllib-sac-worlds", "worlds=2"), ("rllib-sac-leo", "flows=6")])
-def test_sac_learns_from_policys_that_come_and_go_and_goes_on_where_it_stopped(name, sides, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["rllib-sac-worlds", "rllib-sac-leo", "rllib-dqn-leo"])
+def test_learners_with_replay_learn_from_flows_that_come_and_go_and_go_on_where_they_stopped(
+    name: str, tmp_path: Path
+) -> None:
     from orbitcc.agents.runs import RunFolder
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut
 
-    unit = "_world_steps" if name == "rllib-sac-worlds" else ""
+    sac = ("worlds=2", "batch_world_steps=400", "minibatch=32", "update_every_world_steps=40")
+    own = ("flows=6", "batch=400", "training.train_batch_size_per_learner=32", "training.training_intensity=0.8")
     changes = [
         f"scenario={staggered(tmp_path)}",
-        f"sac.{sides}",
         "agent_steps=2000",
-        f"sac.batch{unit}=400",
-        "sac.minibatch=32",
-        f"sac.update_every{unit}=40",
-        f"sac.learning_starts{unit}=400",
+        *(f"sac.{change}" for change in (*sac, "learning_starts_world_steps=400") if name == "rllib-sac-worlds"),
+        *(
+            f"rllib.{change}"
+            for change in (*own, "training.num_steps_sampled_before_learning_starts=400")
+            if name != "rllib-sac-worlds"
+        ),
         "evaluation.every=1000",
         "evaluation.worlds=1",
     ]
@@ -218,8 +222,73 @@ def test_sac_learns_from_policys_that_come_and_go_and_goes_on_where_it_stopped(n
         assert kept.get_num_agent_timesteps() == second.agent_steps  # those from before the break, too
     else:
         assert kept.get_num_timesteps() == second.agent_steps
-    assert {"train/reward", "heldout/reward", "learner/critic_loss", "learner/alpha"} <= tags(run.path)
+    assert {"train/reward", "heldout/reward", "learner/critic_loss"} <= tags(run.path)
+    assert ("learner/alpha" in tags(run.path)) == ("sac" in name)
     assert any(not np.array_equal(before[key], value) for key, value in checkpoint.read_tensors(run.last).items())
-    scores = HeldOut(plan.scenario, "astraea-leo", worlds=1, seed=7).score(checkpoint.load(run.last).policy)
+    scores = HeldOut(plan.scenario, plan.preset, worlds=1, seed=7).score(checkpoint.load(run.last).policy)
     assert 0 < scores["utilisation"] <= 1
     assert np.isfinite(scores["reward"])
+
+
+def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() -> None:
+    import torch
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from orbitcc import _sim
+    from orbitcc.training import recipe, rllib
+
+    for changes in ([], ["rllib.training.dueling=false"]):
+        plan = recipe.load("rllib-dqn-leo", ["rllib.flows=2", *changes])
+        module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
+        tensors = rllib.export(module, plan)
+        layers = [
+            {
+                "weight": tensors[f"layers.{i}.weight"],
+                "bias": tensors[f"layers.{i}.bias"],
+                "norm": None,
+                "activation": a,
+            }
+            for i, a in enumerate(["relu", "relu", "linear"])
+        ]
+        settings = {"observation": '"astraea-leo"', "interval_ns": 30_000_000, "squash": "argmax"}
+        policy = _sim.Policy(layers, action='"window-factors"', **settings)
+        obs = np.random.default_rng(0).uniform(0, 1, (256, 50)).astype(np.float32)
+        with torch.no_grad():
+            values = module.forward_inference({"obs": torch.from_numpy(obs)})
+        best = np.asarray(values["actions"])
+        assert len(set(best)) > 1
+        assert np.array_equal(np.rint((policy.act(obs)[:, 0] + 1) * 3), best)
+        with pytest.raises(ValueError, match="7 outputs for argmax, the action no list of factors"):
+            _sim.Policy(layers, action='"log-window"', **settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "says"),
+    [
+        (["rllib.algorithm=A2C"], "rllib.algorithm", "APPO, DQN, IMPALA"),
+        (["rllib.algorithm=json:JSONDecoder"], "rllib.algorithm", "AlgorithmConfig"),
+        (["rllib.algorithm=no_such_module:Config"], "rllib.algorithm", "can be imported"),
+        (["rllib.training.lr_rate=1e-3"], "rllib.training.lr_rate", "lr"),
+        (["rllib.sampling.fragment=1"], "rllib.sampling.fragment", "rollout_fragment_length"),
+        (["rllib.training.n_step=9"], "rllib", "rollout_fragment_length"),
+        (["preset=astraea-leo"], "preset.action", "window-factors"),
+        (["rllib.algorithm=SAC"], "preset.action", "steps, with SAC"),
+    ],
+)
+def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: str, says: str) -> None:
+    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.training import recipe, rllib
+
+    with pytest.raises(OrbitccError) as refused:
+        rllib.config(recipe.load("rllib-dqn-leo", changes), seed=1)
+    assert refused.value.field == field
+    assert says in str(refused.value)
+
+
+def test_a_class_of_rllib_is_a_path_to_its_configuration() -> None:
+    from orbitcc.training import recipe, rllib
+
+    plan = recipe.load("rllib-dqn-leo", ["rllib.algorithm=ray.rllib.algorithms.dqn:DQNConfig"])
+    config = rllib.config(plan, seed=3)
+    assert type(config).__name__ == "DQNConfig"
+    assert (config.n_step, config.seed, config.num_envs_per_env_runner) == (3, 3, 64)

@@ -10,12 +10,13 @@ import numpy as np
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
 from orbitcc.training.recipe import (
+    RllibAlgorithmRecipe,
     RllibPpoRecipe,
     RllibPpoWorldsRecipe,
     RllibRecipe,
-    RllibSacRecipe,
     RllibSacWorldsRecipe,
 )
 
@@ -31,6 +32,8 @@ def config(recipe: RllibRecipe, seed: int) -> Any:
     """The RLlib configuration of a recipe."""
     if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe):
         return ppo_config(recipe, seed)
+    if isinstance(recipe, RllibAlgorithmRecipe):
+        return any_config(recipe, seed)
     return sac_config(recipe, seed)
 
 
@@ -135,21 +138,61 @@ def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
     )
 
 
-def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
-    """The RLlib `SACConfig` of a recipe: one sub-environment per flow, or whole worlds as multi-agent environments."""
+def any_config(recipe: RllibAlgorithmRecipe, seed: int) -> Any:
+    """The configuration of an algorithm with its own settings: one sub-environment per flow."""
+    from orbitcc.envs.environments.rllib import FLOWS
+    from orbitcc.training.rllib.algorithms import algorithm_config
+
+    config = _agents(algorithm_config(recipe), recipe, FLOWS)
+    config.callbacks(on_sample_end=_log_rewards).debugging(seed=seed, log_level="ERROR")
+    try:
+        config.validate()
+    except ValueError as error:
+        raise OrbitccError("rllib", recipe.rllib.algorithm, f"settings that RLlib accepts ({error})") from None
+    return config
+
+
+def _agents(config: Any, recipe: RllibPpoRecipe | RllibAlgorithmRecipe, env: str, **more: Any) -> Any:
+    """The configuration with one sub-environment per flow; more: further arguments of the environment."""
+    from ray.tune import register_env
+
+    from orbitcc.envs.environments.rllib import register_envs
+    from orbitcc.training.rllib.critic import PrivilegedFlows
+
+    register_envs()
+    register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
+    settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.rllib
+    arguments = {
+        "scenario": recipe.world(),
+        "preset": recipe.preset,
+        "reward_scale": settings.reward_scale,
+        "stagger": True,
+        **more,
+        "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
+    }
+    return config.environment(env, env_config=arguments, disable_env_checking=True).env_runners(
+        num_env_runners=settings.env_runners,
+        num_envs_per_env_runner=settings.flows,
+        gym_env_vectorize_mode="vector_entry_point",
+    )
+
+
+def sac_config(recipe: RllibSacWorldsRecipe, seed: int) -> Any:
+    """The RLlib `SACConfig` of a recipe, on whole worlds as multi-agent environments.
+
+    Agents join late and leave early, so complete episodes are sampled and replayed.
+    RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
+    It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
+    all worlds, with the seed of the very first time: the environment must not heed that again.
+    """
     from ray.rllib.algorithms.sac import SACConfig
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    sac = recipe.sac
-    if isinstance(recipe, RllibSacWorldsRecipe):
-        counted = recipe.sac
-        starts, every, batch = (
-            counted.learning_starts_world_steps, counted.update_every_world_steps, counted.batch_world_steps,
-        )  # fmt: skip
-    else:
-        starts, every, batch = recipe.sac.learning_starts, recipe.sac.update_every, recipe.sac.batch
+    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+
+    sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
-    config = (
+    return (
         SACConfig()
         .learners(num_learners=0)
         .rl_module(
@@ -168,67 +211,13 @@ def sac_config(recipe: RllibSacRecipe | RllibSacWorldsRecipe, seed: int) -> Any:
             alpha_lr=sac.lr,
             lr=None,
             train_batch_size_per_learner=sac.minibatch,
-            training_intensity=sampling * sac.minibatch / every,
-            num_steps_sampled_before_learning_starts=starts,
+            training_intensity=sampling * sac.minibatch / sac.update_every_world_steps,
+            num_steps_sampled_before_learning_starts=sac.learning_starts_world_steps,
             grad_clip=sac.grad_clip,
+            replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer_world_steps},
         )
-        .reporting(min_sample_timesteps_per_iteration=batch, min_time_s_per_iteration=0)
-        .callbacks(on_sample_end=_log_rewards)
-        .debugging(seed=seed, log_level="ERROR")
-    )
-    if isinstance(recipe, RllibSacWorldsRecipe):
-        return _sac_on_worlds(config, recipe)
-    return _sac_per_flow(config, recipe)
-
-
-def _sac_per_flow(config: Any, recipe: RllibSacRecipe) -> Any:
-    """Every flow is a single agent, stepped natively."""
-    from orbitcc.envs.environments.rllib import FLOWS
-
-    return (
-        _agents(config, recipe, FLOWS)
-        .env_runners(rollout_fragment_length=1)
-        .training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": recipe.sac.buffer})
-    )
-
-
-def _agents(config: Any, recipe: RllibPpoRecipe | RllibSacRecipe, env: str, **more: Any) -> Any:
-    """The configuration with one sub-environment per flow; more: further arguments of the environment."""
-    from ray.tune import register_env
-
-    from orbitcc.envs.environments.rllib import register_envs
-    from orbitcc.training.rllib.critic import PrivilegedFlows
-
-    register_envs()
-    register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
-    settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.sac
-    arguments = {
-        "scenario": recipe.world(),
-        "preset": recipe.preset,
-        "reward_scale": settings.reward_scale,
-        "stagger": True,
-        **more,
-        "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
-    }
-    return config.environment(env, env_config=arguments, disable_env_checking=True).env_runners(
-        num_env_runners=settings.env_runners,
-        num_envs_per_env_runner=settings.flows,
-        gym_env_vectorize_mode="vector_entry_point",
-    )
-
-
-def _sac_on_worlds(config: Any, recipe: RllibSacWorldsRecipe) -> Any:
-    """Agents join late and leave early, so complete episodes are sampled and replayed.
-
-    RLlib cannot continue a fragment of an episode in which an agent has left just before (ray-project/ray#64803).
-    It samples until so many episodes are complete as there are worlds, drops what has begun anew meanwhile, and resets
-    all worlds, with the seed of the very first time: the environment must not heed that again.
-    """
-    from orbitcc.envs.environments.rllib import RLlibCongestionEnv
-
-    sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
-    return (
-        config.environment(
+        .reporting(min_sample_timesteps_per_iteration=sac.batch_world_steps, min_time_s_per_iteration=0)
+        .environment(
             RLlibCongestionEnv,
             env_config={
                 "scenario": recipe.world(),
@@ -246,7 +235,8 @@ def _sac_on_worlds(config: Any, recipe: RllibSacWorldsRecipe) -> Any:
             rollout_fragment_length=math.ceil(scenario.duration_s * 1e9 / preset(recipe.preset).interval_ns),
         )
         .multi_agent(policies={MODULE}, policy_mapping_fn=_everyone_shares, count_steps_by="env_steps")
-        .training(replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": sac.buffer_world_steps})
+        .callbacks(on_sample_end=_log_rewards)
+        .debugging(seed=seed, log_level="ERROR")
     )
 
 

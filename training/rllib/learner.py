@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval import cluster
-from orbitcc.training.recipe import RllibPpoRecipe, RllibPpoWorldsRecipe, RllibRecipe
+from orbitcc.training.recipe import RllibAlgorithmRecipe, RllibPpoRecipe, RllibPpoWorldsRecipe, RllibRecipe
+from orbitcc.training.rllib import algorithms
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
 
 
@@ -23,15 +24,16 @@ class RLlibLearner:
 
     def __init__(self, recipe: RllibRecipe, seed: int) -> None:
         self.recipe = recipe
-        self.squash: Literal["tanh", "clip"] = "clip" if _is_ppo(recipe) else "tanh"
         used = preset(recipe.preset)
-        seen, acts = used.observation_space().shape[0], used.action_space().shape[0]
+        seen, acts = used.observation_space().shape[0], used.choices or used.action_dim
         self.gate = recipe.network.gate(seen) if isinstance(recipe, RllibPpoRecipe) else None
         self.layers = recipe.network.layers(acts)
         self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
         self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it
         try:
             self.algorithm = _start(recipe, seed)
+            distribution = self.algorithm.get_module(self._module).get_inference_action_dist_cls()
+            self.squash = _SQUASH.get(distribution.__name__, "clip")
         except BaseException:
             self._leave()
             raise
@@ -64,33 +66,31 @@ class RLlibLearner:
             cluster.ray_module().shutdown()
 
 
-def _is_ppo(recipe: RllibRecipe) -> bool:
-    return isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe)
+_SQUASH: dict[str, Literal["tanh", "argmax"]] = {"TorchSquashedGaussian": "tanh", "TorchCategorical": "argmax"}
+"""Distribution of actions of a module -> how its best action comes from its outputs; others are clipped."""
 
 
 def _settings(recipe: RllibRecipe) -> Any:
+    if isinstance(recipe, RllibAlgorithmRecipe):
+        return recipe.rllib
     return recipe.ppo if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe) else recipe.sac
 
 
 def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
-    actions = preset(recipe.preset).action_space().shape[0]
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
-    hidden = range(len(recipe.network.hidden))
+    if not isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe):
+        return algorithms.export(state, recipe)
     tensors: dict[str, NDArray[np.float32]] = {}
 
-    def put(name: str, sources: list[str], outputs: int | None = None) -> None:
+    def put(name: str, sources: list[str]) -> None:
         for index, source in enumerate(sources):
-            rows = slice(outputs if source == sources[-1] else None)
             for kind in ("weight", "bias"):
-                tensors[f"{name}.{index}.{kind}"] = np.array(state[f"{source}.{kind}"][rows], np.float32)
+                tensors[f"{name}.{index}.{kind}"] = np.array(state[f"{source}.{kind}"], np.float32)
 
-    if not _is_ppo(recipe):  # RLlib's head gives means, then logarithms of standard deviations
-        put("layers", [*(f"pi_encoder.net.mlp.{2 * i}" for i in hidden), "pi.net.mlp.0"], actions)
-        return tensors
     gate = [name for name in state if name.startswith("pi.gate.") and name.endswith("weight")]
     policy = "pi.experts" if gate else "pi"
-    put("layers", [f"{policy}.{2 * i}" for i in range(len(hidden) + 1)])
+    put("layers", [f"{policy}.{2 * i}" for i in range(len(recipe.network.hidden) + 1)])
     put("gate", [name.removesuffix(".weight") for name in gate])
     if module.scale is not None:
         tensors |= {f"normaliser.{name}": np.array(state[f"scale.{name}"], np.float32) for name in ("mean", "std")}
@@ -123,11 +123,11 @@ _LEARNED = {
 
 def _figures(result: dict[str, Any], module: str, reward_scale: float) -> dict[str, float]:
     sampled, learned = result["env_runners"], result.get("learners", {}).get(module, {})
-    decisions = max(1.0, float(sampled["decisions"]))
+    decisions = float(sampled.get("decisions", 0.0))  # asynchronous algorithms may have none yet
     rates = [float(value) for name, value in learned.items() if name.endswith("_learning_rate")]
     return {
         **({"learner/learning_rate": rates[0]} if rates else {}),
         "agent_steps": decisions,
-        "train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale),
+        **({"train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale)} if decisions else {}),
         **{f"learner/{tag}": float(np.mean(learned[name])) for tag, name in _LEARNED.items() if name in learned},
     }

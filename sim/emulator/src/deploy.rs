@@ -206,10 +206,14 @@ fn counters(name: &str) -> Result<Value, String> {
     let cores = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(failed)?.unwrap_or_default();
     let mut told = json!({"name": name});
     for (k, field) in COUNTERS.iter().enumerate() {
-        let of_core = |bytes: &Vec<u8>| bytes[8 * k..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-        told[*field] = cores.iter().map(of_core).sum::<u64>().into();
+        told[*field] = cores.iter().map(|bytes| counter(bytes, k)).sum::<u64>().into();
     }
     Ok(told)
+}
+
+/// One counter of a core; 0 if the program, of an earlier version, does not count it.
+fn counter(bytes: &[u8], k: usize) -> u64 {
+    bytes.get(8 * k..).and_then(<[u8]>::first_chunk).map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
 #[cfg(test)]

@@ -98,6 +98,7 @@ fn function<'py>(py: Python<'py>, kind: &str, request: &str) -> PyResult<Bound<'
         "action" => {
             let function = registry::action(&request).map_err(convert::value_error)?;
             entry.set_item("dim", ACTION_DIM)?;
+            entry.set_item("choices", function.choices())?;
             entry.set_item("meaning", function.meaning)?;
             function.definition
         }

@@ -139,7 +139,11 @@ impl Policy {
             gate: gate.as_ref().map(self::gate).transpose()?,
             normaliser,
             clip,
-            squash: one_of("squash", squash, &[("clip", Squash::Clip), ("tanh", Squash::Tanh)])?,
+            squash: one_of(
+                "squash",
+                squash,
+                &[("clip", Squash::Clip), ("tanh", Squash::Tanh), ("argmax", Squash::Argmax)],
+            )?,
         });
         let decides = Arc::clone(&network);
         let shared = Shared {
@@ -151,6 +155,14 @@ impl Policy {
             fixed: false,
         };
         network.validate(shared.observation.dim()).map_err(value_error)?;
+        let outputs = network.layers.last().map(|layer| layer.bias.len());
+        if network.squash == Squash::Argmax && outputs != shared.action.choices() {
+            let factors = shared.action.choices().map_or("no list of factors".into(), |n| format!("{n} factors"));
+            return Err(value_error(format!(
+                "layers: the last has {} outputs for argmax, the action {factors}",
+                outputs.unwrap_or_default()
+            )));
+        }
         Ok(Policy { inner: Arc::new(shared), network })
     }
 

@@ -31,6 +31,8 @@ pub enum Activation {
 pub enum Squash {
     Clip,
     Tanh,
+    /// The number of the largest output (the first, of equal ones), from -1 for the first output to 1 for the last.
+    Argmax,
 }
 
 #[derive(Clone, Debug)]
@@ -130,7 +132,11 @@ impl Network {
                 1
             }
         };
-        if outputs != ACTION_DIM {
+        if self.squash == Squash::Argmax {
+            if outputs < 2 {
+                return Err(format!("layers: the last has {outputs} output, of which argmax cannot choose"));
+            }
+        } else if outputs != ACTION_DIM {
             return Err(format!("layers: the last has {outputs} outputs, the action has {ACTION_DIM}"));
         }
         if let Some((mean, std)) = &self.normaliser
@@ -157,10 +163,14 @@ impl Network {
                 vec![mixed(&experts, &forward(&gate.layers, pick(&gate.inputs)))]
             }
         };
-        for (a, x) in action.iter_mut().zip(&x) {
+        for (a, y) in action.iter_mut().zip(&x) {
             *a = match self.squash {
-                Squash::Clip => x.clamp(-1.0, 1.0),
-                Squash::Tanh => libm::tanhf(*x),
+                Squash::Clip => y.clamp(-1.0, 1.0),
+                Squash::Tanh => libm::tanhf(*y),
+                Squash::Argmax => {
+                    let first = (1..x.len()).fold(0, |best, i| if x[i] > x[best] { i } else { best });
+                    2.0 * first as f32 / (x.len() - 1) as f32 - 1.0
+                }
             };
         }
     }
@@ -288,6 +298,23 @@ mod tests {
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
         network.layers[0].inputs = 3;
         assert!(network.validate(2).unwrap_err().contains("layers[0]"));
+    }
+
+    #[test]
+    fn the_largest_output_is_the_action() {
+        let weight = vec![1.0, 0.0, 0.0, 1.0, -1.0, -1.0];
+        let layer = Layer { inputs: 2, weight, bias: vec![0.0, 0.0, 1.0], norm: None, activation: Activation::Linear };
+        let mut network =
+            Network { layers: vec![layer], gate: None, normaliser: None, clip: 10.0, squash: Squash::Argmax };
+        network.validate(2).unwrap();
+        // Outputs x, y and 1 - x - y; the first of two that are equal.
+        for (seen, expected) in [([2.0, 1.0], -1.0), ([1.0, 2.0], 0.0), ([0.0, 0.0], 1.0), ([1.0, 1.0], -1.0)] {
+            let mut action = [0.0];
+            network.act(&seen, &mut action);
+            assert_eq!(action, [expected]);
+        }
+        network.layers[0] = Layer { weight: vec![1.0, 0.0], bias: vec![0.0], ..network.layers[0].clone() };
+        assert!(network.validate(2).unwrap_err().starts_with("layers: the last has 1 output"));
     }
 
     #[test]

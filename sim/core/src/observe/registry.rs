@@ -110,6 +110,14 @@ pub struct Action {
     pub perform: Arc<Perform>,
 }
 
+impl Action {
+    /// The number of factors from which it selects; none if its actions are steps.
+    pub fn choices(&self) -> Option<usize> {
+        let factors = self.definition.parameters.get("factors")?.as_array()?.len();
+        (factors > 0).then_some(factors)
+    }
+}
+
 /// The common reward of all flows of a world, from their statistics and the utilisation of their links.
 pub type PayAll = dyn Fn(&[Member], f64) -> f64 + Send + Sync;
 
@@ -190,6 +198,7 @@ pub const ACTIONS: &[Entry<Action>] = &[
     ),
     entry("log-window", "steps", 1, steps::LOG_WINDOW, steps::action),
     entry("log-rate", "steps", 1, steps::LOG_RATE, steps::action),
+    entry("window-factors", "steps", 1, steps::WINDOW_FACTORS, steps::action),
     entry("orca", "orca", 2, "{}", orca::action),
 ];
 

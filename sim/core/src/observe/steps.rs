@@ -2,7 +2,8 @@
 //! in Aurora (Jay et al., ICML 2019), and logarithmic ones.
 //!
 //! With x = (1 - cubic) a + cubic a^3, a step up multiplies by 1 + step x and a step down divides by 1 - step x
-//! (`linear`), or both multiply by exp(step x) (`log`). An action on the window paces at `pacing_gain` windows per
+//! (`linear`), or both multiply by exp(step x) (`log`). With `list` there are no steps: an action selects one of
+//! `factors`, for learners of discrete actions. An action on the window paces at `pacing_gain` windows per
 //! smoothed RTT. An action on the rate sets a window of two RTTs, which does not limit it.
 
 use std::sync::Arc;
@@ -21,6 +22,12 @@ pub const LOG_WINDOW: &str = r#"{"form": "log", "step": 0.25, "cubic": 0.7, "rou
 pub const LOG_RATE: &str = r#"{"moves": "rate", "form": "log", "step": 0.25, "cubic": 0.7, "rounding": "fraction",
     "floor_mbps": 0.1}"#;
 
+/// One of seven factors on the window, from a half to two (ours).
+pub const WINDOW_FACTORS: &str = r#"{"form": "list", "factors": [0.5, 0.8, 0.95, 1.0, 1.05, 1.25, 2.0],
+    "rounding": "fraction"}"#;
+/// The number of factors in a list.
+const FACTORS: std::ops::RangeInclusive<usize> = 2..=64;
+
 /// Bytes per packet on the wire, as in Aurora's simulator, and in limits of the window, as in Astraea's code.
 const WIRE_BYTES: f64 = 1500.0;
 const WINDOW_BYTES: f64 = 1460.0;
@@ -32,8 +39,10 @@ const MOST: f64 = 12.5e9;
 struct Steps {
     /// What the action changes: `window` or `rate`.
     moves: String,
-    /// `linear` or `log`.
+    /// `linear`, `log` or `list`.
     form: String,
+    /// With `list`: the factors, of which a = -1 selects the first and a = 1 the last, in even distances.
+    factors: Vec<f64>,
     step: f64,
     /// Share of a^3 in the step.
     cubic: f64,
@@ -63,6 +72,7 @@ impl Default for Steps {
         Steps {
             moves: "window".into(),
             form: "linear".into(),
+            factors: Vec::new(),
             step: 0.025,
             cubic: 0.0,
             rounding: "away".into(),
@@ -81,10 +91,26 @@ impl Default for Steps {
 pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     let (steps, all): (Steps, _) = read(given)?;
     one_of("moves", &steps.moves, &["window", "rate"])?;
-    one_of("form", &steps.form, &["linear", "log"])?;
+    one_of("form", &steps.form, &["linear", "log", "list"])?;
     one_of("rounding", &steps.rounding, &["away", "fraction"])?;
     one_of("cap_of", &steps.cap_of, &["measured", "true"])?;
     one_of("recovery", &steps.recovery, &["kernel", "hold"])?;
+    if (steps.form == "list") != FACTORS.contains(&steps.factors.len())
+        || (steps.form != "list" && !steps.factors.is_empty())
+    {
+        return Err(format!(
+            "factors = {}: must be {} to {} numbers with form = \"list\", and none with another form",
+            json!(steps.factors),
+            FACTORS.start(),
+            FACTORS.end()
+        ));
+    }
+    for factor in &steps.factors {
+        within("factors", *factor, 0.01, 100.0)?;
+    }
+    if steps.form == "list" && (steps.cubic, steps.steps_per_rtt) != (0.0, 0.0) {
+        return Err("cubic, steps_per_rtt: must be 0 with form = \"list\", which has no steps".into());
+    }
     within("step", steps.step, 1e-4, 2.0)?;
     within("cubic", steps.cubic, 0.0, 1.0)?;
     within("pacing_gain", steps.pacing_gain, 0.1, 10.0)?;
@@ -124,6 +150,10 @@ impl Steps {
             most => format!("{step} min(1, {most} interval / minimum RTT)"),
         };
         match (self.form.as_str(), self.moves.as_str()) {
+            ("list", what) => {
+                let what = if what == "rate" { "rate" } else { "cwnd" };
+                format!("{what} x one of {}", json!(self.factors))
+            }
             ("log", what) => format!("{} x exp({step} {x})", if what == "rate" { "rate" } else { "cwnd" }),
             (_, "rate") => format!("a >= 0: rate x (1 + {step} {x}); a < 0: rate / (1 - {step} {x})"),
             _ if self.rounding == "away" => {
@@ -134,6 +164,10 @@ impl Steps {
     }
 
     fn factor(&self, stats: &IntervalStats, action: f64) -> f64 {
+        if self.form == "list" {
+            let last = self.factors.len() - 1;
+            return self.factors[(libm::round((action + 1.0) / 2.0 * last as f64) as usize).min(last)];
+        }
         let x = (1.0 - self.cubic) * action + self.cubic * action * action * action;
         let step = if self.steps_per_rtt > 0.0 && stats.min_rtt_s > 0.0 {
             self.step * (self.steps_per_rtt * stats.interval_s / stats.min_rtt_s).min(1.0)
@@ -238,6 +272,24 @@ mod tests {
         assert_eq!(cwnd, 10);
         assert!((memory.window - 10.0).abs() < 1e-9);
         assert_eq!(next_window(&log, 1000, 1.0), 1284);
+    }
+
+    #[test]
+    fn an_action_selects_a_factor_of_a_list() {
+        let list = steps(json!({"form": "list", "factors": [0.5, 1.0, 4.0], "rounding": "fraction"}));
+        // The middles between -1, 0 and 1 are -0.5 and 0.5.
+        let next = [-1.0, -0.51, -0.49, 0.0, 0.49, 0.51, 1.0].map(|a| next_window(&list, 100, a));
+        assert_eq!(next, [50, 50, 100, 100, 100, 400, 400]);
+    }
+
+    #[test]
+    fn factors_belong_to_lists() {
+        let refused = |given: Value| action(given).err().unwrap();
+        assert!(refused(json!({"form": "list"})).starts_with("factors = []: must be 2 to 64 numbers"));
+        assert!(refused(json!({"factors": [0.5, 2.0]})).starts_with("factors = [0.5,2.0]: must be"));
+        assert!(refused(json!({"form": "list", "factors": [0.5, -2.0]})).starts_with("factors"));
+        let stepped = json!({"form": "list", "factors": [0.5, 2.0], "cubic": 0.5});
+        assert!(refused(stepped).starts_with("cubic, steps_per_rtt: must be 0"));
     }
 
     #[test]

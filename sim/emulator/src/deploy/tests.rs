@@ -278,3 +278,9 @@ fn an_object_carries_one_name_and_one_policy() {
         assert!(checked(name).is_err(), "{name}");
     }
 }
+
+#[test]
+fn counters_of_an_earlier_version_are_read() {
+    let seven: Vec<u8> = (1..=7u64).flat_map(u64::to_ne_bytes).collect();
+    assert_eq!([0, 6, 7, 8].map(|k| super::counter(&seven, k)), [1, 7, 0, 0]);
+}

@@ -14,6 +14,9 @@ const MOST_CLIP: f64 = 512.0;
 
 /// The program of a policy with this network.
 pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
+    if network.squash == Squash::Argmax {
+        return Err("squash = argmax has no fixed-point form, only clip and tanh have".into());
+    }
     let mut parameters = Parameters {
         interval_ns: policy.interval.fixed.0,
         interval_rtts: scaled(policy.interval.rtts, 16) as u32,

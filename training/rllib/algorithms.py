@@ -1,0 +1,116 @@
+"""Any algorithm of RLlib by name, with its own settings and RLlib's default network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitcc.envs.environments.presets import preset
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.training.recipe import RllibAlgorithmRecipe, RllibSacWorldsRecipe
+
+CONFIGS = {
+    name: f"ray.rllib.algorithms.{name.lower()}:{name}Config" for name in ("APPO", "DQN", "IMPALA", "PPO", "SAC")
+}
+"""Algorithm of RLlib -> module and class of its configuration."""
+DISCRETE = ("DQN",)
+CONTINUOUS = ("SAC",)
+
+
+def algorithm_config(recipe: RllibAlgorithmRecipe) -> Any:
+    """RLlib's configuration of the recipe's algorithm, still without an environment.
+
+    Raises:
+        OrbitccError: an unknown algorithm or setting, or one that cannot learn such actions.
+    """
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    asked, used = recipe.rllib, preset(recipe.preset)
+    for names, lists in ((DISCRETE, True), (CONTINUOUS, False)):
+        if asked.algorithm in names and (used.choices is not None) is not lists:
+            allowed = f"{'window-factors or another list of factors' if lists else 'steps'}, with {asked.algorithm}"
+            raise OrbitccError("preset.action", str(used.action), allowed)
+    config = _class(asked.algorithm)()
+    config.learners(num_learners=0)
+    config.rl_module(
+        model_config=DefaultModelConfig(
+            fcnet_hiddens=list(recipe.network.hidden), fcnet_activation=recipe.network.activation, head_fcnet_hiddens=[]
+        )
+    )
+    config.reporting(min_sample_timesteps_per_iteration=asked.batch, min_time_s_per_iteration=0)
+    _set(config, "training", "training", asked.training)
+    _set(config, "env_runners", "sampling", asked.sampling)
+    return config
+
+
+def _set(config: Any, method: str, table: str, given: Mapping[str, Any]) -> None:
+    """Call a method of a configuration with the values of a table of the recipe."""
+    known: set[str] = set()
+    for kind in type(config).__mro__:
+        if method in vars(kind):
+            known |= set(inspect.signature(vars(kind)[method]).parameters) - {"self", "kwargs"}
+    for name in given:
+        if name not in known:
+            raise UnknownNameError(f"rllib.{table}.{name}", name, sorted(known))
+    try:
+        getattr(config, method)(**{name: _plain(value) for name, value in given.items()})
+    except (TypeError, ValueError) as error:
+        raise OrbitccError(f"rllib.{table}", dict(given), f"settings that RLlib accepts ({error})") from None
+
+
+def _class(algorithm: str) -> Any:
+    path = CONFIGS.get(algorithm, algorithm)
+    module, _, name = path.partition(":")
+    if not name:
+        raise UnknownNameError("rllib.algorithm", algorithm, [*CONFIGS, "module:Class, a configuration of RLlib"])
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise OrbitccError("rllib.algorithm", algorithm, f"a class that can be imported ({error})") from None
+    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+    if not (inspect.isclass(found) and issubclass(found, AlgorithmConfig)):
+        raise OrbitccError("rllib.algorithm", algorithm, "a subclass of RLlib's AlgorithmConfig")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Tables of a recipe as dictionaries, and arrays as lists: RLlib takes nothing else."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def export(
+    state: Mapping[str, NDArray[Any]], recipe: RllibAlgorithmRecipe | RllibSacWorldsRecipe
+) -> dict[str, NDArray[np.float32]]:
+    """The policy of RLlib's default module as the tensors of a checkpoint, from the module's state.
+
+    Means of actions (the first outputs of the head), or a value for each choice: logits of a categorical policy, or
+    advantages of a Q-network, to which the value of the state adds the same for all.
+
+    Raises:
+        OrbitccError: the module is not RLlib's default of these layers.
+    """
+    used = preset(recipe.preset)
+    outputs = used.choices or used.action_dim
+    encoder = next((part for part in _ENCODERS if f"{part}.net.mlp.0.weight" in state), "")
+    head = next((part for part in _HEADS if f"{part}.net.mlp.0.weight" in state), "")
+    sources = [*(f"{encoder}.net.mlp.{2 * i}" for i in range(len(recipe.network.hidden))), f"{head}.net.mlp.0"]
+    if not all(f"{source}.weight" in state for source in sources) or len(state[f"{sources[-1]}.bias"]) < outputs:
+        raise OrbitccError("algorithm", recipe.name, "one with RLlib's default module")
+    tensors: dict[str, NDArray[np.float32]] = {}
+    for index, source in enumerate(sources):
+        rows = slice(outputs if source == sources[-1] else None)
+        for kind in ("weight", "bias"):
+            tensors[f"layers.{index}.{kind}"] = np.array(state[f"{source}.{kind}"][rows], np.float32)
+    return tensors
+
+
+_ENCODERS = ("pi_encoder", "encoder.actor_encoder", "encoder.encoder", "encoder")
+_HEADS = ("pi", "af")
