@@ -153,6 +153,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
         ("c4 marked", with_marks(&["c4"], QueueSpec::DualPi2(dual), EcnMode::Off)),
         ("prague beside cubic", with_marks(&["prague", "cubic"], QueueSpec::DualPi2(dual), EcnMode::Classic)),
         ("dctcp at a step", with_marks(&["dctcp"], QueueSpec::Red(step), EcnMode::Off)),
+        ("bbr3 at a step", with_marks(&["bbr3:ecn_low=ect0,ecn_max_rtt_ms=0"], QueueSpec::Red(step), EcnMode::Off)),
         ("drops from the front", with_queue(QueueSpec::DropFrontBytes { limit: 60_000 })),
         ("losses that follow load", with_loss("cubic", LossSpec::Load { idle: 1e-3, full: 0.02, tau: ms(500) })),
     ];

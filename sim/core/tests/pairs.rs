@@ -46,6 +46,7 @@ const VARIANTS: &[&str] = &[
     "cubic:kernel=v4_15",
     "bbr:kernel=v4_15",
     "bbr3:draft=06",
+    "bbr3:ecn_low=ect0,ecn_max_rtt_ms=0",
     "c4:flavour=picoquic",
     "copa:competitive=off",
     "leocc:trigger=ping",

@@ -93,6 +93,8 @@ pub struct RateSample {
     /// Only for controllers that watch losses.
     pub lost_since: u32,
     pub flight_then: u32,
+    /// Of `delivered`, segments reported as marked. Only for controllers that watch losses.
+    pub marked: u32,
 }
 
 /// One transmission of a segment, told to controllers that watch packets or losses.
@@ -166,6 +168,8 @@ pub struct Conn {
     pub lost: u32,
     /// Segments reported as marked so far (tcpi_delivered_ce).
     pub delivered_ce: u32,
+    /// The ACK in hand reports a mark; only on a connection with ECN.
+    pub ece: bool,
     /// The threshold is asked for because of marks, not of a loss.
     pub by_marks: bool,
     /// Was the window the limit in this round? See [`Conn::is_cwnd_limited`].
@@ -213,6 +217,7 @@ impl Conn {
             delivered: 0,
             lost: 0,
             delivered_ce: 0,
+            ece: false,
             by_marks: false,
             cwnd_limited: false,
             latches_window_use: tcp.profile().latches_window_use,

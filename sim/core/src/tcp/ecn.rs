@@ -133,6 +133,7 @@ impl Sender {
     pub(super) fn count_echo(&mut self, ack: &Packet, prior_delivered: u32, sacked: u32, work: &mut AckWork) {
         let delivered = self.conn.delivered - prior_delivered;
         if self.ecn.agreed != Agreed::Accurate {
+            self.conn.ece = work.ece;
             if work.ece {
                 self.count_marked(delivered - sacked);
             }
@@ -140,6 +141,7 @@ impl Sender {
         }
         let marked = self.newly_marked(ack, delivered);
         work.ece = marked > 0;
+        self.conn.ece = work.ece;
         self.count_marked(marked);
         self.cc.on_echo(&mut self.conn, ack.seq);
     }

@@ -142,7 +142,8 @@ impl Sender {
         };
         if self.watches_losses {
             self.conn.in_flight = in_flight + 1;
-            self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost: self.conn.lost });
+            let (lost, marked) = (self.conn.lost, self.conn.delivered_ce);
+            self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost, marked });
             if self.watches_packets {
                 let packet = Transmission {
                     seq,

@@ -26,7 +26,7 @@ fn starting<const DRAFT: bool>() -> (Bbr3<DRAFT>, Conn) {
 
 fn probing<const DRAFT: bool>() -> (Bbr3<DRAFT>, Conn) {
     let (mut bbr, mut c) = cruising::<DRAFT>();
-    bbr.start_refill(&mut c);
+    bbr.start_refill(&mut c, 0);
     bbr.start_up(&c, BW);
     bbr.probe.samples = true;
     (bbr, c)

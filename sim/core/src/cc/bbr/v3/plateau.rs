@@ -1,4 +1,4 @@
-//! Is the pipe full? Bandwidth that no longer grows, or, in Startup, too much loss (draft, 5.3.1).
+//! Is the pipe full? Bandwidth that no longer grows, or, in Startup, too much loss (draft, 5.3.1) or too many marks.
 
 use super::super::super::{CaState, Conn, RateSample};
 use super::super::UNIT;
@@ -27,13 +27,17 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
         }
         if conn.state == CaState::Recovery
             && self.loss_events_in_round >= STARTUP_LOSS_EVENTS
-            && self.lost_too_much(rate.lost_since, rate.flight_then)
+            && self.is_inflight_too_high(rate)
         {
-            self.full_bw_reached = true;
-            self.bounds.inflight_hi = self.inflight(conn, self.max_bw(), UNIT).max(self.inflight_latest);
+            self.queue_too_high_in_startup(conn);
             self.before.left = Some(Probing::Startup);
         }
         self.loss_events_in_round = 0;
+    }
+
+    pub(super) fn queue_too_high_in_startup(&mut self, conn: &Conn) {
+        self.full_bw_reached = true;
+        self.bounds.inflight_hi = self.inflight(conn, self.max_bw(), UNIT).max(self.inflight_latest);
     }
 
     pub(super) fn check_full_bw(&mut self, rate: &RateSample, bw: u64) {

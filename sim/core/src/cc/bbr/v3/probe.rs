@@ -134,11 +134,11 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
             }
             if self.mode == Mode::ProbeBw && probe.stopped_risky && !probe.previous_too_high {
                 // The cautious probe was clean: go on at once.
-                self.start_refill(conn);
+                self.start_refill(conn, 0);
                 return true;
             }
         }
-        if self.lost_too_much(rate.lost_since, rate.flight_then) {
+        if self.is_inflight_too_high(rate) {
             // AdaptLongTermModel (5.3.3.9) leaves the reaction to HandleLostPacket (5.5.10.2), which knows the lost packet.
             if !DRAFT && self.probe.samples {
                 self.in_flight_too_high(conn, rate.flight_then, rate.app_limited);
@@ -180,10 +180,14 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
     }
 
     pub(super) fn probe_if_due(&mut self, conn: &mut Conn) -> bool {
+        if let Some(up_rounds) = self.marks_ceased(conn) {
+            self.start_refill(conn, up_rounds);
+            return true;
+        }
         // As often as Reno at this window would have grown by a segment per round and filled the pipe.
         let due = self.has_waited(conn) || self.probe.rounds_since >= ROUNDS_MAX.min(self.target_inflight(conn));
         if due {
-            self.start_refill(conn);
+            self.start_refill(conn, 0);
         }
         due
     }
@@ -207,9 +211,10 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
         self.probe.phase = Phase::Cruise;
     }
 
-    pub(super) fn start_refill(&mut self, conn: &mut Conn) {
+    /// The probe that follows begins to grow by two to the power of `up_rounds`.
+    pub(super) fn start_refill(&mut self, conn: &mut Conn, up_rounds: u32) {
         self.bounds.reset_lower();
-        self.probe.up_rounds = 0;
+        self.probe.up_rounds = up_rounds;
         self.probe.up_acked = 0;
         self.probe.stopped_risky = false;
         self.probe.ack_phase = AckPhase::Refilling;
@@ -236,7 +241,7 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
                 self.mode = Mode::Startup;
             }
         } else if left == Some(Probing::Up) && self.mode == Mode::ProbeBw && !self.in_phase(Phase::Up) {
-            self.start_refill(conn);
+            self.start_refill(conn, 0);
         }
     }
 }

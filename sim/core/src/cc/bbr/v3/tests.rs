@@ -59,7 +59,7 @@ fn probe_growth_doubles_each_round() {
     let (mut bbr, mut c) = cruising::<false>();
     (bbr.bounds.inflight_hi, c.cwnd) = (834, 1_000);
     c.cwnd_limited = true;
-    bbr.start_refill(&mut c);
+    bbr.start_refill(&mut c, 0);
     bbr.start_up(&c, BW);
     let mut bounds = vec![];
     for _ in 0..5 {
@@ -91,7 +91,7 @@ fn growth_needs_a_window_limited_by_the_bound() {
 #[test]
 fn the_packet_that_crosses_the_threshold_bounds_what_may_be_in_flight() {
     let (mut bbr, mut c) = cruising::<false>();
-    bbr.start_refill(&mut c);
+    bbr.start_refill(&mut c, 0);
     bbr.probe.samples = true;
     bbr.start_up(&c, BW);
     let packet = Transmission { seq: 1, sent: c.now, in_flight: 1_000, lost: 0, app_limited: false, was_lost: false };
@@ -376,7 +376,7 @@ fn the_draft_goes_back_only_to_what_the_losses_have_ended() {
 #[test]
 fn without_loss_an_application_s_limit_never_ends_a_probe() {
     let (mut bbr, mut c) = cruising::<false>();
-    bbr.start_refill(&mut c);
+    bbr.start_refill(&mut c, 0);
     bbr.start_up(&c, BW);
     for _ in 0..50 {
         c.now += Nanos::from_millis(50);
@@ -417,7 +417,7 @@ fn an_idle_application_s_samples_lower_no_maximum() {
         // A whole cycle, REFILL included.
         bbr.start_down(&mut conn(10, 10));
         assert_eq!(round(&mut bbr, true), BW);
-        bbr.start_refill(&mut conn(10, 10));
+        bbr.start_refill(&mut conn(10, 10), 0);
         assert_eq!(round(&mut bbr, true), BW);
     }
     bbr.start_down(&mut conn(10, 10));
