@@ -132,3 +132,23 @@ def test_the_emulator_has_classic_ecn_for_all_flows_or_none():
     assert dumbbell("cubic", ecn="classic").unsupported("emulator") == ()
     assert dumbbell("cubic", ecn="accurate").unsupported("emulator") == ("sim.ecn",)
     assert dumbbell("cubic:ecn=classic").unsupported("emulator") == ("flows.0.controller.ecn",)
+
+
+def test_bbr3_responds_to_marks_only_where_it_is_asked_to():
+    # RED with a step at ten packets, RTT 4 ms: below the 5 ms up to which Google's tree lets marks count.
+    made = scenarios.get("dumbbell", duration_s=10.0, rate_mbps=100.0, base_rtt_ms=4.0)
+    queue = {"kind": "red", "limit_bytes": 1_500_000, "min_bytes": 15_000, "max_bytes": 15_000, "weight_log2": 1}
+
+    def queue_ms(flow):
+        described = made.with_flows([Flow.parse(flow)] * 4).model_dump()
+        link = described["links"][0] | {"queue": queue | {"ecn": True}}
+        recording = simulate(Scenario.build(described | {"links": [link]}))
+        return recording.flows["srtt_ms"][recording.t_s > 5.0].mean() - 4.0
+
+    # A step of ten packets is 1.2 ms, a bandwidth-delay product 4 ms.
+    assert queue_ms("bbr3:ecn_low=ect0") < 2.4 < 4.0 < queue_ms("bbr3:ecn_low=ect0,ecn_max_rtt_ms=1")
+
+
+def test_bbr3_s_draft_has_no_response_to_marks():
+    with pytest.raises(OrbitccError, match=r"ecn_low = \"ect1\": the draft asks for a response"):
+        simulate(dumbbell("bbr3:draft=06,ecn_low=ect1"))

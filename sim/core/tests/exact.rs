@@ -56,7 +56,7 @@ fn agree(spec: &NetworkSpec) -> Result<(), TestCaseError> {
 /// The first flow ends at a proxy, and one more flow takes its path from there.
 fn with_proxy(mut spec: NetworkSpec, buffer: u64) -> NetworkSpec {
     let first = &mut spec.flows[0];
-    (first.controller.name, first.receiver) = ("cubic".into(), ReceiverSpec::Honest);
+    (first.controller, first.receiver) = (common::controller("cubic"), ReceiverSpec::Honest);
     if !matches!(first.traffic, TrafficSpec::Bytes { .. }) {
         first.traffic = TrafficSpec::Bulk;
     }
