@@ -23,7 +23,7 @@ bbr3 = native(
         "cwnd_gain": Param(2.0, "limit of the data in flight in ProbeBW, in BDP", low=1.0, high=100.0),
         "ecn_low": Param(
             "off",
-            "the response to marks of Google's Linux tree, where a route turns it on (feature ECN_LOW: marks mean a short "
+            "the response to marks of Google's Linux tree, where a route turns it on (ECN_LOW: marks mean a short "
             "queue). Here the ECN field of the flow's packets does: ect0, or ect1 for the low-delay queue of DualPI2. "
             "The receiver then echoes mark by mark. draft=06 has none",
             choices=("off", "ect0", "ect1"),

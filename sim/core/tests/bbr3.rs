@@ -222,7 +222,7 @@ fn with_a_response_to_marks_the_queue_stays_near_the_step() {
     });
     for (queue, ect) in [(step, "ect0"), (dual, "ect1")] {
         // Marks do not count while the minimum RTT is above the limit: the same packets in the same queue without response.
-        let with = |ms| marking(&format!("bbr3:ecn_low={ect},ecn_max_rtt_ms={ms}"), queue.clone());
+        let with = |ms| marking(&format!("bbr3:ecn_low={ect},ecn_max_rtt_ms={ms}"), queue);
         let (ignored, heeded) = (with(1), with(5));
         assert!(ignored.queue(5.0, 20.0) > 50_000.0, "a product at least: {}", ignored.queue(5.0, 20.0));
         assert!(heeded.queue(5.0, 20.0) < 30_000.0, "twice the step at most: {}", heeded.queue(5.0, 20.0));
