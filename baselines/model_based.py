@@ -32,6 +32,7 @@ bbr3 = native(
             5.0, "with ecn_low: marks count once the minimum RTT is no longer, ms; 0: always", low=0.0, high=1e6
         ),
     },
+    omitted=("ecn_low", "ecn_max_rtt_ms"),
 )
 
 leocc = native(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbitcc.envs import scenarios
+from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import Scenario
@@ -152,3 +152,10 @@ def test_bbr3_responds_to_marks_only_where_it_is_asked_to():
 def test_bbr3_s_draft_has_no_response_to_marks():
     with pytest.raises(OrbitccError, match=r"ecn_low = \"ect1\": the draft asks for a response"):
         simulate(dumbbell("bbr3:draft=06,ecn_low=ect1"))
+
+
+def test_bbr3_without_the_response_compiles_to_the_network_of_before():
+    params = {"draft": "off", "min_rtt_window_s": 10.0, "probe_rtt_interval_s": 5.0, "cwnd_gain": 2.0}
+    assert controllers.make("bbr3", {})[0] == {"name": "bbr3", "params": params}
+    with_response = controllers.make("bbr3", {"ecn_low": "ect1", "ecn_max_rtt_ms": 5})[0]
+    assert with_response == {"name": "bbr3", "params": params | {"ecn_low": "ect1"}}
