@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo test libraries lint bench build native emulator bpf full docs dist clean
+.PHONY: help demo test libraries lint tables bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
@@ -47,6 +47,9 @@ lint: build  ## formats, types and lints of Python and Rust
 docs: full  ## the documentation site, warnings as errors: build/docs/index.html
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
 	@echo build/docs/index.html
+
+tables: build  ## how old the tables and pictures of the documentation are
+	$(BIN)/python -m benches
 
 bench: build  ## the figures of docs/performance.md
 	$(BIN)/orbitcc bench

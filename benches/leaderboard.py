@@ -3,12 +3,11 @@
     python -m benches.leaderboard results/leaderboard [--profile quick] [--first-run 9301] [--suites SUITE ...]
         [--policy NAME_OR_PATH ...] [--ray [ADDRESS]] [--page docs/leaderboard.md]
     python -m benches.leaderboard --redraw docs/leaderboard.md
-    python -m benches.leaderboard --age docs/leaderboard.md
 
 The policies that ship take part without being named. A run that was stopped continues when the same command is given
 again; results of another version of the simulator are kept apart and never reused. Beside the page lie leaderboard.csv
 (every median with its interval) and images/leaderboard-SUITE.png (goodput against delay). `--redraw` makes the page and
-its figures again from leaderboard.csv. `--age` says how old the page is.
+its figures again from leaderboard.csv. `python -m benches` says how old the page is.
 """
 
 from __future__ import annotations
@@ -371,14 +370,11 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--ray", nargs="?", const="auto", metavar="ADDRESS")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--redraw", type=Path, metavar="PAGE")
-    parser.add_argument("--age", type=Path, metavar="PAGE")
     arguments = parser.parse_args(argv)
-    if arguments.age is not None:
-        print(age(arguments.age))
-    elif arguments.redraw is not None:
+    if arguments.redraw is not None:
         write(read_csv(table_of(arguments.redraw)), stated(arguments.redraw), arguments.redraw)
     elif arguments.out is None:
-        parser.error("name the folder of the results, or use --redraw or --age")
+        parser.error("name the folder of the results, or use --redraw")
     else:
         with cluster.joined(arguments.ray) if arguments.ray else nullcontext():
             entries = run(
