@@ -326,7 +326,8 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "drop_probability": queue.drop_probability,
         }
     if isinstance(queue, Codel):
-        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue), **({"ecn": True} if queue.ecn else {})}
+        ecn = {"ecn": True} if queue.ecn else {}
+        return {"kind": queue.kind, "limit": queue.limit_packets, **_law(queue), **ecn, **_front(queue)}
     if isinstance(queue, FqCodel):
         return {
             "kind": queue.kind,
@@ -347,6 +348,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "alpha": queue.alpha,
             "beta": queue.beta,
             **({"ecn": True} if queue.ecn else {}),
+            **_front(queue),
         }
     if isinstance(queue, DualPi2):
         return {
@@ -360,6 +362,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
             "coupling": queue.coupling,
             "classic_weight": queue.classic_weight_percent,
             "drop_overload": queue.drop_overload,
+            **_front(queue),
         }
     least, most = queue.thresholds_bytes()
     return {
@@ -372,7 +375,12 @@ def _queue(queue: Queue) -> dict[str, Any]:
         "packet": queue.packet_bytes,
         "adaptive": queue.adaptive,
         **({"ecn": True} if queue.ecn else {}),
+        **_front(queue),
     }
+
+
+def _front(queue: Codel | Pie | Red | DualPi2) -> dict[str, bool]:
+    return {"front": True} if queue.drop == "front" else {}
 
 
 def _law(queue: Codel | FqCodel) -> dict[str, int]:

@@ -77,6 +77,15 @@ DropFrom = Annotated[
 ]
 
 
+DropOnArrival = Annotated[
+    Literal["tail", "front"],
+    Field(
+        description="which packet is dropped where an arrival causes a drop: the one that arrives (tail, as in Linux), or "
+        "the one that has waited longest (front)"
+    ),
+]
+
+
 class DropTailBytes(Model):
     """First in, first out, with a limit in bytes. The packet in service counts, and is never dropped."""
 
@@ -121,6 +130,7 @@ class Codel(Model):
     further drop follows after interval / sqrt(n). As for all queues below, the packet in service does not count.
     ecn: mark the packets of flows with ECN instead of dropping them.
     ce_threshold_ms: also mark every packet of such flows that has waited longer; None: do not.
+    drop: concerns the limit only. CoDel's own drops are from the front in any case.
     """
 
     kind: Literal["codel"] = "codel"
@@ -129,6 +139,7 @@ class Codel(Model):
     interval_ms: Annotated[float, number(MIN_LAW_MS, MAX_LAW_MS, "ms")] = 100.0
     ecn: bool = False
     ce_threshold_ms: Annotated[float | None, number(0, MAX_LAW_MS, "ms", optional=True)] = None
+    drop: DropOnArrival = "tail"
 
     @model_validator(mode="after")
     def _target_below_interval(self) -> Codel:
@@ -173,6 +184,8 @@ class Pie(Model):
     Every `update_ms` the drop probability changes by alpha times the difference between delay and target plus beta
     times the growth of the delay since the last update (both in sixteenths per second, as in `tc`).
     ecn: mark the packets of flows with ECN instead of dropping them, while the probability is at most 10 %.
+    drop: with `front`, early drops and those at the limit hit the packet that has waited longest. Marks stay with the
+    packet that arrives.
     """
 
     kind: Literal["pie"] = "pie"
@@ -182,6 +195,7 @@ class Pie(Model):
     alpha: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 2
     beta: Annotated[int, number(0, 32, "(sixteenths per second)", whole=True)] = 20
     ecn: bool = False
+    drop: DropOnArrival = "tail"
 
 
 class Red(Model):
@@ -195,6 +209,9 @@ class Red(Model):
     With equal thresholds it is a step, as DCTCP wants it: everything above is dropped or marked.
     ecn: mark the packets of flows with ECN instead of dropping them, also above the maximum.
     adaptive: every 0.5 s, adapt the probability to keep the average in the middle (Floyd et al. 2001).
+    drop: with `front`, early drops and those at the limit hit the packet that has waited longest. Lakshman, Neidhardt
+    and Ott (INFOCOM 1996) propose this for full buffers; ns-2's RED does it at the limit and above the maximum. Marks
+    stay with the packet that arrives, as in ns-2.
     """
 
     kind: Literal["red"] = "red"
@@ -208,6 +225,7 @@ class Red(Model):
     )
     adaptive: bool = False
     ecn: bool = False
+    drop: DropOnArrival = "tail"
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> Red:
@@ -245,6 +263,8 @@ class DualPi2(Model):
     longer than `step_ms`.
     classic_weight_percent: share of the C queue where both wait.
     drop_overload: where the probability of the L queue would pass 1, drop from it as from the C queue.
+    drop: concerns the limit only; with `front`, of the heads of both queues the one that has waited longer is dropped.
+    Other drops are from the front in any case.
     """
 
     kind: Literal["dualpi2"] = "dualpi2"
@@ -257,6 +277,7 @@ class DualPi2(Model):
     coupling: Annotated[int, number(1, 255, whole=True)] = 2
     classic_weight_percent: Annotated[int, number(0, 100, "%", whole=True)] = 10
     drop_overload: bool = True
+    drop: DropOnArrival = "tail"
 
 
 Queue = DropTailBytes | DropTailPackets | Viasat | Codel | FqCodel | Pie | Red | DualPi2
@@ -273,12 +294,17 @@ _QUEUES: dict[str, type[Model]] = {
 }
 
 
+_DROP_RULES = {
+    "fq_codel": "leave it out: fq_codel always drops from the front, without room from that of its longest queue",
+    "viasat": "leave it out: viasat models one gateway, which drops the packet that arrives",
+}
+
+
 def _with_own_rule(value: Any) -> Any:
-    """`value`. Raises OrbitccError if it chooses for a managed queue what that decides by itself."""
+    """`value`. Raises OrbitccError if it chooses for a queue what that decides by itself."""
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    if kind in _QUEUES and "drop" in value and "drop" not in _QUEUES[kind].model_fields:
-        kinds = " or ".join(kind for kind, model in _QUEUES.items() if "drop" in model.model_fields)
-        raise OrbitccError("drop", value["drop"], f"only for kind = {kinds}; {kind} has its own rule of what it drops")
+    if kind in _DROP_RULES and "drop" in value:
+        raise OrbitccError("drop", value["drop"], _DROP_RULES[kind])
     return value
 
 

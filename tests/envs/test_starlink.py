@@ -70,10 +70,36 @@ def test_datagrams_behind_a_full_queue_wait_as_long_as_it_takes_to_fill():
 
 
 @pytest.mark.parametrize(
+    "queue",
+    [
+        {"kind": "codel", "target_ms": 1e4, "interval_ms": 1e4},
+        {"kind": "pie", "alpha": 0, "beta": 0},
+        {"kind": "red", "limit_bytes": 0, "min_bytes": 0, "max_bytes": 0},
+        {"kind": "dualpi2", "alpha_per_s": 0, "beta_per_s": 0, "step_ms": 1e4},
+    ],
+    ids=lambda queue: queue["kind"],
+)
+def test_managed_queues_drop_from_the_front_at_their_limit(queue):
+    # As above: twice the rate, 100 packets of 1514 bytes wait, at 10 Mbit/s 1.2112 ms each: 121 ms, or half of it. RED's
+    # own drops begin at the limit: its average stays below.
+    limit = {key: 151_400 for key in queue if key.endswith("_bytes")} or {"limit_packets": 100}
+
+    def delay_ms(drop):
+        link = Link(rate_mbps=10, delay_ms=5, queue=queue | limit | {"drop": drop})
+        flow = Flow(controller="udp", traffic=Cbr(rate_mbps=20))
+        return simulate(Scenario(name="x", duration_s=20, links=(link,), flows=(flow,))).flow_totals[0]["delay_p50_ms"]
+
+    assert delay_ms("tail") == pytest.approx(5 + 122.3, abs=2)
+    assert delay_ms("front") == pytest.approx(5 + 61.2, abs=2)
+
+
+@pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("queue", {"kind": "codel", "drop": "front"}, "queue.drop: 'front' .*codel has its own rule"),
-        ("queue", {"kind": "fq_codel", "drop": "tail"}, "queue.drop: 'tail' .*drop_tail_bytes or drop_tail_packets"),
+        ("queue", {"kind": "fq_codel", "drop": "front"}, "queue.drop: 'front' .*fq_codel always drops from the front"),
+        ("queue", {"kind": "fq_codel", "drop": "tail"}, "queue.drop: 'tail' .*from that of its longest queue"),
+        ("queue", {"kind": "viasat", "drop": "front"}, "queue.drop: 'front' .*drops the packet that arrives"),
+        ("queue", {"kind": "codel", "drop": "middle"}, "queue.drop: 'middle'"),
         ("queue", {"kind": "drop_tail_packets", "limit_packets": 9, "drop": "middle"}, "queue.drop: 'middle'"),
         ("loss", {"kind": "load"}, "loss.full_loss: .*no default"),
         ("loss", {"kind": "load", "full_loss": 2}, r"loss.full_loss: 2 .*\[0, 1\]"),

@@ -358,6 +358,9 @@ pub struct CodelSpec {
     /// Mark every packet of theirs that has waited longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ce_threshold: Option<Nanos>,
+    /// At the limit, drop what has waited longest instead of what arrives.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub front: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -395,6 +398,9 @@ pub struct PieSpec {
     /// Mark instead of dropping while the probability is at most 10 %.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ecn: bool,
+    /// Drop what has waited longest instead of what arrives.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub front: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -414,6 +420,9 @@ pub struct RedSpec {
     /// Mark instead of dropping, also above `max`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ecn: bool,
+    /// Drop what has waited longest instead of what arrives.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub front: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
@@ -434,6 +443,9 @@ pub struct DualPi2Spec {
     pub classic_weight: u32,
     /// Drop from the L queue as well where its probability would pass 1.
     pub drop_overload: bool,
+    /// At the limit, drop what has waited longest instead of what arrives.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub front: bool,
 }
 
 impl Default for QueueSpec {

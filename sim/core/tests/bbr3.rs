@@ -208,6 +208,7 @@ fn with_a_response_to_marks_the_queue_stays_near_the_step() {
         packet: 1_500,
         adaptive: false,
         ecn: true,
+        front: false,
     });
     let dual = QueueSpec::DualPi2(DualPi2Spec {
         limit: 1_000,
@@ -219,6 +220,7 @@ fn with_a_response_to_marks_the_queue_stays_near_the_step() {
         coupling: 2,
         classic_weight: 10,
         drop_overload: true,
+        front: false,
     });
     for (queue, ect) in [(step, "ect0"), (dual, "ect1")] {
         // Marks do not count while the minimum RTT is above the limit: the same packets in the same queue without response.

@@ -91,7 +91,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
     let mut worlds: Vec<(String, NetworkSpec)> = controllers.iter().map(|c| ((*c).into(), plain(&[c]))).collect();
     let one_percent = || LossSpec::Bernoulli { p: 0.01 };
     let bursts = LossSpec::GilbertElliott { good_loss: 0.0, bad_loss: 0.8, to_bad_per_s: 1.0, to_good_per_s: 30.0 };
-    let codel = CodelSpec { limit: 100, target: ms(5), interval: ms(100), ecn: false, ce_threshold: None };
+    let codel = CodelSpec { limit: 100, target: ms(5), interval: ms(100), ecn: false, ce_threshold: None, front: false };
     let fq = FqCodelSpec {
         limit: 100,
         memory_limit: 400_000,
@@ -103,7 +103,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
         ecn: true,
         ce_threshold: None,
     };
-    let pie = PieSpec { limit: 100, target: ms(15), update: ms(15), alpha: 2, beta: 20, ecn: false };
+    let pie = PieSpec { limit: 100, target: ms(15), update: ms(15), alpha: 2, beta: 20, ecn: false, front: false };
     let red = RedSpec {
         limit: 150_000,
         min: 12_500,
@@ -113,6 +113,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
         packet: 1_000,
         adaptive: true,
         ecn: false,
+        front: false,
     };
     let dual = DualPi2Spec {
         limit: 1_000,
@@ -124,6 +125,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
         coupling: 2,
         classic_weight: 10,
         drop_overload: true,
+        front: false,
     };
     let step = RedSpec { min: 15_000, max: 15_000, weight_log2: 1, adaptive: false, ecn: true, ..red };
     let more = [
@@ -155,6 +157,9 @@ fn named() -> Vec<(String, NetworkSpec)> {
         ("dctcp at a step", with_marks(&["dctcp"], QueueSpec::Red(step), EcnMode::Off)),
         ("bbr3 at a step", with_marks(&["bbr3:ecn_low=ect0,ecn_max_rtt_ms=0"], QueueSpec::Red(step), EcnMode::Off)),
         ("drops from the front", with_queue(QueueSpec::DropFrontBytes { limit: 60_000 })),
+        ("codel, from the front", with_queue(QueueSpec::Codel(CodelSpec { limit: 20, front: true, ..codel }))),
+        ("pie, from the front", with_queue(QueueSpec::Pie(PieSpec { front: true, ..pie }))),
+        ("red, from the front", with_queue(QueueSpec::Red(RedSpec { front: true, ..red }))),
         ("losses that follow load", with_loss("cubic", LossSpec::Load { idle: 1e-3, full: 0.02, tau: ms(500) })),
     ];
     worlds.extend(more.into_iter().map(|(name, spec)| (name.to_string(), spec)));

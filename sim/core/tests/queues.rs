@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 const MS_PER_BYTE: f64 = 8e-5;
 
 const CODEL: CodelSpec =
-    CodelSpec { limit: 1_000, target: Nanos(5 * MS), interval: Nanos(100 * MS), ecn: false, ce_threshold: None };
+    CodelSpec { limit: 1_000, target: Nanos(5 * MS), interval: Nanos(100 * MS), ecn: false, ce_threshold: None, front: false };
 const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     limit: 10_240,
     memory_limit: 32 << 20,
@@ -25,7 +25,7 @@ const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     ce_threshold: None,
 };
 const PIE: PieSpec =
-    PieSpec { limit: 1_000, target: Nanos(15 * MS), update: Nanos(15 * MS), alpha: 2, beta: 20, ecn: false };
+    PieSpec { limit: 1_000, target: Nanos(15 * MS), update: Nanos(15 * MS), alpha: 2, beta: 20, ecn: false, front: false };
 const RED: RedSpec = RedSpec {
     limit: 2_000_000,
     min: 100_000,
@@ -35,6 +35,7 @@ const RED: RedSpec = RedSpec {
     packet: 1_500,
     adaptive: false,
     ecn: false,
+    front: false,
 };
 
 /// Bulk flows over 100 Mbit/s and 50 ms for 60 s.

@@ -223,6 +223,35 @@ fn dropping_from_the_front_shortens_the_delay_by_the_overload() {
     let front = delays(QueueSpec::DropFrontPackets { limit: 100 });
     assert!((49_500..=50_500).contains(&front.0) && front.1 <= 50_500, "{front:?} us");
     assert_eq!(front.2, dropped);
+    // A managed queue that drops nothing but at its limit, which does not count the packet in service, does the same.
+    let (limit, never) = (99, Nanos::from_secs(10));
+    let codel = CodelSpec { limit, target: never, interval: never, ecn: false, ce_threshold: None, front: true };
+    let pie = PieSpec { limit, target: never, update: never, alpha: 0, beta: 0, ecn: false, front: true };
+    let red = RedSpec {
+        limit: 99_000,
+        min: 1 << 30,
+        max: 1 << 30,
+        max_probability: 0.02,
+        weight_log2: 9,
+        packet: 1_000,
+        adaptive: false,
+        ecn: false,
+        front: true,
+    };
+    let dual = DualPi2Spec {
+        limit,
+        target: never,
+        update: never,
+        alpha: 0,
+        beta: 0,
+        step: never,
+        coupling: 2,
+        classic_weight: 10,
+        drop_overload: true,
+        front: true,
+    };
+    let managed = [QueueSpec::Codel(codel), QueueSpec::Pie(pie), QueueSpec::Red(red), QueueSpec::DualPi2(dual)];
+    assert!(managed.into_iter().all(|queue| delays(queue) == front), "{front:?}");
 }
 
 proptest::proptest! {

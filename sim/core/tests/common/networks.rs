@@ -39,7 +39,7 @@ fn managed_queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
     let marking = || (any::<bool>(), prop::option::weighted(0.2, ms(10)));
     prop_oneof![
         (1..300u64, ms(10), ms(90), marking()).prop_map(|(limit, target, more, (ecn, ce_threshold))| QueueSpec::Codel(
-            CodelSpec { limit, target, interval: target + more, ecn, ce_threshold }
+            CodelSpec { limit, target, interval: target + more, ecn, ce_threshold, front: false }
         )),
         ((1..300u64, 4_096..400_000u64), 1..20u32, 100..4_000u32, 1..70u32, (ms(10), ms(90)), marking()).prop_map(
             |((limit, memory_limit), flows, quantum, drop_batch, (target, more), (ecn, ce_threshold))| {
@@ -59,7 +59,7 @@ fn managed_queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
         ),
         (1..300u64, ms(20), ms(30), 0..=32u32, 0..=32u32, any::<bool>()).prop_map(
             |(limit, target, update, alpha, beta, ecn)| {
-                QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta, ecn })
+                QueueSpec::Pie(PieSpec { limit, target, update, alpha, beta, ecn, front: false })
             }
         ),
         ((1..300u64, ms(20), ms(30), ms(5)), (0..400u32, 0..4_000u32), 1..6u32, 0..=100u32, any::<bool>()).prop_map(
@@ -74,6 +74,7 @@ fn managed_queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
                     coupling,
                     classic_weight,
                     drop_overload,
+                    front: false,
                 })
             }
         ),
@@ -87,6 +88,7 @@ fn managed_queue(wire: u64) -> impl Strategy<Value = QueueSpec> {
                 packet: 1_000,
                 adaptive,
                 ecn,
+                front: false,
             })
         ),
     ]
@@ -303,6 +305,10 @@ pub fn network() -> impl Strategy<Value = NetworkSpec> {
             direction.queue = match direction.queue {
                 QueueSpec::DropTailBytes { limit } if front => QueueSpec::DropFrontBytes { limit },
                 QueueSpec::DropTailPackets { limit } if front => QueueSpec::DropFrontPackets { limit },
+                QueueSpec::Codel(spec) => QueueSpec::Codel(CodelSpec { front, ..spec }),
+                QueueSpec::Pie(spec) => QueueSpec::Pie(PieSpec { front, ..spec }),
+                QueueSpec::Red(spec) => QueueSpec::Red(RedSpec { front, ..spec }),
+                QueueSpec::DualPi2(spec) => QueueSpec::DualPi2(DualPi2Spec { front, ..spec }),
                 queue => queue,
             };
             if let Some((idle, full, tau)) = load

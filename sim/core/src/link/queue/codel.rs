@@ -158,6 +158,9 @@ impl Codel {
     pub fn enqueue(&mut self, entry: Entry, drops: &mut Drops) {
         if (self.queue.len() as u64) < self.spec.limit {
             self.queue.push(entry);
+        } else if self.spec.front {
+            self.queue.push(entry);
+            self.queue.drop_front(drops);
         } else {
             drops.take(entry);
         }
@@ -197,6 +200,7 @@ mod tests {
         interval: Nanos::from_millis(100),
         ecn: false,
         ce_threshold: None,
+        front: false,
     };
 
     fn at_ms(ms: u64) -> Nanos {
@@ -333,5 +337,17 @@ mod tests {
         let (mut queue, mut pool) = (Codel::new(CodelSpec { limit: 10, ..SPEC }), Pool::default());
         fill(&mut queue, &mut pool, 0, 15);
         assert_eq!((queue.holding(), pool.in_network()), (10, 10));
+    }
+
+    #[test]
+    fn at_the_limit_what_arrives_or_what_has_waited_longest_is_dropped() {
+        for (front, oldest) in [(false, 0), (true, 5)] {
+            let (mut queue, mut pool) = (Codel::new(CodelSpec { limit: 10, front, ..SPEC }), Pool::default());
+            for ms in 0..15 {
+                fill(&mut queue, &mut pool, ms, 1);
+            }
+            let first = queue.dequeue(at_ms(15), &mut Drops::new(&mut pool)).unwrap();
+            assert_eq!((first.at, pool.in_network()), (at_ms(oldest), 10));
+        }
     }
 }

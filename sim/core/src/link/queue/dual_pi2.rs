@@ -63,14 +63,26 @@ impl DualPi2 {
 
     pub fn enqueue(&mut self, now: Nanos, entry: Entry, drops: &mut Drops) {
         self.catch_up(now);
-        if self.holding() as u64 >= self.spec.limit {
-            drops.take(entry);
-        } else if drops.field(entry) & 1 == 1 {
+        let full = self.holding() as u64 >= self.spec.limit;
+        if full && !self.spec.front {
+            return drops.take(entry);
+        }
+        if drops.field(entry) & 1 == 1 {
             // ECT(1) and CE (RFC 9331, section 5.1).
             self.low.push(entry);
         } else {
             self.classic.push(entry);
         }
+        if full {
+            self.drop_oldest(drops);
+        }
+    }
+
+    /// Of the heads of both queues, drop the one that has waited longer.
+    fn drop_oldest(&mut self, drops: &mut Drops) {
+        let since = |queue: &Fifo| queue.packets.front().map_or(Nanos::MAX, |head| head.at);
+        let oldest = if since(&self.low) < since(&self.classic) { &mut self.low } else { &mut self.classic };
+        oldest.drop_front(drops);
     }
 
     pub fn dequeue(&mut self, now: Nanos, drops: &mut Drops) -> Option<Entry> {
@@ -186,6 +198,7 @@ mod tests {
         coupling: 2,
         classic_weight: 10,
         drop_overload: true,
+        front: false,
     };
 
     struct Bench {
@@ -266,6 +279,21 @@ mod tests {
         assert!(served.iter().all(|s| s.0 == 3));
         let dropped = served.iter().map(|s| s.1).sum::<u64>() as f64;
         assert!((dropped / (dropped + 4_000.0) - 0.36).abs() < 0.02, "{dropped}");
+    }
+
+    #[test]
+    fn at_the_limit_what_arrives_or_what_has_waited_longest_in_either_queue_is_dropped() {
+        let waiting = |front| {
+            let mut bench = Bench::new(DualPi2Spec { limit: 3, front, ..SPEC });
+            for (us, field) in [Marks::ECT0, Marks::ECT1, Marks::ECT0, Marks::ECT1, Marks::NONE].into_iter().enumerate() {
+                bench.fill(field, Nanos::from_micros(us as u64), 1);
+            }
+            assert_eq!((bench.queue.holding(), bench.pool.in_network()), (3, 3));
+            [&bench.queue.classic, &bench.queue.low].map(|q| q.packets.iter().map(|e| e.at.micros()).collect::<Vec<_>>())
+        };
+        assert_eq!(waiting(false), [vec![0, 2], vec![1]]);
+        // The fourth takes the place of the first, of the C queue; the fifth that of the second, of the L queue.
+        assert_eq!(waiting(true), [vec![2, 4], vec![3]]);
     }
 
     #[test]

@@ -5,6 +5,11 @@
 //! them itself and may change its mind: it drops packets that it has taken in, or lets one overtake another. A packet is dequeued when it
 //! becomes the server's; from then on it is no longer the queue's, as a packet that a Linux qdisc has handed to the
 //! device. With `ecn`, packets of transports that understand it are marked where others are dropped.
+//!
+//! Managed queues that drop on arrival can drop from the front as well (`front`): Lakshman, Neidhardt and Ott ("The drop from
+//! front strategy in TCP and in TCP over ATM", INFOCOM 1996) propose it for full buffers, ns-2's RED has it for them and
+//! above the upper threshold (`drop_front_`). Here it holds for all drops that an arrival causes, early ones, too: they are
+//! what a managed queue signals by, and the signal is to leave early. Marks stay with the packet that arrives, as in ns-2.
 
 pub mod codel;
 pub mod drop_tail;
@@ -185,6 +190,13 @@ impl Fifo {
         self.bytes -= u64::from(entry.size);
         self.memory -= truesize(entry.size);
         Some(entry)
+    }
+
+    /// Drop what has waited longest.
+    fn drop_front(&mut self, drops: &mut Drops) {
+        if let Some(entry) = self.pop() {
+            drops.take(entry);
+        }
     }
 
     fn flush(&mut self, drops: &mut Drops) {

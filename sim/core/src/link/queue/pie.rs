@@ -142,7 +142,12 @@ impl Pie {
         let marks = early && self.spec.ecn && self.controller.prob <= MAX_PROB / 10 && drops.mark(entry);
         if full || (early && !marks) {
             self.controller.accumulated = 0;
-            drops.take(entry);
+            if self.spec.front {
+                self.queue.push(entry);
+                self.queue.drop_front(drops);
+            } else {
+                drops.take(entry);
+            }
         } else {
             self.queue.push(entry);
         }
@@ -200,6 +205,7 @@ mod tests {
         alpha: 2,
         beta: 20,
         ecn: false,
+        front: false,
     };
 
     fn ticks(ms: u64) -> u64 {
@@ -310,6 +316,23 @@ mod tests {
                 dropped += drops.packets;
             }
             assert!(dropped > 5 && (marked > 5) == marks, "{percent} %: {marked} marked, {dropped} dropped");
+        }
+    }
+
+    #[test]
+    fn from_the_front_early_drops_and_those_at_the_limit_hit_what_has_waited_longest() {
+        // Three wait. The fourth is an early drop: 8.5 of accumulated probability. The limit is three, too.
+        for (limit, front, first) in [(9, false, 0), (9, true, 1), (3, false, 0), (3, true, 1)] {
+            let spec = PieSpec { limit, front, ..SPEC };
+            let (mut pie, mut pool) = (Pie::new(spec, Stream::new(1, Purpose::Queue, 0)), Pool::default());
+            for us in 0..3 {
+                assert_eq!(fill(&mut pie, &mut pool, Nanos::from_micros(us), 1), 0);
+            }
+            (pie.controller.burst_left, pie.controller.delay) = (0, ticks(20));
+            (pie.controller.prob, pie.controller.accumulated) = (MAX_PROB / 5, MAX_PROB / 2 * 17);
+            assert_eq!(fill(&mut pie, &mut pool, Nanos::from_micros(3), 1), 1);
+            assert_eq!((pie.holding(), pie.bytes(), pie.controller.accumulated), (3, 4_500, 0));
+            assert_eq!(pie.dequeue(Nanos::from_micros(4)).unwrap().at, Nanos::from_micros(first), "{limit} {front}");
         }
     }
 

@@ -62,7 +62,15 @@ impl Red {
             None => self.average + (self.queue.bytes as f64 - self.average) * self.weight,
         };
         let early = self.drops_early() && !(self.spec.ecn && drops.mark(entry));
-        if early || self.queue.bytes + u64::from(entry.size) > self.spec.limit {
+        if self.spec.front {
+            self.queue.push(entry);
+            if early {
+                self.queue.drop_front(drops);
+            }
+            while self.queue.bytes > self.spec.limit {
+                self.queue.drop_front(drops);
+            }
+        } else if early || self.queue.bytes + u64::from(entry.size) > self.spec.limit {
             drops.take(entry);
         } else {
             self.queue.push(entry);
@@ -165,6 +173,7 @@ mod tests {
         packet: 1_000,
         adaptive: false,
         ecn: false,
+        front: false,
     };
 
     fn red(spec: RedSpec) -> Red {
@@ -241,6 +250,41 @@ mod tests {
         // The average (weight 1/2) of 0, 1, 2, ... packets is k - 1 + 2^-k: it passes 5 packets at the seventh.
         let expected: Vec<_> = (0..12).map(|k| if k == 10 { (0, 1) } else { (u64::from(k >= 6), 0) }).collect();
         assert_eq!(fates, expected);
+    }
+
+    #[test]
+    fn from_the_front_a_step_drops_what_has_waited_longest_and_marks_what_arrives() {
+        let step = RedSpec { min: 5_000, max: 5_000, max_probability: 1.0, weight_log2: 1, ecn: true, front: true, ..SPEC };
+        let (mut red, mut pool) = (red(step), Pool::default());
+        let mut fates = Vec::new();
+        for k in 0..10 {
+            let now = Nanos::from_micros(k);
+            let field = if k == 8 { Marks::ECT0 } else { Marks::NONE };
+            let entry = packet_with(field, &mut pool, now, 1_000);
+            let mut drops = Drops::new(&mut pool);
+            red.enqueue(now, RATE, entry, &mut drops);
+            fates.push((drops.marked, drops.packets));
+        }
+        // As above it passes 5 packets at the seventh, and stays there: six wait. The ninth is marked.
+        let expected: Vec<_> = (0..10).map(|k| if k == 8 { (1, 0) } else { (0, u64::from(k >= 6)) }).collect();
+        assert_eq!(fates, expected);
+        let served: Vec<u64> = std::iter::from_fn(|| red.dequeue(Nanos::from_micros(10))).map(|e| e.at.micros()).collect();
+        assert_eq!(served, [3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn from_the_front_as_many_are_dropped_at_the_limit_as_the_new_one_needs() {
+        let spec = RedSpec { limit: 3_000, min: 1_000_000, max: 1_000_000, front: true, ..SPEC };
+        let (mut red, mut pool) = (red(spec), Pool::default());
+        let mut dropped = Vec::new();
+        for size in [1_000, 500, 500, 1_000, 1_200, 3_001] {
+            let entry = packet(&mut pool, Nanos::ZERO, size);
+            let mut drops = Drops::new(&mut pool);
+            red.enqueue(Nanos::ZERO, RATE, entry, &mut drops);
+            dropped.push((drops.packets, red.queue.bytes));
+        }
+        // 4,200 without 1,000 and 500; what is larger than the queue leaves nothing.
+        assert_eq!(dropped, [(0, 1_000), (0, 1_500), (0, 2_000), (0, 3_000), (2, 2_700), (4, 0)]);
     }
 
     #[test]
