@@ -39,6 +39,7 @@ from orbitcc.envs.description.links import (
     Outage,
     Pie,
     Queue,
+    Red,
     Viasat,
 )
 from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at

@@ -80,8 +80,8 @@ DropFrom = Annotated[
 DropOnArrival = Annotated[
     Literal["tail", "front"],
     Field(
-        description="which packet is dropped where an arrival causes a drop: the one that arrives (tail, as in Linux), or "
-        "the one that has waited longest (front)"
+        description="which packet is dropped where an arrival causes a drop: the one that arrives (tail, as in Linux) "
+        "or the one that has waited longest (front)"
     ),
 ]
 

@@ -80,12 +80,12 @@ def test_datagrams_behind_a_full_queue_wait_as_long_as_it_takes_to_fill():
     ids=lambda queue: queue["kind"],
 )
 def test_managed_queues_drop_from_the_front_at_their_limit(queue):
-    # As above: twice the rate, 100 packets of 1514 bytes wait, at 10 Mbit/s 1.2112 ms each: 121 ms, or half of it. RED's
-    # own drops begin at the limit: its average stays below.
+    # As above, with 100 packets of 1514 bytes beside the one in service: up to 122.3 ms, or half of it. The average of
+    # RED stays below its maximum.
     limit = {key: 151_400 for key in queue if key.endswith("_bytes")} or {"limit_packets": 100}
 
     def delay_ms(drop):
-        link = Link(rate_mbps=10, delay_ms=5, queue=queue | limit | {"drop": drop})
+        link = Link(name="x", rate_mbps=10, delay_ms=5, handovers=(), queue=queue | limit | {"drop": drop})
         flow = Flow(controller="udp", traffic=Cbr(rate_mbps=20))
         return simulate(Scenario(name="x", duration_s=20, links=(link,), flows=(flow,))).flow_totals[0]["delay_p50_ms"]
 

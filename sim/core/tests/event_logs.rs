@@ -91,7 +91,8 @@ fn named() -> Vec<(String, NetworkSpec)> {
     let mut worlds: Vec<(String, NetworkSpec)> = controllers.iter().map(|c| ((*c).into(), plain(&[c]))).collect();
     let one_percent = || LossSpec::Bernoulli { p: 0.01 };
     let bursts = LossSpec::GilbertElliott { good_loss: 0.0, bad_loss: 0.8, to_bad_per_s: 1.0, to_good_per_s: 30.0 };
-    let codel = CodelSpec { limit: 100, target: ms(5), interval: ms(100), ecn: false, ce_threshold: None, front: false };
+    let codel =
+        CodelSpec { limit: 100, target: ms(5), interval: ms(100), ecn: false, ce_threshold: None, front: false };
     let fq = FqCodelSpec {
         limit: 100,
         memory_limit: 400_000,

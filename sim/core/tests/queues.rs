@@ -11,8 +11,14 @@ const MS: u64 = 1_000_000;
 /// Milliseconds that a byte takes at 100 Mbit/s.
 const MS_PER_BYTE: f64 = 8e-5;
 
-const CODEL: CodelSpec =
-    CodelSpec { limit: 1_000, target: Nanos(5 * MS), interval: Nanos(100 * MS), ecn: false, ce_threshold: None, front: false };
+const CODEL: CodelSpec = CodelSpec {
+    limit: 1_000,
+    target: Nanos(5 * MS),
+    interval: Nanos(100 * MS),
+    ecn: false,
+    ce_threshold: None,
+    front: false,
+};
 const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     limit: 10_240,
     memory_limit: 32 << 20,
@@ -24,8 +30,15 @@ const FQ_CODEL: FqCodelSpec = FqCodelSpec {
     ecn: true,
     ce_threshold: None,
 };
-const PIE: PieSpec =
-    PieSpec { limit: 1_000, target: Nanos(15 * MS), update: Nanos(15 * MS), alpha: 2, beta: 20, ecn: false, front: false };
+const PIE: PieSpec = PieSpec {
+    limit: 1_000,
+    target: Nanos(15 * MS),
+    update: Nanos(15 * MS),
+    alpha: 2,
+    beta: 20,
+    ecn: false,
+    front: false,
+};
 const RED: RedSpec = RedSpec {
     limit: 2_000_000,
     min: 100_000,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::packet::Packet;
-use crate::spec::{DelaySpec, Flush, QueueSpec};
+use crate::spec::{CodelSpec, DelaySpec, DualPi2Spec, Flush, PieSpec, QueueSpec, RedSpec};
 
 /// A link of 8 Mbit/s (1,000 bytes a millisecond) from 10 ms on half of that, with a bucket of 3,000 bytes.
 fn bucket() -> Link {

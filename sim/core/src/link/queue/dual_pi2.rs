@@ -285,11 +285,13 @@ mod tests {
     fn at_the_limit_what_arrives_or_what_has_waited_longest_in_either_queue_is_dropped() {
         let waiting = |front| {
             let mut bench = Bench::new(DualPi2Spec { limit: 3, front, ..SPEC });
-            for (us, field) in [Marks::ECT0, Marks::ECT1, Marks::ECT0, Marks::ECT1, Marks::NONE].into_iter().enumerate() {
+            for (us, field) in [Marks::ECT0, Marks::ECT1, Marks::ECT0, Marks::ECT1, Marks::NONE].into_iter().enumerate()
+            {
                 bench.fill(field, Nanos::from_micros(us as u64), 1);
             }
             assert_eq!((bench.queue.holding(), bench.pool.in_network()), (3, 3));
-            [&bench.queue.classic, &bench.queue.low].map(|q| q.packets.iter().map(|e| e.at.micros()).collect::<Vec<_>>())
+            [&bench.queue.classic, &bench.queue.low]
+                .map(|q| q.packets.iter().map(|e| e.at.micros()).collect::<Vec<_>>())
         };
         assert_eq!(waiting(false), [vec![0, 2], vec![1]]);
         // The fourth takes the place of the first, of the C queue; the fifth that of the second, of the L queue.

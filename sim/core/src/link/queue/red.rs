@@ -254,7 +254,8 @@ mod tests {
 
     #[test]
     fn from_the_front_a_step_drops_what_has_waited_longest_and_marks_what_arrives() {
-        let step = RedSpec { min: 5_000, max: 5_000, max_probability: 1.0, weight_log2: 1, ecn: true, front: true, ..SPEC };
+        let step =
+            RedSpec { min: 5_000, max: 5_000, max_probability: 1.0, weight_log2: 1, ecn: true, front: true, ..SPEC };
         let (mut red, mut pool) = (red(step), Pool::default());
         let mut fates = Vec::new();
         for k in 0..10 {
@@ -268,7 +269,8 @@ mod tests {
         // As above it passes 5 packets at the seventh, and stays there: six wait. The ninth is marked.
         let expected: Vec<_> = (0..10).map(|k| if k == 8 { (1, 0) } else { (0, u64::from(k >= 6)) }).collect();
         assert_eq!(fates, expected);
-        let served: Vec<u64> = std::iter::from_fn(|| red.dequeue(Nanos::from_micros(10))).map(|e| e.at.micros()).collect();
+        let served: Vec<u64> =
+            std::iter::from_fn(|| red.dequeue(Nanos::from_micros(10))).map(|e| e.at.micros()).collect();
         assert_eq!(served, [3, 4, 5, 6, 7, 8, 9]);
     }
 
