@@ -37,7 +37,7 @@ def function(kind: str, request: str) -> dict[str, Any]:
     """
 
 class Policy:
-    """A feed-forward network acting natively.
+    """A network acting natively.
 
     layers: one mapping per layer, `{"weight": f32[out, in], "bias": f32[out], "norm": None | {"kind": "layer",
     "scale": f32[out], "shift": f32[out], "eps": float}, "activation": "tanh" | "relu" | "leaky_relu" | "linear"}`;
@@ -48,6 +48,9 @@ class Policy:
     safety_filter: limits applied outside of the network, JSON text (the model card's `safety_filter`), or None.
     gate: weighs the last layer's outputs, the experts: `{"layers": [...], "inputs": [columns of the observation that
     the gate observes], "expert_inputs": [those of the experts]}`, or None.
+    gru: a recurrent unit whose state the layers observe: `{"weight_ih": f32[3 units, inputs], "weight_hh": f32[3 units,
+    units], "bias_ih": f32[3 units], "bias_hh": f32[3 units], "inputs": [columns of the observation that it observes],
+    "head_inputs": [columns that the layers observe before the state], "every": decisions between updates}`, or None.
     """
 
     def __init__(
@@ -64,9 +67,18 @@ class Policy:
         squash: str = "clip",
         safety_filter: str | None = None,
         gate: Mapping[str, Any] | None = None,
+        gru: Mapping[str, Any] | None = None,
     ) -> None: ...
-    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """f32[n, D] -> f32[n, A]."""
+    @property
+    def state_size(self) -> int:
+        """Numbers that a recurrent policy keeps of each flow; 0: none."""
+
+    def act(self, obs: NDArray[np.float32], state: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """f32[n, D] -> f32[n, A].
+
+        state: of each row's flow, f32[n, state_size], zeros where a flow begins; it is updated in place. ValueError
+        where a recurrent policy gets none.
+        """
 
     def fixed(self) -> Policy:
         """The policy in fixed point: observation, network and action are computed with integers, as in a BPF program.

@@ -22,7 +22,7 @@ impl World {
                 continue;
             };
             if agent.next_decision == now {
-                match policy.decide(i, agent.observer.observation(), &flow.stats) {
+                match policy.decide(i, agent.observer.observation(), &flow.stats, &mut agent.state) {
                     Ok(answer) => acting.push((i, answer)),
                     Err(failure) => {
                         self.failure = Some(failure);

@@ -111,6 +111,8 @@ pub struct Object {
 pub struct Agent {
     /// Decides within the world; otherwise the world's owner acts.
     pub policy: Option<Arc<dyn Decide>>,
+    /// What the policy keeps of this flow.
+    pub state: Vec<f32>,
     pub action: Arc<Action>,
     pub memory: ActionMemory,
     pub observer: Observer,
@@ -124,6 +126,7 @@ impl Agent {
     pub fn external(preset: &Preset) -> Agent {
         Agent {
             policy: None,
+            state: Vec::new(),
             action: preset.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(preset.observation.clone()),
@@ -142,6 +145,7 @@ impl Agent {
             safety_filter: policy.safety_filter.as_ref().map(|limits| safety_filter::new(limits, policy.fixed)),
             interval: policy.interval,
             next_decision: Nanos::MAX,
+            state: vec![0.0; decides.state_size()],
             policy: Some(decides),
         }
     }

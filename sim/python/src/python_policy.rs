@@ -36,7 +36,13 @@ impl WorldPolicy {
 }
 
 impl Decide for WorldPolicy {
-    fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure> {
+    fn decide(
+        &self,
+        flow: usize,
+        observation: &[f32],
+        stats: &IntervalStats,
+        _state: &mut [f32],
+    ) -> Result<Answer, Failure> {
         Python::attach(|py| self.ask(py, flow, observation, stats)).map_err(|error| Arc::new(error) as Failure)
     }
 }

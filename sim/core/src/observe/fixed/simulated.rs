@@ -89,7 +89,13 @@ impl Watch for FixedWatch {
 }
 
 impl Decide for Program {
-    fn decide(&self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
+    fn decide(
+        &self,
+        _flow: usize,
+        observation: &[f32],
+        _stats: &IntervalStats,
+        _state: &mut [f32],
+    ) -> Result<Answer, Failure> {
         let mut fixed = [0; FEATURES];
         for (fixed, x) in fixed.iter_mut().zip(observation) {
             *fixed = (f64::from(*x) * ONE20) as i32;
@@ -134,6 +140,7 @@ mod tests {
     use super::super::tests::Random;
     use super::*;
     use crate::cc::testing::conn;
+    use crate::observe::gru::Gru;
     use crate::observe::policy::{Activation, Gate, Layer, Squash};
     use crate::observe::registry::{self, Interval};
     use crate::time::Nanos;
@@ -181,6 +188,7 @@ mod tests {
                 layer(4, 1, Activation::Linear),
             ],
             gate: None,
+            gru: None,
             normaliser: Some((vec![0.1; 18], vec![0.5; 18])),
             clip: 5.0,
             squash: Squash::Tanh,
@@ -197,6 +205,7 @@ mod tests {
                 inputs: chosen,
                 expert_inputs: (1..inputs).collect(),
             }),
+            gru: None,
             normaliser: Some((vec![0.1; inputs], vec![2.0; inputs])),
             clip: 10.0,
             squash: Squash::Tanh,
@@ -240,7 +249,7 @@ mod tests {
     }
 
     fn decided(policy: &Policy, observation: &[f32]) -> f32 {
-        match (policy.begin)().decide(0, observation, &IntervalStats::default()) {
+        match (policy.begin)().decide(0, observation, &IntervalStats::default(), &mut []) {
             Ok(Answer::Action(action)) => action,
             _ => panic!("a network answers with an action"),
         }
@@ -355,6 +364,22 @@ mod tests {
         assert_eq!(
             changed(&|network| network.layers[2].weight[1] = -200.0),
             "layers[2].weight = -200: a network in fixed point has values below 128"
+        );
+        let remembers = |network: &mut Network| {
+            network.gru = Some(Gru {
+                units: 1,
+                inputs: vec![0],
+                head_inputs: Vec::new(),
+                every: 1,
+                weight_ih: vec![0.0; 3],
+                weight_hh: vec![0.0; 3],
+                bias_ih: vec![0.0; 3],
+                bias_hh: vec![0.0; 3],
+            });
+        };
+        assert_eq!(
+            changed(&remembers),
+            "gru: a recurrent network has no fixed-point form, only one without a state has"
         );
         let heavy = |network: &mut Network| {
             network.layers = vec![

@@ -17,6 +17,9 @@ pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
     if network.squash == Squash::Argmax {
         return Err("squash = argmax has no fixed-point form, only clip and tanh have".into());
     }
+    if network.gru.is_some() {
+        return Err("gru: a recurrent network has no fixed-point form, only one without a state has".into());
+    }
     let mut parameters = Parameters {
         interval_ns: policy.interval.fixed.0,
         interval_rtts: scaled(policy.interval.rtts, 16) as u32,
