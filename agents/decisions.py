@@ -52,11 +52,15 @@ class Episode:
 
 @dataclass(frozen=True)
 class Actor:
-    """What decides for a flow: a classical controller, or a policy (`act`) with its `preset`."""
+    """What decides for a flow: a classical controller, or a policy (`act`) with its `preset`.
+
+    state_size: above 0, `act` also takes the state of each flow, f32[n, state_size], and updates it.
+    """
 
     controller: ControllerSpec
-    act: Act | None = None
+    act: Callable[..., NDArray[np.float32]] | None = None
     preset: Preset | None = None
+    state_size: int = 0
 
     @staticmethod
     def of(controller: ControllerSpec) -> Actor:
@@ -77,7 +81,7 @@ class Actor:
         if found.card.safety_filter is not None:
             allowed = "a policy without a safety filter, which acts outside of its network"
             raise OrbitccError("--policy", str(controller), allowed)
-        return Actor(controller, found.policy.act, found.preset)
+        return Actor(controller, found.policy.act, found.preset, found.policy.state_size)
 
 
 def collect(
@@ -159,7 +163,8 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         for agent in np.flatnonzero(acting).tolist():
             actor = roles[learning[agent]]
             if actor.act is not None:
-                actions[0, agent] = np.clip(actor.act(batch.obs[0, agent : agent + 1])[0], -1.0, 1.0)
+                kept = [logs[agent].state(actor.state_size)] if actor.state_size else []
+                actions[0, agent] = np.clip(actor.act(batch.obs[0, agent : agent + 1], *kept)[0], -1.0, 1.0)
             logs[agent].decide(batch.obs[0, agent], actions[0, agent], statistics[agent])
         batch.step(actions)
         statistics = batch.statistics()[0]
@@ -202,6 +207,13 @@ class _Log:
         self.last: NDArray[np.float32] = np.zeros(0, np.float32)
         self.after: NDArray[np.float64] = np.zeros(0)
         self.terminated = False
+        self._state: NDArray[np.float32] | None = None
+
+    def state(self, size: int) -> NDArray[np.float32]:
+        """What a recurrent policy keeps of the flow, f32[1, size]."""
+        if self._state is None:
+            self._state = np.zeros((1, size), np.float32)
+        return self._state
 
     def decide(self, seen: NDArray[np.float32], action: NDArray[np.float32], before: NDArray[np.float64]) -> None:
         self.seen.append(seen.copy())

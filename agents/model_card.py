@@ -31,6 +31,19 @@ class Gate(_Model):
     expert_inputs: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
+class Gru(_Model):
+    """A gated recurrent unit (PyTorch's `GRUCell`), whose state the layers observe after columns of the observation.
+
+    inputs, head_inputs: columns of the observation that the unit and the layers observe; no `head_inputs`: the state
+    alone. every: decisions from one update of the state to the next; the first decision of a flow updates it.
+    """
+
+    units: Annotated[int, Field(ge=1)]
+    inputs: Annotated[tuple[int, ...], Field(min_length=1)]
+    head_inputs: tuple[int, ...]
+    every: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+
 class Observation(_Model):
     """The native observation of a policy: its name, the parameters that differ from the named ones, and the hash of its
     definition at the time of training."""
@@ -108,6 +121,7 @@ class ModelCard(_Model):
     interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     gate: Gate | None = None
+    gru: Gru | None = None
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0
     squash: Literal["tanh", "clip", "argmax"] = "clip"
@@ -120,6 +134,12 @@ class ModelCard(_Model):
     """Of `policy.safetensors`; filled in when a checkpoint is saved."""
     digest: str = ""
     """SHA-256 of `card.json` with 64 zeros in the place of this value, which is the last one in the file."""
+
+    @model_validator(mode="after")
+    def _is_one_kind_of_network(self) -> "ModelCard":
+        if self.gate is not None and self.gru is not None:
+            raise ValueError("has either a gate or a gru")
+        return self
 
     @model_validator(mode="after")
     def _has_an_origin(self) -> "ModelCard":

@@ -17,7 +17,9 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor that a model card requires.
 
     `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out]; the
-    same for `gate.I` with a gate; with a normaliser `normaliser.mean` and `normaliser.std` [D].
+    same for `gate.I` with a gate. With a recurrent unit, as in PyTorch's `GRUCell`: `gru.weight_ih` [3 units, in],
+    `gru.weight_hh` [3 units, units], `gru.bias_ih` and `gru.bias_hh` [3 units]. With a normaliser `normaliser.mean` and
+    `normaliser.std` [D].
     """
     shapes: dict[str, tuple[int, ...]] = {}
     networks = [("layers", card.layers, card.observation.dim)]
@@ -26,6 +28,11 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
             ("layers", card.layers, len(card.gate.expert_inputs)),
             ("gate", card.gate.layers, len(card.gate.inputs)),
         ]
+    if card.gru is not None:
+        units = card.gru.units
+        networks = [("layers", card.layers, len(card.gru.head_inputs) + units)]
+        shapes["gru.weight_ih"], shapes["gru.weight_hh"] = (3 * units, len(card.gru.inputs)), (3 * units, units)
+        shapes["gru.bias_ih"] = shapes["gru.bias_hh"] = (3 * units,)
     for name, layers, width in networks:
         for index, layer in enumerate(layers):
             shapes[f"{name}.{index}.weight"] = (layer.units, width)
@@ -54,6 +61,10 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
             return f"its best output is its action, but the action {card.action.preset} does not select from a list"
         if units != (action["choices"] if card.squash == "argmax" else card.action.dim):
             return f"its last layer has {units} units for an action of {action['choices'] or card.action.dim}"
+    if card.gru is not None:
+        columns = (*card.gru.inputs, *card.gru.head_inputs)
+        if not all(0 <= column < card.observation.dim for column in columns):
+            return f"its gru takes column {max(columns)} of {card.observation.dim}"
     for name, shape in expected.items():
         if name not in tensors:
             return f"the tensor {name} is missing"
@@ -73,9 +84,15 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     if card.gate is not None:
         columns = {"inputs": list(card.gate.inputs), "expert_inputs": list(card.gate.expert_inputs)}
         gate = {"layers": _layers("gate", card.gate.layers, tensors), **columns}
+    gru = None
+    if card.gru is not None:
+        weights = {name: tensors[f"gru.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        columns = {"inputs": list(card.gru.inputs), "head_inputs": list(card.gru.head_inputs)}
+        gru = {**weights, **columns, "every": card.gru.every}
     return _sim.Policy(
         _layers("layers", card.layers, tensors),
         gate=gate,
+        gru=gru,
         observation=Native(card.observation.preset, card.observation.parameters).json(),
         action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),

@@ -56,8 +56,13 @@ class HeldOut:
         """Mean reward per decision when every agent of every world is driven by `act`, step by step."""
         return self.play(act)["reward"]
 
-    def play(self, act: Act, progress: Report | None = None) -> Figures:
-        """`reward` and `action_spread` of `act`; a spread near 0 means a constant action."""
+    def play(
+        self, act: Callable[..., NDArray[np.float32]], progress: Report | None = None, state_size: int = 0
+    ) -> Figures:
+        """`reward` and `action_spread` of `act`; a spread near 0 means a constant action.
+
+        state_size: above 0, `act` also takes the states of the flows, f32[n, state_size], and updates them.
+        """
         self.actions[:] = 0
         batch = Batch(
             [scenario.compile() for scenario in self.scenarios],
@@ -68,11 +73,15 @@ class HeldOut:
         )
         batch.observe()
         actions = np.zeros((*batch.status.shape, batch.preset.action_dim), np.float32)
+        states = np.zeros((*batch.status.shape, state_size), np.float32)
         total, decisions, first, second = 0.0, 0, 0.0, 0.0
         while not batch.finished().all():
             active = batch.status == ACTIVE
             if active.any():
-                actions[active] = acted = act(batch.obs[active])
+                states[~active] = 0.0  # of flows that have not begun
+                kept = [states[active]] if state_size else []
+                actions[active] = acted = act(batch.obs[active], *kept)
+                states[active] = kept[0] if kept else 0.0
                 self.actions += np.histogram(acted, ACTION_BINS, (-1.0, 1.0))[0]
                 first += float(acted.sum(dtype=np.float64))
                 second += float((acted.astype(np.float64) ** 2).sum())
@@ -116,7 +125,7 @@ class HeldOut:
     def score(self, policy: _sim.Policy, progress: Report | None = None) -> Figures:
         """All figures of a policy: its reward, and the metrics of its native runs."""
         return {
-            **self.play(policy.act, progress),
+            **self.play(policy.act, progress, policy.state_size),
             **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}, progress),
         }
 
