@@ -239,7 +239,7 @@ class AstraeaTd3Learner:
             )
             for units in network.hidden
         ]
-        self.gate = None
+        self.gate = self.gru = None
         self.layers = (*hidden, Layer(units=1, activation="linear"))
         self.rng = np.random.default_rng([seed, 0xA57])
         torch.manual_seed(seed)

@@ -8,6 +8,7 @@ are made once (docs/performance.md says where the time goes).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class PpoLearner:
     Behind :class:`orbitcc.training.loop.Learner`.
     """
 
+    actor: Any  # an Mlp or a Mixture, or what a subclass makes
+    _state_size = 0
+    """Numbers of the state of a recurrent policy, which the critic observes."""
+
     def __init__(self, recipe: PpoRecipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe, self.settings = recipe, recipe.ppo
@@ -54,17 +59,14 @@ class PpoLearner:
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
-        self.gate = recipe.network.gate(sees)
+        self.gate, self.gru = recipe.network.gate(sees), recipe.network.recurrence(sees)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
         deep = LeakyNetwork(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
-        self.actor: Mlp | Mixture
-        self._auxiliary = 0
-        if self.gate is None:
-            self.actor = Mlp(sees, self.layers, last_gain=0.01, generator=first)
-        else:
-            self._auxiliary = knows if recipe.distill is not None and recipe.distill.privileged_weight > 0.0 else 0
-            self.actor = Mixture(self.layers, self.gate, generator=first, auxiliary=self._auxiliary)
+        predicts = self.gate is not None and recipe.distill is not None and recipe.distill.privileged_weight > 0.0
+        self._auxiliary = knows if predicts else 0
+        self.actor = self._make_actor(sees, first)
+        knows += self._state_size
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
         self._learns_std = ppo.exploration_std_final == 0.0
@@ -145,6 +147,11 @@ class PpoLearner:
         if std is not None:
             self.log_std.fill_(math.log(std))
 
+    def _make_actor(self, sees: int, generator: torch.Generator) -> Any:
+        if self.gate is None:
+            return Mlp(sees, self.layers, last_gain=0.01, generator=generator)
+        return Mixture(self.layers, self.gate, generator=generator, auxiliary=self._auxiliary)
+
     def _note(self, t: int) -> None:
         """For a subclass: called before the decisions of step `t` of the rollout."""
 
@@ -161,7 +168,7 @@ class PpoLearner:
             if self.normaliser is not None:
                 roll.obs[t] = self._obs
             sampled = roll.sampled[t]
-            sampled += self.actor.forward(roll.rows[t, :, : roll.sees]).numpy()
+            sampled += self._means(t)
             actions = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
             roll.rewards[t], terminated, truncated = env.advance(actions)
             np.logical_or(terminated, truncated, out=roll.ended[t])
@@ -173,13 +180,18 @@ class PpoLearner:
             self._obs = env.renew()
             self._look(self._obs, roll.inputs[t + 1])
 
+    def _means(self, t: int) -> F32:
+        """Mean actions in step `t` of the rollout, f32[flows, A]."""
+        means: F32 = self.actor.forward(self._rollout.rows[t, :, : self._rollout.sees]).numpy()
+        return means
+
     def _look(self, obs: F32, into: F32) -> None:
-        """Write the networks' inputs, f32[flows, D + E]: the observation, then the critic's privileged inputs."""
+        """Write the networks' inputs, f32[flows, D + E]: the observation, then what only the critic observes."""
         sees = self._rollout.sees
         into[:, :sees] = obs if self.normaliser is None else self.normaliser(obs)
         if self.settings.privileged_critic:
             truths = self._env.statistics()[:, privileged.COLUMNS]
-            into[:, sees:] = privileged.privileged(self._env.state(), truths)
+            into[:, sees : sees + privileged.DIM] = privileged.privileged(self._env.state(), truths)
 
     def _judge(self) -> dict[str, float]:
         """Values, advantages and log-probabilities of the rollout."""
@@ -211,12 +223,11 @@ class PpoLearner:
         inputs, sampled, judged = (
             torch.from_numpy(array).flatten(0, 1) for array in (roll.inputs, roll.sampled, roll.judged)
         )
-        heeded = np.flatnonzero(roll.heeded)
-        parts = max(1, round(heeded.size / ppo.minibatch))
+        parts = max(1, round(np.count_nonzero(roll.heeded) / ppo.minibatch))
         sums, minibatches = np.zeros(len(_FIGURES)), 0
         for _ in range(ppo.epochs):
             divergence = 0.0
-            for rows in torch.from_numpy(self._rng.permutation(heeded)).tensor_split(parts):
+            for rows in self._minibatches(parts):
                 picked = (array.index_select(0, rows) for array in (inputs, sampled, judged))
                 figures = self._descend(*picked)
                 divergence += figures[_FIGURES.index("kl")] / parts
@@ -230,6 +241,15 @@ class PpoLearner:
             "learner/learning_rate": self._optimiser.param_groups[0]["lr"],
         }
 
+    def _minibatches(self, parts: int) -> Iterable[torch.Tensor]:
+        """The decisions of an epoch in parts: rows of the flattened rollout."""
+        return torch.from_numpy(self._rng.permutation(np.flatnonzero(self._rollout.heeded))).tensor_split(parts)
+
+    def _mean(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Mean actions of a minibatch, f32[n, A]."""
+        mean: torch.Tensor = self.actor.forward(inputs[:, : self._rollout.sees])
+        return mean
+
     def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:
         """One step of the optimiser; :data:`_FIGURES` of the minibatch before it.
 
@@ -240,7 +260,7 @@ class PpoLearner:
         """
         ppo = self.settings
         log_prob, old_values, advantages, returns = judged.unbind(1)
-        mean = self.actor.forward(inputs[:, : self._rollout.sees]).detach().requires_grad_()
+        mean = self._mean(inputs).detach().requires_grad_()
         values = self.critic.forward(inputs).detach().requires_grad_()
         log_std = self.log_std.detach().requires_grad_(self._learns_std)
 
@@ -360,7 +380,7 @@ class _Rollout:
     def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:
         self.steps, self.sees = steps, sees
         self.inputs: F32 = np.zeros((steps + 1, flows, sees + knows), np.float32)
-        """Inputs of the networks: the observation, possibly normalised, and the critic's privileged inputs."""
+        """Inputs of the networks: the observation, possibly normalised, then the critic's: privileged inputs, state."""
         self.rows = torch.from_numpy(self.inputs)
         self.obs: F32 = np.zeros((steps, flows, sees), np.float32)
         """Observations before normalisation, if they are normalised."""

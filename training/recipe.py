@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from orbitcc.agents.model_card import Gate, Layer
+from orbitcc.agents.model_card import Gate, Gru, Layer
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
@@ -48,17 +48,30 @@ _column = Annotated[int, number(0, 4096, "column of the observation", whole=True
 
 
 class PpoNetwork(LeakyNetwork):
-    """The network of our own PPO, which may be a mixture of experts.
+    """The network of our own PPO, which may be a mixture of experts, or recurrent.
 
     experts: above 0, the network has so many outputs, which a second network, the gate, weighs by a softmax.
     gate_hidden: hidden layers of the gate, with the activation tanh.
     gate_inputs, expert_inputs: columns of the observation that they observe; empty: all.
+    gru: above 0, a gated recurrent unit with so many units; the layers observe its state and the observation.
+    gru_inputs, head_inputs: columns of the observation that the unit and the layers observe; empty: all.
+    gru_every: decisions from one update of the state to the next.
     """
 
     experts: Annotated[int, number(0, 64, "experts", whole=True)] = 0
     gate_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = (16,)
     gate_inputs: tuple[_column, ...] = ()
     expert_inputs: tuple[_column, ...] = ()
+    gru: Annotated[int, number(0, 4096, "units", whole=True)] = 0
+    gru_inputs: tuple[_column, ...] = ()
+    head_inputs: tuple[_column, ...] = ()
+    gru_every: Annotated[int, number(1, 10_000, "decisions", whole=True)] = 1
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> PpoNetwork:
+        if self.gru and self.experts:
+            raise OrbitccError("gru", self.gru, "0 in a mixture of experts (experts = 0 makes it none)")
+        return self
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         return super().layers(self.experts or actions)
@@ -71,10 +84,7 @@ class PpoNetwork(LeakyNetwork):
         """
         if not self.experts:
             return None
-        for name in ("gate_inputs", "expert_inputs"):
-            columns = getattr(self, name)
-            if any(column >= inputs for column in columns):
-                raise OrbitccError(f"network.{name}", list(columns), f"columns of the observation, 0 to {inputs - 1}")
+        self._check_columns(inputs, "gate_inputs", "expert_inputs")
         hidden = [Layer(units=units, activation="tanh") for units in self.gate_hidden]
         every = tuple(range(inputs))
         return Gate(
@@ -82,6 +92,21 @@ class PpoNetwork(LeakyNetwork):
             inputs=self.gate_inputs or every,
             expert_inputs=self.expert_inputs or every,
         )
+
+    def recurrence(self, inputs: int) -> Gru | None:
+        """The recurrent unit in the same way."""
+        if not self.gru:
+            return None
+        self._check_columns(inputs, "gru_inputs", "head_inputs")
+        every = tuple(range(inputs))
+        columns = {"inputs": self.gru_inputs or every, "head_inputs": self.head_inputs or every}
+        return Gru(units=self.gru, every=self.gru_every, **columns)
+
+    def _check_columns(self, inputs: int, *names: str) -> None:
+        for name in names:
+            columns = getattr(self, name)
+            if any(column >= inputs for column in columns):
+                raise OrbitccError(f"network.{name}", list(columns), f"columns of the observation, 0 to {inputs - 1}")
 
 
 class Td3Network(LeakyNetwork):
@@ -149,6 +174,7 @@ class OwnPpo(Ppo):
     value_weight: weight of the value loss.
     kl_target: no further epoch once the mean divergence from the sampling policy exceeds this; 0: no limit.
     action_penalty: weight of the policy's mean squared output in the loss.
+    sequence: decisions of a flow through which the gradients of a recurrent network pass.
     """
 
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
@@ -161,6 +187,7 @@ class OwnPpo(Ppo):
     value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
     kl_target: Annotated[float, number(0, 1e3, "")] = 0.0
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
+    sequence: Annotated[int, number(2, 10_000, "decisions", whole=True)] = 32
 
 
 class Teacher(Model):
@@ -208,7 +235,7 @@ class RllibPpo(OwnPpo):
 
     @model_validator(mode="after")
     def _as_rllib_can(self) -> RllibPpo:
-        for name in ("squash", "value_loss", "normalise_advantages", "kl_target", "action_penalty"):
+        for name in ("squash", "value_loss", "normalise_advantages", "kl_target", "action_penalty", "sequence"):
             if (value := getattr(self, name)) != (only := OwnPpo.model_fields[name].default):
                 raise OrbitccError(name, value, f"{only}, with RLlib's PPO")
         return _minibatch_within(self, "batch", self.batch)
@@ -456,6 +483,14 @@ class PpoRecipe(Recipe):
     ppo: OwnPpo = OwnPpo()
     distill: Distillation | None = None
 
+    @model_validator(mode="after")
+    def _recurrence_fits(self) -> PpoRecipe:
+        if self.network.gru and self.distill is not None:
+            raise OrbitccError("network.gru", self.network.gru, "0 with [distill], whose student is not recurrent")
+        if self.network.gru and self.ppo.minibatch < self.ppo.sequence:
+            raise OrbitccError("ppo.minibatch", self.ppo.minibatch, f"at least ppo.sequence = {self.ppo.sequence}")
+        return self
+
 
 class Td3Recipe(Recipe):
     algorithm: Literal["astraea-td3"]
@@ -477,6 +512,12 @@ class RllibPpoRecipe(Recipe):
     algorithm: Literal["rllib-ppo"]
     network: PpoNetwork = PpoNetwork()
     ppo: RllibPpo = RllibPpo()
+
+    @model_validator(mode="after")
+    def _is_not_recurrent(self) -> RllibPpoRecipe:
+        if self.network.gru:
+            raise OrbitccError("network.gru", self.network.gru, "0 with RLlib, whose own modules may be recurrent")
+        return self
 
 
 class RllibPpoWorldsRecipe(Recipe):

@@ -27,6 +27,7 @@ class RLlibLearner:
         used = preset(recipe.preset)
         seen, acts = used.observation_space().shape[0], used.choices or used.action_dim
         self.gate = recipe.network.gate(seen) if isinstance(recipe, RllibPpoRecipe) else None
+        self.gru = None
         self.layers = recipe.network.layers(acts)
         self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
         self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it
