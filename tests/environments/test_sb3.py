@@ -7,6 +7,7 @@ import pytest
 
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
+from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
@@ -70,6 +71,27 @@ def test_sb3_learns_on_flows(algorithm: str) -> None:
     model.learn(4 * 64 * 2)
     changed = [not bool((a == b).all()) for a, b in zip(before, model.policy.state_dict().values(), strict=True)]
     assert any(changed)
+
+
+@pytest.mark.parametrize("kind", ["single", "vector", "flows"])
+def test_recurrent_ppo_of_sb3_contrib_learns_on_every_environment(kind: str) -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    env = {
+        "single": lambda: CongestionEnv(scenario(None)),
+        "vector": lambda: shim(VectorCongestionEnv(2, scenario(None), autoreset_mode="SameStep")),
+        "flows": lambda: shim(FlowVectorEnv(4, scenario(None, 3.0), autoreset_mode="SameStep")),
+    }[kind]()
+    small = {"net_arch": [], "lstm_hidden_size": 8}
+    model = contrib.RecurrentPPO(
+        "MlpLstmPolicy", env, n_steps=32, batch_size=32, n_epochs=2, policy_kwargs=small, seed=1, device="cpu"
+    )
+    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
+    model.learn(256)
+    after = model.policy.state_dict()
+    assert not [name for name, value in before.items() if bool((after[name] == value).all())]
+    _, state = model.predict(model.get_env().reset(), episode_start=np.ones(model.n_envs, bool))
+    assert state[0].shape == (1, model.n_envs, 8)
+    assert (state[0] != 0).any()
 
 
 def test_only_same_step_autoreset_fits() -> None:
