@@ -486,7 +486,7 @@ mod tests {
         let refused = |request: Value| action(&request).err().unwrap();
         assert_eq!(
             refused(json!("cubic")),
-            "action = \"cubic\": must be one of astraea, aurora, log-window, log-rate, orca"
+            "action = \"cubic\": must be one of astraea, aurora, log-window, log-rate, window-factors, orca"
         );
         assert_eq!(refused(json!({"name": "astraea", "step": 7})), "action.step = 7: must be a number in 0.0001 .. 2");
         assert_eq!(refused(json!({"name": "astraea", "step": "x"})), "action.step = \"x\": must be a number");
