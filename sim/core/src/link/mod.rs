@@ -271,12 +271,14 @@ impl Link {
         Err(format!("{committed} + {waiting} bytes held, {counted:?} counted; idle with packets waiting: {idle}"))
     }
 
-    /// How long a packet would wait and travel that enters `later`, were all as it is before anything happens now.
+    /// How long a packet would wait and travel that enters `later`, were all as it is once the departures of now have
+    /// taken place, those that are no events and those that are.
     pub fn latency(&mut self, now: Nanos, later: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
         } else if self.burst_bytes == 0 {
-            self.rate.serialisation(self.backlog_before(now))
+            let leaves = self.queue.front().filter(|_| self.departs_at <= now).map_or(0, |entry| u64::from(entry.size));
+            self.rate.serialisation(self.backlog_bytes(now) - leaves)
         } else {
             let rate = self.rate;
             let serve = |until: Nanos, e: &Entry| until.max(e.at) + rate.serialisation(u64::from(e.size));
