@@ -27,6 +27,9 @@ CONTROLLERS: Mapping[str, Mapping[str, Any]]
 FUNCTIONS: Mapping[str, tuple[str, ...]]
 """Names of the native functions by kind: observation, action, reward."""
 
+def check_interval(observation: str, action: str, interval_ns: int, interval_rtts: float) -> None:
+    """ValueError "FIELD = VALUE: must be ..." for a decision interval that these functions (JSON) cannot have."""
+
 def function(kind: str, request: str) -> dict[str, Any]:
     """A native function that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
 

@@ -74,13 +74,18 @@ def _definition(kind: str, request: str) -> Mapping[str, Any]:
     try:
         return _sim.function(kind, request)
     except ValueError as error:
-        field_name, _, rest = str(error).partition(" = ")
-        value, _, allowed = rest.partition(": ")
-        try:
-            given = json.loads(value)
-        except json.JSONDecodeError:
-            given = value
-        raise OrbitccError(field_name, given, allowed.removeprefix("must be ") or str(error)) from None
+        raise _refused(error) from None
+
+
+def _refused(error: ValueError) -> OrbitccError:
+    """From the simulator's "FIELD = VALUE: must be ALLOWED"."""
+    field_name, _, rest = str(error).partition(" = ")
+    value, _, allowed = rest.partition(": ")
+    try:
+        given = json.loads(value)
+    except json.JSONDecodeError:
+        given = value
+    return OrbitccError(field_name, given, allowed.removeprefix("must be ") or str(error))
 
 
 Stats = NDArray[np.float64]
@@ -250,6 +255,11 @@ class Preset:
             raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
         if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
             raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
+        observation, action = self.native("observation").json(), self.native("action").json()
+        try:
+            _sim.check_interval(observation, action, self.interval_ns, self.interval_rtts)
+        except ValueError as error:
+            raise _refused(error) from None
 
     @staticmethod
     def from_file(path: str) -> "Preset":

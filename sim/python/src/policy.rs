@@ -191,6 +191,7 @@ impl Policy {
                 outputs.unwrap_or_default()
             )));
         }
+        registry::check_pulses(&shared.observation, &shared.action, shared.interval).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })
     }
 

@@ -66,6 +66,7 @@ impl PythonPolicy {
             safety_filter: None,
             fixed: false,
         };
+        registry::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }
 }

@@ -59,6 +59,7 @@ impl Worlds {
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
         };
+        registry::check_pulses(&preset.observation, &preset.action, preset.interval).map_err(value_error)?;
         let policies = convert::policies(policies.as_ref())?;
         let batch = py
             .detach(|| {

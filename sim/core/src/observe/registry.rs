@@ -15,6 +15,8 @@ use crate::time::Nanos;
 
 use super::astraea::Member;
 use super::drain::Drain;
+use super::occupancy::Occupancy;
+use super::pulse::{self, Pulse};
 use super::stats::IntervalStats;
 use super::{astraea, aurora, features, fixed, orca, ratios, share, steps};
 
@@ -69,6 +71,8 @@ pub struct Observation {
     pub definition: Definition,
     pub features: Vec<Feature>,
     pub history: usize,
+    /// Highest frequency of pulses whose response it looks for; 0: none.
+    pub pulse_hz: f64,
     pub watch: Box<dyn Watch>,
 }
 
@@ -94,6 +98,15 @@ pub struct ActionMemory {
     pub drain: Drain,
     /// The drains of a policy in fixed point.
     pub fixed_drain: fixed::drain::Drain,
+    /// What only some actions use.
+    pub parts: Option<Box<Parts>>,
+}
+
+/// What actions that pulse or that yield by the occupancy remember.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    pub pulse: Pulse,
+    pub occupancy: Occupancy,
 }
 
 /// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
@@ -107,6 +120,8 @@ pub struct Action {
     pub meaning: String,
     /// Parameters of the underlying controller.
     pub controller: Map<String, Value>,
+    /// Frequency of its pulses of the rate; 0: none.
+    pub pulse_hz: f64,
     pub perform: Arc<Perform>,
 }
 
@@ -304,7 +319,8 @@ pub(super) fn stateless(
 ) -> Result<(Observation, Value), String> {
     let (Stack { history }, all) = read(given)?;
     within("history", history as f64, 1.0, 64.0)?;
-    Ok((Observation { definition: Definition::default(), features, history, watch: Box::new(Stateless(fill)) }, all))
+    let watch = Box::new(Stateless(fill));
+    Ok((Observation { definition: Definition::default(), features, history, pulse_hz: 0.0, watch }, all))
 }
 
 /// Return an error for a parameter outside its range.
@@ -355,6 +371,25 @@ impl Interval {
             self.fixed
         }
     }
+}
+
+/// Refuse intervals in which pulses, or the response to them, are not seen.
+pub fn check_pulses(observation: &Observation, action: &Action, interval: Interval) -> Result<(), String> {
+    let asks = [("action.pulse", action.pulse_hz), ("the feature elasticity", observation.pulse_hz)];
+    for (what, hz) in asks {
+        let (fixed_ms, most_ms) = (interval.fixed.0 as f64 / 1e6, libm::floor(1e6 / (pulse::DECISIONS * hz)) / 1e3);
+        if hz > 0.0 && (interval.rtts > 0.0 || fixed_ms > most_ms) {
+            let given = if interval.rtts > 0.0 {
+                format!("interval_rtts = {}", interval.rtts)
+            } else {
+                format!("interval_ms = {fixed_ms}")
+            };
+            return Err(format!(
+                "{given}: must be a fixed interval of at most {most_ms} ms for {what} with pulse_hz = {hz}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The functions and the interval of the agents of a batch of worlds.
@@ -500,6 +535,23 @@ mod tests {
         for (k, function) in OBSERVATIONS.iter().enumerate() {
             assert!(OBSERVATIONS[..k].iter().all(|other| other.name != function.name));
         }
+    }
+
+    #[test]
+    fn intervals_in_which_pulses_are_not_seen_are_refused() {
+        let ratios = observation(&json!("ratios")).unwrap();
+        let elastic = observation(&json!({"name": "features", "features": ["elasticity"]})).unwrap();
+        let log = action(&json!("log-window")).unwrap();
+        let pulsed = action(&json!({"name": "log-window", "pulse": 0.25, "pulse_hz": 1.0})).unwrap();
+        let ms = |n| Interval::fixed(Nanos::from_millis(n));
+        assert_eq!(check_pulses(&ratios, &log, ms(500)), Ok(()));
+        assert_eq!(check_pulses(&elastic, &pulsed, ms(33)), Ok(()));
+        let refused = check_pulses(&elastic, &log, ms(34)).unwrap_err();
+        let wanted = "must be a fixed interval of at most 33.333 ms for the feature elasticity with pulse_hz = 5";
+        assert_eq!(refused, format!("interval_ms = 34: {wanted}"));
+        let rtts = check_pulses(&ratios, &pulsed, Interval { rtts: 0.5, ..ms(30) }).unwrap_err();
+        let wanted = "must be a fixed interval of at most 166.666 ms for action.pulse with pulse_hz = 1";
+        assert_eq!(rtts, format!("interval_rtts = 0.5: {wanted}"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::cc::Conn;
 
 use super::drain::Step;
+use super::pulse::PULSE_HZ;
 use super::registry::{Action, ActionMemory, Control, one_of, read, within};
 use super::stats::IntervalStats;
 
@@ -65,6 +66,13 @@ struct Steps {
     /// The window is reduced for a moment when the RTT has not been near its minimum for so long ([`super::drain`]); 0:
     /// never.
     drain_every_s: f64,
+    /// Height of Nimbus's pulses of the rate in shares of the largest delivery rate ([`super::pulse`]; 0: none), and their
+    /// frequency.
+    pulse: f64,
+    pulse_hz: f64,
+    /// As in Jury, the action is moved within this range to either side: up while the flow occupies less than half of its
+    /// bottleneck, down while it occupies more ([`super::occupancy`]); 0: not at all.
+    occupancy_range: f64,
 }
 
 impl Default for Steps {
@@ -84,6 +92,9 @@ impl Default for Steps {
             recovery: "hold".into(),
             steps_per_rtt: 0.0,
             drain_every_s: 0.0,
+            pulse: 0.0,
+            pulse_hz: 5.0,
+            occupancy_range: 0.0,
         }
     }
 }
@@ -122,7 +133,14 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
         return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
     }
+    within("pulse", steps.pulse, 0.0, 1.0)?;
+    within("pulse_hz", steps.pulse_hz, PULSE_HZ.0, PULSE_HZ.1)?;
+    within("occupancy_range", steps.occupancy_range, 0.0, 2.0)?;
+    if steps.pulse > 0.0 && steps.moves == "window" && steps.rounding == "away" {
+        return Err("pulse: must be 0 unless the action moves a rate, or a window with rounding = \"fraction\"".into());
+    }
     let meaning = steps.meaning();
+    let pulse_hz = if steps.pulse > 0.0 { steps.pulse_hz } else { 0.0 };
     let rate = steps.moves == "rate";
     let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
     if steps.recovery == "kernel" {
@@ -132,9 +150,10 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
         controller.insert("pacing_gain".into(), json!(steps.pacing_gain));
     }
     let perform = Arc::new(move |conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory| {
-        if rate { steps.rate(conn, stats, action) } else { (steps.window(conn, stats, action, memory), None) }
+        let action = steps.shared(stats, action, memory);
+        if rate { steps.rate(conn, stats, action, memory) } else { steps.window(conn, stats, action, memory) }
     });
-    Ok((Action { definition: Default::default(), meaning, controller, perform }, all))
+    Ok((Action { definition: Default::default(), meaning, controller, pulse_hz, perform }, all))
 }
 
 impl Steps {
@@ -149,7 +168,7 @@ impl Steps {
             0.0 => step.to_string(),
             most => format!("{step} min(1, {most} interval / minimum RTT)"),
         };
-        match (self.form.as_str(), self.moves.as_str()) {
+        let mut meaning = match (self.form.as_str(), self.moves.as_str()) {
             ("list", what) => {
                 let what = if what == "rate" { "rate" } else { "cwnd" };
                 format!("{what} x one of {}", json!(self.factors))
@@ -160,7 +179,23 @@ impl Steps {
                 format!("a >= 0: cwnd = ceil(cwnd (1 + {step} {x})); a < 0: floor(cwnd / (1 - {step} {x}))")
             }
             _ => format!("a >= 0: cwnd x (1 + {step} {x}); a < 0: cwnd / (1 - {step} {x})"),
+        };
+        if self.occupancy_range > 0.0 {
+            meaning += &format!("; a moved by {} (1 - 2 occupancy)", self.occupancy_range);
         }
+        if self.pulse > 0.0 {
+            meaning += &format!("; pulses of {} of the largest rate at {} Hz", self.pulse, self.pulse_hz);
+        }
+        meaning
+    }
+
+    /// The action after the policy's, which is the centre of the range that the occupancy picks from.
+    fn shared(&self, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> f64 {
+        if self.occupancy_range == 0.0 {
+            return action;
+        }
+        let occupancy = memory.parts.get_or_insert_default().occupancy.update(stats);
+        picked(action, self.occupancy_range, occupancy)
     }
 
     fn factor(&self, stats: &IntervalStats, action: f64) -> f64 {
@@ -195,17 +230,18 @@ impl Steps {
         }
     }
 
-    /// The next window in segments.
-    fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> u32 {
-        let cwnd = f64::from(conn.cwnd);
+    /// The next window in segments, and with pulses the rate.
+    fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> Control {
+        let pulsed = memory.parts.as_ref().map_or(0.0, |parts| libm::round(parts.pulse.window / f64::from(conn.mss)));
+        let cwnd = f64::from(conn.cwnd) - pulsed;
         let most = (self.cap(stats).0 / WINDOW_BYTES).max(f64::from(self.floor_packets));
         if self.rounding == "away" {
             let next = cwnd * self.factor(stats, action);
             let whole = if action >= 0.0 { libm::ceil(next) } else { libm::floor(next) };
-            return whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32;
+            return (whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32, None);
         }
         // Something else may have changed the window.
-        let ActionMemory { window: exact, drain, .. } = memory;
+        let ActionMemory { window: exact, drain, parts, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         let step = if self.drain_every_s > 0.0 { drain.step(stats, start, self.drain_every_s) } else { Step::Free };
         let next = match step {
@@ -214,17 +250,36 @@ impl Steps {
             Step::Free => start * self.factor(stats, action),
         };
         *exact = next.clamp(f64::from(self.floor_packets), most);
-        libm::round(*exact) as u32
+        if self.pulse == 0.0 || conn.srtt8_us == 0 {
+            return (libm::round(*exact) as u32, None);
+        }
+        // Paced as without pulses (cc/agent.rs) and by the pulse, for whose bytes the window makes room.
+        let base = self.pacing_gain * WIRE_BYTES * *exact * 8e6 / f64::from(conn.srtt8_us);
+        let pulse = &mut parts.get_or_insert_default().pulse;
+        pulse.step(stats, self.pulse, self.pulse_hz, base);
+        let room = libm::round(pulse.window / f64::from(conn.mss));
+        ((libm::round(*exact) + room) as u32, Some(libm::round(base + pulse.rate) as u64))
     }
 
     /// The next rate, and a window of two RTTs.
-    fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64) -> Control {
+    fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> Control {
         let floor = self.floor_mbps * 1e6 / 8.0;
-        let rate =
-            (conn.pacing_rate as f64 * self.factor(stats, action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
+        let pulsed = memory.parts.as_ref().map_or(0.0, |parts| parts.pulse.rate);
+        let before = conn.pacing_rate as f64 - pulsed;
+        let mut rate = (before * self.factor(stats, action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
         let window = 2.0 * rate / WIRE_BYTES * f64::from(conn.srtt8_us) / 8e6;
+        if self.pulse > 0.0 {
+            let pulse = &mut memory.parts.get_or_insert_default().pulse;
+            pulse.step(stats, self.pulse, self.pulse_hz, rate);
+            rate += pulse.rate;
+        }
         (window.max(f64::from(self.floor_packets)) as u32, Some(libm::round(rate) as u64))
     }
+}
+
+/// Jury's choice from a range about a centre: the upper end where a flow occupies nothing, the lower end where all.
+fn picked(centre: f64, range: f64, occupancy: f64) -> f64 {
+    (centre + range * (1.0 - 2.0 * occupancy)).clamp(-1.0, 1.0)
 }
 
 #[cfg(test)]
@@ -238,7 +293,7 @@ mod tests {
     }
 
     fn next_window(steps: &Steps, cwnd: u32, action: f64) -> u32 {
-        steps.window(&conn(cwnd, 10), &flow(0.9), action, &mut ActionMemory::default())
+        steps.window(&conn(cwnd, 10), &flow(0.9), action, &mut ActionMemory::default()).0
     }
 
     #[test]
@@ -253,7 +308,7 @@ mod tests {
         let aurora = steps(json!({"moves": "rate", "floor_mbps": 0.48, "floor_packets": 10}));
         let next = |rate, a| {
             let c = Conn { pacing_rate: rate, srtt8_us: 400_000, ..conn(100, 10) };
-            aurora.rate(&c, &flow(0.9), a)
+            aurora.rate(&c, &flow(0.9), a, &mut ActionMemory::default())
         };
         let rates = [1.0, -1.0, 0.0].map(|a| next(1_000_000, a).1.unwrap());
         assert_eq!(rates, [1_025_000, 975_610, 1_000_000]);
@@ -267,7 +322,7 @@ mod tests {
         let mut memory = ActionMemory::default();
         let mut cwnd = 10;
         for a in [0.1, 0.1, 0.1, -0.1, -0.1, -0.1] {
-            cwnd = log.window(&conn(cwnd, 10), &flow(0.9), a, &mut memory);
+            cwnd = log.window(&conn(cwnd, 10), &flow(0.9), a, &mut memory).0;
         }
         assert_eq!(cwnd, 10);
         assert!((memory.window - 10.0).abs() < 1e-9);
@@ -297,7 +352,7 @@ mod tests {
         let scaled = steps(json!({"form": "log", "step": 0.25, "rounding": "fraction", "steps_per_rtt": 4.0}));
         let next = |min_rtt_s, action| {
             let stats = IntervalStats { interval_s: 0.03, min_rtt_s, ..flow(0.9) };
-            scaled.window(&conn(10_000, 10), &stats, action, &mut ActionMemory::default())
+            scaled.window(&conn(10_000, 10), &stats, action, &mut ActionMemory::default()).0
         };
         // 120 ms is four intervals; 600 ms is twenty, of which each is a fifth of a step: exp(0.25) and exp(0.05).
         assert_eq!([0.05, 0.12, 0.6].map(|rtt| next(rtt, 1.0)), [12_840, 12_840, 10_513]);
@@ -306,10 +361,53 @@ mod tests {
     }
 
     #[test]
+    fn large_flows_take_the_lower_end_of_the_range_and_small_ones_the_upper() {
+        let close = |x: f64, y: f64| assert!((x - y).abs() < 1e-12, "{x} {y}");
+        for (occupancy, action) in [(0.0, 0.7), (0.25, 0.45), (0.5, 0.2), (0.8, -0.1), (1.0, -0.3)] {
+            close(picked(0.2, 0.5, occupancy), action);
+        }
+        close(picked(0.9, 0.5, 0.0), 1.0);
+        // A new flow, whose occupancy counts as a half.
+        let jury = steps(json!({"form": "log", "step": 0.25, "rounding": "fraction", "occupancy_range": 0.5}));
+        close(jury.shared(&flow(0.9), 0.3, &mut ActionMemory::default()), 0.3);
+        assert!(jury.meaning().ends_with("; a moved by 0.5 (1 - 2 occupancy)"));
+    }
+
+    #[test]
+    fn pulses_are_added_to_the_rate_and_leave_the_window_of_the_policy_as_it_is() {
+        let pulsed = |changes: Value| {
+            let mut all = json!({"form": "log", "rounding": "fraction", "pulse": 0.25});
+            all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            steps(all)
+        };
+        // 80 Mbit/s; from 10 ms to 40 ms of a period of 200 ms the mean of the pulse is
+        // 5 / 3 ms / 30 ms x 50 ms / pi x (cos(pi / 5) - cos(4 pi / 5)) = 0.8584 of a quarter of 10 MB/s.
+        let stats = |time_s| IntervalStats { time_s, delivery_rate_bps: 80e6, interval_s: 0.03, ..flow(0.9) };
+        let mut memory = ActionMemory::default();
+        let window = pulsed(json!({}));
+        let c = Conn { srtt8_us: 400_000, mss: 1460, ..conn(1000, 10) };
+        let (cwnd, rate) = window.window(&c, &stats(1.01), 0.0, &mut memory);
+        // 1000 packets of 1500 bytes per 50 ms; by 40 ms 2.5 MB/s x 50 ms / pi x (1 - cos(4 pi / 5)) = 71.98 kB more.
+        assert_eq!(cwnd, 1049);
+        assert!((rate.unwrap() as f64 - (30e6 + 0.8584 * 2.5e6)).abs() < 300.0, "{rate:?}");
+        assert_eq!(memory.window, 1000.0);
+        let (next, _) = window.window(&Conn { cwnd, ..c.clone() }, &stats(1.17), 0.0, &mut memory);
+        assert_eq!((next, memory.window), (1000, 1000.0), "the pulse has ended");
+        let mut memory = ActionMemory::default();
+        let by_rate = pulsed(json!({"moves": "rate"}));
+        let paced = Conn { pacing_rate: 8_000_000, ..c };
+        let up = by_rate.rate(&paced, &stats(1.01), 0.0, &mut memory).1.unwrap();
+        assert!((up as f64 - (8e6 + 0.8584 * 2.5e6)).abs() < 300.0, "{up}");
+        let after = by_rate.rate(&Conn { pacing_rate: up, ..paced }, &stats(1.185), 0.0, &mut memory).1.unwrap();
+        assert!((after as f64 - 8e6).abs() < 5e5, "{after}");
+        assert!(action(json!({"pulse": 0.25})).err().unwrap().starts_with("pulse: must be 0 unless"));
+    }
+
+    #[test]
     fn windows_are_capped_at_measured_or_true_products() {
         let capped = |of: &str| steps(json!({"cap_bdp": 1.5, "cap_of": of}));
         let stats = flow(0.9); // 100 Mbit/s, 50 ms: 625 kB
-        let next = |of: &str, stats| capped(of).window(&conn(2000, 10), &stats, 1.0, &mut ActionMemory::default());
+        let next = |of: &str, stats| capped(of).window(&conn(2000, 10), &stats, 1.0, &mut ActionMemory::default()).0;
         assert_eq!(next("true", stats), 642);
         assert_eq!(next("measured", IntervalStats { max_delivery_rate_bps: 50e6, ..stats }), 321);
         assert_eq!(next("measured", IntervalStats::default()), 2050, "nothing is known yet");

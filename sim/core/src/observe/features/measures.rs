@@ -154,6 +154,10 @@ impl Measures {
         self.mins[index].2.unwrap_or(self.rtts[Rtt::Mean as usize])
     }
 
+    pub fn known_min_rtt(&self, index: usize) -> Option<f64> {
+        self.mins[index].2
+    }
+
     /// As `min_rtt`, if there is a sample, and so many jitters more.
     pub fn floor(&self, index: usize, jitters: f64, base: usize) -> Option<f64> {
         self.mins[index].2.map(|min| min + jitters * self.jitter * self.min_rtt(base))

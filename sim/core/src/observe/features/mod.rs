@@ -4,6 +4,8 @@
 //! the parameters that differ: `{"name": "inflation", "window_s": 1.0, "average_rtts": 1.0}`. A list that adds a feature
 //! changes the definition of no other observation.
 
+mod elasticity;
+mod filled_queue;
 mod measures;
 mod slopes;
 
@@ -12,8 +14,11 @@ use serde_json::{Map, Value, json};
 
 use super::handovers::handover_nearness;
 use super::memory::{nearness, weight};
+use super::pulse::PULSE_HZ;
 use super::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
+use elasticity::Elasticity;
+use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
 pub(super) use measures::{SLOW_RTTS, STANDING_S};
 
@@ -71,6 +76,11 @@ struct Asked {
     when: Option<String>,
     signal: Option<String>,
     over_ms: Option<f64>,
+    empty_share: Option<f64>,
+    look_back_rtts: Option<f64>,
+    pulse_hz: Option<f64>,
+    span_s: Option<f64>,
+    capacity: Option<String>,
     average_rtts: Option<f64>,
 }
 
@@ -98,6 +108,8 @@ enum Name {
     RateSlope,
     MinRttRatio,
     MaxRateRatio,
+    FilledQueue,
+    Elasticity,
     NextHandover,
     LastHandover,
 }
@@ -127,6 +139,8 @@ const ALONE: &[&str] = &["average_rtts"];
 const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
 const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
+const FILLED: &[&str] = &["window_s", "empty_share", "look_back_rtts", "average_rtts"];
+const PULSED: &[&str] = &["window_s", "capacity", "pulse_hz", "span_s", "average_rtts"];
 
 const KINDS: &[Kind] = &[
     kind(Name::Inflation, "inflation", (0.0, 3.0), RTT, "ln(RTT / minimum RTT)"),
@@ -157,6 +171,8 @@ const KINDS: &[Kind] = &[
     ),
     kind(Name::MinRttRatio, "min-rtt-ratio", (0.0, 3.0), TWO, "ln(minimum RTT / minimum RTT of a longer window)"),
     kind(Name::MaxRateRatio, "max-rate-ratio", (-3.0, 0.0), TWO, "ln(maximum rate / maximum rate of a longer window)"),
+    kind(Name::FilledQueue, "filled-queue", (0.0, 1.0), FILLED, "1 if the queue was not nearly empty of late, else 0"),
+    kind(Name::Elasticity, "elasticity", (0.0, 3.0), PULSED, "ln(1 + elasticity of the cross traffic)"),
     kind(Name::NextHandover, "next-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time until the next handover)"),
     kind(Name::LastHandover, "last-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time since the last handover)"),
 ];
@@ -175,9 +191,19 @@ struct Made {
     when: Option<bool>,
     predicted: bool,
     over_s: f64,
+    rival: Rival,
     rtts: f64,
     average: f64,
     known: bool,
+}
+
+/// What a feature about competing flows remembers.
+#[derive(Clone)]
+enum Rival {
+    None,
+    Filled(FilledQueue),
+    /// With the true capacity, or the one that the flow has measured.
+    Elastic(Box<Elasticity>, bool),
 }
 
 /// Read an entry of the list: the feature with its parameters in full.
@@ -197,6 +223,11 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("when", asked.when.is_some(), json!(text(&asked.when, "always"))),
         ("signal", asked.signal.is_some(), json!(text(&asked.signal, "reported"))),
         ("over_ms", asked.over_ms.is_some(), json!(asked.over_ms.unwrap_or(300.0))),
+        ("empty_share", asked.empty_share.is_some(), json!(asked.empty_share.unwrap_or(0.1))),
+        ("look_back_rtts", asked.look_back_rtts.is_some(), json!(asked.look_back_rtts.unwrap_or(5.0))),
+        ("capacity", asked.capacity.is_some(), json!(text(&asked.capacity, "measured"))),
+        ("pulse_hz", asked.pulse_hz.is_some(), json!(asked.pulse_hz.unwrap_or(5.0))),
+        ("span_s", asked.span_s.is_some(), json!(asked.span_s.unwrap_or(5.0))),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
@@ -213,13 +244,23 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
             within(field, value, 0.0, most).map_err(|e| format!(".{e}"))?;
         }
     }
-    if let Some(value) = full.get("over_ms").and_then(Value::as_f64) {
-        within("over_ms", value, 1.0, 1e4).map_err(|e| format!(".{e}"))?;
+    let ranges = [
+        ("over_ms", 1.0, 1e4),
+        ("empty_share", 0.0, 1.0),
+        ("look_back_rtts", 1.0, 100.0),
+        ("pulse_hz", PULSE_HZ.0, PULSE_HZ.1),
+        ("span_s", 1.0, 60.0),
+    ];
+    for (field, least, most) in ranges {
+        if let Some(value) = full.get(field).and_then(Value::as_f64) {
+            within(field, value, least, most).map_err(|e| format!(".{e}"))?;
+        }
     }
-    let choices: [(&str, &[&str]); 3] = [
+    let choices: [(&str, &[&str]); 4] = [
         ("rtt", &["mean", "least", "standing"]),
         ("when", &["always", "rising", "falling"]),
         ("signal", &["reported", "true"]),
+        ("capacity", &["measured", "true"]),
     ];
     for (field, allowed) in choices {
         if let Some(value) = full.get(field).and_then(Value::as_str) {
@@ -236,7 +277,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
         let word = value.as_str().unwrap_or_default();
         let said = match (field.as_str(), value.as_f64()) {
             ("jitters" | "average_rtts", Some(0.0)) => continue,
-            ("rtt" | "when", _) if matches!(word, "mean" | "always") => continue,
+            ("rtt" | "when" | "capacity", _) if matches!(word, "mean" | "always" | "measured") => continue,
             ("window_s", Some(0.0)) => "window of the connection".into(),
             ("window_s", Some(s)) => format!("window of {s} s"),
             ("long_s", Some(0.0)) => "the longer one of the connection".into(),
@@ -245,6 +286,11 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("jitters", Some(n)) => format!("{n} jitters above the minimum count as empty"),
             ("average_rtts", Some(1.0)) => "average over 1 RTT".into(),
             ("average_rtts", Some(n)) => format!("average over {n} RTTs"),
+            ("empty_share", Some(share)) => format!("up to {share} of the range of the RTT"),
+            ("look_back_rtts", Some(n)) => format!("in {n} RTTs"),
+            ("pulse_hz", Some(hz)) => format!("pulses of {hz} Hz"),
+            ("span_s", Some(s)) => format!("over {s} s"),
+            ("capacity", _) => "true capacity".into(),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
             _ => format!("{word} handovers"),
@@ -266,7 +312,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     let base_window_s = list.base_window_s;
     let mut measures = Measures::new(list.gap_s);
     let base = measures.min_of(base_window_s);
-    let (mut features, mut made) = (Vec::new(), Vec::new());
+    let (mut features, mut made, mut pulse_hz) = (Vec::new(), Vec::new(), 0.0f64);
     for (k, given) in list.features.iter_mut().enumerate() {
         let (kind, full) = entry(given).map_err(|e| format!("features[{k}]{e}"))?;
         let number = |field: &str| full.get(field).and_then(Value::as_f64).unwrap_or(0.0);
@@ -274,6 +320,15 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         let rate = kind.name == Name::MaxRateRatio;
         let span = if kind.takes.contains(&"window_s") { number("window_s") } else { base_window_s };
         let long = if kind.takes.contains(&"long_s") { number("long_s") } else { span };
+        let rival = match kind.name {
+            Name::FilledQueue => Rival::Filled(FilledQueue::new(number("empty_share"), number("look_back_rtts"))),
+            Name::Elasticity => {
+                pulse_hz = pulse_hz.max(number("pulse_hz"));
+                let elasticity = Elasticity::new(number("pulse_hz"), number("span_s"));
+                Rival::Elastic(Box::new(elasticity), word("capacity") == "true")
+            }
+            _ => Rival::None,
+        };
         made.push(Made {
             name: kind.name,
             rtt: match word("rtt") {
@@ -292,6 +347,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             },
             predicted: word("signal") == "reported",
             over_s: number("over_ms") / 1e3,
+            rival,
             rtts: number("average_rtts"),
             average: 0.0,
             known: false,
@@ -302,7 +358,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     let history = list.history;
     let all = serde_json::to_value(&list).expect("a list is JSON");
     let watch = Box::new(ListWatch { measures, made, base });
-    Ok((Observation { definition: Default::default(), features, history, watch }, all))
+    Ok((Observation { definition: Default::default(), features, history, pulse_hz, watch }, all))
 }
 
 #[derive(Clone)]
@@ -317,6 +373,7 @@ impl Watch for ListWatch {
         let pause = self.measures.update(stats, self.base);
         let min_rtt = self.measures.min_rtt(self.base);
         for (made, out) in self.made.iter_mut().zip(out) {
+            made.observe(&self.measures, stats, pause);
             let now = made.value(&self.measures, stats, self.base);
             *out = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
         }
@@ -328,6 +385,26 @@ impl Watch for ListWatch {
 }
 
 impl Made {
+    /// Take in an interval, where the feature is about competing flows.
+    fn observe(&mut self, seen: &Measures, stats: &IntervalStats, pause: bool) {
+        match &mut self.rival {
+            Rival::None => {}
+            Rival::Filled(queue) => {
+                if pause {
+                    queue.forget();
+                }
+                queue.update(stats, seen.known_min_rtt(self.min));
+            }
+            Rival::Elastic(elasticity, oracle) => {
+                if pause {
+                    elasticity.forget();
+                }
+                let capacity = if *oracle { Elasticity::true_capacity(stats) } else { seen.max_rate(self.max) };
+                elasticity.update(stats, capacity, seen.known_min_rtt(self.min));
+            }
+        }
+    }
+
     fn value(&self, seen: &Measures, stats: &IntervalStats, base: usize) -> f64 {
         let min_rtt = || seen.min_rtt(self.min);
         let per = |x: f64| if min_rtt() > 0.0 { x / min_rtt() } else { 0.0 };
@@ -370,6 +447,11 @@ impl Made {
             Name::RateSlope => seen.slopes.slopes()[1],
             Name::MinRttRatio => log_ratio(min_rtt(), seen.min_rtt(self.long)),
             Name::MaxRateRatio => log_ratio(seen.max_rate(self.max), seen.max_rate(self.long)),
+            Name::FilledQueue | Name::Elasticity => match &self.rival {
+                Rival::Filled(queue) => queue.value(stats),
+                Rival::Elastic(elasticity, _) => elasticity.value(),
+                Rival::None => 0.0,
+            },
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
         }

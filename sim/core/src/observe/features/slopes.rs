@@ -1,10 +1,8 @@
 //! How RTT and delivery rate follow the packets in flight: on an idle link both slopes are near (0, 1), on a full one near
 //! (1, 0), and beside a flow that fills the queue in between.
 
-use crate::observe::memory::span_weight;
+use crate::observe::memory::{Past, span_weight};
 
-/// Intervals of which the packets in flight are kept, so that they reach back by one RTT.
-const KEPT: usize = 64;
 /// Running means are over so many minimum RTTs.
 const MEAN_RTTS: f64 = 8.0;
 /// Second moments are over so many minimum RTTs, and over this time at least.
@@ -18,8 +16,7 @@ const NOISE: f64 = 1.5e-4;
 /// Regressions of ln(RTT) and of ln(delivery rate) on ln(packets in flight one RTT earlier).
 #[derive(Clone)]
 pub struct Slopes {
-    flights: [(f64, f64); KEPT],
-    next: usize,
+    flights: Past,
     /// Means of ln(in flight), ln(RTT) and ln(rate).
     means: Option<[f64; 3]>,
     variance: f64,
@@ -28,21 +25,19 @@ pub struct Slopes {
 
 impl Slopes {
     pub fn new() -> Slopes {
-        let never = (f64::INFINITY, f64::NAN);
-        Slopes { flights: [never; KEPT], next: 0, means: None, variance: 0.0, covariances: [0.0; 2] }
+        Slopes { flights: Past::default(), means: None, variance: 0.0, covariances: [0.0; 2] }
     }
 
     /// The path has changed: deviations are from new means.
     pub fn forget(&mut self) {
         self.means = None;
-        self.flights = [(f64::INFINITY, f64::NAN); KEPT];
+        self.flights.forget();
     }
 
     /// Add an interval that ends at `time_s`. Values that are not positive are not known.
     pub fn update(&mut self, time_s: f64, interval_s: f64, in_flight: f64, min_rtt_s: f64, rtt_s: f64, rate: f64) {
-        let earlier = self.at(time_s - rtt_s);
-        self.flights[self.next] = (time_s, in_flight);
-        self.next = (self.next + 1) % KEPT;
+        let earlier = self.flights.at(time_s - rtt_s);
+        self.flights.push(time_s, in_flight);
         let seen = [earlier, rtt_s, rate];
         if !seen.iter().all(|x| *x > 0.0) {
             return;
@@ -65,12 +60,6 @@ impl Slopes {
     /// Of RTT and rate.
     pub fn slopes(&self) -> [f64; 2] {
         self.covariances.map(|covariance| covariance / (self.variance + NOISE))
-    }
-
-    /// Packets in flight at the last interval that had ended by then; NaN: not kept.
-    fn at(&self, time_s: f64) -> f64 {
-        let past = self.flights.iter().filter(|(t, _)| *t <= time_s);
-        past.fold((f64::NEG_INFINITY, f64::NAN), |last, x| if x.0 > last.0 { *x } else { last }).1
     }
 }
 

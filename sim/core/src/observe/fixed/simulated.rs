@@ -336,7 +336,9 @@ mod tests {
         let oracle = "observation.handovers = \"true\" has no fixed-point form, only \"none\" has";
         assert_eq!(of(json!("ratios-oracle")), oracle);
         let listed = |entries: Value| of(json!({"name": "features", "features": entries}));
-        assert_eq!(listed(json!(["cleared", "rtt-slope"])), "the feature rtt-slope has no fixed-point form");
+        for feature in ["rtt-slope", "filled-queue", "elasticity"] {
+            assert_eq!(listed(json!(["cleared", feature])), format!("the feature {feature} has no fixed-point form"));
+        }
         let every = |field: &str, count: u32| -> Value {
             (1..=count).map(|k| json!({"name": "inflation", field: k})).collect::<Vec<_>>().into()
         };
@@ -352,6 +354,10 @@ mod tests {
         assert_eq!(by(json!("orca")), "the action orca has no fixed-point form, only log-window has");
         let rate = "action.moves = \"rate\" has no fixed-point form, only \"window\" has";
         assert_eq!(by(json!("log-rate")), rate);
+        for (field, value) in [("pulse", 0.25), ("occupancy_range", 0.5)] {
+            let refusal = format!("action.{field} = {value} has no fixed-point form, only 0.0 has");
+            assert_eq!(by(json!({"name": "log-window", field: value})), refusal);
+        }
         let changed = |change: &dyn Fn(&mut Network)| {
             let mut network = network();
             change(&mut network);

@@ -63,6 +63,8 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
         ("rounding", "fraction".into()),
         ("cap_bdp", 0.0.into()),
         ("steps_per_rtt", 0.0.into()),
+        ("pulse", 0.0.into()),
+        ("occupancy_range", 0.0.into()),
     ];
     only("action", definition, &allowed)?;
     let number = |name: &str| definition.parameters[name].as_f64().expect("a checked number");
