@@ -100,8 +100,8 @@ mod tests {
             time_s: 0.03 * f64::from(k),
             interval_s: 0.03,
             in_flight_packets: 100.0,
-            delivery_rate_bps: if k % 2 == 0 { 20e6 } else { 0.0 },
-            rtt_min_s: if k % 3 == 0 { f64::NAN } else { 0.05 },
+            delivery_rate_bps: if k.is_multiple_of(2) { 20e6 } else { 0.0 },
+            rtt_min_s: if k.is_multiple_of(3) { f64::NAN } else { 0.05 },
             min_rtt_s: 0.04,
             ..IntervalStats::default()
         };

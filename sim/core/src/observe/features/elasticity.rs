@@ -5,8 +5,9 @@
 //! z = C S / R - S, where S and R are of the same packets. When the flow's rate pulses with the frequency f
 //! ([`crate::observe::pulse`]), traffic that reacts to acknowledgements follows, and the spectrum of z has a peak at f: the
 //! elasticity is that peak over the highest one between f and 2 f. Above 2 the traffic is elastic. As in the authors'
-//! program, both peaks are looked for in bands (0.9 to 1.1 f and 1.3 to 1.9 f), and cross traffic of less than a tenth of
-//! the capacity is not elastic.
+//! program, both peaks are looked for in bands (0.9 to 1.1 f and 1.3 to 1.9 f), cross traffic of less than a tenth of the
+//! capacity is not elastic, and a peak of less than a quarter of that of R counts in proportion: with an estimate of the
+//! capacity that is a little too low, some of the flow's own pulses are in z.
 //!
 //! The spectrum is computed at each decision, for some 20 frequencies with Goertzel's algorithm: about 4,000
 //! multiplications with intervals of 30 ms.
@@ -26,6 +27,9 @@ const PEAK: (f64, f64) = (0.9, 1.1);
 const OTHER: (f64, f64) = (1.3, 1.9);
 /// Less cross traffic than this share of the capacity is not elastic.
 const LEAST: f64 = 0.1;
+/// A response of less than this share of the pulses received lowers the elasticity, which then is this at most.
+const RESPONSE: f64 = 0.25;
+const DOUBTFUL: f64 = 3.0;
 /// Samples are within this multiple of the capacity.
 const MOST: f64 = 2.0;
 /// Headers of a packet, bytes: the capacity of a link counts them.
@@ -57,8 +61,8 @@ pub struct Elasticity {
     open_s: f64,
     queued: bool,
     sample_s: f64,
-    /// The newest sample is at `count - 1`.
-    samples: [f64; SAMPLES],
+    /// Samples of z and of R; the newest is at `count - 1`.
+    samples: [(f64, f64); SAMPLES],
     count: usize,
     capacity: f64,
 }
@@ -76,7 +80,7 @@ impl Elasticity {
             open_s: 0.0,
             queued: true,
             sample_s: 0.0,
-            samples: [0.0; SAMPLES],
+            samples: [(0.0, 0.0); SAMPLES],
             count: 0,
             capacity: 0.0,
         }
@@ -132,9 +136,9 @@ impl Elasticity {
             let r = received * 8.0 / length_s;
             (self.capacity * s / r - s).clamp(0.0, MOST * self.capacity)
         } else {
-            self.samples[(self.count + SAMPLES - 1) % SAMPLES]
+            self.samples[(self.count + SAMPLES - 1) % SAMPLES].0
         };
-        self.samples[self.count % SAMPLES] = z;
+        self.samples[self.count % SAMPLES] = (z, received * 8.0 / length_s);
         self.count += 1;
     }
 
@@ -163,26 +167,26 @@ impl Elasticity {
             return 0.0;
         }
         let series = || (self.count - n..self.count).map(|k| self.samples[k % SAMPLES]);
-        let mean = series().sum::<f64>() / n as f64;
+        let (z, r) = series().fold((0.0, 0.0), |sum, sample| (sum.0 + sample.0, sum.1 + sample.1));
+        let (mean, mean_r) = (z / n as f64, r / n as f64);
         if mean < LEAST * self.capacity {
             return 0.0;
         }
-        let (mut peak, mut other) = (0.0f64, 0.0f64);
+        let (mut peak, mut other, mut own) = (0.0f64, 0.0f64, 0.0f64);
         // Frequencies are as many apart as the series can tell, from that of the pulses on.
         let bin = |hz: f64| libm::floor((hz / self.hz - 1.0) * self.hz * self.span_s + 0.5);
         let (first, last) = (bin(PEAK.0 * self.hz) as i64, bin(OTHER.1 * self.hz) as i64);
         for group in (first..=last).step_by(LANES) {
             let frequencies: [f64; LANES] = std::array::from_fn(|k| self.hz + (group + k as i64) as f64 / self.span_s);
             let twice = frequencies.map(|hz| 2.0 * libm::cos(2.0 * PI * hz * self.sample_s));
-            let (mut s1, mut s2) = ([0.0; LANES], [0.0; LANES]);
-            for x in series() {
-                for k in 0..LANES {
-                    let s = x - mean + twice[k] * s1[k] - s2[k];
-                    (s2[k], s1[k]) = (s1[k], s);
-                }
+            let z = powers(&twice, series().map(|sample| sample.0 - mean));
+            // Of R, the band of the pulses alone is needed.
+            let top = PEAK.1 * self.hz + 1e-9;
+            if frequencies[0] < top {
+                let r = powers(&twice, series().map(|sample| sample.1 - mean_r));
+                own = (0..LANES).filter(|k| frequencies[*k] < top).map(|k| r[k]).fold(own, f64::max);
             }
-            for k in 0..LANES {
-                let power = s1[k] * s1[k] + s2[k] * s2[k] - twice[k] * s1[k] * s2[k];
+            for (k, power) in z.into_iter().enumerate() {
                 let within = |band: (f64, f64)| {
                     let at = frequencies[k] / self.hz;
                     at > band.0 - 1e-9 && at < band.1 + 1e-9
@@ -194,20 +198,39 @@ impl Elasticity {
                 }
             }
         }
-        if other > 0.0 { libm::log(1.0 + libm::sqrt(peak / other)) } else { 0.0 }
+        if other <= 0.0 {
+            return 0.0;
+        }
+        let (elasticity, response) = (libm::sqrt(peak / other), RESPONSE * libm::sqrt(own));
+        let peak = libm::sqrt(peak);
+        let trusted = if peak < response { elasticity.min(DOUBTFUL) * peak / response } else { elasticity };
+        libm::log(1.0 + trusted)
     }
+}
+
+/// The power of a series at frequencies given by twice the cosine of a step (Goertzel).
+fn powers(twice: &[f64; LANES], series: impl Iterator<Item = f64>) -> [f64; LANES] {
+    let (mut s1, mut s2) = ([0.0; LANES], [0.0; LANES]);
+    for x in series {
+        for k in 0..LANES {
+            let s = x + twice[k] * s1[k] - s2[k];
+            (s2[k], s1[k]) = (s1[k], s);
+        }
+    }
+    std::array::from_fn(|k| s1[k] * s1[k] + s2[k] * s2[k] - twice[k] * s1[k] * s2[k])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The elasticity of a series of samples, in Mbit/s of a link of 100, every 20 ms.
-    fn of_series(z: impl Fn(f64) -> f64) -> f64 {
+    /// The elasticity of a series of samples, in Mbit/s of a link of 100, every 20 ms; the flow receives pulses of `own`.
+    fn of_series(z: impl Fn(f64) -> f64, own: f64) -> f64 {
         let mut elasticity = Elasticity::new(5.0, 5.0);
         (elasticity.sample_s, elasticity.capacity, elasticity.count) = (0.02, 100.0, 300);
         for k in 0..300 {
-            elasticity.samples[k] = z(0.02 * k as f64);
+            let t = 0.02 * k as f64;
+            elasticity.samples[k] = (z(t), 50.0 + own * wave(5.0, t));
         }
         elasticity.value().exp() - 1.0
     }
@@ -219,12 +242,15 @@ mod tests {
     #[test]
     fn the_elasticity_is_the_peak_at_the_pulses_over_the_highest_other_one() {
         // Whole numbers of periods in five seconds: the amplitudes are those of the waves, 10 and 4.
-        let found = of_series(|t| 50.0 + 10.0 * wave(5.0, t) + 4.0 * wave(8.0, t));
+        let found = of_series(|t| 50.0 + 10.0 * wave(5.0, t) + 4.0 * wave(8.0, t), 20.0);
         assert!((found - 2.5).abs() < 1e-6, "{found}");
-        let below = of_series(|t| 50.0 + 10.0 * wave(5.0, t) + 40.0 * wave(2.0, t) + 5.0 * wave(7.0, t));
+        let below = of_series(|t| 50.0 + 10.0 * wave(5.0, t) + 40.0 * wave(2.0, t) + 5.0 * wave(7.0, t), 20.0);
         assert!((below - 2.0).abs() < 1e-6, "slower changes do not count: {below}");
-        let little = of_series(|t| 9.0 + 9.0 * wave(5.0, t) + wave(8.0, t));
+        let little = of_series(|t| 9.0 + 9.0 * wave(5.0, t) + wave(8.0, t), 20.0);
         assert_eq!(little, 0.0, "cross traffic below a tenth of the capacity");
+        // A response of 2 to pulses of 20 is two fifths of a quarter: of an elasticity of 8, which counts as 3, 1.2.
+        let weak = of_series(|t| 50.0 + 2.0 * wave(5.0, t) + 0.25 * wave(8.0, t), 20.0);
+        assert!((weak - 1.2).abs() < 1e-6, "{weak}");
     }
 
     /// The elasticity beside cross traffic of this rate, Mbit/s at a time, given the flow's rate 50 ms before. A link of
