@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.agents.model_card import Layer, ModelCard
+from orbitcc.agents.model_card import Gate, Gru, Layer, ModelCard
 from orbitcc.envs.environments.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -80,19 +80,8 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
 
 def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     """The native network; `tensors` must fit the card (see :func:`mismatch`)."""
-    gate = None
-    if card.gate is not None:
-        columns = {"inputs": list(card.gate.inputs), "expert_inputs": list(card.gate.expert_inputs)}
-        gate = {"layers": _layers("gate", card.gate.layers, tensors), **columns}
-    gru = None
-    if card.gru is not None:
-        weights = {name: tensors[f"gru.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        columns = {"inputs": list(card.gru.inputs), "head_inputs": list(card.gru.head_inputs)}
-        gru = {**weights, **columns, "every": card.gru.every}
     return _sim.Policy(
-        _layers("layers", card.layers, tensors),
-        gate=gate,
-        gru=gru,
+        **network(card.layers, card.gate, card.gru, tensors),
         observation=Native(card.observation.preset, card.observation.parameters).json(),
         action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),
@@ -103,6 +92,19 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
         squash=card.squash,
         safety_filter=card.safety_filter.model_dump_json() if card.safety_filter is not None else None,
     )
+
+
+def network(layers: Sequence[Layer], gate: Gate | None, gru: Gru | None, tensors: Tensors) -> dict[str, Any]:
+    """The arguments `layers`, `gate` and `gru` of `_sim.Policy`."""
+    made: dict[str, Any] = {"layers": _layers("layers", layers, tensors), "gate": None, "gru": None}
+    if gate is not None:
+        columns = {"inputs": list(gate.inputs), "expert_inputs": list(gate.expert_inputs)}
+        made["gate"] = {"layers": _layers("gate", gate.layers, tensors), **columns}
+    if gru is not None:
+        weights = {name: tensors[f"gru.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        columns = {"inputs": list(gru.inputs), "head_inputs": list(gru.head_inputs)}
+        made["gru"] = {**weights, **columns, "every": gru.every}
+    return made
 
 
 def _layers(name: str, layers: Sequence[Layer], tensors: Tensors) -> list[dict[str, Any]]:

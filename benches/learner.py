@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from orbitcc import _sim
+from orbitcc.agents.policy import network
 from orbitcc.envs.environments.batch import Batch
+from orbitcc.envs.environments.core import Core
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
 from orbitcc.training import recipe as recipes
@@ -64,7 +66,7 @@ class Parts:
 def watch(parts: Parts, algorithms: set[str]) -> None:
     """Wrap the methods that learners of these algorithms call; nothing else is imported."""
     parts.time(Batch, "step", "simulation")
-    parts.time(FlowVectorEnv, "_begin", "new worlds")
+    parts.time(Core, "begin", "new worlds")
     for method in ("step", "advance", "renew", "observations", "active"):
         parts.time(FlowVectorEnv, method, "flows as sub-environments")
     parts.time(FlowVectorEnv, "_totals", "one dictionary per flow")
@@ -99,15 +101,7 @@ def score(plan: recipes.Recipe, learner: Learner) -> Figures:
     """The held-out metrics of its policy on :data:`HELDOUT_WORLDS` worlds."""
     made, tensors = preset(plan.preset), learner.tensors()
     policy = _sim.Policy(
-        [
-            {
-                "weight": tensors[f"layers.{index}.weight"],
-                "bias": tensors[f"layers.{index}.bias"],
-                "norm": None,
-                "activation": layer.activation,
-            }
-            for index, layer in enumerate(learner.layers)
-        ],
+        **network(learner.layers, learner.gate, learner.gru, tensors),
         observation=made.native("observation").json(),
         action=made.native("action").json(),
         interval_ns=made.interval_ns,
