@@ -251,3 +251,31 @@ def test_it_remembers_what_a_network_without_memory_cannot(monkeypatch: pytest.M
         reached[kind] = float(np.mean(rewards[-3:]))
     assert reached["dense"] < -0.219
     assert reached["recurrent"] > -0.05, reached
+
+
+@pytest.mark.slow
+def test_it_remembers_the_rtt_of_the_empty_path() -> None:
+    """Paths of different lengths, and no feature that tells a queue from a longer path: the RTT of the last 100 ms, the
+    delivered share, losses, the last change of the window, and the rate."""
+    listed = '[{name="min-rtt", window_s=0.1}, "delivered", "loss", "window-change", "pacing-rate"]'
+    settings = [
+        f'preset={{base="astraea-leo", observation={{name="features", features={listed}}}}}',
+        "ppo.normalise_observations=true",
+        "ppo.privileged_critic=true",
+        "ppo.critic_hidden=[64,64]",
+        "ppo.batch=8192",
+        "ppo.epochs=4",
+        "ppo.lr=1e-3",
+        "ppo.lr_decay=400_000",
+        "ppo.exploration_std_final=0.1",
+    ]
+    reached = {}
+    for kind, make in (("recurrent", RecurrentPpoLearner), ("dense", ppo.PpoLearner)):
+        units = ["network.hidden=[]", "network.gru=32"] if kind == "recurrent" else []
+        trained = make(recipe.load("ppo-leo", [*settings, *units]), 1)
+        rewards = []
+        while trained.agent_steps < 300_000:
+            rewards.append(trained.iterate()["train/reward"])
+        trained.stop()
+        reached[kind] = float(np.mean(rewards[-5:]))
+    assert reached["recurrent"] > reached["dense"] + 0.01, reached
