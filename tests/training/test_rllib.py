@@ -292,3 +292,41 @@ def test_a_class_of_rllib_is_a_path_to_its_configuration() -> None:
     config = rllib.config(plan, seed=3)
     assert type(config).__name__ == "DQNConfig"
     assert (config.n_step, config.seed, config.num_envs_per_env_runner) == (3, 3, 64)
+
+
+@pytest.mark.parametrize("action", ["astraea", "window-factors"])
+@pytest.mark.parametrize("algorithm", ["PPO", "APPO", "IMPALA"])
+def test_both_kinds_of_actions_are_exported(algorithm: str, action: str) -> None:
+    import torch
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from orbitcc import _sim
+    from orbitcc.training import recipe, rllib
+
+    plan = recipe.Recipe.build(
+        {
+            "name": "one",
+            "algorithm": "rllib",
+            "scenario": "train-leo",
+            "preset": {"base": "astraea-leo", "action": action},
+            "agent_steps": 100,
+            "network": {"hidden": [8, 8]},
+            "rllib": {"algorithm": algorithm, "flows": 2},
+        }
+    )
+    module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
+    tensors = rllib.export(module, plan)
+    layers = [
+        {"weight": tensors[f"layers.{i}.weight"], "bias": tensors[f"layers.{i}.bias"], "norm": None, "activation": kind}
+        for i, kind in enumerate(["tanh", "tanh", "linear"])
+    ]
+    squash = "clip" if action == "astraea" else "argmax"
+    settings = {"observation": '"astraea-leo"', "interval_ns": 30_000_000, "squash": squash}
+    policy = _sim.Policy(layers, action=json.dumps(action), **settings)
+    obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
+    with torch.no_grad():
+        outputs = module.forward_inference({"obs": torch.from_numpy(obs)})["action_dist_inputs"].numpy()
+    if action == "astraea":
+        assert np.allclose(policy.act(obs)[:, 0], np.clip(outputs[:, 0], -1, 1), atol=1e-5)
+    else:
+        assert np.array_equal(np.rint((policy.act(obs)[:, 0] + 1) * 3), outputs.argmax(1))
