@@ -272,6 +272,11 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
         (["rllib.sampling.fragment=1"], "rllib.sampling.fragment", "rollout_fragment_length"),
         (["rllib.training.n_step=9"], "rllib", "rollout_fragment_length"),
         (["preset=astraea-leo"], "preset.action", "window-factors"),
+        (
+            ["preset=astraea-leo", "rllib.algorithm=ray.rllib.algorithms.dqn:DQNConfig"],
+            "preset.action",
+            "window-factors",
+        ),
         (["rllib.algorithm=SAC"], "preset.action", "steps, with SAC"),
     ],
 )

@@ -31,11 +31,12 @@ def algorithm_config(recipe: RllibAlgorithmRecipe) -> Any:
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
     asked, used = recipe.rllib, preset(recipe.preset)
-    for names, lists in ((DISCRETE, True), (CONTINUOUS, False)):
-        if asked.algorithm in names and (used.choices is not None) is not lists:
-            allowed = f"{'window-factors or another list of factors' if lists else 'steps'}, with {asked.algorithm}"
-            raise OrbitccError("preset.action", str(used.action), allowed)
     config = _class(asked.algorithm)()
+    kind = type(config).__name__.removesuffix("Config")
+    for names, lists in ((DISCRETE, True), (CONTINUOUS, False)):
+        if kind in names and (used.choices is not None) is not lists:
+            allowed = f"{'window-factors or another list of factors' if lists else 'steps'}, with {kind}"
+            raise OrbitccError("preset.action", str(used.action), allowed)
     config.learners(num_learners=0)
     config.rl_module(
         model_config=DefaultModelConfig(
