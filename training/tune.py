@@ -73,9 +73,13 @@ class Range:
 
 def default_space(recipe: Recipe) -> dict[str, Range]:
     """The default search space of a recipe: learning rates, discounts and exploration."""
-    space = {}
-    for section in ("ppo", "sac", "td3"):
-        for key, value in recipe.model_dump().get(section, {}).items():
+    space, settings = {}, recipe.model_dump()
+    sections = {name: settings.get(name, {}) for name in ("ppo", "sac", "td3")}
+    sections["rllib.training"] = settings.get("rllib", {}).get("training", {})
+    for section, values in sections.items():
+        for key, value in values.items():
+            if not isinstance(value, int | float):  # RLlib's schedules and tables
+                continue
             if key in _FACTORS:
                 high = value * _FACTORS[key]
                 space[f"{section}.{key}"] = Range(value / _FACTORS[key], min(high, 1.0) if "lr" in key else high, "log")
