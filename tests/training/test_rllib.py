@@ -299,8 +299,9 @@ def test_a_class_of_rllib_is_a_path_to_its_configuration() -> None:
     assert (config.n_step, config.seed, config.num_envs_per_env_runner) == (3, 3, 64)
 
 
-@pytest.mark.parametrize("action", ["astraea", "window-factors"])
-@pytest.mark.parametrize("algorithm", ["PPO", "APPO", "IMPALA"])
+@pytest.mark.parametrize(
+    ("algorithm", "action"), [("PPO", "window-factors"), ("APPO", "astraea"), ("IMPALA", "window-factors")]
+)
 def test_both_kinds_of_actions_are_exported(algorithm: str, action: str) -> None:
     import torch
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
