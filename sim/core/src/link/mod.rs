@@ -272,7 +272,7 @@ impl Link {
     }
 
     /// How long a packet would wait and travel that enters `later`, were all as it is once the departures of now have
-    /// taken place, those that are no events and those that are.
+    /// taken place. The one that is an event may still be to come, and counts in the backlog.
     pub fn latency(&mut self, now: Nanos, later: Nanos) -> Nanos {
         let wait = if self.rate.is_unlimited() || self.rate.0 == 0 {
             Nanos::ZERO
