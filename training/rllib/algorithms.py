@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.training.recipe import RllibAlgorithmRecipe, RllibSacWorldsRecipe
+from orbitcc.training.recipe import Network, RllibAlgorithmRecipe, RllibSacWorldsRecipe
 
 CONFIGS = {
     name: f"ray.rllib.algorithms.{name.lower()}:{name}Config" for name in ("APPO", "DQN", "IMPALA", "PPO", "SAC")
@@ -28,8 +28,6 @@ def algorithm_config(recipe: RllibAlgorithmRecipe) -> Any:
     Raises:
         OrbitccError: an unknown algorithm or setting, or one that cannot learn such actions.
     """
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
-
     asked, used = recipe.rllib, preset(recipe.preset)
     config = _class(asked.algorithm)()
     kind = type(config).__name__.removesuffix("Config")
@@ -38,15 +36,20 @@ def algorithm_config(recipe: RllibAlgorithmRecipe) -> Any:
             allowed = f"{'window-factors or another list of factors' if lists else 'steps'}, with {kind}"
             raise OrbitccError("preset.action", str(used.action), allowed)
     config.learners(num_learners=0)
-    config.rl_module(
-        model_config=DefaultModelConfig(
-            fcnet_hiddens=list(recipe.network.hidden), fcnet_activation=recipe.network.activation, head_fcnet_hiddens=[]
-        )
-    )
+    config.rl_module(model_config=default_module(recipe.network))
     config.reporting(min_sample_timesteps_per_iteration=asked.batch, min_time_s_per_iteration=0)
     _set(config, "training", "training", asked.training)
     _set(config, "env_runners", "sampling", asked.sampling)
     return config
+
+
+def default_module(network: Network) -> Any:
+    """RLlib's default module with the layers of a recipe."""
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    return DefaultModelConfig(
+        fcnet_hiddens=list(network.hidden), fcnet_activation=network.activation, head_fcnet_hiddens=[]
+    )
 
 
 def _set(config: Any, method: str, table: str, given: Mapping[str, Any]) -> None:

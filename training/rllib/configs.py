@@ -186,22 +186,16 @@ def sac_config(recipe: RllibSacWorldsRecipe, seed: int) -> Any:
     all worlds, with the seed of the very first time: the environment must not heed that again.
     """
     from ray.rllib.algorithms.sac import SACConfig
-    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
+    from orbitcc.training.rllib.algorithms import default_module
 
     sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
     return (
         SACConfig()
         .learners(num_learners=0)
-        .rl_module(
-            model_config=DefaultModelConfig(
-                fcnet_hiddens=list(recipe.network.hidden),
-                fcnet_activation=recipe.network.activation,
-                head_fcnet_hiddens=[],
-            )
-        )
+        .rl_module(model_config=default_module(recipe.network))
         .training(
             gamma=sac.gamma,
             tau=sac.tau,
