@@ -23,7 +23,7 @@ from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
-from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash
+from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, of_choices
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError
 
@@ -259,7 +259,7 @@ def _selected(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDAr
     """The nearest factor of a list, by the logarithm."""
     factors = np.log(np.asarray(parameters["factors"], np.float64))
     nearest = np.abs(np.log(ratio)[:, None] - factors).argmin(1)
-    return nearest * (2.0 / (len(factors) - 1)) - 1.0
+    return of_choices(nearest.astype(np.float64), len(factors))
 
 
 def _stepped(parameters: Mapping[str, Any], ratio: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import orbitcc
 from orbitcc.agents.decisions import Episode, table_of
 from orbitcc.agents.folders import locked
-from orbitcc.envs.environments.presets import STATS, Preset
+from orbitcc.envs.environments.presets import STATS, Preset, to_choices
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
 
 ROOT = "MINARI_DATASETS_PATH"
@@ -104,7 +103,7 @@ def _write(
             id=count - 1,
             seed=episode.seed,
             observations=episode.observations,
-            actions=episode.actions if preset.choices is None else _choices(episode.actions, preset.choices),
+            actions=episode.actions if preset.choices is None else to_choices(episode.actions[:, 0], preset.choices),
             rewards=episode.rewards.tolist(),
             terminations=(ends if episode.terminated else never).tolist(),
             truncations=(never if episode.terminated else ends).tolist(),
@@ -136,12 +135,6 @@ def _write(
         about = {"flow": episode.flow, "controller": episode.controller, "scenario": episode.scenario.name}
         dataset.storage.update_episode_metadata([about], [count - 1])
     return dataset, count, decisions
-
-
-def _choices(actions: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Numbers of factors, int64[n], from actions in [-1, 1]."""
-    numbers: NDArray[np.int64] = np.rint((actions[:, 0] + 1.0) / 2.0 * (count - 1)).astype(np.int64)
-    return numbers
 
 
 def _keep(scratch: Path, home: Path, dataset_id: str) -> None:

@@ -20,7 +20,7 @@ from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
-from orbitcc.envs.environments.presets import STATS, Preset
+from orbitcc.envs.environments.presets import STATS, Preset, of_choices
 from orbitcc.envs.environments.render import pictures
 from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
@@ -365,7 +365,7 @@ def checked_actions(field: str, actions: Any, preset: Preset, rows: tuple[int, .
         return values
     if not np.isin(values, np.arange(choices)).all():
         raise OrbitccError(field, values.tolist(), f"whole numbers from 0 to {choices - 1}")
-    return (values * np.float32(2.0 / (choices - 1)) - np.float32(1.0))[..., None]
+    return of_choices(values, choices)[..., None]
 
 
 def scenarios_of(options: Mapping[str, Any], count: int) -> list[Any]:

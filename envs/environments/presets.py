@@ -337,6 +337,18 @@ class Preset:
         return spaces.Box(-1.0, 1.0, (self.action_dim,), np.float32)
 
 
+def of_choices(choices: NDArray[Any], count: int) -> NDArray[Any]:
+    """Actions in even distances from -1 to 1, from numbers of factors."""
+    actions: NDArray[Any] = choices * choices.dtype.type(2.0 / (count - 1)) - choices.dtype.type(1.0)
+    return actions
+
+
+def to_choices(actions: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Numbers of factors, int64, from actions in [-1, 1]."""
+    choices: NDArray[np.int64] = np.rint((actions + 1.0) / 2.0 * (count - 1)).astype(np.int64)
+    return choices
+
+
 _LEO = "Astraea with the minimum RTT of the last 10 s"
 
 PRESETS: dict[str, Preset] = {

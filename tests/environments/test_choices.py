@@ -90,3 +90,10 @@ def test_learners_of_continuous_actions_refuse_lists() -> None:
         with pytest.raises(OrbitccError, match="window-factors") as refused:
             recipe.check_names(plan)
         assert refused.value.field == "preset.action"
+
+
+def test_numbers_and_actions_turn_into_each_other() -> None:
+    numbers = np.arange(7)
+    actions = presets.of_choices(numbers.astype(np.float32), 7)
+    assert np.allclose(actions, [-1, -2 / 3, -1 / 3, 0, 1 / 3, 2 / 3, 1])
+    assert presets.to_choices(actions, 7).tolist() == numbers.tolist()
