@@ -68,6 +68,7 @@ _PERIGEE = {
     "train-leo": Variant("trained on train-leo only", ("scenario=train-leo",)),
 }
 _OF_PERIGEE = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
+_OF_GATE = "[8,16,22,23,24,25,26,27,28]"
 _WITHOUT_RIVALS = "[0.30,0.12,0,0.08,0.14,0.08,0.24,0.10]"
 
 
@@ -97,6 +98,17 @@ _ZENITH = {
     "gate-without-losses": Variant("gate without losses", ("network.gate_inputs=[16,24,25,26,27,28]",)),
     "gate-without-jitter": Variant("gate without jitter", ("network.gate_inputs=[8,16,22,23,25,26,27]",)),
     "gate-without-extremes": Variant("gate without ratios of extremes", ("network.gate_inputs=[8,16,22,23,24,28]",)),
+    "gru": Variant(
+        "one linear layer, which observes a GRU in place of the gate",
+        (
+            "network.experts=0",
+            "network.gru=16",
+            "network.gru_every=4",
+            f"network.gru_inputs={_OF_GATE}",
+            f"network.head_inputs={_without()}",
+        ),
+    ),
+    "occupancy": Variant("flows yield by occupancy, as in Jury", ("preset.action.occupancy_range=0.05",)),
 }
 VARIANTS = {"perigee": _PERIGEE, "zenith": _ZENITH}
 """Recipe -> key of a variant, which names its folders -> variant."""

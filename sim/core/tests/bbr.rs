@@ -1,6 +1,5 @@
 //! BBRv1 over whole paths: the table of reference runs for a fixed path, sharing, and steps of the base RTT. Shares of
 //! capacity are of wire rate with 1500-byte packets.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -14,7 +13,6 @@ fn one(rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seconds: f64) -> Run {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_flow_alone_fills_the_link_and_keeps_the_queue_short() {
     let bdp = bdp_bytes(100.0, 50.0) as f64;
     let s1 = one(100.0, 50.0, 1.0, 65.0);
@@ -40,7 +38,6 @@ fn a_flow_alone_fills_the_link_and_keeps_the_queue_short() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn over_a_geostationary_satellite_probe_rtt_costs_a_tenth() {
     let run = one(140.0, 600.0, 1.0, 180.0);
     let share = run.wire_mbps(0, 60.0, 180.0) / 140.0;
@@ -68,7 +65,6 @@ fn probe_rtt_comes_every_ten_seconds_and_lasts_a_quarter_of_one() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn random_loss_up_to_three_percent_costs_little() {
     for p in [0.005, 0.01, 0.02, 0.03] {
         let mut spec = dumbbell(100.0, 50.0, bdp_bytes(100.0, 50.0), 65.0, &["bbr"]);
@@ -92,7 +88,6 @@ fn start_up_fills_the_pipe_in_a_second_and_at_most_three_products() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_base_rtt_beyond_twice_the_old_one_stalls_the_flow_until_its_minimum_expires() {
     let mut times = Vec::new();
     for k in 0..8 {
@@ -111,7 +106,6 @@ fn a_base_rtt_beyond_twice_the_old_one_stalls_the_flow_until_its_minimum_expires
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn two_flows_share_fairly_and_keep_the_queue_at_the_drop_level() {
     // The default dumbbell: host noise, one product of buffer.
     let spec = with_noise(dumbbell(100.0, 50.0, bdp_bytes(100.0, 50.0), 80.0, &["bbr", "bbr"]), 100.0, 50.0);

@@ -1,6 +1,5 @@
 //! BBRv3 over whole paths: the table of reference runs for a fixed path, random loss, and steps of rate and base RTT.
 //! Shares of capacity are of wire rate with 1500-byte packets.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -21,7 +20,6 @@ fn with_loss(mut spec: NetworkSpec, p: f64) -> NetworkSpec {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_flow_alone_fills_the_link_and_probes_with_a_queue_of_one_product() {
     for controller in ["bbr3", "bbr3:draft=06"] {
         let bdp = bdp_bytes(100.0, 50.0) as f64;
@@ -40,7 +38,6 @@ fn a_flow_alone_fills_the_link_and_probes_with_a_queue_of_one_product() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn shallow_buffers_cost_a_fifth_of_version_one_s_losses() {
     let loss = |controller| {
         let run = run(&network(controller, 100.0, 50.0, 0.1, 65.0));
@@ -54,7 +51,6 @@ fn shallow_buffers_cost_a_fifth_of_version_one_s_losses() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn over_a_geostationary_satellite_nine_tenths_are_used() {
     let run = run(&network("bbr3", 140.0, 600.0, 1.0, 184.0));
     let share = run.wire_mbps(0, 60.0, 180.0) / 140.0;
@@ -70,7 +66,6 @@ fn over_a_geostationary_satellite_nine_tenths_are_used() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn ten_flows_over_a_deep_buffer_stand_at_twice_the_base_rtt_and_more() {
     for controller in ["bbr", "bbr3", "leocc"] {
         let mut spec = network(controller, 100.0, 50.0, 5.0, 150.0);
@@ -109,7 +104,6 @@ fn probe_rtt_comes_every_five_seconds_at_half_a_product() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn two_percent_random_loss_is_more_than_it_stands() {
     let share = |p| run(&with_loss(network("bbr3", 100.0, 50.0, 1.0, 65.0), p)).wire_mbps(0, 5.0, 65.0) / 100.0;
     assert!(share(0.005) >= 0.78);
@@ -131,7 +125,6 @@ fn start_up_stays_below_two_products_and_learns_the_link_s_rate() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_base_rtt_beyond_twice_the_old_one_stalls_the_flow_until_its_minimum_expires() {
     let recovery = |from_ms: f64, to_ms: f64, step: f64| {
         let mut spec = network("bbr3", 75.0, (from_ms + to_ms) / 2.0, 1.0, step + 25.0);
@@ -155,7 +148,6 @@ fn a_base_rtt_beyond_twice_the_old_one_stalls_the_flow_until_its_minimum_expires
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn ten_times_the_rate_is_found_in_a_few_probes_and_a_tenth_at_once() {
     let stepped = |rates: [u64; 2]| {
         let mut spec = network("bbr3", 100.0, 50.0, 1.0, 60.0);
@@ -197,7 +189,6 @@ fn marking(controller: &str, queue: QueueSpec) -> Run {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn with_a_response_to_marks_the_queue_stays_near_the_step() {
     let step = QueueSpec::Red(RedSpec {
         limit: 1_500_000,

@@ -1,5 +1,4 @@
 //! Copa over whole paths: its short queue, its fairness, and what competitive mode is for.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -13,7 +12,6 @@ fn share_of_first(flows: &[&str]) -> (f64, Run) {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn alone_it_fills_the_link_with_a_queue_of_a_few_packets() {
     let run = run(&dumbbell(100.0, 50.0, bdp_bytes(100.0, 50.0), 60.0, &["copa"]));
     assert!(run.wire_mbps(0, 20.0, 60.0) >= 94.0);
@@ -22,7 +20,6 @@ fn alone_it_fills_the_link_with_a_queue_of_a_few_packets() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn two_share_fairly_with_a_short_queue() {
     let (share, run) = share_of_first(&["copa", "copa"]);
     assert!((0.4..=0.6).contains(&share), "{share}");
@@ -30,7 +27,6 @@ fn two_share_fairly_with_a_short_queue() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn competitive_mode_holds_its_own_against_cubic_and_default_mode_does_not() {
     let (competing, _) = share_of_first(&["copa", "cubic"]);
     let (default, _) = share_of_first(&["copa:competitive=off", "cubic"]);
@@ -39,7 +35,6 @@ fn competitive_mode_holds_its_own_against_cubic_and_default_mode_does_not() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_larger_base_rtt_looks_like_a_queue_until_the_minimum_expires() {
     let mut spec = dumbbell(100.0, 40.0, bdp_bytes(100.0, 80.0), 60.0, &["copa:competitive=off"]);
     let steps = delay(&[(0.0, 20.0), (25.0, 40.0)]);

@@ -1,7 +1,7 @@
 //! What named worlds did, event for event: `event_logs.txt` has a row for each, its totals beside the hash of its log, so
 //! that a recording anew shows in the difference of two files what has moved, and where.
 //!
-//! `make test` runs it in optimised and in debug builds. RECORD=1 writes the file.
+//! RECORD=1 writes the file.
 
 mod common;
 

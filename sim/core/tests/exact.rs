@@ -82,7 +82,7 @@ fn with_return_paths(mut spec: NetworkSpec) -> NetworkSpec {
 }
 
 proptest! {
-    #![proptest_config(common::cases(24, 500))]
+    #![proptest_config(common::cases(500))]
 
     #[test]
     fn shortcuts_change_nothing(spec in network()) {

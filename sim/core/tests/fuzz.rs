@@ -1,8 +1,9 @@
 //! Whatever is thrown at the simulator is refused with an error or runs to its end: nothing panics, overflows or hangs.
 //!
 //! `shaped` puts extreme values into fields of random networks, `text` damages their JSON, and `corpus` repeats every
-//! input that once failed. `PROPTEST_CASES=1000000 cargo test --package orbitcc-core --test fuzz` looks for more, with overflow
-//! checks: put what it finds into `tests/corpus/`.
+//! input that once failed. This looks for more; put what it finds into `tests/corpus/`:
+//!
+//! `PROPTEST_CASES=1000000 cargo test --profile tested --package orbitcc-core --test fuzz`
 
 mod common;
 
@@ -92,7 +93,7 @@ fn leaves(value: &mut Value) -> Vec<&mut Value> {
 }
 
 fn cases() -> ProptestConfig {
-    ProptestConfig { max_shrink_iters: 200, ..common::cases(60, 1_000) }
+    ProptestConfig { max_shrink_iters: 200, ..common::cases(1_000) }
 }
 
 proptest! {

@@ -1,5 +1,4 @@
 //! LeoCC over whole paths: the table of reference runs, and what a reconfiguration does to it.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -15,7 +14,6 @@ fn network(controller: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, secon
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn without_reconfigurations_it_is_a_rarely_dipping_bbr() {
     let bdp = bdp_bytes(100.0, 50.0) as f64;
     let s1 = run(&network("leocc", 100.0, 50.0, 1.0, 65.0));
@@ -53,7 +51,6 @@ fn stepped(controller: &str, from_ms: f64, to_ms: f64, at: f64) -> NetworkSpec {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_larger_base_rtt_costs_seconds_not_ten() {
     for trigger in ["flow", "global", "ping"] {
         for k in 0..4 {
@@ -135,7 +132,6 @@ fn constellation(controller: &str, seed: u64, lossy: bool) -> (NetworkSpec, f64)
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn over_changing_paths_it_beats_bbr3_and_random_loss_costs_it_little() {
     let share = |controller, lossy| {
         let seeds = [1, 2];
@@ -154,7 +150,6 @@ fn over_changing_paths_it_beats_bbr3_and_random_loss_costs_it_little() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn between_round_trip_times_the_longer_wins() {
     let share = |controller: &str, second_ms: f64| {
         let mut spec = network(controller, 100.0, 20.0, 1.0, 200.0);

@@ -134,14 +134,12 @@ fn check(hops: usize, pairs: Vec<(&str, &str)>) {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn any_two_controllers_share_a_bottleneck() {
     let all = everybody();
     check(1, all.iter().enumerate().flat_map(|(k, a)| all[k..].iter().map(|b| (*a, *b))).collect());
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn any_two_controllers_share_a_parking_lot() {
     let all = everybody();
     let short = || all.iter().filter(|name| **name != DROWNING);

@@ -11,7 +11,7 @@ use orbitcc_core::worlds::Worlds;
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(common::cases(24, 160))]
+    #![proptest_config(common::cases(160))]
 
     #[test]
     fn packets_are_conserved_and_causal(spec in network()) {

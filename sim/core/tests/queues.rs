@@ -132,7 +132,6 @@ fn red_keeps_the_average_between_its_thresholds() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn adaptive_red_keeps_the_average_in_the_middle_of_them() {
     let run = run(&bulk(QueueSpec::Red(RedSpec { adaptive: true, ..RED }), &["cubic"; 80]));
     let average = mean(&delays_ms(&run)) / MS_PER_BYTE;

@@ -1,5 +1,4 @@
 //! SaTCP over a path with handovers: it is back sooner than CUBIC.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -29,7 +28,6 @@ fn network(controller: &str, seed: u64) -> NetworkSpec {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn it_returns_sooner_than_cubic_after_a_handover() {
     // Mean goodput in the five seconds after each handover.
     let after = |controller| {
@@ -64,7 +62,6 @@ fn a_frozen_window_stands_still_through_an_outage() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn without_handovers_it_is_cubic() {
     let plain = |controller| {
         let run = run(&dumbbell(100.0, 60.0, bdp_bytes(100.0, 60.0), 30.0, &[controller]));

@@ -1,6 +1,5 @@
 //! How slow start ends on a geostationary link (144 Mbit/s, about 600 ms, a buffer of 36 MB), with and without the
 //! jitter of the measured one.
-#![cfg_attr(debug_assertions, allow(dead_code))]
 
 mod common;
 
@@ -58,7 +57,6 @@ fn retransmitted(run: &Run) -> u64 {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn hystart_leaves_early_only_when_jitter_exceeds_its_threshold() {
     for kernel in ["v6", "v4_15"] {
         let exits = |scale| {
@@ -74,7 +72,6 @@ fn hystart_leaves_early_only_when_jitter_exceeds_its_threshold() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn on_a_clean_link_hystart_saves_the_overshoot_and_costs_no_time() {
     let (on, off) = (geo("cubic", 1, 0.0), geo("cubic:hystart=off", 1, 0.0));
     assert!(retransmitted(&off) > 30_000);
@@ -85,7 +82,6 @@ fn on_a_clean_link_hystart_saves_the_overshoot_and_costs_no_time() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn under_jitter_the_alternatives_are_faster_than_hystart_and_save_the_overshoot() {
     for seed in [1, 2, 3] {
         let of = |rule| geo(&format!("cubic:hystart={rule}"), seed, 1.0);
@@ -103,7 +99,6 @@ fn under_jitter_the_alternatives_are_faster_than_hystart_and_save_the_overshoot(
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn ack_trains_alone_never_fire_below_capacity_under_jitter() {
     let (train, off) = (geo("cubic:hystart=train", 1, 1.0), geo("cubic:hystart=off", 1, 1.0));
     assert!(exit(&train) > 5_000.0, "the pipe is full");
@@ -112,7 +107,6 @@ fn ack_trains_alone_never_fire_below_capacity_under_jitter() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn hybla_leaps_to_its_cap_and_pays_later() {
     let run = geo("hybla", 1, 0.0);
     let window = run.flow(0, "cwnd_packets");
@@ -132,7 +126,6 @@ fn clean(controller: &str) -> Run {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn on_a_clean_link_cubic_fills_the_pipe_by_the_eighth_second_and_hystart_saves_the_overshoot() {
     for kernel in ["v6", "v4_15"] {
         let (on, off) =
@@ -144,7 +137,6 @@ fn on_a_clean_link_cubic_fills_the_pipe_by_the_eighth_second_and_hystart_saves_t
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn hybla_s_start_is_limited_by_the_receive_window_alone() {
     for kernel in ["v6", "v4_15"] {
         let run = clean(&format!("hybla:kernel={kernel}"));

@@ -1,6 +1,5 @@
 //! Vivace over whole paths: the table of reference runs for a fixed path, and what the LEO paper reports of the released
 //! code. Shares of capacity are of wire rate with 1500-byte packets.
-#![cfg_attr(debug_assertions, allow(unused))]
 
 mod common;
 
@@ -21,7 +20,6 @@ fn one(preset: &str, rate_mbps: f64, rtt_ms: f64, buffer_bdp: f64, seconds: f64)
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_flow_alone_fills_the_link_and_keeps_the_queue_short() {
     let bdp = bdp_bytes(100.0, 50.0) as f64;
     for preset in ["paper", "artifact"] {
@@ -44,7 +42,6 @@ fn a_flow_alone_fills_the_link_and_keeps_the_queue_short() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn over_a_geostationary_satellite_it_fills_the_link_within_a_minute_at_the_base_rtt() {
     for preset in ["paper", "artifact"] {
         let run = one(preset, 140.0, 600.0, 1.0, 180.0);
@@ -54,7 +51,6 @@ fn over_a_geostationary_satellite_it_fills_the_link_within_a_minute_at_the_base_
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn random_loss_below_the_tolerance_costs_little() {
     for preset in ["paper", "artifact"] {
         for p in [0.005, 0.01] {
@@ -87,7 +83,6 @@ fn start_up_doubles() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_larger_rtt_makes_it_slow() {
     for preset in ["paper", "artifact"] {
         // The link's rate doubles, on a path whose RTT was 20 ms until then.
@@ -107,7 +102,6 @@ fn a_larger_rtt_makes_it_slow() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn two_share_fairly() {
     for preset in ["paper", "artifact"] {
         let name = format!("vivace:preset={preset}");
@@ -119,7 +113,6 @@ fn two_share_fairly() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn in_loss_mode_the_shorter_rtt_wins() {
     let mut spec = dumbbell(100.0, 20.0, bdp_bytes(100.0, 100.0), 150.0, &["vivace:preset=loss", "vivace:preset=loss"]);
     spec.flows[1].uplink_delay = secs(0.08);
@@ -134,7 +127,6 @@ fn in_loss_mode_the_shorter_rtt_wins() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn a_flow_over_many_bottlenecks_gets_less_than_those_over_one() {
     for preset in ["paper", "artifact"] {
         let name = format!("vivace:preset={preset}");
@@ -150,7 +142,6 @@ fn a_flow_over_many_bottlenecks_gets_less_than_those_over_one() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn outages_steps_and_losses_never_leave_it_dead() {
     for preset in PRESETS {
         let mut outages = network(preset, 50.0, 50.0, 1.0, 60.0);
@@ -187,7 +178,6 @@ fn outages_steps_and_losses_never_leave_it_dead() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "slow without optimisation; runs in release")]
 fn the_geo_preset_downloads_as_the_geo_papers_report() {
     let run = one("geo", 144.0, 597.0, 3.35, 100.0);
     // Two RTTs of the measuring program's own before the first byte.

@@ -12,9 +12,8 @@ use orbitcc_core::units::BitRate;
 use orbitcc_core::world::{Policies, World};
 use proptest::prelude::ProptestConfig;
 
-/// How many random worlds a test tries: so many in debug and in optimised builds, unless PROPTEST_CASES says otherwise.
-pub fn cases(debug: u32, optimised: u32) -> ProptestConfig {
-    let cases = if cfg!(debug_assertions) { debug } else { optimised };
+/// How many random worlds a test tries, unless PROPTEST_CASES says otherwise.
+pub fn cases(cases: u32) -> ProptestConfig {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
     ProptestConfig { cases: asked.unwrap_or(cases), max_shrink_iters: 2_000, ..ProptestConfig::default() }
 }
