@@ -6,10 +6,11 @@ compared whenever they are read.
 
 import hashlib
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from pydantic import ValidationError
@@ -29,6 +30,8 @@ from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_bytes
 
 WEIGHTS = "policy.safetensors"
+PREFERENCE = "delay-preference"
+"""The feature that tells a policy how much delay counts."""
 _NO_DIGEST, _END = b"0" * 64, b'"\n}\n'
 
 
@@ -190,10 +193,34 @@ def _tensors(path: Path, data: bytes) -> Tensors:
         raise CheckpointError(path, f"is truncated or not a safetensors file ({error})") from None
 
 
-def policy_every(loaded: Checkpoint, interval_ms: float) -> _sim.Policy:
-    """The network of a checkpoint with another decision interval than its model card has."""
-    card = loaded.card.model_copy(update={"interval_ms": interval_ms, "interval_rtts": 0.0})
-    return build(card, read_tensors(loaded.path))
+def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 0.0) -> _sim.Policy:
+    """The network of a checkpoint with another decision interval or another preference of delay than its card has.
+
+    Args:
+        interval_ms: time between decisions; 0: as the card says.
+        delay: how much delay counts, in [0.01, 1]; 0: as the card says.
+
+    Raises:
+        ValueError: the policy observes no preference.
+    """
+    changes: dict[str, Any] = {}
+    if interval_ms:
+        changes = {"interval_ms": interval_ms, "interval_rtts": 0.0}
+    if delay:
+        changes["observation"] = _preferring(loaded.card.observation, delay)
+    return build(loaded.card.model_copy(update=changes), read_tensors(loaded.path))
+
+
+def _preferring(observation: Observation, delay: float) -> Observation:
+    features = observation.parameters.get("features", ())
+    names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
+    if PREFERENCE not in names:
+        raise ValueError(f"it observes no {PREFERENCE}")
+    chosen = [
+        {"name": PREFERENCE, "usual": delay} if name == PREFERENCE else feature
+        for name, feature in zip(names, features, strict=True)
+    ]
+    return observation.model_copy(update={"parameters": {**observation.parameters, "features": chosen}})
 
 
 @lru_cache(maxsize=16)

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from orbitcc.envs.description.flows import ControllerSpec
 
 LEAST_INTERVAL_MS = 0.1
+LEAST_DELAY = 0.01
 OPTIONS = {
     "interval_ms": Param(0.0, "ms between decisions; 0: as the policy's card says", low=0.0, high=10_000.0),
     "arithmetic": Param(
         "float", "arithmetic of the policy: float, or fixed (integers, as in a BPF program)", choices=("float", "fixed")
+    ),
+    "delay": Param(
+        0.0,
+        "how much delay counts, 0.01 to 1, for a policy that observes a preference; 0: as the policy's card says",
+        low=0.0,
+        high=1.0,
     ),
 }
 """Parameters of every policy."""
@@ -43,24 +50,33 @@ def policy_spec(text: str) -> ControllerSpec:
     return ControllerSpec(name="policy", params={"path": path, **given})
 
 
-def _make(name_or_path: str, interval_ms: float, arithmetic: str) -> Made:
+def _make(name_or_path: str, interval_ms: float, arithmetic: str, delay: float) -> Made:
     from orbitcc.agents import python_policy
-    from orbitcc.agents.checkpoint import load, policy_every
+    from orbitcc.agents.checkpoint import load, policy_with
 
     if 0 < interval_ms < LEAST_INTERVAL_MS:
         raise OrbitccError("controller.interval_ms", interval_ms, f"0, or {LEAST_INTERVAL_MS} ms and more")
+    if 0 < delay < LEAST_DELAY:
+        raise OrbitccError("controller.delay", delay, f"0, or {LEAST_DELAY} to 1")
     policy: AnyPolicy
     if python_policy.is_python_policy(name_or_path):
         if interval_ms:
             raise OrbitccError("controller.interval_ms", interval_ms, "0: a policy in Python has its own")
         if arithmetic == "fixed":
             raise OrbitccError("controller.arithmetic", arithmetic, "float: a policy in Python has no fixed-point form")
+        if delay:
+            raise OrbitccError("controller.delay", delay, "0: a policy in Python observes no preference")
         key, policy = name_or_path, python_policy.load(name_or_path)
     else:
         checkpoint = load(name_or_path)
         key, policy = str(checkpoint.path), checkpoint.policy
-        if interval_ms:
-            key, policy = f"{key}@{interval_ms:g}ms", policy_every(checkpoint, interval_ms)
+        if interval_ms or delay:
+            key += (f"@{interval_ms:g}ms" if interval_ms else "") + (f":delay={delay:g}" if delay else "")
+            try:
+                policy = policy_with(checkpoint, interval_ms=interval_ms, delay=delay)
+            except ValueError as error:
+                allowed = f"0 for the policy {checkpoint.card.name}: {error}"
+                raise OrbitccError("controller.delay", delay, allowed) from None
         if arithmetic == "fixed":
             try:
                 key, policy = f"{key}:fixed", policy.fixed()
@@ -74,7 +90,7 @@ def _agent(params: dict[str, Any]) -> Made:
     if not params["path"]:
         allowed = "the folder or the name of a checkpoint, or package.module:factory"
         raise OrbitccError("controller.path", params["path"], allowed)
-    return _make(params["path"], params["interval_ms"], params["arithmetic"])
+    return _make(params["path"], **{option: params[option] for option in OPTIONS})
 
 
 def register_agents() -> None:

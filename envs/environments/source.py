@@ -66,7 +66,8 @@ class EpisodeSource:
         flows = []
         for index, flow in enumerate(scenario.flows):
             if index in agents:
-                flow = flow.model_copy(update={"controller": ControllerSpec(name=EXTERNAL)})
+                if flow.controller.name != EXTERNAL:  # else it keeps its parameters
+                    flow = flow.model_copy(update={"controller": ControllerSpec(name=EXTERNAL)})
             elif flow.controller.name == EXTERNAL:
                 flow = flow.model_copy(update={"controller": self._background})
             flows.append(flow)

@@ -125,6 +125,11 @@ class PathDistribution(ScenarioDistribution):
         description="share of worlds in which each flow has its own extra delay, up to the highest base RTT",
     )
 
+    delay_preference: Annotated[Span, span(0.01, 1)] = Field(
+        default=Span(low=1, high=1),
+        description="how much delay counts for the learning flows of a world, relative to the weight in the reward",
+    )
+
     rivals: Rivals | None = None
 
     one_bottleneck_probability: Annotated[float, _probability] = 1.0
@@ -388,6 +393,8 @@ class _Draw:
         else:
             paths = [None, *((hop,) for hop in range(self.hops) for _ in range(dist.cross_flows.draw_whole(rng)))]
         own_rtts = rng.random() < dist.own_rtt_probability
+        preference = dist.delay_preference
+        asked = {"delay_preference": preference.draw(rng)} if preference.low < 1 else {}
         flows: list[Flow] = []
         start = 0.0
         for i, path in enumerate(paths):
@@ -405,7 +412,7 @@ class _Draw:
             flows.append(
                 Flow.trusted(
                     name=f"flow-{i}",
-                    controller=ControllerSpec(name=EXTERNAL),
+                    controller=ControllerSpec(name=EXTERNAL, params=asked),
                     path=path,
                     start_s=float(start),
                     stop_s=stop,

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::cc::{self, Subscription};
 use crate::delays::Delays;
 use crate::observe::astraea::History;
@@ -119,11 +121,13 @@ pub struct Agent {
     pub safety_filter: Option<Box<dyn Filter>>,
     pub interval: Interval,
     pub next_decision: Nanos,
+    /// How much delay counts, in (0, 1]; 0: nothing is preferred.
+    pub delay_preference: f64,
 }
 
 impl Agent {
-    /// Driven from outside.
-    pub fn external(preset: &Preset) -> Agent {
+    /// Driven from outside, with the parameters of its controller.
+    pub fn external(preset: &Preset, params: &Map<String, Value>) -> Agent {
         Agent {
             policy: None,
             state: Vec::new(),
@@ -133,6 +137,7 @@ impl Agent {
             safety_filter: None,
             interval: preset.interval,
             next_decision: Nanos::MAX,
+            delay_preference: params.get("delay_preference").and_then(Value::as_f64).unwrap_or(0.0),
         }
     }
 
@@ -145,6 +150,7 @@ impl Agent {
             safety_filter: policy.safety_filter.as_ref().map(|limits| safety_filter::new(limits, policy.fixed)),
             interval: policy.interval,
             next_decision: Nanos::MAX,
+            delay_preference: 0.0, // a policy in the world has its own
             state: vec![0.0; decides.state_size()],
             policy: Some(decides),
         }

@@ -140,7 +140,8 @@ impl World {
                 let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
                 Some(Agent::native(policy, Arc::clone(decides)))
             } else {
-                (flow.controller.name == "external" || flow.watched).then(|| Agent::external(preset))
+                (flow.controller.name == "external" || flow.watched)
+                    .then(|| Agent::external(preset, &flow.controller.params))
             };
             flows.push(Flow::new(flow, i, spec, agent, preset.reward.memory));
         }
@@ -336,6 +337,7 @@ impl World {
             stats.buffer_bytes = link.buffer_bytes(self.wire_bytes);
             stats.link_loss = loss;
             stats.flows_active = active as f64;
+            stats.delay_preference = flow.agent.as_ref().map_or(0.0, |agent| agent.delay_preference);
             flow.handovers.fill(&mut stats, now);
             stats.fair_share_bps = stats.capacity_bps / sharing as f64;
             flow.observe(stats);

@@ -19,7 +19,8 @@ struct Terms {
     scale: f64,
     /// Lower bound of the goodput relative to the fair share.
     least_share: f64,
-    /// Weight of the queueing delay over the base RTT plus `delay_allowance_ms`, a ratio of at most `most_delay`.
+    /// Weight of the queueing delay over the base RTT plus `delay_allowance_ms`, a ratio of at most `most_delay`. For a
+    /// flow with a `delay_preference`, it is multiplied by that.
     delay: f64,
     delay_allowance_ms: f64,
     most_delay: f64,
@@ -76,11 +77,12 @@ impl Terms {
         } else {
             0.0
         };
+        let preference = if stats.delay_preference > 0.0 { stats.delay_preference } else { 1.0 };
         let known = stats.acked_packets + stats.lost_packets;
         let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
         let needless = (lost - stats.link_loss).max(0.0);
         let share = share.clamp(self.least_share, MOST_SHARE);
-        self.scale * (libm::log(share) - self.delay * queueing - self.loss * needless)
+        self.scale * (libm::log(share) - self.delay * preference * queueing - self.loss * needless)
     }
 }
 
@@ -113,6 +115,16 @@ mod tests {
         let late = IntervalStats { rtt_mean_s: 0.055, base_rtt_s: 0.05, ..flow(1.0) };
         let cost = |ms: f64| pay(json!({"delay": 1.0, "delay_allowance_ms": ms}), &[late]);
         assert!((cost(0.0) + 0.01).abs() < 1e-9 && (cost(50.0) + 0.005).abs() < 1e-9, "{} {}", cost(0.0), cost(50.0));
+    }
+
+    #[test]
+    fn a_preference_scales_the_weight_of_delay() {
+        // A queue of 5 ms over 50 ms at weight 1 in tenths, a quarter of it, and all of it where nothing is preferred.
+        for (preference, cost) in [(0.25, 0.0025), (1.0, 0.01), (0.0, 0.01)] {
+            let late = IntervalStats { rtt_mean_s: 0.055, base_rtt_s: 0.05, delay_preference: preference, ..flow(1.0) };
+            let paid = pay(json!({"delay": 1.0}), &[late]);
+            assert!((paid + cost).abs() < 1e-9, "{preference}: {paid}");
+        }
     }
 
     #[test]

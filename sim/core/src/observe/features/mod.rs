@@ -22,6 +22,8 @@ use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
 pub(super) use measures::{SLOW_RTTS, STANDING_S};
 
+/// Least preference of delay.
+pub const LEAST_PREFERENCE: f64 = 0.01;
 /// Most features of a list.
 pub const MOST: usize = 48;
 
@@ -81,6 +83,7 @@ struct Asked {
     pulse_hz: Option<f64>,
     span_s: Option<f64>,
     capacity: Option<String>,
+    usual: Option<f64>,
     average_rtts: Option<f64>,
 }
 
@@ -112,6 +115,7 @@ enum Name {
     Elasticity,
     NextHandover,
     LastHandover,
+    DelayPreference,
 }
 
 /// A declared feature: its name, its bounds, the parameters that it takes, its meaning.
@@ -140,6 +144,7 @@ const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
 const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
 const FILLED: &[&str] = &["window_s", "empty_share", "look_back_rtts", "average_rtts"];
+const PREFERENCE: &[&str] = &["usual"];
 const PULSED: &[&str] = &["window_s", "capacity", "pulse_hz", "span_s", "average_rtts"];
 
 const KINDS: &[Kind] = &[
@@ -175,6 +180,7 @@ const KINDS: &[Kind] = &[
     kind(Name::Elasticity, "elasticity", (0.0, 3.0), PULSED, "ln(1 + elasticity of the cross traffic)"),
     kind(Name::NextHandover, "next-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time until the next handover)"),
     kind(Name::LastHandover, "last-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time since the last handover)"),
+    kind(Name::DelayPreference, "delay-preference", (-5.0, 0.0), PREFERENCE, "ln(how much delay counts)"),
 ];
 
 /// A feature of a list, with its average.
@@ -191,6 +197,7 @@ struct Made {
     when: Option<bool>,
     predicted: bool,
     over_s: f64,
+    usual: f64,
     rival: Rival,
     rtts: f64,
     average: f64,
@@ -228,6 +235,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("capacity", asked.capacity.is_some(), json!(text(&asked.capacity, "measured"))),
         ("pulse_hz", asked.pulse_hz.is_some(), json!(asked.pulse_hz.unwrap_or(5.0))),
         ("span_s", asked.span_s.is_some(), json!(asked.span_s.unwrap_or(5.0))),
+        ("usual", asked.usual.is_some(), json!(asked.usual.unwrap_or(1.0))),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
@@ -250,6 +258,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("look_back_rtts", 1.0, 100.0),
         ("pulse_hz", PULSE_HZ.0, PULSE_HZ.1),
         ("span_s", 1.0, 60.0),
+        ("usual", LEAST_PREFERENCE, 1.0),
     ];
     for (field, least, most) in ranges {
         if let Some(value) = full.get(field).and_then(Value::as_f64) {
@@ -290,6 +299,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("look_back_rtts", Some(n)) => format!("in {n} RTTs"),
             ("pulse_hz", Some(hz)) => format!("pulses of {hz} Hz"),
             ("span_s", Some(s)) => format!("over {s} s"),
+            ("usual", Some(preference)) => format!("{preference} where a flow asks for nothing"),
             ("capacity", _) => "true capacity".into(),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
@@ -347,6 +357,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             },
             predicted: word("signal") == "reported",
             over_s: number("over_ms") / 1e3,
+            usual: number("usual"),
             rival,
             rtts: number("average_rtts"),
             average: 0.0,
@@ -454,6 +465,8 @@ impl Made {
             },
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
+            Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
+            Name::DelayPreference => libm::log(self.usual),
         }
     }
 

@@ -203,3 +203,15 @@ fn a_long_path_and_the_queue_in_milliseconds() {
     );
     assert!(refused(json!([{"name": "long-path", "over_ms": 0}])).contains("over_ms"));
 }
+
+#[test]
+fn a_preference_is_that_of_the_flow_or_the_usual_one() {
+    let list = json!([{"name": "delay-preference", "usual": 0.5}, "delay-preference"]);
+    for (asked, expected) in [(0.0, [-std::f64::consts::LN_2, 0.0]), (0.25, [-2.0 * std::f64::consts::LN_2; 2])] {
+        let values: [f64; 2] =
+            seen(&mut watch(list.clone()), &[IntervalStats { delay_preference: asked, ..flow(1.0) }]);
+        assert!(values.iter().zip(expected).all(|(value, e)| (value - e).abs() < 1e-12), "{asked}: {values:?}");
+    }
+    let low = refused(json!([{"name": "delay-preference", "usual": 0.0}]));
+    assert_eq!(low, "observation.features[0].usual = 0: must be a number in 0.01 .. 1");
+}

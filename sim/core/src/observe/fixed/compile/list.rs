@@ -9,7 +9,7 @@ use crate::observe::features::{SLOW_RTTS, STANDING_S};
 use crate::observe::registry::{Definition, Observation};
 
 /// Names of features, as in [`crate::observe::features`].
-const KINDS: [(&str, u32); 17] = [
+const KINDS: [(&str, u32); 18] = [
     ("inflation", INFLATION),
     ("own-queue", OWN_QUEUE),
     ("rtt-rise", RTT_RISE),
@@ -27,6 +27,7 @@ const KINDS: [(&str, u32); 17] = [
     ("rtt-spread", RTT_SPREAD),
     ("min-rtt-ratio", MIN_RTT_RATIO),
     ("max-rate-ratio", MAX_RATE_RATIO),
+    ("delay-preference", NOTHING),
 ];
 
 /// A feature with its windows in seconds and its average in RTTs.
@@ -40,6 +41,8 @@ struct Entry {
     when: u32,
     jitters: f64,
     rtts: f64,
+    /// The value of a feature that never changes.
+    constant: Option<f64>,
 }
 
 /// The list of an observation; its windows and averages become parameters.
@@ -63,7 +66,8 @@ pub(super) fn features(observation: &Observation, to: &mut Parameters) -> Result
     let mut averages = 0;
     for ((made, entry), bounds) in made.iter_mut().zip(&list).zip(&observation.features) {
         *made = feature(entry, to, &mut averages)?;
-        (made.low, made.high) = (scaled(f64::from(bounds.low), 20), scaled(f64::from(bounds.high), 20));
+        let (low, high) = entry.constant.map_or((bounds.low.into(), bounds.high.into()), |value| (value, value));
+        (made.low, made.high) = (scaled(low, 20), scaled(high, 20));
     }
     Ok(made)
 }
@@ -140,6 +144,7 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
         },
         jitters: number("jitters"),
         rtts: number("average_rtts"),
+        constant: full.get("usual").and_then(Value::as_f64).map(libm::log),
     })
 }
 

@@ -1,0 +1,119 @@
+"""How much delay counts: drawn with a world, told to policy and reward, and an option of a trained policy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orbitcc.agents import checkpoint, fixed_point
+from orbitcc.agents.decisions import collect
+from orbitcc.agents.model_card import Layer
+from orbitcc.agents.registry import policy_spec
+from orbitcc.envs.backends.simulator import simulate
+from orbitcc.envs.description.ranges import Span
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
+from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.envs.environments.single import CongestionEnv
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.scenarios import get
+from orbitcc.envs.scenarios.training import TRAIN_LEO
+from orbitcc.eval.contenders import from_policy
+
+FEATURES = ["inflation", {"name": "delay-preference", "usual": 1.0}]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A policy whose action is 0.2 more than the logarithm of the preference."""
+    shipped = checkpoint.load("perigee").card
+    parameters = {"features": FEATURES}
+    hashed = definition_hash("observation", {"name": "features", **parameters})
+    seen = {"preset": "features", "parameters": parameters, "dim": 2, "hash": hashed}
+    made = shipped.model_copy(
+        update={
+            "name": "asked",
+            "observation": shipped.observation.model_copy(update=seen),
+            "layers": (Layer(units=1, activation="linear"),),
+            "normaliser": False,
+        }
+    )
+    weights = {"layers.0.weight": np.array([[0.0, 1.0]], np.float32), "layers.0.bias": np.array([0.2], np.float32)}
+    return checkpoint.save(tmp_path / "asked", made, weights)
+
+
+def driven(policy: str) -> Scenario:
+    played = get("dumbbell", duration_s=10.0)
+    return played.with_flows([played.flows[0].changed(controller=policy_spec(policy))])
+
+
+def test_all_learning_flows_of_a_world_have_one_preference_from_the_range() -> None:
+    worlds = TRAIN_LEO.changed(delay_preference=Span(low=0.1, high=1.0, log=True), flows=Span(low=2, high=3))
+    seen = []
+    for seed in range(300):
+        scenario = worlds.sample(np.random.default_rng(seed))
+        learners = [f.controller.params for f in scenario.flows if f.controller.name == "external"]
+        assert all(params == learners[0] for params in learners)
+        seen.append(learners[0]["delay_preference"])
+    assert 0.1 <= min(seen) < 0.13
+    assert 0.8 < max(seen) <= 1.0
+    assert np.median(seen) == pytest.approx(np.sqrt(0.1), rel=0.25)
+    plain = TRAIN_LEO.sample(np.random.default_rng(1))
+    assert all(not f.controller.params for f in plain.flows if f.controller.name == "external")
+
+
+def test_the_environment_tells_the_preference_to_the_observation_and_to_the_reward() -> None:
+    played = get("dumbbell", duration_s=20.0, buffer_bdp=4.0)
+
+    def paid(preference: float, weight: float) -> list[float]:
+        """The rewards of a window that grows until the queue is full."""
+        controller = ControllerSpec(name="external", params={"delay_preference": preference})
+        chosen = preset(
+            "ratios",
+            observation={"name": "features", "features": ["delay-preference"]},
+            reward={"name": "log-share", "delay": weight},
+        )
+        env = CongestionEnv(played.with_flows([played.flows[0].changed(controller=controller)]), preset=chosen)
+        env.reset(seed=1)
+        rewards = []
+        for _ in range(200):
+            observation, reward, *_ = env.step(np.array([1.0], np.float32))
+            rewards.append(reward)
+        assert observation[0] == pytest.approx(np.log(preference or 1.0), abs=1e-6)
+        return rewards
+
+    assert paid(0.25, 1.0) == pytest.approx(paid(0.0, 0.25), abs=1e-6)
+    assert paid(1.0, 1.0) == pytest.approx(paid(0.0, 1.0), abs=1e-6)
+    assert paid(0.25, 1.0)[-1] > paid(1.0, 1.0)[-1] + 0.05
+
+
+def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> None:
+    rates = [simulate(driven(f"{saved}{asked}")).flow_totals[0]["goodput_mbps"] for asked in ("", ":delay=0.5")]
+    assert rates[1] < 0.2 * rates[0]  # the window grows at an action of 0.2, and shrinks at 0.2 + ln 0.5
+    plain, asked = from_policy(str(saved)), from_policy(f"{saved}:delay=0.5")
+    assert plain.key != asked.key
+    assert asked.label == "asked:delay=0.5"
+    assert from_policy(f"{saved}:delay=0") == plain
+
+
+def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:
+    loaded = checkpoint.load(saved)
+    policy = checkpoint.policy_with(loaded, delay=0.5)
+    for episode in collect(driven(str(saved)), preset=loaded.preset):
+        decisions = fixed_point.decide(policy, fixed_point.records(episode.statistics[:-1]))
+        assert decisions["observation"][:, 1] / fixed_point.ONE == pytest.approx(np.log(0.5), abs=2e-6)
+        assert decisions["action"] / fixed_point.ONE == pytest.approx(0.2 + np.log(0.5), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"),
+    [
+        ("perigee:delay=0.2", "0 for the policy perigee: it observes no delay-preference"),
+        ("perigee:delay=0.001", "0, or 0.01 to 1"),
+        ("perigee:delay=2", "a number in [0, 1]"),
+        ("tests.agents.policies:constant:delay=0.2", "a policy in Python observes no preference"),
+    ],
+)
+def test_a_preference_that_a_policy_cannot_have_is_refused(policy: str, allowed: str) -> None:
+    with pytest.raises(OrbitccError, match="delay") as error:
+        driven(policy).policies()
+    assert allowed in str(error.value)
