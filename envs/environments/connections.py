@@ -89,7 +89,8 @@ class Connections:
         self.sizes = [*self.flows[:-1], last]
         """Learning flows of each world that are used."""
         self.max_agents = max(self.sizes)
-        self._interval_ns = config.preset.interval_ns
+        # Intervals of so many RTTs have no grid.
+        self._grid_ns = 1 if config.preset.interval_rtts > 0 else config.preset.interval_ns
 
     def next(
         self, world: int, rng: np.random.Generator, seed: int | None, scenario: Scenario | None, cut: bool
@@ -97,7 +98,7 @@ class Connections:
         drawn = self.buckets.next(self.flows[world], rng, seed)
         if self.sizes[world] < self.flows[world]:
             drawn = self.buckets.source.mark_agents(drawn, self.sizes[world])
-        network = never_idle(drawn.compile(), self._interval_ns, rng, cut=cut)
+        network = never_idle(drawn.compile(), self._grid_ns, rng, cut=cut)
         return Episode(drawn, network, agents=self.sizes[world])
 
     def clone(self) -> "Connections":
@@ -106,14 +107,14 @@ class Connections:
         return twin
 
 
-def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
+def never_idle(network: str, grid_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
     """A compiled network in which flows that follow each other keep every agent index in use from start to end.
 
-    Changes of flow fall on the grid of decisions.
+    Changes of flow fall on the grid of decisions, where decisions have one.
 
     Args:
         network: JSON text, as `Scenario.compile` makes it.
-        interval_ns: of decisions.
+        grid_ns: time between decisions; 1 where it changes with the RTT.
         rng: draws lifetimes.
         cut: end the world at a random moment.
 
@@ -123,13 +124,13 @@ def never_idle(network: str, interval_ns: int, rng: np.random.Generator, *, cut:
     """
     data = json.loads(network)
     flows = data["flows"]
-    shortest = max(round(SHORTEST_CONNECTION_S * 1e9), 3 * interval_ns)
+    shortest = max(round(SHORTEST_CONNECTION_S * 1e9), 3 * grid_ns)
     if cut and data["duration"] > shortest:
         data["duration"] = int(rng.integers(shortest, data["duration"]))
     end = data["duration"]
 
     def on_grid(at: float) -> int:  # not before `at`
-        return int(-(-at // interval_ns)) * interval_ns
+        return int(-(-at // grid_ns)) * grid_ns
 
     split = {flow["relays"]["from"] for flow in flows if "relays" in flow}
     for index in range(len(flows)):

@@ -29,8 +29,9 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
 
     Every sub-environment always has a flow. A flow that leaves is truncated, and a new connection on the same path
     replaces it at once, with a lifetime drawn from `connections.LIFETIME_SHARE`; a connection of the same kind runs
-    before a flow that joins late. At the end of a world's time all its sub-environments are truncated and the world is
-    drawn anew. Episodes begin when all flows of a world have been observed for part of an interval.
+    before a flow that joins late. With intervals in RTTs it may leave within an interval; its successor is seen from
+    the next decision on. At the end of a world's time all its sub-environments are truncated and the world is drawn
+    anew. Episodes begin when all flows of a world have been observed for part of an interval.
 
     Observation, action and reward are those of :class:`orbitcc.CongestionEnv`. In a sub-environment's reset step of
     next-step autoreset the new connection has run for one interval. With same-step autoreset it has only just begun:
@@ -65,7 +66,6 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self.autoreset_mode = autoreset_of(autoreset_mode)
         self.config = EnvConfig.of(scenario, settings, type(self))
         self.preset = self.config.preset
-        _refuse_intervals_in_rtts(self.config)
         self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}  # type: ignore[misc]
         self.render_mode = self.config.render_mode
         self._stagger, self._reward_scale = stagger, float(reward_scale)
@@ -304,11 +304,3 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     def _step_infos(self) -> dict[str, Any]:
         figures = self._running.step_figures()
         return step_infos(figures.reshape(len(figures), -1).take(self._rows, axis=1), self._everybody)
-
-
-def _refuse_intervals_in_rtts(config: EnvConfig) -> None:
-    """Flows follow each other on the grid of decisions, which intervals of so many RTTs do not have."""
-    if config.preset.interval_rtts > 0:
-        given = f"{config.preset.name}, whose interval is {config.preset.interval_rtts:g} RTTs"
-        allowed = "a preset with a fixed interval (interval_ms=30 sets one), or orbitcc.parallel_env"
-        raise OrbitccError("preset", given, allowed)

@@ -1,6 +1,7 @@
 """What all views of worlds have in common: their configuration, seeds, options, errors, copies, infos."""
 
 import copy
+import itertools
 import pickle
 import warnings
 
@@ -10,8 +11,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import orbitcc
-from orbitcc.envs.description.scenario import Flow
+from orbitcc.envs.description.scenario import ControllerSpec, Flow
+from orbitcc.envs.environments.batch import ACTIVE
 from orbitcc.envs.environments.core import STEP_INFO
+from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import OrbitccError, UnknownKeywordError
 from orbitcc.envs.scenarios import distribution, get
 
@@ -25,6 +28,7 @@ def late_and_early(**more):
     return agents(Flow(controller="external"), joining, Flow(controller="external", **more))
 
 
+HALF_AN_RTT = {"base": "ratios", "interval_rtts": 0.5}
 VIEWS = {
     "single": lambda given, **more: orbitcc.CongestionEnv(given, **more),
     "vector": lambda given, **more: orbitcc.VectorCongestionEnv(2, given, **more),
@@ -206,12 +210,47 @@ def test_single_agent_views_refuse_several_agents_and_name_those_for_them() -> N
             VIEWS[view](agents(), max_agents=2)
 
 
-def test_flows_refuse_intervals_in_rtts_with_advice_that_can_be_followed() -> None:
-    with pytest.raises(OrbitccError, match="interval_ms=30"):
-        orbitcc.FlowVectorEnv(2, agents(), preset="aurora")
-    env = orbitcc.FlowVectorEnv(2, agents(), preset="aurora", interval_ms=30)
-    env.reset(seed=1)
-    orbitcc.parallel_env(agents(), preset="aurora").reset(seed=1)
+@pytest.mark.parametrize("scenario", ["train-leo", "train-geo"])
+def test_every_sub_environment_always_has_a_flow_with_intervals_in_rtts(scenario: str) -> None:
+    """A connection that ends within an interval is replaced at once, though decisions are on no grid."""
+    env = orbitcc.FlowVectorEnv(12, scenario, preset=HALF_AN_RTT, autoreset_mode="SameStep", stagger=True)
+    rng = np.random.default_rng(3)
+    lengths, ended = [], 0
+    env.reset(seed=5)
+    for _ in range(1_500):
+        actions = rng.uniform(-1, 1, (12, 1)).astype(np.float32)
+        _, _, terminated, truncated, _ = env.step(actions)
+        over = terminated | truncated
+        status = env._running.status.reshape(-1)[env._rows]
+        assert np.all(status[~over] == ACTIVE)
+        ended += np.count_nonzero(truncated)
+        rows = env.statistics()[~over]
+        rtts = rows[:, STATS["rtt_mean_s"]]
+        lengths.extend(rows[:, STATS["interval_s"]] / rtts)
+    assert ended > 20
+    assert np.nanmedian(lengths) == pytest.approx(0.5, rel=0.2)  # of the mean RTT of the world
+
+
+def test_connections_end_within_intervals_in_rtts() -> None:
+    """A connection that ends within an interval is seen until its end, and its successor in every later interval."""
+    path = get("dumbbell", duration_s=12.0)
+    first = path.flows[0].changed(controller=ControllerSpec(name="external"), name="a", stop_s=5.0)
+    env = orbitcc.FlowVectorEnv(1, path.with_flows([first]), preset=HALF_AN_RTT, autoreset_mode="SameStep")
+    env.reset(seed=2)
+    ends, begins = [], []
+    for _ in range(1_000):
+        _, _, _, truncated, _ = env.step(np.zeros((1, 1), np.float32))
+        row = env.statistics()[0]
+        begins.append(round(row[STATS["time_s"]] - row[STATS["interval_s"]], 9))
+        if truncated[0]:
+            ends.append(round(row[STATS["time_s"]], 9))
+        if len(ends) == 2:
+            break
+    assert 5.0 <= ends[0] < 5.1
+    # The second connection began at 5 s; as with intervals on a grid, it is seen from the next decision on.
+    assert begins[begins.index(ends[0]) - 1] < 5.0
+    assert ends[1] - ends[0] >= 1.9
+    assert all(b > a for a, b in itertools.pairwise(begins))
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,8 @@ impl Member {
             return;
         }
         for agent in &mut self.agents {
-            // The end of a flow is reported once, then its successor takes the agent index.
-            let flow = &self.world.flows()[agent.flow()];
-            if flow.ended.is_some() && agent.current + 1 < agent.flows.len() {
+            // The end of a flow is reported once, then its successor takes the agent index: the first that is still there.
+            while self.world.flows()[agent.flow()].ended.is_some() && agent.current + 1 < agent.flows.len() {
                 agent.current += 1;
             }
         }
