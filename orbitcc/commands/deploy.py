@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,10 @@ def deploy(
             help="Bound the policy to its training range, also if its card has no safety filter.",
         ),
     ] = False,
+    delay: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1.0, help="How much delay counts, for a policy that observes a preference."),
+    ] = None,
     export: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Load nothing; write the BPF object and a loader into a new folder."),
@@ -52,6 +57,11 @@ def deploy(
     if ":" in policy and not Path(policy).exists():
         raise OrbitccError("policy", policy, "a policy that can be deployed: one in Python has no fixed-point form")
     found = checkpoints.load(policy)
+    if delay is not None:
+        try:
+            found = replace(found, policy=checkpoints.policy_with(found, delay=delay))
+        except ValueError as error:
+            raise OrbitccError("--delay", delay, f"none for the policy {found.card.name}: {error}") from None
     chosen = limits(found.card.training_range) if safety_filter else found.card.safety_filter
     name = deployment.default_name(found) if name is None else name
     made = deployment.make_object(found, name, chosen)

@@ -18,13 +18,13 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.scenarios.training import TRAIN_LEO
 from orbitcc.eval.contenders import from_policy
+from tests.commands.shell import called
 
 FEATURES = ["inflation", {"name": "delay-preference", "usual": 1.0}]
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    """A policy whose action is 0.2 more than the logarithm of the preference."""
+def preferring(folder: Path) -> Path:
+    """A checkpoint whose action is 0.2 more than the logarithm of the preference."""
     shipped = checkpoint.load("perigee").card
     parameters = {"features": FEATURES}
     hashed = definition_hash("observation", {"name": "features", **parameters})
@@ -38,7 +38,12 @@ def saved(tmp_path: Path) -> Path:
         }
     )
     weights = {"layers.0.weight": np.array([[0.0, 1.0]], np.float32), "layers.0.bias": np.array([0.2], np.float32)}
-    return checkpoint.save(tmp_path / "asked", made, weights)
+    return checkpoint.save(folder, made, weights)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    return preferring(tmp_path / "asked")
 
 
 def driven(policy: str) -> Scenario:
@@ -117,3 +122,10 @@ def test_a_preference_that_a_policy_cannot_have_is_refused(policy: str, allowed:
     with pytest.raises(OrbitccError, match="delay") as error:
         driven(policy).policies()
     assert allowed in str(error.value)
+
+
+def test_deploy_refuses_a_preference_that_the_policy_does_not_observe() -> None:
+    done = called("deploy", "perigee", "--delay", "0.2")
+    assert done.returncode == 2
+    assert "--delay: 0.2 is not allowed; allowed: none for the policy perigee" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

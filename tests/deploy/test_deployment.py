@@ -13,6 +13,7 @@ from orbitcc.agents import checkpoint, deployment
 from orbitcc.agents.model_card import SafetyFilter
 from orbitcc.emulator import needs, program
 from orbitcc.envs.errors import OrbitccError
+from tests.agents.test_preferences import preferring
 from tests.commands.shell import called, orbitcc
 from tests.deploy.conftest import deploy
 
@@ -69,6 +70,16 @@ def test_an_export_holds_all_that_another_machine_needs(machine, name, tmp_path)
     assert name in needs.controllers()
     subprocess.run([out / program.NAME, "undeploy", name], check=True)
     assert f"./{program.NAME} deploy {name} < {name}.bpf.o" in (out / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_object_holds_the_preference_that_was_asked_for(machine, name, tmp_path):
+    policy, objects = preferring(tmp_path / "asked"), []
+    for k, asked in enumerate([(), ("--delay", "1"), ("--delay", "0.2")]):
+        done = called("deploy", str(policy), "--name", name, *asked, "--export", str(tmp_path / str(k)))
+        assert done.returncode == 0, done.stderr
+        objects.append((tmp_path / str(k) / f"{name}.bpf.o").read_bytes())
+    assert objects[0] == objects[1]  # the usual preference of this policy is 1
+    assert objects[2] != objects[0]
 
 
 HIDE_BTF = "mount -t tmpfs none /sys/kernel/btf"
