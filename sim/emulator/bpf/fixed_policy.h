@@ -15,6 +15,7 @@
  * ways for every weight. */
 #define WEIGHTS 8192
 #define BUCKETS 10
+#define FLIGHTS 8
 
 struct layers {
 	__u8 columns[MOST_UNITS];
@@ -52,7 +53,7 @@ struct parameters {
 	__u32 floor;
 	__u32 pacing_gain;
 	__u32 hold;
-	__u32 unused;
+	__s32 occupancy_range;
 };
 
 struct feature {
@@ -102,6 +103,15 @@ struct drain {
 	__u64 found_ns;
 };
 
+struct occupancy {
+	__u32 times[FLIGHTS];
+	__u32 flights[FLIGHTS];
+	__u64 flight;
+	__u64 rate;
+	__s32 product;
+	__s32 square;
+};
+
 struct state {
 	struct window leasts[LEASTS];
 	struct window mosts[MOSTS];
@@ -115,6 +125,7 @@ struct state {
 	__u64 cleared_at_ns;
 	__u64 silent_at_ns;
 	struct drain drain;
+	struct occupancy occupancy;
 	__u64 window;
 	__u32 cwnd;
 	__u32 cleared;

@@ -96,8 +96,9 @@ pub struct ActionMemory {
     /// The exact window of the last action, segments; 0 at first.
     pub window: f64,
     pub drain: Drain,
-    /// The drains of a policy in fixed point.
+    /// The drains and the occupancy of a policy in fixed point.
     pub fixed_drain: fixed::drain::Drain,
+    pub fixed_occupancy: fixed::occupancy::Occupancy,
     /// What only some actions use.
     pub parts: Option<Box<Parts>>,
 }

@@ -131,7 +131,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         floor: 4,
         pacing_gain: 1 << 16,
         hold: 1,
-        unused: 0,
+        occupancy_range: if which.is_multiple_of(2) { 300_000 } else { 0 },
     };
     let program = Program { parameters, features: features(random), weights };
     assert!(program.fits());

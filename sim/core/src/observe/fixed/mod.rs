@@ -13,6 +13,7 @@ pub mod drain;
 pub mod features;
 pub mod measures;
 pub mod network;
+pub mod occupancy;
 pub mod safety;
 pub mod simulated;
 mod tables;
@@ -20,6 +21,7 @@ mod tables;
 mod tests;
 
 use drain::Drain;
+use occupancy::Occupancy;
 
 /// Most features of an observation.
 pub const FEATURES: usize = super::features::MOST;
@@ -117,7 +119,8 @@ pub struct Parameters {
     pub pacing_gain: u32,
     /// 1: the window stands through recoveries and timeouts; 0: the kernel's recovery acts on it.
     pub hold: u32,
-    pub unused: u32,
+    /// The action is moved by up to this much, by the occupancy of the bottleneck, Q20; 0: not at all.
+    pub occupancy_range: i32,
 }
 
 /// A feature of the list.
@@ -208,6 +211,7 @@ pub struct State {
     /// When the sender had more in flight than its window.
     pub silent_at_ns: u64,
     pub drain: Drain,
+    pub occupancy: Occupancy,
     /// Exact window after the last action, segments in Q16.
     pub window: u64,
     /// Window of the last interval.
@@ -283,6 +287,7 @@ pub struct Decision {
 pub fn decide(program: &Program, state: &mut State, stats: &Statistics) -> Decision {
     let observation = features::observe(program, state, stats);
     let action = network::act(program, &observation);
-    state.window = network::next_window(&program.parameters, stats, state.window, &mut state.drain, action);
+    let State { window, drain, occupancy, .. } = state;
+    *window = network::next_window(&program.parameters, stats, *window, (drain, occupancy), action);
     Decision { observation, action, cwnd: network::whole_window(state.window) }
 }

@@ -2,6 +2,7 @@ use super::arithmetic::ONE20;
 use super::features::MAX_RATE_RATIO;
 use super::network::{LEAKY_RELU, LINEAR, RELU, TANH};
 use super::*;
+use crate::observe::stats::IntervalStats;
 
 /// Splitmix64 (Steele et al., 2014).
 pub(super) struct Random(pub u64);
@@ -81,6 +82,7 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
             step: (random.next() % (2 << 24)) as i32,
             cubic: (random.next() % (1 << 24)) as i32,
             floor: 4,
+            occupancy_range: (random.next() % (2 << 20)) as i32,
             ..Parameters::default()
         };
         let mut features = [Feature::default(); FEATURES];
@@ -214,6 +216,36 @@ fn a_drain_is_as_in_floating_point() {
 }
 
 #[test]
+fn the_occupancy_is_as_in_floating_point() {
+    // A window that swings by 10 % about 100 packets beside 300 others, with RTTs of 20 to 431 ms and gaps.
+    for (rtt_s, others) in [(0.02, 300.0), (0.05, 25.0), (0.13, 300.0), (0.431, 0.0)] {
+        let (mut float, mut fixed) = (crate::observe::occupancy::Occupancy::default(), Occupancy::default());
+        let mut flights = Vec::new();
+        let mut last = 0.0;
+        for k in 0..2_000_u32 {
+            let time_s = 0.03 * f64::from(k);
+            let flight = (1_000.0 * (1.0 + 0.1 * (2.0 * time_s).sin())).round();
+            flights.push((time_s, flight));
+            let earlier = flights.iter().rev().find(|(at, _)| *at <= time_s - rtt_s).map_or(flight, |(_, x)| *x);
+            let rate_bps = 80e6 * earlier / (earlier + 10.0 * others);
+            let stats = IntervalStats {
+                time_s,
+                interval_s: 0.03,
+                in_flight_packets: flight,
+                delivery_rate_bps: rate_bps,
+                rtt_min_s: if k % 17 == 0 { f64::NAN } else { rtt_s },
+                ..IntervalStats::default()
+            };
+            last = float.update(&stats);
+            let picked = f64::from(fixed.picked(&Statistics::from(&stats), 0, 1 << 19)) / ONE20 as f64;
+            assert!((picked - 0.5 * (1.0 - 2.0 * last)).abs() < 2e-3, "{rtt_s} {k}: {picked} {last}");
+        }
+        let share = 100.0 / (100.0 + others);
+        assert!((last - share).abs() < 0.08, "{rtt_s}: {last} {share}");
+    }
+}
+
+#[test]
 fn a_hand_computed_network_and_window() {
     // Inputs 3 and -1 are normalised to (3 - 1) / 2 = 1 and -1; hidden: 1 - 2 = -1 -> 0 and -1 - 0.5 + 1 = -0.5 -> 0, or
     // with the opposite sign 1 and 0.5; out: 0.1 + 0.5 + 0.05.
@@ -245,7 +277,9 @@ fn a_hand_computed_network_and_window() {
     // exp(0.25) = 1.2840254; exp(0.25 (0.3 0.5 + 0.7 0.125)) = 1.0611731.
     let next = |cwnd, exact, action| {
         let stats = Statistics { cwnd, ..Statistics::default() };
-        network::next_window(&parameters, &stats, exact, &mut Drain::default(), action) as f64 / 65_536.0
+        network::next_window(&parameters, &stats, exact, (&mut Drain::default(), &mut Occupancy::default()), action)
+            as f64
+            / 65_536.0
     };
     let start = 1_000 << 16;
     assert!((next(1_000, start, one) - 1284.0254).abs() < 1e-3);
@@ -258,8 +292,15 @@ fn a_hand_computed_network_and_window() {
 fn the_exact_window_goes_on_unless_something_else_has_changed_the_window() {
     // Windows of 100 segments, and exact ones beside them in 65,536ths of a segment; an action of 0 keeps the window.
     let stats = Statistics { cwnd: 100, ..Statistics::default() };
-    let after =
-        |halves: u64| network::next_window(&Parameters::default(), &stats, halves << 15, &mut Drain::default(), 0);
+    let after = |halves: u64| {
+        network::next_window(
+            &Parameters::default(),
+            &stats,
+            halves << 15,
+            (&mut Drain::default(), &mut Occupancy::default()),
+            0,
+        )
+    };
     for (halves, kept) in [(197, false), (199, true), (201, true), (202, false), (203, false)] {
         assert_eq!(after(halves), if kept { halves << 15 } else { 100 << 16 }, "{halves} half segments");
     }

@@ -64,7 +64,6 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
         ("cap_bdp", 0.0.into()),
         ("steps_per_rtt", 0.0.into()),
         ("pulse", 0.0.into()),
-        ("occupancy_range", 0.0.into()),
     ];
     only("action", definition, &allowed)?;
     let number = |name: &str| definition.parameters[name].as_f64().expect("a checked number");
@@ -74,5 +73,6 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
     to.pacing_gain = scaled(number("pacing_gain"), 16) as u32;
     to.hold = u32::from(definition.parameters["recovery"] == "hold");
     to.drain_every_ns = nanos(number("drain_every_s"));
+    to.occupancy_range = scaled(number("occupancy_range"), 20);
     Ok(())
 }
