@@ -55,8 +55,9 @@ static __always_inline __u64 nearer(__u64 mean, __u64 value, __s64 w)
 	return mean + (__u64)((w * ((__s64)value - (__s64)mean)) >> 24);
 }
 
-static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 rtt_ns, __u64 flight, __u64 rate)
+static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate)
 {
+	__u64 rtt_ns = (__u64)o->least << 16;
 	__u64 span_ns = SPAN_RTTS * rtt_ns > SPAN_NS ? SPAN_RTTS * rtt_ns : SPAN_NS;
 	__s64 w = weight(interval_ns, rtt_ns, MEAN_RTTS), e, r, x, y;
 
@@ -81,16 +82,20 @@ GLOBAL __s32 picked(struct state *state, struct statistics *stats, __s32 action)
 	__u64 rtt_ns, earlier, rate;
 	__s64 product, square, share;
 	struct occupancy *o;
+	__u32 rtt;
 
 	if (!state || !stats)
 		return 0;
 	o = &state->occupancy;
 	rtt_ns = least(stats->rtt_least_ns, MOST_RTT);
 	if (rtt_ns) {
-		earlier = flight_earlier(o, stats, rtt_ns >> 16);
+		rtt = rtt_ns >> 16;
+		if (!o->least || rtt < o->least)
+			o->least = rtt + 1;
+		earlier = flight_earlier(o, stats, rtt);
 		rate = least(stats->delivery_rate, MOST_RATE);
 		if (earlier && rate)
-			learn_occupancy(o, stats->interval_ns, rtt_ns, least(earlier, MOST_FLIGHT) << 16, rate << 4);
+			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
 	}
 	product = (__s64)o->product + NOISE / 2;
 	square = (__s64)o->square + NOISE;

@@ -106,8 +106,9 @@ struct drain {
 struct occupancy {
 	__u32 times[FLIGHTS];
 	__u32 flights[FLIGHTS];
-	__u64 flight;
 	__u64 rate;
+	__u32 flight;
+	__u32 least;
 	__s32 product;
 	__s32 square;
 };

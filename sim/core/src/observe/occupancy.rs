@@ -11,9 +11,9 @@ use super::stats::IntervalStats;
 /// Flights are kept of so many decisions, so many RTTs apart at least.
 const KEPT: usize = 8;
 const APART_RTTS: f64 = 0.25;
-/// e and r are relative to running means over so many RTTs.
+/// e and r are relative to running means over so many minimum RTTs.
 const MEAN_RTTS: f64 = 8.0;
-/// p is the least-squares solution over so many RTTs, and over this time at least.
+/// p is the least-squares solution over so many minimum RTTs, and over this time at least.
 const SPAN_RTTS: f64 = 12.0;
 const SPAN_S: f64 = 3.0;
 /// Largest change that counts.
@@ -22,13 +22,22 @@ const MOST: f64 = 0.25;
 const NOISE: f64 = 1.5e-4;
 
 /// The estimate of one flow. RTTs are the least of each interval.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Occupancy {
     flights: Flights,
+    /// The minimum RTT since the first interval.
+    least_s: f64,
     /// Means of the packets in flight an RTT earlier, and of the delivery rate.
     means: Option<[f64; 2]>,
     product: f64,
     square: f64,
+}
+
+impl Default for Occupancy {
+    fn default() -> Occupancy {
+        let flights = Flights([(f64::NEG_INFINITY, 0.0); KEPT]);
+        Occupancy { flights, least_s: f64::INFINITY, means: None, product: 0.0, square: 0.0 }
+    }
 }
 
 impl Occupancy {
@@ -36,26 +45,27 @@ impl Occupancy {
     pub fn update(&mut self, stats: &IntervalStats) -> f64 {
         let rtt_s = stats.rtt_min_s;
         if rtt_s > 0.0 {
+            self.least_s = self.least_s.min(rtt_s);
             let earlier = self.flights.at(stats.time_s - rtt_s);
             self.flights.push(stats.time_s, APART_RTTS * rtt_s, stats.in_flight_packets);
             let seen = [earlier, stats.delivery_rate_bps];
             if seen.iter().all(|x| *x > 0.0) {
-                self.learn(stats.interval_s, rtt_s, seen);
+                self.learn(stats.interval_s, seen);
             }
         }
         ((self.product + 0.5 * NOISE) / (self.square + NOISE)).clamp(0.0, 1.0)
     }
 
     /// Take in a flight and the delivery rate an RTT later.
-    fn learn(&mut self, interval_s: f64, rtt_s: f64, seen: [f64; 2]) {
+    fn learn(&mut self, interval_s: f64, seen: [f64; 2]) {
         let means = self.means.get_or_insert(seen);
-        let w = span_weight(interval_s, MEAN_RTTS * rtt_s);
+        let w = span_weight(interval_s, MEAN_RTTS * self.least_s);
         for (mean, x) in means.iter_mut().zip(seen) {
             *mean += w * (x - *mean);
         }
         let (e, r) = (seen[0] / means[0], seen[1] / means[1]);
         let (x, y) = ((e - 1.0).clamp(-MOST, MOST), (e / r - 1.0).clamp(-MOST, MOST));
-        let w = span_weight(interval_s, (SPAN_RTTS * rtt_s).max(SPAN_S));
+        let w = span_weight(interval_s, (SPAN_RTTS * self.least_s).max(SPAN_S));
         self.product += w * (x * y - self.product);
         self.square += w * (x * x - self.square);
     }
@@ -64,12 +74,6 @@ impl Occupancy {
 /// Moments and packets in flight then, in no order.
 #[derive(Clone, Debug)]
 struct Flights([(f64, f64); KEPT]);
-
-impl Default for Flights {
-    fn default() -> Flights {
-        Flights([(f64::NEG_INFINITY, 0.0); KEPT])
-    }
-}
 
 impl Flights {
     /// The packets in flight at the last moment until then; 0: not known.

@@ -6,7 +6,7 @@ use super::measures::{MOST_RATE, MOST_RTT, SECOND, least, weight};
 
 /// Flights are kept of so many decisions, a quarter of an RTT apart at least.
 pub const FLIGHTS: usize = 8;
-/// Running means are over so many RTTs, Q16; estimates over so many, and over three seconds at least.
+/// Running means are over so many minimum RTTs, Q16; estimates over so many, and over three seconds at least.
 const MEAN_RTTS: u32 = 8 << 16;
 const SPAN_RTTS: u64 = 12;
 const SPAN_NS: u64 = 3 * SECOND;
@@ -24,9 +24,11 @@ pub struct Occupancy {
     /// Moments in units of 2^16 ns, modulo 2^32, and packets in flight then; 0 packets: none yet.
     pub times: [u32; FLIGHTS],
     pub flights: [u32; FLIGHTS],
-    /// Means of the packets in flight an RTT earlier (Q16) and of the delivery rate (bytes per second in Q4); 0: none yet.
-    pub flight: u64,
+    /// Means of the delivery rate (bytes per second in Q4) and of the packets in flight an RTT earlier (Q8); 0: none yet.
     pub rate: u64,
+    pub flight: u32,
+    /// The minimum RTT in units of 2^16 ns, rounded up; 0: none yet.
+    pub least: u32,
     /// Q32.
     pub product: i32,
     pub square: i32,
@@ -37,10 +39,14 @@ impl Occupancy {
     pub fn picked(&mut self, stats: &Statistics, action: i32, range: i32) -> i32 {
         let rtt_ns = least(stats.rtt_least_ns, MOST_RTT);
         if rtt_ns > 0 {
-            let earlier = u64::from(self.earlier(stats, (rtt_ns >> 16) as u32));
+            let rtt = (rtt_ns >> 16) as u32;
+            if self.least == 0 || rtt < self.least {
+                self.least = rtt + 1;
+            }
+            let earlier = u64::from(self.earlier(stats, rtt));
             let rate = least(stats.delivery_rate, MOST_RATE);
             if earlier > 0 && rate > 0 {
-                self.learn(stats.interval_ns, rtt_ns, least(earlier, MOST_FLIGHT) << 16, rate << 4);
+                self.learn(stats.interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
             }
         }
         let (product, square) = (i64::from(self.product) + NOISE / 2, i64::from(self.square) + NOISE);
@@ -73,16 +79,17 @@ impl Occupancy {
         found
     }
 
-    /// Take in a flight (Q16) and the rate (Q4) an RTT later.
-    fn learn(&mut self, interval_ns: u64, rtt_ns: u64, flight: u64, rate: u64) {
+    /// Take in a flight (Q8) and the rate (Q4) an RTT later.
+    fn learn(&mut self, interval_ns: u64, flight: u64, rate: u64) {
+        let rtt_ns = u64::from(self.least) << 16;
         if self.flight == 0 {
-            self.flight = flight;
+            self.flight = flight as u32;
             self.rate = rate;
         }
         let w = weight(interval_ns, rtt_ns, MEAN_RTTS);
-        self.flight = nearer(self.flight, flight, w);
+        self.flight = nearer(u64::from(self.flight), flight, w) as u32;
         self.rate = nearer(self.rate, rate, w);
-        let (e, r) = (ratio(flight, self.flight, MOST_RATIO), ratio(rate, self.rate, MOST_RATIO));
+        let (e, r) = (ratio(flight, u64::from(self.flight), MOST_RATIO), ratio(rate, self.rate, MOST_RATIO));
         let x = within(e - ONE24, -MOST, MOST);
         let y = within(ratio(e as u64, r as u64, MOST_RATIO) - ONE24, -MOST, MOST);
         let span_ns = if SPAN_RTTS * rtt_ns > SPAN_NS { SPAN_RTTS * rtt_ns } else { SPAN_NS };
