@@ -201,21 +201,22 @@ def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 
         delay: how much delay counts, in [0.01, 1]; 0: as the card says.
 
     Raises:
-        ValueError: the policy observes no preference.
+        OrbitccError: about `delay`; the policy observes no preference.
     """
     changes: dict[str, Any] = {}
     if interval_ms:
         changes = {"interval_ms": interval_ms, "interval_rtts": 0.0}
     if delay:
-        changes["observation"] = _preferring(loaded.card.observation, delay)
+        changes["observation"] = _preferring(loaded.card, delay)
     return build(loaded.card.model_copy(update=changes), read_tensors(loaded.path))
 
 
-def _preferring(observation: Observation, delay: float) -> Observation:
+def _preferring(card: ModelCard, delay: float) -> Observation:
+    observation = card.observation
     features = observation.parameters.get("features", ())
     names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
     if PREFERENCE not in names:
-        raise ValueError(f"it observes no {PREFERENCE}")
+        raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
     chosen = [
         {"name": PREFERENCE, "usual": delay} if name == PREFERENCE else feature
         for name, feature in zip(names, features, strict=True)

@@ -74,9 +74,8 @@ def _make(name_or_path: str, interval_ms: float, arithmetic: str, delay: float) 
             key += (f"@{interval_ms:g}ms" if interval_ms else "") + (f":delay={delay:g}" if delay else "")
             try:
                 policy = policy_with(checkpoint, interval_ms=interval_ms, delay=delay)
-            except ValueError as error:
-                allowed = f"0 for the policy {checkpoint.card.name}: {error}"
-                raise OrbitccError("controller.delay", delay, allowed) from None
+            except OrbitccError as error:
+                raise error.under("controller") from None
         if arithmetic == "fixed":
             try:
                 key, policy = f"{key}:fixed", policy.fixed()

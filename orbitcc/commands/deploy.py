@@ -60,8 +60,8 @@ def deploy(
     if delay is not None:
         try:
             found = replace(found, policy=checkpoints.policy_with(found, delay=delay))
-        except ValueError as error:
-            raise OrbitccError("--delay", delay, f"none for the policy {found.card.name}: {error}") from None
+        except OrbitccError as error:
+            raise error.at("--delay") from None
     chosen = limits(found.card.training_range) if safety_filter else found.card.safety_filter
     name = deployment.default_name(found) if name is None else name
     made = deployment.make_object(found, name, chosen)

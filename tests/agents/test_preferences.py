@@ -112,7 +112,10 @@ def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("policy", "allowed"),
     [
-        ("perigee:delay=0.2", "0 for the policy perigee: it observes no delay-preference"),
+        (
+            "perigee:delay=0.2",
+            "no preference for the policy perigee, which does not observe one",
+        ),
         ("perigee:delay=0.001", "0, or 0.01 to 1"),
         ("perigee:delay=2", "a number in [0, 1]"),
         ("tests.agents.policies:constant:delay=0.2", "a policy in Python observes no preference"),
@@ -127,5 +130,5 @@ def test_a_preference_that_a_policy_cannot_have_is_refused(policy: str, allowed:
 def test_deploy_refuses_a_preference_that_the_policy_does_not_observe() -> None:
     done = called("deploy", "perigee", "--delay", "0.2")
     assert done.returncode == 2
-    assert "--delay: 0.2 is not allowed; allowed: none for the policy perigee" in " ".join(done.stderr.split())
+    assert "--delay: 0.2 is not allowed; allowed: no preference for the policy perigee" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
