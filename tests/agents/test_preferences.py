@@ -112,10 +112,7 @@ def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("policy", "allowed"),
     [
-        (
-            "perigee:delay=0.2",
-            "no preference for the policy perigee, which does not observe one",
-        ),
+        ("perigee:delay=0.2", "no preference for the policy perigee, which does not observe one"),
         ("perigee:delay=0.001", "0, or 0.01 to 1"),
         ("perigee:delay=2", "a number in [0, 1]"),
         ("tests.agents.policies:constant:delay=0.2", "a policy in Python observes no preference"),
