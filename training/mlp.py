@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,12 @@ class Mlp:
             found[f"{name}.{index}.weight"], found[f"{name}.{index}.bias"] = weight.numpy().copy(), bias.numpy().copy()
         return found
 
+    def restore(self, tensors: Mapping[str, NDArray[np.float32]], name: str = "layers") -> None:
+        """Set the weights to those that :meth:`tensors` returned."""
+        for index, (weight, bias) in enumerate(self.weights):
+            weight.copy_(torch.from_numpy(tensors[f"{name}.{index}.weight"]))
+            bias.copy_(torch.from_numpy(tensors[f"{name}.{index}.bias"]))
+
     def _reserve(self, rows: int) -> None:
         if rows > self._rows:
             self._rows = rows
@@ -184,3 +190,8 @@ class Mixture:
         for name in (f"gate.{last}.weight", f"gate.{last}.bias"):
             gate[name] = gate[name][: self._shared].copy()
         return {**self.experts.tensors(), **gate}
+
+    def restore(self, tensors: Mapping[str, NDArray[np.float32]]) -> None:
+        """Set the weights to those that :meth:`tensors` returned, where the gate has no further outputs."""
+        self.experts.restore(tensors)
+        self.gate.restore(tensors, "gate")

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orbitcc.agents import plain_state
+from orbitcc.agents import checkpoint, plain_state
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.environments.presets import definition_hash
+from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.training import privileged
 from orbitcc.training.mlp import Mixture, Mlp
 from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
@@ -28,6 +29,8 @@ from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
 F32 = NDArray[np.float32]
 
 _LEARNER, _WORLDS = "ppo", "worlds"
+_SEEN = 1e6
+"""Observations of which the normaliser of a policy that training begins with is taken to be the mean."""
 _AT_ONCE = 2_048
 """Rows per call of the critic, so that intermediate results stay in the processor's cache."""
 
@@ -45,6 +48,7 @@ class PpoLearner:
     def __init__(self, recipe: PpoRecipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe, self.settings = recipe, recipe.ppo
+        self._can_replay = recipe.backend == "simulator"
         ppo = self.settings
         self._env = FlowVectorEnv(
             ppo.flows,
@@ -52,8 +56,9 @@ class PpoLearner:
             preset=recipe.preset,
             reward_scale=ppo.reward_scale,
             stagger=True,
-            journal=True,
+            journal=self._can_replay,
             autoreset_mode="SameStep",
+            backend=recipe.backend,
         )
         (sees,), acts = self._env.preset.observation_space().shape, self._env.preset.action_dim
         knows = privileged.DIM if ppo.privileged_critic else 0
@@ -74,6 +79,8 @@ class PpoLearner:
         self._optimiser = torch.optim.Adam(self._learned, lr=ppo.lr, eps=1e-5, fused=True)
         self.normaliser = Normaliser(sees) if ppo.normalise_observations else None
         self.agent_steps = 0
+        if recipe.start_from:
+            self._begin_with(recipe.start_from)
         self._obs, _ = self._env.reset(seed=seed)
         self._rollout = _Rollout(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
 
@@ -107,16 +114,19 @@ class PpoLearner:
             "agent_steps": self.agent_steps,
         }
         plain_state.write(folder, _LEARNER, state)
-        plain_state.write(folder, _WORLDS, self._env.journal())
+        if self._can_replay:
+            plain_state.write(folder, _WORLDS, self._env.journal())
 
     def load(self, folder: Path) -> None:
         """Continue exactly from :meth:`save`; the worlds are simulated again up to that moment.
+
+        Emulated worlds begin anew.
 
         Raises:
             OrbitccError: a file is missing, or is not what :meth:`save` writes with this recipe.
         """
         state = plain_state.read(folder, _LEARNER)
-        worlds = plain_state.read(folder, _WORLDS)
+        worlds = plain_state.read(folder, _WORLDS) if self._can_replay else None
         try:
             self.actor.theta.copy_(state["actor"])
             self.critic.theta.copy_(state["critic"])
@@ -126,12 +136,37 @@ class PpoLearner:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
             self.agent_steps = state["agent_steps"]
-            self._obs = self._env.replay(worlds)
+            if worlds is not None:
+                self._obs = self._env.replay(worlds)
         except Exception as error:  # torch raises what it pleases
             raise FileError("resume", str(folder), f"the state of a run of this recipe ({error})") from None
 
     def stop(self) -> None:
         self._env.close()
+
+    def _begin_with(self, policy: str) -> None:
+        """Take over the weights of a checkpoint, and its normaliser as if it had seen :data:`_SEEN` observations.
+
+        Raises:
+            OrbitccError: it cannot be read, or differs from this recipe in a part that the weights depend on.
+        """
+        loaded, used = checkpoint.load(policy), self._env.preset.for_deployment()
+        card = loaded.card
+        parts = {
+            "observation": (card.observation.hash, definition_hash("observation", used.native("observation"))),
+            "action": (card.action.hash, definition_hash("action", used.native("action"))),
+            "decision interval": ((card.interval_ms, card.interval_rtts), (used.interval_ms, used.interval_rtts)),
+            "network": ((card.layers, card.gate, card.gru), (self.layers, self.gate, self.gru)),
+            "squash": (card.squash, self.squash),
+            "normaliser": (card.normaliser, self.normaliser is not None),
+        }
+        for name, (has, wanted) in parts.items():
+            if has != wanted:
+                raise OrbitccError("start_from", policy, f"a policy with the {name} of the recipe")
+        tensors = checkpoint.read_tensors(loaded.path)
+        self.actor.restore(tensors)
+        if self.normaliser is not None:
+            self.normaliser.begin(tensors["normaliser.mean"], tensors["normaliser.std"], _SEEN)
 
     def _schedule(self) -> None:
         """Learning rate and, unless it is learned, exploration: linear in agent steps, then constant."""
@@ -277,6 +312,9 @@ class PpoLearner:
             loss = loss + ppo.action_penalty * (mean**2).mean()
 
         loss.backward()
+        if self.agent_steps < ppo.critic_first:  # the policy stays as it is
+            for leaf in (mean, log_std):
+                leaf.grad = None if leaf.grad is None else torch.zeros_like(leaf.grad)
         self.actor.backward(mean.grad)
         self.critic.backward(values.grad)
         self.log_std.grad = log_std.grad
@@ -360,6 +398,10 @@ class Normaliser:
         self._mean += off * (count / total)
         self._count = total
         self._freeze()
+
+    def begin(self, mean: F32, std: F32, count: float) -> None:
+        """As if `count` rows of this mean and deviation had been added."""
+        self.restore({"count": count, "mean": mean, "square": np.square(std, dtype=np.float64) * count})
 
     def state(self) -> dict[str, Any]:
         return {"count": self._count, "mean": self._mean.tolist(), "square": self._square.tolist()}

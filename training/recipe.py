@@ -13,6 +13,7 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
@@ -175,6 +176,7 @@ class OwnPpo(Ppo):
     kl_target: no further epoch once the mean divergence from the sampling policy exceeds this; 0: no limit.
     action_penalty: weight of the policy's mean squared output in the loss.
     sequence: decisions of a flow through which the gradients of a recurrent network pass.
+    critic_first: agent steps at the beginning in which only the critic learns, for a policy that was trained before.
     """
 
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
@@ -188,6 +190,7 @@ class OwnPpo(Ppo):
     kl_target: Annotated[float, number(0, 1e3, "")] = 0.0
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
     sequence: Annotated[int, number(2, 10_000, "decisions", whole=True)] = 32
+    critic_first: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 0
 
 
 class Teacher(Model):
@@ -235,7 +238,15 @@ class RllibPpo(OwnPpo):
 
     @model_validator(mode="after")
     def _as_rllib_can(self) -> RllibPpo:
-        for name in ("squash", "value_loss", "normalise_advantages", "kl_target", "action_penalty", "sequence"):
+        for name in (
+            "squash",
+            "value_loss",
+            "normalise_advantages",
+            "kl_target",
+            "action_penalty",
+            "sequence",
+            "critic_first",
+        ):
             if (value := getattr(self, name)) != (only := OwnPpo.model_fields[name].default):
                 raise OrbitccError(name, value, f"{only}, with RLlib's PPO")
         return _minibatch_within(self, "batch", self.batch)
@@ -441,6 +452,11 @@ class Recipe(Model):
     )
     preset: str | dict[str, Any] = "astraea"
     agent_steps: Annotated[int, _steps]
+    backend: Backend = Field(
+        default="simulator",
+        description="what runs the training worlds; the emulator plays one world at a time, in real time. Held-out "
+        "worlds are always simulated",
+    )
     network: Network = Network()
     evaluation: Evaluation = Evaluation()
 
@@ -476,9 +492,13 @@ class Recipe(Model):
 
 
 class PpoRecipe(Recipe):
-    """Our own PPO, with a `[distill]` table after imitation of teachers."""
+    """Our own PPO, with a `[distill]` table after imitation of teachers.
+
+    start_from: name or path of a checkpoint whose policy training begins with; empty: with random weights.
+    """
 
     algorithm: Literal["ppo"]
+    start_from: str = ""
     network: PpoNetwork = PpoNetwork()
     ppo: OwnPpo = OwnPpo()
     distill: Distillation | None = None
@@ -489,6 +509,8 @@ class PpoRecipe(Recipe):
             raise OrbitccError("network.gru", self.network.gru, "0 with [distill], whose student is not recurrent")
         if self.network.gru and self.ppo.minibatch < self.ppo.sequence:
             raise OrbitccError("ppo.minibatch", self.ppo.minibatch, f"at least ppo.sequence = {self.ppo.sequence}")
+        if self.start_from and (self.network.gru or self.distill is not None):
+            raise OrbitccError("start_from", self.start_from, "nothing with a recurrent network or with [distill]")
         return self
 
 
@@ -549,6 +571,9 @@ BY_ALGORITHM: dict[str, type[Recipe]] = {
 }
 """Algorithm -> class of its recipes."""
 
+_OF_FLOWS = ("ppo", "sb3-ppo", "sb3-sac", "rllib-ppo", "rllib")
+"""Algorithms that sample a FlowVectorEnv, which may have its world on the emulator."""
+
 _DISCRETE = ("rllib", "sb3-ppo")
 """Algorithms that learn actions that select from a list."""
 
@@ -607,9 +632,13 @@ def check_names(recipe: Recipe) -> None:
     """Check the names in a recipe before anything is written.
 
     Raises:
-        OrbitccError: its scenario or preset is unknown, or its learner does not learn such actions.
+        OrbitccError: its scenario or preset is unknown, or its learner does not learn such actions or on this backend.
     """
     recipe.world()
+    if recipe.backend != "simulator" and recipe.algorithm not in _OF_FLOWS:
+        raise OrbitccError(
+            "backend", recipe.backend, f"simulator, with {recipe.algorithm} (not {', '.join(_OF_FLOWS)})"
+        )
     used = presets.preset(recipe.preset)
     if used.choices is not None and recipe.algorithm not in _DISCRETE:
         raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")

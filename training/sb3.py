@@ -55,6 +55,7 @@ class SB3Learner:
             reward_scale=settings.reward_scale,
             stagger=True,
             autoreset_mode="SameStep",
+            backend=recipe.backend,
         )
         self._env = SB3VecEnv(native)
         self._meter = _RewardMeter()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
@@ -24,10 +25,13 @@ LIFETIME_SHARE = (0.25, 1.0)
 
 
 class Buckets:
-    """Scenarios by their number of agents: what was drawn and fits no world now waits, so that nothing is wasted."""
+    """Scenarios by their number of agents: what was drawn and fits no world now waits, so that nothing is wasted.
 
-    def __init__(self, source: EpisodeSource) -> None:
-        self.source = source
+    live: leave out what this machine's kernel cannot play.
+    """
+
+    def __init__(self, source: EpisodeSource, *, live: bool = False) -> None:
+        self.source, self._live = source, live
         self.waiting: dict[int, deque[Scenario]] = {}
         """Scenarios that were drawn and fitted no world so far, by number of agents."""
 
@@ -43,7 +47,7 @@ class Buckets:
         return sizes, total - sum(sizes[:-1])
 
     def clone(self) -> "Buckets":
-        twin = Buckets(self.source)
+        twin = Buckets(self.source, live=self._live)
         twin.waiting = {size: deque(scenarios, scenarios.maxlen) for size, scenarios in self.waiting.items()}
         return twin
 
@@ -64,10 +68,13 @@ class Buckets:
         for _ in range(10_000):
             scenario = self.source.draw(rng)
             agents = len(agent_flows(scenario))
+            if self._live and support.beyond_kernel(scenario.sim, scenario.flows):
+                continue
             if agents == size:
                 return scenario
             self.waiting.setdefault(agents, deque(maxlen=_MOST_WAITING)).append(scenario)
-        raise OrbitccError("num_envs", size, "another number: no world of the distribution has so many flows")
+        whom = "that this kernel can play " if self._live else ""
+        raise OrbitccError("num_envs", size, f"another number: no world of the distribution {whom}has so many flows")
 
 
 class Connections:
@@ -83,8 +90,9 @@ class Connections:
     shared = True
 
     def __init__(self, config: EnvConfig, total: int) -> None:
-        self.buckets = Buckets(config.source())
-        self.flows, last = self.buckets.sizes(total)
+        live = config.backend == "emulator"  # which plays one world at a time
+        self.buckets = Buckets(config.source(), live=live)
+        self.flows, last = ([total], total) if live else self.buckets.sizes(total)
         """Learning flows of each world's scenario."""
         self.sizes = [*self.flows[:-1], last]
         """Learning flows of each world that are used."""

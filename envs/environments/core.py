@@ -85,9 +85,9 @@ class Core:
         """Does the world run on the kernel of this machine?"""
         self._emulator: str | None = None
         if self.is_live:
-            if num_worlds > 1 or feed.shared or journal:
-                what = "simulator here: the emulator plays one world, in the single, vector and parallel environments"
-                raise OrbitccError("backend", config.backend, what)
+            if num_worlds > 1 or journal:
+                what = "a journal" if journal else f"{num_worlds} worlds; the emulator plays one at a time"
+                raise OrbitccError("backend", config.backend, f"simulator for {what}")
             self._emulator = needs.ready_program(agents=True)
         self.num_worlds, self.max_agents = num_worlds, feed.max_agents
         self.preset = config.preset

@@ -25,7 +25,8 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     """One sub-environment per flow: worlds run side by side, and each of their learning flows is a sub-environment.
 
     A world has as many sub-environments as learning flows. With a distribution the number is drawn once per world and
-    kept; new scenarios go to worlds of their size. Surplus flows of the last world run `background`.
+    kept; new scenarios go to worlds of their size. Surplus flows of the last world run `background`. The emulator
+    plays one world, with `num_envs` learning flows.
 
     Every sub-environment always has a flow. A flow that leaves is truncated, and a new connection on the same path
     replaces it at once, with a lifetime drawn from `connections.LIFETIME_SHARE`; a connection of the same kind runs

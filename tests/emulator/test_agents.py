@@ -1,5 +1,7 @@
 """Agents on this machine's kernel, by BPF."""
 
+import tomllib
+
 import gymnasium
 import numpy as np
 import pytest
@@ -151,3 +153,56 @@ def test_there_is_one_reality():
     with pytest.raises(OrbitccError, match=r"flows.1.controller: 'bbr3'"):
         env.reset(options={"scenario": scenarios.get("dumbbell", flows=2).with_controller("bbr3")})
     env.close()
+
+
+PAIR = """
+kind = "mixture"
+name = "pairs"
+common = { duration_s = 5, flows = { low = 2, high = 2 }, rate_mbps = { low = 10, high = 20 }, mean_gap_s = 2 }
+parts = [{ name = "pair", base = "train-leo", without = ["slots"] }]
+"""
+
+
+def test_every_flow_of_a_world_is_a_sub_environment_and_connections_follow_each_other():
+    world = scenarios.from_table(tomllib.loads(PAIR))
+    env = orbitcc.FlowVectorEnv(2, world, backend="emulator", preset="ratios", autoreset_mode="SameStep")
+    assert env.worlds.tolist() == [0, 0]
+    seen, _ = env.reset(seed=1)
+    ends = np.zeros(2, int)
+    for _ in range(400):  # two worlds of 5 s
+        paid, terminated, truncated = env.advance(np.full((2, 1), 0.05, np.float32))
+        assert not terminated.any()
+        assert np.isfinite(paid).all()
+        ends += truncated
+        seen = env.renew()
+        assert env.single_observation_space.contains(seen[0])
+    assert ends.min() >= 2, "the ends of both worlds"
+    assert ends.max() > 2, "a flow left before, and another one took its place"
+    assert np.isfinite(env.state()).all()
+    env.close()
+    with pytest.raises(OrbitccError, match="simulator for a journal"):
+        orbitcc.FlowVectorEnv(2, world, backend="emulator", preset="ratios", journal=True)
+
+
+@pytest.mark.parametrize("learner", ["ppo", "sb3"])
+def test_a_policy_is_trained_on_the_emulator(tmp_path, learner):
+    pytest.importorskip("torch")
+    from orbitcc.agents import checkpoint
+    from orbitcc.training import loop, recipe
+
+    recipe_name, more = "perigee", ["start_from=perigee", "ppo.critic_first=64"]
+    if learner == "sb3":
+        pytest.importorskip("stable_baselines3")
+        recipe_name, more = "sb3-ppo-leo", []
+    path = tmp_path / "pairs.toml"
+    path.write_text(PAIR)
+    few = ["ppo.flows=2", "ppo.batch=128", "ppo.minibatch=64", "agent_steps=256", "evaluation.worlds=1"]
+    made = recipe.load(recipe_name, ["backend=emulator", f"scenario={path}", *few, *more])
+    recipe.check_names(made)
+    run = loop.new_run(made, 1, tmp_path, "a test")
+    first = loop.train(made, 1, run, resume=False, command="a test")
+    assert first.finished
+    longer = made.model_copy(update={"agent_steps": 384})
+    second = loop.train(longer, 1, run, resume=True, command="a test")
+    assert second.agent_steps > first.agent_steps
+    assert checkpoint.load(run.last).card.training.agent_steps == second.agent_steps

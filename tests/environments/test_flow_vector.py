@@ -9,8 +9,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from orbitcc.agents import plain_state
+from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.connections import SHORTEST_CONNECTION_S, never_idle
+from orbitcc.envs.environments.config import EnvConfig
+from orbitcc.envs.environments.connections import SHORTEST_CONNECTION_S, Buckets, never_idle
 from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
@@ -278,3 +280,15 @@ def test_a_journal_is_kept_only_where_it_is_asked_for() -> None:
     other = FlowVectorEnv(9, busy(), journal=True)
     with pytest.raises(OrbitccError, match="3 worlds"):
         other.replay(keeping.journal())
+
+
+def test_worlds_for_the_emulator_are_those_that_a_kernel_can_play() -> None:
+    source = EnvConfig(distribution("train-leo-wide")).source()
+    rng, buckets = np.random.default_rng(0), {live: Buckets(source, live=live) for live in (True, False)}
+    drawn = {live: [found.next(1, rng, None) for _ in range(60)] for live, found in buckets.items()}
+    beyond = {live: [support.beyond_kernel(w.sim, w.flows) for w in worlds] for live, worlds in drawn.items()}
+    assert not any(beyond[True])
+    assert any(beyond[False])
+    assert "cubic" in {flow.controller.name for world in drawn[True] for flow in world.flows}
+    with pytest.raises(OrbitccError, match="no world of the distribution that this kernel can play has so many flows"):
+        Buckets(source, live=True).next(99, rng, None)

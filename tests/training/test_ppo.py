@@ -175,6 +175,60 @@ def test_a_mixture_learns_and_its_checkpoint_acts_as_the_learner_does(tmp_path: 
     assert np.array_equal(alone, loaded.policy.act(rows.numpy())[:, 0]), "bit-equal over batch sizes"
 
 
+LISTED = (
+    *SMALL,
+    'preset={base="ratios", observation={name="features", features=["inflation", "delivered", "own-queue", "jitter"]}}',
+    "network.hidden=[]",
+    "network.experts=4",
+    "network.gate_inputs=[3]",
+    "network.expert_inputs=[0, 1, 2]",
+    "ppo.normalise_observations=true",
+    "ppo.exploration_std_final=0.1",
+)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy to start from, with a gate and a normaliser."""
+    made = recipe.load("ppo-leo", list(LISTED))
+    run = loop.new_run(made, 1, tmp_path_factory.mktemp("begun"), "a test")
+    loop.train(made, 1, run, resume=False, command="a test")
+    return run.last
+
+
+def test_training_starts_from_a_checkpoint_and_the_critic_may_learn_first(begun: Path) -> None:
+    trained = PpoLearner(recipe.load("ppo-leo", [*LISTED, f"start_from={begun}", "ppo.critic_first=512"]), 2)
+    first, critic = checkpoint.read_tensors(begun), trained.critic.theta.clone()
+    for name, value in trained.tensors().items():
+        assert np.allclose(value, first[name], rtol=1e-6), name
+    trained.iterate()
+    assert not torch.equal(trained.critic.theta, critic), "the critic learns"
+    for name, value in trained.tensors().items():
+        if name.startswith("normaliser"):  # a thousandth of what it has seen is new
+            assert np.allclose(value, first[name], rtol=0.01, atol=1e-3), name
+        else:
+            assert np.array_equal(value, first[name]), name
+    assert trained.agent_steps >= 512
+    trained.iterate()
+    assert not np.array_equal(trained.tensors()["layers.0.weight"], first["layers.0.weight"]), "then the policy learns"
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ("preset.interval_ms=60", "decision interval"),
+        ('preset.action={name="log-window", cubic=0.4}', "action"),
+        ('preset.observation.features=["inflation", "delivered", "own-queue", "silence"]', "observation"),
+        ("network.experts=3", "network"),
+        ("ppo.squash=tanh", "squash"),
+        ("ppo.normalise_observations=false", "normaliser"),
+    ],
+)
+def test_a_policy_of_another_kind_is_no_start(begun: Path, change: str, part: str) -> None:
+    with pytest.raises(OrbitccError, match=f"start_from.*the {part} of the recipe"):
+        PpoLearner(recipe.load("ppo-leo", [*LISTED, f"start_from={begun}", change]), 2)
+
+
 def test_a_gate_observes_columns_that_there_are() -> None:
     with pytest.raises(OrbitccError, match=r"network.gate_inputs.*columns of the observation, 0 to 49"):
         learner("network.experts=2", "network.gate_inputs=[50]")

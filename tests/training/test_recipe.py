@@ -43,6 +43,23 @@ def test_wrong_values_name_the_field(change: str, message: str) -> None:
         recipe.load("ppo-mixed", [change])
 
 
+@pytest.mark.parametrize("name", ["ppo-mixed", "astraea"])
+def test_only_learners_of_single_flows_train_on_the_emulator(name: str) -> None:
+    with pytest.raises(OrbitccError, match=r"backend.*simulator, with (rllib-ppo-worlds|astraea-td3)"):
+        recipe.check_names(recipe.load(name, ["backend=emulator"]))
+    with pytest.raises(OrbitccError, match="backend"):
+        recipe.load(name, ["backend=mininet"])
+    recipe.check_names(recipe.load("perigee", ["backend=emulator"]))
+
+
+def test_neither_a_recurrent_policy_nor_a_student_starts_from_another() -> None:
+    for change in ("network.gru=8", 'distill.teachers=[{policy="perigee"}]'):
+        with pytest.raises(OrbitccError, match=r"start_from.*nothing with"):
+            recipe.load("perigee", ["start_from=perigee", change])
+    with pytest.raises(OrbitccError, match=r"critic_first.*with RLlib"):
+        recipe.load("perigee", ["algorithm=rllib-ppo", "ppo.critic_first=10"])
+
+
 def test_unknown_recipes_suggest_a_known_one() -> None:
     with pytest.raises(OrbitccError, match="did you mean 'ppo-mixed'"):
         recipe.load("ppo-mixt")

@@ -167,6 +167,7 @@ def _agents(config: Any, recipe: RllibPpoRecipe | RllibAlgorithmRecipe, env: str
         "preset": recipe.preset,
         "reward_scale": settings.reward_scale,
         "stagger": True,
+        "backend": recipe.backend,
         **more,
         "threads": 1 if settings.env_runners else 0,  # Ray gives each env runner one core
     }
