@@ -77,8 +77,14 @@ def _without(*features: int) -> list[int]:
     return [feature for feature in range(22) if feature not in features]
 
 
-_ZENITH = {
-    "unchanged": Variant("unchanged recipe"),
+_ONE_PREFERENCE = (
+    "scenario.common.delay_preference={low=1.0, high=1.0}",
+    "preset.reward.delay=0.5",
+    "preset.action.occupancy_range=0",
+)
+"""zenith without what its last two rows are about, from which all other rows differ in one part."""
+_PARTS_OF_ZENITH = {
+    "unchanged": Variant("recipe with one preference and without yielding by occupancy"),
     "linear": Variant("linear policy: one expert", ("network.experts=1",)),
     "inputs-of-perigee": Variant(
         "experts observe the features of perigee only", (f"network.expert_inputs={_OF_PERIGEE}",)
@@ -109,6 +115,10 @@ _ZENITH = {
         ),
     ),
     "occupancy": Variant("flows yield by occupancy, as in Jury", ("preset.action.occupancy_range=0.05",)),
+}
+_ZENITH = {
+    **{key: Variant(part.label, (*_ONE_PREFERENCE, *part.settings)) for key, part in _PARTS_OF_ZENITH.items()},
+    "shipped": Variant("the recipe that ships: with a preference, and yielding by occupancy"),
 }
 VARIANTS = {"perigee": _PERIGEE, "zenith": _ZENITH}
 """Recipe -> key of a variant, which names its folders -> variant."""

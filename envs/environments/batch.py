@@ -13,6 +13,8 @@ from orbitcc.envs.environments.custom import Remembered, Roster, control, observ
 from orbitcc.envs.environments.presets import STATS, Action, Native, Observation, Preset, Reward
 from orbitcc.envs.errors import OrbitccError
 
+Totals = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+"""Totals of the flows and of the links of a world."""
 IDLE, ACTIVE = _sim.STATUS_IDLE, _sim.STATUS_ACTIVE
 GLOBAL_STATE = 12
 """Width of the critic's global state."""
@@ -228,7 +230,7 @@ class Batch:
         """The flow with this agent index now, as its place in the network; None if the world has fewer agents."""
         return self._worlds.flow_of(index, agent)
 
-    def totals(self, index: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def totals(self, index: int) -> Totals:
         """Flow and link totals of one world so far."""
         return self._worlds.flow_totals(index), self._worlds.link_totals(index)
 

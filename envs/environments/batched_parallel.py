@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     Core,
@@ -167,6 +167,10 @@ class BatchedParallelEnv:
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS)]."""
         return self._core.batch.statistics().copy()
+
+    def totals(self, index: int) -> Totals:
+        """Totals of the flows and of the links of world `index` so far, as `orbitcc run --json` has them."""
+        return self._core.totals(index)
 
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of world `index`."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from orbitcc.emulator import needs
 from orbitcc.emulator.run import refuse
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, WorldState
+from orbitcc.envs.environments.batch import ACTIVE, GLOBAL_STATE, Batch, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
 from orbitcc.envs.environments.presets import STATS, Preset, of_choices
@@ -224,6 +224,10 @@ class Core:
         """Raw statistics of one flow over the last interval, by name (:data:`orbitcc.STATS`)."""
         row = self.batch.statistics()[world, agent]
         return {name: float(row[column]) for name, column in STATS.items()}
+
+    def totals(self, world: int) -> Totals:
+        """Totals of the flows and of the links of a world so far (`orbitcc run --json`)."""
+        return self.batch.totals(world)
 
     def frames(self) -> tuple[NDArray[np.uint8], ...] | None:
         """With `rgb_array` a frame of every world."""

@@ -9,7 +9,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.connections import Connections
 from orbitcc.envs.environments.core import Core, checked_actions, checked_count, checked_options, checked_seed
@@ -251,6 +251,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     def clone(self) -> Self:
         """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
         return copy.deepcopy(self)
+
+    def totals(self, world: int) -> Totals:
+        """Totals of the flows and of the links of world number `world` so far, as `orbitcc run --json` has them."""
+        return self._made.totals(world)
 
     def scenario(self, world: int) -> Scenario:
         """The scenario world number `world` was made from; new connections are not in it."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     FINAL_INFO,
@@ -211,6 +211,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         if agent not in self._index:
             raise UnknownNameError("agent", agent, self.possible_agents)
         return self._core.statistics(0, self._index[agent])
+
+    def totals(self) -> Totals:
+        """Totals of the flows and of the links of the running episode so far, as `orbitcc run --json` has them."""
+        return self._core.totals(0)
 
     @property
     def steps_to_limit(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -163,6 +163,10 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     def statistics(self) -> dict[str, float]:
         """Raw statistics of the agent's flow over the last interval, by name (:data:`orbitcc.STATS`)."""
         return self._core.statistics(0, 0)
+
+    def totals(self) -> Totals:
+        """Totals of the flows and of the links of the running episode so far, as `orbitcc run --json` has them."""
+        return self._core.totals(0)
 
     def save(self) -> tuple[Scenario, WorldState]:
         """An exact copy of the running episode, for search and counterfactuals."""

@@ -9,7 +9,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -134,6 +134,10 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS)]."""
         return self._made.batch.statistics()[:, 0].copy()
+
+    def totals(self, index: int) -> Totals:
+        """Totals of the flows and of the links of environment `index` so far, as `orbitcc run --json` has them."""
+        return self._made.totals(index)
 
     def scenario(self, index: int) -> Scenario:
         """The scenario of the running episode of environment `index`."""

@@ -55,11 +55,11 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     native.run()
 
     env = parallel_env(scenario, preset=checkpoint.load("astraea").preset)
-    env.reset(seed=scenario.seed, options={"scenario": scenario})
+    obs, _ = env.reset(seed=scenario.seed, options={"scenario": scenario})
     while env.agents:
-        obs = np.stack([env._obs(agent) for agent in env.agents])
-        env.step(dict(zip(env.agents, policy.act(obs), strict=True)))
-    stepped, _ = env._core.batch.totals(0)
+        actions = policy.act(np.stack([obs[agent] for agent in env.agents]))
+        obs, *_ = env.step(dict(zip(env.agents, actions, strict=True)))
+    stepped, _ = env.totals()
 
     for ours, theirs in zip(native.flow_totals(), stepped, strict=True):
         assert {ours["controller"], theirs["controller"]} in ({"policy", "external"}, {"cubic"})

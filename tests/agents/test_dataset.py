@@ -43,11 +43,11 @@ def test_actions_are_found_again_in_what_they_did(name):
     env = CongestionEnv("dumbbell", action=name, duration_s=8.0, rate_mbps=300.0, buffer_bdp=20.0)
     env.reset(seed=1)
     growth = 12 if "log" in name else 120
-    rng, acted, seen = np.random.default_rng(0), [], [env._core.batch.statistics()[0, 0].copy()]
+    rng, acted, seen = np.random.default_rng(0), [], [[*env.statistics().values()]]
     for step in range(260):
         acted.append(1.0 if step < growth else rng.uniform(-1, 1))
         env.step(np.array([acted[-1]], np.float32))
-        seen.append(env._core.batch.statistics()[0, 0].copy())
+        seen.append([*env.statistics().values()])
     statistics = np.array(seen)
     found = expressed(Native(name), statistics[:-1], statistics[1:])
     known = statistics[:-1, STATS["cwnd_packets"]] > 100

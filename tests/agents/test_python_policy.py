@@ -117,7 +117,7 @@ def test_python_functions_send_the_same_packets_in_an_environment_and_in_a_run()
     while env.agents:
         actions = rule.act(np.stack([obs[agent] for agent in env.agents]))
         obs, *_ = env.step(dict(zip(env.agents, actions, strict=True)))
-    stepped, _ = env._core.batch.totals(0)
+    stepped, _ = env.totals()
     assert totals(simulation.flow_totals()) == totals(stepped)
     assert stepped[0]["sent_packets"] > 1000
 

@@ -144,7 +144,7 @@ def test_steps_in_python_send_the_packets_of_the_native_run(saved: Path) -> None
     state, over = np.zeros((1, 7), F32), False
     while not over:
         obs, _, _, over, _ = env.step(loaded.policy.act(obs[None], state)[0])
-    stepped = env._core.batch.totals(0)[0][0]
+    stepped = env.totals()[0][0]
     for key in ("sent_packets", "received_bytes", "lost_packets", "retransmitted_packets"):
         assert stepped[key] == expected[key]
     assert expected["sent_packets"] > 1000

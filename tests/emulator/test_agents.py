@@ -180,8 +180,6 @@ def test_every_flow_of_a_world_is_a_sub_environment_and_connections_follow_each_
     assert ends.max() > 2, "a flow left before, and another one took its place"
     assert np.isfinite(env.state()).all()
     env.close()
-    with pytest.raises(OrbitccError, match="simulator for a journal"):
-        orbitcc.FlowVectorEnv(2, world, backend="emulator", preset="ratios", journal=True)
 
 
 @pytest.mark.parametrize("learner", ["ppo", "sb3"])

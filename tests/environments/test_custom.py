@@ -5,7 +5,6 @@ import pytest
 
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
-from orbitcc.envs.environments.batch import ACTIVE, IDLE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
@@ -83,21 +82,20 @@ def test_every_interval_is_seen_once_whoever_else_begins_anew(start: str) -> Non
     """The age the memory adds up is the simulator's, also of worlds that stand still while others are drawn."""
     env = VectorCongestionEnv(2, two(second=start), preset=preset())
     env.reset(seed=[1, 2], options=None)
-    batch = env._core.batch
     for step in range(60):
         if step in (20, 40):
             env.reset(seed=5, options={"reset_mask": np.array([True, False])})
-        env.step(np.zeros((2, 1), np.float32))
-        time_s, first = batch.statistics()[:, 0, STATS["time_s"]], np.array([step % 20 if step < 60 else 0, step])
-        assert (batch.obs[:, 0, 0] == first + 2).all()
-        assert batch.obs[:, 0, 1] == pytest.approx(time_s, abs=0.06)  # it starts up to an RTT late
+        obs, *_ = env.step(np.zeros((2, 1), np.float32))
+        time_s, first = env.statistics()[:, STATS["time_s"]], np.array([step % 20 if step < 60 else 0, step])
+        assert (obs[:, 0] == first + 2).all()
+        assert obs[:, 1] == pytest.approx(time_s, abs=0.06)  # it starts up to an RTT late
 
 
 def test_flows_that_wait_for_others_remember_what_they_saw_meanwhile() -> None:
     """A world of flows begins when all its flows are there: the first one has seen a second by then."""
     env = FlowVectorEnv(2, two(second="external@1s").override("sim.start_jitter_ms", 200.0), preset=preset())
     obs, _ = env.reset(seed=1)
-    ages = env.statistics()[:, STATS["time_s"]] - [flow["start_s"] for flow in env._running.totals(0)[0][:2]]
+    ages = env.statistics()[:, STATS["time_s"]] - [flow["start_s"] for flow in env.totals(0)[0][:2]]
     assert obs[:, 1] == pytest.approx(ages, abs=1e-4)
 
 
@@ -147,15 +145,16 @@ def test_a_team_reward_is_the_mean_over_the_flows_of_a_world() -> None:
     env.reset(seed=2)
     together = 0
     for _ in range(90):
-        env.step(np.float32([0.1, 0.0, -0.5])[:, None, None].repeat(2, axis=1))
-        batch = env._core.batch
-        for status, paid, stats in zip(batch.status, batch.reward, batch.statistics(), strict=True):
-            live = status != IDLE
-            assert paid[live] == pytest.approx(stats[live, rate].mean() * 1e-6)
-            assert not paid[~live].any()
-            together += int((status == ACTIVE).all())
+        acted = env.active
+        _, rewards, _, _, infos = env.step(np.float32([0.1, 0.0, -0.5])[:, None, None].repeat(2, axis=1))
+        assert not infos["renewed"].any()
+        present = acted | env.active  # who has just joined counts, and is not paid yet
+        for act, live, paid, stats in zip(acted, present, rewards, env.statistics(), strict=True):
+            assert paid[act] == pytest.approx(stats[live, rate].mean() * 1e-6)
+            assert not paid[~act].any()
+            together += int(act.all())
     assert together > 100
-    assert len(np.unique(batch.reward[:, 0])) == 3
+    assert len(np.unique(rewards[:, 0])) == 3
 
 
 def test_a_python_action_paces_at_the_rate_it_says() -> None:

@@ -19,7 +19,7 @@ def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> N
 def test_parameters_of_the_scenario_are_arguments_of_its_environments() -> None:
     env = gym.make("orbitcc/Dumbbell-v0", rate_mbps=20, interval_ms=60).unwrapped
     env.reset(seed=1)
-    assert env._core.scenario(0).links[0].rate_mbps == 20
+    assert env.scenario.links[0].rate_mbps == 20
     many = gym.make_vec("orbitcc/Dumbbell-v0", num_envs=2, rate_mbps=20)
     many.reset(seed=1)
     assert many.unwrapped.scenario(1).links[0].rate_mbps == 20

@@ -49,14 +49,14 @@ def test_one_agent_natively_alone_and_in_a_batch() -> None:
     over = False
     while not over:
         obs, _, _, over, _ = single.step(act(obs[None])[0])
-    assert totals(single._core.batch.totals(0)[0]) == expected
+    assert totals(single.totals()[0]) == expected
 
     vector = VectorCongestionEnv(3, scenario(1), preset=PRESET, threads=2)
     rows, _ = vector.reset(seed=[SEED + 1, SEED, SEED + 2])
     ended = np.zeros(3, bool)
     while not ended[1]:
         rows, _, _, ended, _ = vector.step(act(rows))
-    assert totals(vector._core.batch.totals(1)[0]) == expected
+    assert totals(vector.totals(1)[0]) == expected
 
 
 def test_several_agents_natively_in_parallel_in_a_batch_and_in_flows() -> None:
@@ -66,7 +66,7 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_flows() -> None:
     while parallel.agents:
         actions = act(np.stack([seen[agent] for agent in parallel.agents]))
         seen, *_ = parallel.step(dict(zip(parallel.agents, actions, strict=True)))
-    assert totals(parallel._core.batch.totals(0)[0]) == expected
+    assert totals(parallel.totals()[0]) == expected
 
     batched = BatchedParallelEnv(2, scenario(3), preset=PRESET, threads=2)
     obs, infos = batched.reset(seed=SEED)
@@ -74,17 +74,17 @@ def test_several_agents_natively_in_parallel_in_a_batch_and_in_flows() -> None:
     while not infos.get("renewed", np.zeros(2, bool))[0]:
         actions = np.zeros((2, batched.max_agents, 1), np.float32)
         actions[infos["active"]] = act(obs[infos["active"]])
-        last = batched._core.save(0)
+        last = batched.save(0)
         obs, _, _, _, infos = batched.step(actions)
         final = actions
     assert last is not None
-    batched._core.restore(0, last)  # renewed within the step: play the last interval again
-    batched._core.batch.step(final)
-    assert totals(batched._core.batch.totals(0)[0]) == expected
+    batched.restore(0, last)  # renewed within the step: play the last interval again
+    batched._core.step(final)
+    assert totals(batched.totals(0)[0]) == expected
 
     max_agents = FlowVectorEnv(3, scenario(3), preset=PRESET)
     rows, _ = max_agents.reset(seed=SEED)
     over = np.zeros(3, bool)
     while not over.any():
         rows, _, _, over, _ = max_agents.step(act(rows))
-    assert totals(max_agents._running.totals(0)[0]) == expected
+    assert totals(max_agents.totals(0)[0]) == expected

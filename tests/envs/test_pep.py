@@ -82,7 +82,7 @@ def test_only_the_connection_over_the_satellite_link_is_split():
 def test_an_agent_drives_the_part_behind_the_proxy():
     env = gymnasium.make("orbitcc/GeoPep-v0", preset="ratios")
     env.reset(seed=1)
-    flows = env.unwrapped._core.scenario(0).flows
+    flows = env.unwrapped.scenario.flows
     assert [flow.controller.name for flow in flows] == ["cubic", "external"]
     assert env.step([0.5])[4]["step_rtt_ms"] > 500
     with pytest.raises(OrbitccError, match="a flow that no proxy splits"):
