@@ -12,6 +12,7 @@ over seeds, with the range of the seeds. The second one draws the picture from t
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -41,11 +42,22 @@ class Cell(NamedTuple):
     high: float
 
 
+class Specialist(NamedTuple):
+    """A teacher: the parts of the mixture of worlds in which it teaches, and the weights with which it is trained."""
+
+    worlds: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
 class Variant(NamedTuple):
-    """A row of the table, and the settings of `orbitcc train` that make it."""
+    """A row of the table: the settings of `orbitcc train` that make it, and teachers that are trained first.
+
+    With teachers, the first 30 % of the decisions imitate those of the same seed.
+    """
 
     label: str
     settings: tuple[str, ...] = ()
+    teachers: tuple[Specialist, ...] = ()
 
 
 _PERIGEE = {
@@ -114,10 +126,17 @@ _PARTS_OF_ZENITH = {
             f"network.head_inputs={_without()}",
         ),
     ),
+    "distilled": Variant(
+        "imitates two specialists before PPO: access networks, all other worlds",
+        teachers=(
+            Specialist(("access", "orbits"), (0, 0, 0, 0, 0, 0, 0.24, 0.10)),
+            Specialist((), (0.30, 0.12, 0.25, 0.08, 0.14, 0.08, 0, 0)),
+        ),
+    ),
     "occupancy": Variant("flows yield by occupancy, as in Jury", ("preset.action.occupancy_range=0.05",)),
 }
 _ZENITH = {
-    **{key: Variant(part.label, (*_ONE_PREFERENCE, *part.settings)) for key, part in _PARTS_OF_ZENITH.items()},
+    **{key: part._replace(settings=(*_ONE_PREFERENCE, *part.settings)) for key, part in _PARTS_OF_ZENITH.items()},
     "shipped": Variant("the recipe that ships: with a preference, and yielding by occupancy"),
 }
 VARIANTS = {"perigee": _PERIGEE, "zenith": _ZENITH}
@@ -139,18 +158,40 @@ COLUMNS: tuple[Row, ...] = tuple(next(r for r in ROWS if (r.suite, r.metric) == 
 
 
 def trained(out: Path, recipe: str, variant: str, seeds: Sequence[int], agent_steps: int) -> list[Path]:
-    """The checkpoints of a variant (its key); missing or interrupted training runs are completed first."""
-    runs = out / "runs" / variant
-    settings = (*VARIANTS[recipe][variant].settings, f"agent_steps={agent_steps}", f"ppo.lr_decay={agent_steps}")
-    chosen = [part for setting in settings for part in ("--set", setting)]
-    for seed in seeds:
-        begun = list(runs.glob(f"*__{seed}__*"))
-        command = [sys.executable, "-m", "orbitcc.cli", "train", recipe, "--seed", str(seed), "--out", str(runs)]
-        command += ["--resume"] if begun else chosen
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if done.returncode not in (0, DIVERGED):
-            raise SystemExit(f"{variant}, seed {seed}: {done.stderr.strip()}")
-    return [next(runs.glob(f"*__{seed}__*")) / "best" for seed in seeds]
+    """The checkpoints of a variant (its key), those of its teachers first; interrupted training runs are completed."""
+    chosen = VARIANTS[recipe][variant]
+    settings = (*chosen.settings, f"agent_steps={agent_steps}", f"ppo.lr_decay={agent_steps}")
+    teachers = [
+        [
+            _trained(
+                out / "runs" / f"{variant}-{k}", recipe, (*settings, f"scenario.weights={[*teacher.weights]}"), seed
+            )
+            for seed in seeds
+        ]
+        for k, teacher in enumerate(chosen.teachers)
+    ]
+    made = []
+    for k, seed in enumerate(seeds):
+        lesson: tuple[str, ...] = ()
+        if teachers:
+            listed = ", ".join(
+                f"{{policy={json.dumps(str(run[k].resolve()))}, worlds={json.dumps(teacher.worlds)}}}"
+                for run, teacher in zip(teachers, chosen.teachers, strict=True)
+            )
+            lesson = (f"distill={{teachers=[{listed}], agent_steps={agent_steps * 3 // 10}}}",)
+        made.append(_trained(out / "runs" / variant, recipe, (*settings, *lesson), seed))
+    return made
+
+
+def _trained(runs: Path, recipe: str, settings: Sequence[str], seed: int) -> Path:
+    """The checkpoint of one seed in a folder of runs."""
+    command = [sys.executable, "-m", "orbitcc.cli", "train", recipe, "--seed", str(seed), "--out", str(runs)]
+    begun = list(runs.glob(f"*__{seed}__*"))
+    command += ["--resume"] if begun else [part for setting in settings for part in ("--set", setting)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in (0, DIVERGED):
+        raise SystemExit(f"{runs.name}, seed {seed}: {done.stderr.strip()}")
+    return next(runs.glob(f"*__{seed}__*")) / "best"
 
 
 def measured(out: Path, variant: str, checkpoints: Sequence[Path], first_run: int) -> list[list[float]]:
