@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orbitcc.commands.options import AsJson, WholeSentences, complete_policy
+
+if TYPE_CHECKING:
+    from orbitcc.agents.model_card import SafetyFilter
 
 app = typer.Typer(
     cls=WholeSentences,
@@ -53,7 +56,7 @@ def show(policy: Name, as_json: AsJson = False) -> None:
         console.print(f"imported from   {card.imported.source} (licence: {card.imported.licence})")
     ranges = ", ".join(f"{k} {low:g} to {high:g}" for k, (low, high) in inside.items())
     console.print(f"training range  {ranges or 'not stated'}")
-    console.print(f"safety filter   {'none' if card.safety_filter is None else card.safety_filter}")
+    console.print(f"safety filter   {'none' if card.safety_filter is None else _said(card.safety_filter)}")
 
 
 @app.command()
@@ -102,8 +105,16 @@ def add_filter(
     chosen = None if off else limits(card.training_range, max_bdp, patience)
     print(filtered(policy, out, chosen))
     if chosen is not None:
-        low, high = chosen.min_rtt_ms
-        print(
-            f"window: at most {chosen.max_bdp:g} BDP; Cubic after {chosen.patience_s:g} s outside {low:g}-{high:g} ms, "
-            f"above {chosen.max_rate_mbps:g} Mbit/s or {100 * chosen.max_loss:.3g} % of losses"
-        )
+        print(_said(chosen))
+
+
+def _said(bounds: SafetyFilter) -> str:
+    """A safety filter in words."""
+    window = f"window: at most {bounds.max_bdp:g} BDP" if bounds.max_bdp else "window: no limit"
+    if bounds.patience_s == 0:
+        return f"{window}; never Cubic"
+    low, high = bounds.min_rtt_ms
+    return (
+        f"{window}; Cubic after {bounds.patience_s:g} s outside {low:g}-{high:g} ms, "
+        f"above {bounds.max_rate_mbps:g} Mbit/s or {100 * bounds.max_loss:.3g} % of losses"
+    )

@@ -13,6 +13,7 @@ from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from tests.agents.test_checkpoint import card, tensors
+from tests.commands.shell import called
 
 TRAINING_RANGE = TrainingRange(scenario="dumbbell", rate_mbps=(40, 160), base_rtt_ms=(10, 140), loss=(0, 0.01))
 
@@ -87,6 +88,22 @@ def test_a_safety_filter_is_written_to_the_card_and_taken_away(tmp_path) -> None
     assert checkpoint.load(filtered(safe, tmp_path / "bare", None)).card.safety_filter is None
     with pytest.raises(OrbitccError, match="out"):
         filtered(plain, safe, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "window: at most 4 BDP; Cubic after 1 s outside 8-175 ms, above 240 Mbit/s or 11 % of losses"),
+        (("--patience", "0"), "window: at most 4 BDP; never Cubic"),
+        (("--max-bdp", "0", "--patience", "2.5"), "window: no limit; Cubic after 2.5 s outside 8-175 ms"),
+    ],
+)
+def test_a_safety_filter_is_said_in_words(options, said, tmp_path) -> None:
+    plain = checkpoint.save(tmp_path / "plain", card(training_range=TRAINING_RANGE), tensors())
+    made = called("policy", "filter", str(plain), "--out", str(tmp_path / "safe"), *options)
+    assert said in made.stdout
+    shown = called("policy", "show", str(tmp_path / "safe"))
+    assert said in " ".join(shown.stdout.split())
 
 
 def test_a_damaged_safety_filter_is_one_error(tmp_path) -> None:
