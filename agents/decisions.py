@@ -79,7 +79,10 @@ class Actor:
             raise OrbitccError("--policy", str(controller), f"a policy without {' and '.join(OPTIONS)}")
         found = checkpoint.load(str(path))
         if found.card.safety_filter is not None:
-            allowed = "a policy without a safety filter, which acts outside of its network"
+            allowed = (
+                "a policy without a safety filter, which acts outside of its network "
+                f"(`orbitcc policy filter {path} --off --out FOLDER` writes such a copy)"
+            )
             raise OrbitccError("--policy", str(controller), allowed)
         return Actor(controller, found.policy.act, found.preset, found.policy.state_size)
 

@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 from benches.pages import between, replace
 from orbitcc.agents import checkpoint, fixed_point
 from orbitcc.agents.decisions import Episode, collect
+from orbitcc.agents.safety_filter import filtered
 from orbitcc.envs import backends
+from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.eval.contenders import Contender, from_policy
 from orbitcc.eval.suites import SUITES
 from orbitcc.eval.suites.base import Case, Suite
@@ -107,9 +109,11 @@ def compared(name: str, policy: str, folder: Path) -> Line:
         np.array([measured(suite, cases, from_policy(f"{copy}:arithmetic={arithmetic}")) for copy in copies])
         for arithmetic in ("float", "fixed")
     ]
-    played = (suite.enter(case, from_policy(policy)) for case in cases)
+    bare = from_policy(str(filtered(policy, folder / name / policy, None)))
+    played = (suite.enter(case, bare) for case in cases)
     episodes = (episode for s in played for episode in collect(s, preset=checkpoint.load(policy).preset))
-    own = (episode for episode in episodes if episode.controller == policy)
+    driven = str(ControllerSpec(name=bare.controller, params=dict(bare.params)))
+    own = (episode for episode in episodes if episode.controller == driven)
     apart = differences(policy, list(islice(own, EPISODES)))
     goodput, rtt = (change(runs[0][:, k], runs[1][:, k]) for k in range(2))
     p99 = float(np.quantile(apart, 0.99))

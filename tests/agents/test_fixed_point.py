@@ -7,6 +7,7 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint, fixed_point
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.registry import policy_spec
+from orbitcc.agents.safety_filter import filtered
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
@@ -24,9 +25,10 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize(("policy", "scenario", "settings"), SCENARIOS)
-def test_actions_are_within_a_thousandth_of_those_in_floating_point(policy, scenario, settings) -> None:
-    played = get(scenario, **settings, duration_s=40.0, controller=policy)
-    loaded = checkpoint.load(policy)
+def test_actions_are_within_a_thousandth_of_those_in_floating_point(policy, scenario, settings, tmp_path) -> None:
+    bare = filtered(policy, tmp_path / "bare", None)
+    played = get(scenario, **settings, duration_s=40.0, controller=policy_spec(str(bare)))
+    loaded = checkpoint.load(bare)
     for episode in collect(played, preset=loaded.preset):
         decisions = fixed_point.decide(loaded.policy, fixed_point.records(episode.statistics[:-1]))
         seen = decisions["observation"][:, : episode.observations.shape[1]] / fixed_point.ONE
