@@ -59,7 +59,7 @@ def with_range(policy: str, occupancy_range: float, out: Path) -> Path:
     parameters = {**action.parameters, "occupancy_range": occupancy_range}
     digest = definition_hash("action", {"name": action.preset, **parameters})
     changed = action.model_copy(update={"parameters": parameters, "hash": digest})
-    card: ModelCard = found.card.model_copy(update={"name": f"{policy}-{occupancy_range:g}", "action": changed})
+    card: ModelCard = found.card.model_copy(update={"name": f"{found.card.name}-{occupancy_range:g}", "action": changed})
     return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
 
 
