@@ -5,6 +5,8 @@
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 SYNC := $(UV) sync --quiet --inexact
 BIN := .venv/bin
+# Without bytecode, every process of the tests would compile torch and Ray again.
+unexport PYTHONDONTWRITEBYTECODE
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
 AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from benches.pages import replace
 from benches.policies import STATISTICS
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import ModelCard
+from orbitcc.agents.actions import with_parameters
 from orbitcc.envs.description.flows import Cbr
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.environments.presets import Preset, definition_hash, preset
+from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import get
 from orbitcc.eval import contenders, suites
@@ -52,20 +52,16 @@ COLUMNS = (
 )
 
 
-def with_range(policy: str, occupancy_range: float, out: Path) -> Path:
+def with_range(policy: str, occupancy_range: float, out: Path) -> str:
     """A copy of a checkpoint whose action picks from this range."""
-    found = checkpoint.load(policy)
-    action = found.card.action
-    parameters = {**action.parameters, "occupancy_range": occupancy_range}
-    digest = definition_hash("action", {"name": action.preset, **parameters})
-    changed = action.model_copy(update={"parameters": parameters, "hash": digest})
-    card: ModelCard = found.card.model_copy(update={"name": f"{found.card.name}-{occupancy_range:g}", "action": changed})
-    return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
+    if not out.exists():
+        with_parameters(policy, out, {"occupancy_range": occupancy_range}, name=f"{policy}-{occupancy_range:g}")
+    return str(out)
 
 
 def shares(policy: str, out: Path, first_run: int) -> str:
     """The first table."""
-    copies = [str(with_range(policy, size, out / f"range-{size:g}")) for size in RANGES]
+    copies = [with_range(policy, size, out / f"range-{size:g}") for size in RANGES]
     line_up = contenders.line_up((), copies)
     cells: dict[str, list[str]] = {}
     for name in dict.fromkeys(column.suite for column in COLUMNS):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pages import environments, reference, statistics
+from pages import environments, reference, statistics, write_changed
 
 import orbitcc
 
@@ -31,16 +31,9 @@ html_copy_source = html_show_sourcelink = False
 
 GENERATED = Path(__file__).parent / "generated"
 
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-
-
 environments.write(GENERATED / "environments")
-_write(GENERATED / "scenario-files.md", reference.scenario_page())
-_write(GENERATED / "recipes.md", reference.recipe_page())
-_write(GENERATED / "statistics.inc", statistics.table())
+write_changed(GENERATED / "scenario-files.md", reference.scenario_page())
+write_changed(GENERATED / "recipes.md", reference.recipe_page())
+write_changed(GENERATED / "statistics.inc", statistics.table())
 for name, text in reference.api_pages().items():
-    _write(GENERATED / "api" / f"{name}.md", text)
+    write_changed(GENERATED / "api" / f"{name}.md", text)

@@ -20,6 +20,7 @@ from orbitcc.envs.environments.registration import IDS
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import SCENARIOS, load
 
+from . import write_changed
 from .reference import allowed, code, prose
 
 POLICY = "perigee"
@@ -159,9 +160,9 @@ def write(folder: Path) -> None:
     index = ["# Environments by id", "", "One environment for every scenario that needs no argument.", ""]
     index += ["| id | scenario |", "|---|---|"]
     for env_id, scenario in IDS.items():
-        (folder / f"{scenario}.md").write_text(page(env_id, scenario), encoding="utf-8")
+        write_changed(folder / f"{scenario}.md", page(env_id, scenario))
         loaded = load(scenario)
         told = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
         index.append(f"| [{env_id}]({scenario}.md) | {prose(told).replace('|', ' ')} |")
     index += ["", "```{toctree}", ":hidden:", "", *IDS.values(), "```", ""]
-    (folder / "index.md").write_text("\n".join(index), encoding="utf-8")
+    write_changed(folder / "index.md", "\n".join(index))

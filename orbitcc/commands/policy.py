@@ -1,4 +1,4 @@
-"""`orbitcc policy`: trained policies: show a model card, verify a checkpoint, add a safety filter."""
+"""`orbitcc policy`: trained policies: show a model card, verify a checkpoint, copy it with other settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=WholeSentences,
-    help="Show a policy's model card, verify its files, or add a safety filter.",
+    help="Show a policy's model card, verify its files, or copy it with a safety filter or another action.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -106,6 +106,31 @@ def add_filter(
     print(filtered(policy, out, chosen))
     if chosen is not None:
         print(_said(chosen))
+
+
+@app.command("action")
+def change_action(
+    policy: Name,
+    changes: Annotated[
+        list[str],
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A parameter of the action (docs/presets.md); can be given repeatedly."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
+) -> None:
+    """Write a copy of a checkpoint whose action has other parameters. Nothing is trained."""
+    from orbitcc.agents.actions import with_parameters
+    from orbitcc.envs.description.flows import parse_value
+    from orbitcc.envs.errors import OrbitccError
+
+    values = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not key.strip():
+            raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
+        values[key.strip()] = parse_value(text)
+    print(with_parameters(policy, out, values))
 
 
 def _said(bounds: SafetyFilter) -> str:

@@ -43,11 +43,11 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The built site; environments that `make docs` has filmed are not filmed again."""
+def site():
+    """The built site, as `make docs` builds it; what it has built and has not changed is not built again."""
     pytest.importorskip("myst_nb", reason="the group `docs` is not installed (`make full` brings it)")
     pytest.importorskip("furo")
-    out = tmp_path_factory.mktemp("site")
+    out = ROOT / "build" / "docs"
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1500)
     assert done.returncode == 0, done.stderr[-3000:]

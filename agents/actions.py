@@ -1,0 +1,30 @@
+"""Copies of checkpoints whose action has other parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orbitcc.agents import checkpoint
+from orbitcc.envs.environments.presets import definition_hash
+from orbitcc.envs.errors import OrbitccError
+
+
+def with_parameters(name_or_path: str | Path, out: Path, changes: Mapping[str, Any], name: str = "") -> Path:
+    """Write a copy of a checkpoint to the folder `out` whose action has these parameters; the network stays the same.
+
+    name: of the copy; empty: that of the original.
+
+    Raises:
+        OrbitccError: no such checkpoint, a parameter that its action lacks, a value that is not allowed, or a folder
+            that exists or cannot be written.
+    """
+    found = checkpoint.load(name_or_path)
+    if out.exists():
+        raise OrbitccError("out", str(out), "a folder that does not exist yet")
+    action = found.card.action
+    definition = {"name": action.preset, **action.parameters, **changes}
+    update = {"parameters": {**action.parameters, **changes}, "hash": definition_hash("action", definition)}
+    card = found.card.model_copy(update={"name": name or found.card.name, "action": action.model_copy(update=update)})
+    return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
