@@ -14,14 +14,16 @@ use crate::observe::registry::{Action, ActionMemory, Interval, Observer, Preset}
 use crate::observe::safety_filter::{self, Filter};
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
-use crate::relay::{self, RelaySpec};
 use crate::ring::Ring;
 use crate::rng::{Purpose, Stream};
-use crate::spec::{FlowSpec, NetworkSpec, SsthreshCache, TrafficSpec, Way};
+use crate::spec::{FlowSpec, NetworkSpec, RelaySpec, SsthreshCache, TrafficSpec, Way};
 use crate::tcp::receiver::Receiver;
 use crate::tcp::sender::Sender;
 use crate::time::Nanos;
 use crate::traffic::Traffic;
+
+/// No flow.
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
@@ -306,7 +308,7 @@ impl Flow {
             objects: Vec::new(),
             complete_objects: 0,
             awaited: object_bytes.map_or(u32::MAX, |bytes| bytes.div_ceil(u64::from(tcp.mss)) as u32),
-            relayed_by: relay::NOBODY,
+            relayed_by: NOBODY,
             relays: spec.relays,
         }
     }

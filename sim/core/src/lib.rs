@@ -5,18 +5,14 @@
 
 #![forbid(unsafe_code)]
 
-pub mod capture;
 pub mod cc;
 pub mod delays;
-pub mod engine;
 pub mod flow;
-pub mod kernel_hosts;
 pub mod link;
+mod min_filter;
 pub mod observe;
 pub mod packet;
 pub mod pool;
-pub mod real_packets;
-pub mod recorder;
 pub mod ring;
 pub mod rng;
 pub mod schedule;
@@ -24,13 +20,9 @@ pub mod signals;
 pub mod spec;
 pub mod tcp;
 pub mod time;
-pub mod totals;
 pub mod traffic;
 pub mod units;
+mod validation;
 pub mod wire;
 pub mod world;
 pub mod worlds;
-
-mod decisions;
-mod host_events;
-pub mod relay;

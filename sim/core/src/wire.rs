@@ -7,9 +7,11 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use crate::kernel_hosts::{FlowReading, Hosts, LinkReading, Reading};
+use crate::link::reading::LinkReading;
 use crate::observe::policy::Failure;
+use crate::tcp::kernel_reading::FlowReading;
 use crate::time::Nanos;
+use crate::world::kernel_hosts::{Hosts, Reading};
 
 /// No pacing rate of its own.
 const UNSET: u64 = u64::MAX;
@@ -163,7 +165,7 @@ impl<R: Read + Send, W: Write + Send> Hosts for Remote<R, W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::stats::Acks;
+    use crate::tcp::acks::Acks;
     use crate::tcp::sender::SenderCounters;
 
     #[test]

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::flow::{Flow, Life};
-use crate::kernel_hosts::Connect;
 use crate::observe::astraea::{self, STATE_DIM};
 use crate::observe::policy::{ACTION_DIM, Failure};
 use crate::observe::registry::{Interval, Payment, Preset, Reward};
 use crate::observe::stats::STATISTICS;
 use crate::spec::{NetworkSpec, SpecError};
 use crate::time::Nanos;
+use crate::world::kernel_hosts::Connect;
 use crate::world::{Policies, World};
 
 /// No flow has this agent index now.

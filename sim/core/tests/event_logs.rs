@@ -5,13 +5,14 @@
 
 mod common;
 
-use common::networks::fixed;
-use common::*;
 use orbitcc_core::observe::registry::Preset;
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};
 use orbitcc_core::worlds::Worlds;
+
+use common::networks::fixed;
+use common::*;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/event_logs.txt");
 const RATE_MBPS: f64 = 12.0;
@@ -169,7 +170,7 @@ fn named() -> Vec<(String, NetworkSpec)> {
 
 fn row(name: &str, world: &mut World) -> String {
     let (flows, links) = (world.flow_totals(), world.link_totals());
-    let sum = |of: fn(&orbitcc_core::totals::FlowTotals) -> u64| flows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&orbitcc_core::world::totals::FlowTotals) -> u64| flows.iter().map(of).sum::<u64>();
     format!(
         "{name:<26} {:016x} {:>9} {:>7} {:>6} {:>6} {:>4} {:>6} {:>7} {:>9.1}\n",
         world.event_hash(),

@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::networks::network;
-use orbitcc_core::relay::RelaySpec;
+use orbitcc_core::spec::RelaySpec;
 use orbitcc_core::spec::{FlowSpec, NetworkSpec, ReceiverSpec, TrafficSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};
 use proptest::prelude::*;
+
+use common::networks::network;
 
 /// Worlds are compared so often.
 const PAUSES: u64 = 50;

@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{bdp_bytes, dumbbell, secs};
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
-use orbitcc_core::totals::FlowTotals;
 use orbitcc_core::units::BitRate;
+use orbitcc_core::world::totals::FlowTotals;
 use orbitcc_core::world::{Policies, World};
+
+use common::{bdp_bytes, dumbbell, secs};
 
 fn totals(spec: &NetworkSpec) -> Vec<FlowTotals> {
     let mut world = World::new(spec, &Policies::new(), secs(1.0)).unwrap();

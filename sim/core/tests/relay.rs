@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{check_conservation, delay, dumbbell, secs};
-use orbitcc_core::relay::RelaySpec;
+use orbitcc_core::spec::RelaySpec;
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
 use orbitcc_core::world::{Policies, World};
+
+use common::{check_conservation, delay, dumbbell, secs};
 
 const MSS: u64 = 1448;
 

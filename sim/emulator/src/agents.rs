@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
-use orbitcc_core::observe::stats::Acks;
+use orbitcc_core::tcp::acks::Acks;
 use orbitcc_core::time::Nanos;
 
 use crate::tcp_flows::{Agent, Form};

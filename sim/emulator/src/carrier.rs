@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use orbitcc_core::kernel_hosts::LinkReading;
+use orbitcc_core::link::reading::LinkReading;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::World;

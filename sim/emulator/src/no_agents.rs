@@ -1,6 +1,6 @@
 //! Built without agents.
 
-use orbitcc_core::observe::stats::Acks;
+use orbitcc_core::tcp::acks::Acks;
 
 use crate::tcp_flows::Agent;
 

@@ -4,11 +4,11 @@ use std::io::{self, BufReader, Read, Stdin, Stdout};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 
-use orbitcc_core::kernel_hosts::Reading;
 use orbitcc_core::spec::{ControllerSpec, FlowSpec, NetworkSpec, NoiseSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::wire::{self, Request};
 use orbitcc_core::world::World;
+use orbitcc_core::world::kernel_hosts::Reading;
 use serde::Deserialize;
 
 use crate::agents::Agents;

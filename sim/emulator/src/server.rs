@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use orbitcc_core::kernel_hosts::LinkReading;
+use orbitcc_core::link::reading::LinkReading;
 use orbitcc_core::time::Nanos;
 use serde_json::{Value, json};
 

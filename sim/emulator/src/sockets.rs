@@ -5,7 +5,7 @@ use std::mem;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use orbitcc_core::kernel_hosts::FlowReading;
+use orbitcc_core::tcp::kernel_reading::FlowReading;
 use orbitcc_core::tcp::sender::SenderCounters;
 
 use crate::sys::check;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use orbitcc_core::kernel_hosts::FlowReading;
 use orbitcc_core::spec::{NetworkSpec, TrafficSpec};
+use orbitcc_core::tcp::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::traffic::{Action, Traffic};
 use orbitcc_core::world::World;

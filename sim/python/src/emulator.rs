@@ -4,12 +4,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use orbitcc_core::flow::Flow;
-use orbitcc_core::kernel_hosts::{Connect, Hosts, Reading};
 use orbitcc_core::observe::policy::Failure;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::wire::Remote;
 use orbitcc_core::world::World;
+use orbitcc_core::world::kernel_hosts::{Connect, Hosts, Reading};
 use serde_json::{Value, json};
 
 /// `orbitcc-emulator` at work. Dropping it ends it.

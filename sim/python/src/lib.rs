@@ -12,7 +12,7 @@ use orbitcc_core::cc::REGISTRY;
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, Payment, REWARDS};
 use orbitcc_core::observe::stats::{STATISTICS, Source};
-use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
+use orbitcc_core::world::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::worlds::{STATUS_ACTIVE, STATUS_IDLE, STATUS_TERMINATED, STATUS_TRUNCATED};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};

@@ -1,12 +1,12 @@
 use std::sync::{Arc, Mutex};
 
 use numpy::{IntoPyArray, PyArrayMethods};
-use orbitcc_core::capture::{pcap, qlog};
-use orbitcc_core::kernel_hosts::Hosts;
-use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::time::Nanos;
-use orbitcc_core::totals::{FlowTotals, LinkTotals};
 use orbitcc_core::world::World;
+use orbitcc_core::world::capture::{pcap, qlog};
+use orbitcc_core::world::kernel_hosts::Hosts;
+use orbitcc_core::world::recorder::{FLOW_SERIES, LINK_SERIES};
+use orbitcc_core::world::totals::{FlowTotals, LinkTotals};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBytes, PyDict};
 

@@ -9,9 +9,10 @@
 
 use std::collections::VecDeque;
 
-use super::{CaState, Conn, Controller, Params, RateSample};
-use crate::tcp::rtt::MinFilter;
+use crate::min_filter::MinFilter;
 use crate::time::Nanos;
+
+use super::{CaState, Conn, Controller, Params, RateSample};
 
 /// Half a packet of delay sensitivity: two packets of queue per flow.
 const DELTA: f64 = 0.5;

@@ -31,10 +31,8 @@ use crate::rng::{Purpose, Stream};
 use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
+pub use crate::spec::SSTHRESH_INFINITE;
 pub use registry::{COMMON_PARAMS, Params, REGISTRY, build, check, tcp_of};
-
-/// "No threshold yet": slow start until the first loss.
-pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
 /// The recovery state machine's state, in the order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -23,7 +23,7 @@ pub mod marking;
 pub mod piecewise;
 mod pipe;
 pub mod queue;
-mod reading;
+pub mod reading;
 mod server;
 #[cfg(test)]
 mod tests;

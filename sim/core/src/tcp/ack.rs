@@ -4,10 +4,10 @@
 use crate::cc::CaState;
 use crate::packet::{Kind, Packet, SegRange};
 use crate::pool::Pool;
+use crate::spec::profile::SafeAck;
 use crate::time::Nanos;
 
 use super::ecn::Agreed;
-use super::profile::SafeAck;
 use super::recovery::Send;
 use super::rtt::rtt_us;
 use super::scoreboard::{EVER_RETRANS, RATE_DONE, RETRANS, SACKED};

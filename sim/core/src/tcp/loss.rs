@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::cc::CaState;
+use crate::spec::profile::LossDetection;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
-use super::profile::LossDetection;
 use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
 use super::sender::Sender;
 use super::timers::Timer;

@@ -3,10 +3,11 @@
 //! Sequence numbers count segments. Names follow RFC 9293, RFC 6675, RFC 8985 (RACK-TLP), RFC 6937 (PRR), RFC 5682
 //! (F-RTO); behaviour follows Linux 6.x where it differs.
 
+pub mod acks;
 pub mod ecn;
 pub mod intervals;
+pub mod kernel_reading;
 pub mod metrics;
-pub mod profile;
 pub mod receiver;
 pub mod recovery;
 pub mod rtt;
@@ -14,7 +15,6 @@ pub mod scoreboard;
 pub mod sender;
 
 mod ack;
-mod kernel_reading;
 mod loss;
 mod misbehaving;
 mod pacing;

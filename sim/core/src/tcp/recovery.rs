@@ -3,11 +3,11 @@
 
 use crate::cc::{CaState, Event, SSTHRESH_INFINITE};
 use crate::pool::Pool;
+use crate::spec::profile::{LossDetection, SafeAck};
 use crate::time::Nanos;
 
 use super::ack::AckWork;
 use super::loss::REORDERING_DEFAULT;
-use super::profile::{LossDetection, SafeAck};
 use super::scoreboard::EVER_RETRANS;
 use super::sender::Sender;
 use super::timers::{TailProbe, Timer};

@@ -1,17 +1,18 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
 use crate::cc::{Conn, Controller, Signal};
+use crate::min_filter::MinFilter;
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
+use crate::spec::profile::Profile;
 use crate::time::Nanos;
 
 use super::ecn::{Agreed, Sending};
 use super::loss::Rack;
 use super::pacing::Pacer;
-use super::profile::Profile;
 use super::rate::RateSampler;
 use super::recovery::Recovery;
-use super::rtt::{MinFilter, RttEstimator, rtt_us};
+use super::rtt::{MIN_RTT_WINDOW, RttEstimator, rtt_us};
 use super::scoreboard::Scoreboard;
 use super::send_buffer::SendBuffer;
 use super::timers::{TailProbe, Timers};
@@ -109,7 +110,7 @@ impl Sender {
             rate: RateSampler::default(),
             window_use: WindowUse::default(),
             rtt: RttEstimator::new(tcp.hz),
-            min_rtt: MinFilter::min_rtt(),
+            min_rtt: MinFilter::new(MIN_RTT_WINDOW),
             last_rtt_us: None,
             ts_recent: Nanos::ZERO,
             ack_echo: Nanos::ZERO,

@@ -5,10 +5,10 @@ use crate::cc::CaState;
 use crate::packet::{Kind, Packet};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
+use crate::spec::profile::TimerMargin;
 use crate::time::Nanos;
 
 use super::ack::AckWork;
-use super::profile::TimerMargin;
 use super::rtt::{CoveringTicks, RttEstimator, Tick};
 use super::sender::Sender;
 use super::timestamp;

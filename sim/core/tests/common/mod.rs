@@ -4,11 +4,11 @@
 
 pub mod networks;
 
-use orbitcc_core::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::spec::*;
 use orbitcc_core::time::Nanos;
-use orbitcc_core::totals::{FlowTotals, LinkTotals};
 use orbitcc_core::units::BitRate;
+use orbitcc_core::world::recorder::{FLOW_SERIES, LINK_SERIES};
+use orbitcc_core::world::totals::{FlowTotals, LinkTotals};
 use orbitcc_core::world::{Policies, World};
 use proptest::prelude::ProptestConfig;
 

@@ -5,12 +5,12 @@ mod window;
 use crate::packet::{Kind, Marks, Packet, SegRange, truesize};
 use crate::pool::Pool;
 use crate::spec::TcpSpec;
+use crate::spec::profile::{Autotuning, Profile};
 use crate::time::Nanos;
 
 use super::ecn::Echo;
 use super::intervals::Intervals;
 use super::misbehaving::Optimist;
-use super::profile::{Autotuning, Profile};
 use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
 

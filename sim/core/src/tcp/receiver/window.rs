@@ -1,9 +1,9 @@
 //! The receive window: how much is offered, its slow start, and the buffer's autotuning (tcp_select_window, tcp_grow_window,
 //! tcp_rcv_space_adjust).
 
+use crate::spec::profile::{Autotuning, WindowShare};
 use crate::time::Nanos;
 
-use super::super::profile::{Autotuning, WindowShare};
 use super::super::timestamp;
 use super::Receiver;
 

@@ -4,7 +4,8 @@ use crate::flow::{Agent, Life};
 use crate::observe::policy::Answer;
 use crate::observe::registry::{Control, Interval};
 use crate::time::Nanos;
-use crate::world::World;
+
+use super::World;
 
 impl World {
     /// Decisions of policies that are due now: all observe, then all act.

@@ -1,7 +1,8 @@
 //! What differs between the kernels whose TCP the hosts may run: one place per difference.
 
-use crate::spec::{Kernel, SsthreshCache};
 use crate::time::Nanos;
+
+use super::hosts::{Kernel, SsthreshCache, TcpSpec};
 
 /// How the receive buffer grows with what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,5 +171,16 @@ impl Kernel {
             Kernel::V6_12 => &V6_12,
             Kernel::V4_15 => &V4_15,
         }
+    }
+}
+
+impl TcpSpec {
+    pub fn profile(&self) -> &'static Profile {
+        self.kernel.profile()
+    }
+
+    /// The receive buffer at first, bytes of buffer memory.
+    pub fn rmem_default(&self) -> u64 {
+        if self.rmem[1] == 0 { self.profile().rmem_default } else { self.rmem[1] }
     }
 }

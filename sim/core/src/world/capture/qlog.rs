@@ -6,10 +6,9 @@
 
 use std::fmt::Write;
 
-use crate::time::Nanos;
-
 use crate::packet::Marks;
 use crate::tcp::ecn::Agreed;
+use crate::time::Nanos;
 
 use super::{Event, What};
 

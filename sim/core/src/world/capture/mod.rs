@@ -14,7 +14,8 @@ use crate::flow::{Flow, Life};
 use crate::packet::{Kind, Marks, Packet};
 use crate::tcp::{self, ecn::Agreed};
 use crate::time::Nanos;
-use crate::world::World;
+
+use super::World;
 
 /// Half-open range of bytes of a stream.
 pub type Bytes = (u64, u64);

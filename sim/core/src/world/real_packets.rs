@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 
-use crate::kernel_hosts::LinkReading;
+use crate::link::reading::LinkReading;
 use crate::packet::{Kind, Marks, Packet};
 use crate::pool::PacketId;
 use crate::spec::{NetworkSpec, NoiseSpec, SpecError};
 use crate::time::Nanos;
-use crate::world::{Policies, World};
+
+use super::{Policies, World};
 
 /// Packets that came out: when, and which.
 pub(crate) type Carried = VecDeque<(Nanos, PacketId)>;

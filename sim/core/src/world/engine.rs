@@ -1,14 +1,14 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
 use crate::cc::Signal;
-use crate::flow::Life;
+use crate::flow::{Life, NOBODY};
 use crate::link::Offer;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
-use crate::relay;
 use crate::tcp::{self, receiver::Arrival};
 use crate::time::Nanos;
-use crate::world::{Control, ROUTE_END, World};
+
+use super::{Control, ROUTE_END, World};
 
 /// The source of changes known from the start; the others are numbered as in the schedule.
 const KNOWN_CHANGE: usize = usize::MAX;
@@ -242,7 +242,7 @@ impl World {
     fn deliver_data(&mut self, i: usize, id: PacketId) {
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
-        let relayed = flow.relayed_by != relay::NOBODY;
+        let relayed = flow.relayed_by != NOBODY;
         let segment = Arrival {
             flow: packet.flow,
             seq: packet.seq,

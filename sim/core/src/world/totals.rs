@@ -2,7 +2,8 @@
 
 use crate::flow::Life;
 use crate::time::Nanos;
-use crate::world::World;
+
+use super::World;
 
 #[derive(Clone, Debug)]
 pub struct FlowTotals {

@@ -1,13 +1,14 @@
 //! Events at hosts: start, timers and end of flows.
 
 use crate::cc::SSTHRESH_INFINITE;
-use crate::decisions::next_on_grid;
 use crate::flow::Life;
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::spec::{SsthreshCache, TrafficSpec};
 use crate::time::Nanos;
 use crate::traffic::Action;
-use crate::world::World;
+
+use super::World;
+use super::decisions::next_on_grid;
 
 impl World {
     pub(crate) fn start_flow(&mut self, i: usize) {

@@ -4,51 +4,10 @@
 //! The proxy reads from the first connection while it holds less than its buffer; the second connection's send buffer is a
 //! part of it. What the proxy does not read closes the first connection's receive window, as on any host.
 
-use serde::{Deserialize, Serialize};
-
 use crate::flow::Life;
-use crate::spec::{NetworkSpec, ReceiverSpec, SpecError, TrafficSpec};
-use crate::world::World;
+use crate::spec::RelaySpec;
 
-/// No flow.
-pub(crate) const NOBODY: u32 = u32::MAX;
-
-/// The first connection of a proxy, and the most bytes that it holds: read from the first, not acknowledged on the second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct RelaySpec {
-    pub from: usize,
-    pub buffer: u64,
-}
-
-impl NetworkSpec {
-    pub(crate) fn validate_relay(&self, i: usize, relay: RelaySpec) -> Result<(), SpecError> {
-        let fail = |field: &str, value: &dyn std::fmt::Display, allowed: &str| {
-            Err(SpecError(format!("flows[{i}].relays.{field} = {value}: {allowed}")))
-        };
-        let (least, most) = (2 * u64::from(self.tcp.mss), 1 << 40);
-        if !(least..=most).contains(&relay.buffer) {
-            return fail("buffer", &relay.buffer, &format!("must lie in {least} .. {most} bytes"));
-        }
-        if relay.from >= i {
-            return fail("from", &relay.from, "an earlier flow");
-        }
-        let (first, second) = (&self.flows[relay.from], &self.flows[i]);
-        let same = match (first.traffic, second.traffic) {
-            (TrafficSpec::Bulk, TrafficSpec::Bulk) => true,
-            (TrafficSpec::Bytes { bytes }, TrafficSpec::Bytes { bytes: others }) => bytes == others,
-            _ => false,
-        };
-        let once = self.flows.iter().filter(|f| f.relays.is_some_and(|r| r.from == relay.from)).count() == 1;
-        let honest = first.receiver == ReceiverSpec::Honest;
-        if !same || !once || !honest || [first, second].iter().any(|f| f.controller.name == "udp") {
-            let allowed =
-                "a TCP flow that no other relays, with the same traffic, bulk or bytes, and an honest receiver";
-            return fail("from", &relay.from, allowed);
-        }
-        Ok(())
-    }
-}
+use super::World;
 
 impl World {
     /// Tell the flows of every proxy of each other.

@@ -3,7 +3,8 @@
 use crate::cc::SSTHRESH_INFINITE;
 use crate::flow::Life;
 use crate::time::Nanos;
-use crate::world::World;
+
+use super::World;
 
 /// Levels are sampled this often, in long runs so many times.
 const SAMPLE: Nanos = Nanos::from_millis(10);
