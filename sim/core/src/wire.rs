@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::link::reading::LinkReading;
 use crate::observe::policy::Failure;
-use crate::tcp::kernel_reading::FlowReading;
+use crate::tcp::sender::kernel_reading::FlowReading;
 use crate::time::Nanos;
 use crate::world::kernel_hosts::{Hosts, Reading};
 

@@ -5,8 +5,8 @@ use std::mem;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use orbitcc_core::tcp::kernel_reading::FlowReading;
 use orbitcc_core::tcp::sender::SenderCounters;
+use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 
 use crate::sys::check;
 

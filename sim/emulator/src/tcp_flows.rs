@@ -3,7 +3,7 @@
 use std::io;
 
 use orbitcc_core::spec::{NetworkSpec, TrafficSpec};
-use orbitcc_core::tcp::kernel_reading::FlowReading;
+use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::traffic::{Action, Traffic};
 use orbitcc_core::world::World;

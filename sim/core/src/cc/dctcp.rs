@@ -1,5 +1,5 @@
 //! DCTCP (Alizadeh et al. 2010, RFC 8257) as Linux has it (`tcp_dctcp.c`): the window is cut in proportion to the share
-//! of packets that were marked. The receiver's exact echo is in `tcp/ecn.rs`.
+//! of packets that were marked. The receiver's exact echo is in `tcp/receiver/ecn.rs`.
 
 use super::{CaState, Conn, Controller, EcnUse, Event, Params, reno};
 

@@ -16,6 +16,7 @@ pub mod hystart;
 pub mod hystart_plus_plus;
 pub mod illinois;
 pub mod leocc;
+mod params;
 pub mod prague;
 pub mod registry;
 pub mod reno;
@@ -32,7 +33,8 @@ use crate::spec::TcpSpec;
 use crate::time::Nanos;
 
 pub use crate::spec::SSTHRESH_INFINITE;
-pub use registry::{COMMON_PARAMS, Params, REGISTRY, build, check, tcp_of};
+pub use params::Params;
+pub use registry::{COMMON_PARAMS, REGISTRY, build, check, tcp_of};
 
 /// The recovery state machine's state, in the order of severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

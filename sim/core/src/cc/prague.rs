@@ -422,5 +422,4 @@ impl Classic {
 }
 
 #[cfg(test)]
-#[path = "prague_tests.rs"]
 mod tests;

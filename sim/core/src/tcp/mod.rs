@@ -6,27 +6,10 @@
 pub mod acks;
 pub mod ecn;
 pub mod intervals;
-pub mod kernel_reading;
 pub mod metrics;
 pub mod receiver;
-pub mod recovery;
 pub mod rtt;
-pub mod scoreboard;
 pub mod sender;
-
-mod ack;
-mod loss;
-mod misbehaving;
-mod pacing;
-mod rate;
-mod routine;
-mod send_buffer;
-mod timers;
-mod transmit;
-mod window_use;
-
-#[cfg(test)]
-mod tests;
 
 use crate::time::Nanos;
 

@@ -8,7 +8,7 @@ use crate::flow::Life;
 use crate::link::reading::LinkReading;
 use crate::observe::policy::Failure;
 use crate::spec::{NetworkSpec, SpecError};
-use crate::tcp::kernel_reading::FlowReading;
+use crate::tcp::sender::kernel_reading::FlowReading;
 use crate::time::Nanos;
 
 use super::World;

@@ -1,11 +1,32 @@
 //! Monitor intervals: what became of the packets sent in each. A packet belongs to the interval in which it was sent; an
 //! interval is over when every packet of it was delivered or lost.
 
-use super::search::Plan;
 use crate::time::Nanos;
 
 /// Intervals that can be under way; when all are, the last one grows.
 const RING: usize = 32;
+
+/// What an interval is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// The first at a doubled rate.
+    Doubled,
+    /// Probe number k.
+    Probe(usize),
+    /// Results are awaited at the base rate.
+    #[default]
+    Waiting,
+    /// At the rate moved to.
+    Moved,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub role: Role,
+    /// Results count only for the decision they were planned for.
+    pub decision: u32,
+    pub mbps: f64,
+}
 
 /// One interval, with running sums for the regression of RTT over send time (seconds, relative to the interval's
 /// first packet).

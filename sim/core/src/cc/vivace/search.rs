@@ -1,7 +1,7 @@
 //! The search for the rate of the highest utility: doubling, then probing around the rate and stepping along the
 //! gradient. Works on planned intervals and their reports; knows no packets.
 
-use super::monitor::Report;
+use super::monitor::{Plan, Report, Role};
 use super::rules::Rules;
 use super::step::Steps;
 use crate::rng::Stream;
@@ -9,28 +9,6 @@ use crate::rng::Stream;
 /// Lost packets by which the lower rate must have lost more before an increase is doubted, and the loss from which it is.
 const DOUBTFUL_LOSSES: f64 = 2.0;
 const DOUBTFUL_LOSS: f64 = 0.05;
-
-/// What an interval is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// The first at a doubled rate.
-    Doubled,
-    /// Probe number k.
-    Probe(usize),
-    /// Results are awaited at the base rate.
-    #[default]
-    Waiting,
-    /// At the rate moved to.
-    Moved,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Plan {
-    pub role: Role,
-    /// Results count only for the decision they were planned for.
-    pub decision: u32,
-    pub mbps: f64,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {

@@ -1,5 +1,7 @@
 //! The receiving host: acknowledgement policy and SACK blocks; its window has a file of its own.
 
+mod ecn;
+mod misbehaving;
 mod window;
 
 use crate::packet::{Kind, Marks, Packet, SegRange, truesize};
@@ -8,13 +10,12 @@ use crate::spec::TcpSpec;
 use crate::spec::profile::{Autotuning, Profile};
 use crate::time::Nanos;
 
-use super::ecn::Echo;
 use super::intervals::Intervals;
-use super::misbehaving::Optimist;
 use super::rtt::{LONGEST_RTT_US, RttEstimator, Tick};
 use super::timestamp;
 
-pub use window::window_of;
+use ecn::Echo;
+use misbehaving::Optimist;
 use window::{Share, WINDOW_FIELD_MAX, initial_segments, memory_per_segment, window_scale};
 
 /// Bytes of the timestamp option in every segment.
@@ -53,15 +54,15 @@ pub struct Arrival {
 
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    pub(super) mss: u64,
+    mss: u64,
     /// Buffer memory one full segment occupies when each arrives in a buffer of its own, and what autotuning budgets.
     truesize: u64,
     memory_per_segment: u64,
     tick: Tick,
-    pub(super) ack_bytes: u16,
+    ack_bytes: u16,
     profile: &'static Profile,
     moderate: bool,
-    pub(super) rmem_max: u64,
+    rmem_max: u64,
     /// Where its ACKs start on the world's routes.
     pub route: u32,
     pub rcv_nxt: u32,
@@ -73,18 +74,18 @@ pub struct Receiver {
     duplicate: Option<SegRange>,
     /// Generic receive offload: most segments in order that go up the stack as one and cause one ACK (Linux: 64 KB),
     /// and those of the present poll.
-    pub(super) merges: u32,
+    merges: u32,
     merged: u32,
     /// Time from a first arrival to the poll.
-    pub(super) poll: Nanos,
+    poll: Nanos,
     /// Number of acknowledgements in place of one, and the state of an optimistic receiver (`misbehaving.rs`).
-    pub(super) ack_parts: u32,
-    pub(super) optimist: Option<Box<Optimist>>,
-    pub(super) echo: Echo,
+    ack_parts: u32,
+    optimist: Option<Box<Optimist>>,
+    echo: Echo,
     /// It is optimistic, uses ECN, or its application does not read everything at once.
-    pub(super) is_special: bool,
+    is_special: bool,
     /// What ACKs carry of ECN.
-    pub(super) ack_marks: Marks,
+    ack_marks: Marks,
     // Acknowledgement policy.
     quick: u32,
     /// Expected gap between arrivals, in ticks as all of this; 0 = none yet.
@@ -97,17 +98,17 @@ pub struct Receiver {
     delay_bound: u64,
     /// Its timeout, of the same origin: a longer gap starts quick ACKs again.
     rto: u64,
-    pub(super) handshake_us: u64,
+    handshake_us: u64,
     last_arrival: Nanos,
-    pub(super) ack_now: bool,
-    pub(super) delayed_at: Nanos,
+    ack_now: bool,
+    delayed_at: Nanos,
     compressed: u32,
     /// When the compressed ACK goes out, or the present poll ends.
     compressed_at: Nanos,
     dupacks: u32,
     dupacks_at: u32,
-    pub(super) last_acked: u32,
-    pub(super) ts_recent: Nanos,
+    last_acked: u32,
+    ts_recent: Nanos,
     /// When a probe of the window may be answered again.
     next_answer: Nanos,
     // Window.
@@ -120,7 +121,7 @@ pub struct Receiver {
     /// Where that threshold ends while one segment at least is unread.
     growth_limit: u64,
     /// Right edge in bytes from the start of the stream; never moves left.
-    pub(super) right_edge: u64,
+    right_edge: u64,
     /// Unit of the window field, bytes, a power of two (RFC 7323 window scaling).
     unit: u64,
     /// Segments that the packet in hand put in order: the application reads them after the ACK has gone.
@@ -418,13 +419,13 @@ impl Receiver {
     }
 
     /// Do segments wait for the end of the present poll?
-    pub(super) fn is_polling(&self) -> bool {
+    fn is_polling(&self) -> bool {
         self.merged > 0
     }
 
     /// What the driver has collected goes up to TCP.
     #[cold]
-    pub(super) fn end_poll(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
+    fn end_poll(&mut self, now: Nanos, flow: u32, out: &mut Pool) {
         self.merged = 0;
         self.compressed_at = Nanos::MAX;
         if self.compressed > 0 {
@@ -523,7 +524,7 @@ impl Receiver {
         self.quick = self.quick.max(credits);
     }
 
-    pub(super) fn enter_quick_ack(&mut self, most: u32) {
+    fn enter_quick_ack(&mut self, most: u32) {
         self.increase_quick_ack(most);
         self.ato = self.ato_min;
     }
@@ -578,7 +579,7 @@ impl Receiver {
     }
 
     /// Acknowledge what had arrived up to `seq`, beside the ACK that is due (`__tcp_send_ack`).
-    pub(super) fn send_ack_of(&mut self, now: Nanos, flow: u32, seq: u32, out: &mut Pool) {
+    fn send_ack_of(&mut self, now: Nanos, flow: u32, seq: u32, out: &mut Pool) {
         let window = (self.right_edge - u64::from(seq) * self.mss) as u32;
         self.send_ack(now, flow, seq, window, out);
     }

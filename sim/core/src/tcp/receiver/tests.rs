@@ -1,6 +1,6 @@
 //! What a receiver acknowledges, and the windows it offers.
 
-use super::window::autotuned_window;
+use super::window::{autotuned_window, window_of};
 use super::*;
 use crate::spec::Kernel;
 

@@ -3,8 +3,8 @@
 use crate::cc::RateSample;
 use crate::time::Nanos;
 
+use super::Sender;
 use super::scoreboard::APP_LIMITED;
-use super::sender::Sender;
 
 /// What the samples are taken with; the segments delivered are counted by the connection.
 #[derive(Clone, Debug, Default)]

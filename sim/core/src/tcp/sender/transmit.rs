@@ -5,10 +5,10 @@ use crate::packet::{Kind, Marks, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
+use super::super::timestamp;
+use super::Sender;
 use super::scoreboard::{APP_LIMITED, EVER_RETRANS, Flight, LOST, RETRANS, SACKED, Segment};
-use super::sender::Sender;
 use super::timers::Timer;
-use super::timestamp;
 
 impl Sender {
     /// Send what may be sent: lost segments first, then new data.

@@ -6,8 +6,8 @@ use crate::packet::{Kind, Marks, Packet};
 use crate::pool::Pool;
 use crate::time::Nanos;
 
-use super::rtt::rtt_us;
-use super::sender::Sender;
+use super::super::rtt::rtt_us;
+use super::Sender;
 
 impl Sender {
     /// Does the ACK bring progress and nothing else, to a sender that has nothing to repair?

@@ -6,9 +6,9 @@ use crate::cc::CaState;
 use crate::spec::profile::LossDetection;
 use crate::time::Nanos;
 
-use super::ack::AckWork;
+use super::Sender;
+use super::ack_work::AckWork;
 use super::scoreboard::{EVER_RETRANS, LOST, RETRANS, SACKED, Segment};
-use super::sender::Sender;
 use super::timers::Timer;
 
 /// Segments of reordering assumed at first, and the most that are believed.

@@ -4,9 +4,9 @@ use crate::cc::{CaState, SSTHRESH_INFINITE};
 use crate::min_filter::MinFilter;
 use crate::time::Nanos;
 
-use super::acks::Acks;
-use super::rtt::MIN_RTT_WINDOW;
-use super::sender::{Sender, SenderCounters};
+use super::super::acks::Acks;
+use super::super::rtt::MIN_RTT_WINDOW;
+use super::{Sender, SenderCounters};
 
 /// What a host's kernel says of one flow. Counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,10 +9,10 @@ use crate::pool::Pool;
 use crate::spec::{ControllerSpec, Kernel, TcpSpec};
 use crate::time::Nanos;
 
+use super::super::timestamp;
+use super::Sender;
 use super::loss::WINDOW_PERSIST;
-use super::sender::Sender;
 use super::timers::Timer;
-use super::timestamp;
 
 const MS: u64 = 1_000_000;
 

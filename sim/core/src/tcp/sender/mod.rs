@@ -1,5 +1,24 @@
 //! The sending host: what is outstanding, and what may be sent now.
 
+pub mod kernel_reading;
+
+mod ack;
+mod ack_work;
+mod ecn;
+mod loss;
+mod pacing;
+mod prr;
+mod rate;
+mod recovery;
+mod routine;
+mod scoreboard;
+mod send_buffer;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod transmit;
+mod window_use;
+
 use crate::cc::{Conn, Controller, Signal};
 use crate::min_filter::MinFilter;
 use crate::pool::Pool;
@@ -7,17 +26,19 @@ use crate::spec::TcpSpec;
 use crate::spec::profile::Profile;
 use crate::time::Nanos;
 
-use super::ecn::{Agreed, Sending};
-use super::loss::Rack;
-use super::pacing::Pacer;
-use super::rate::RateSampler;
-use super::recovery::Recovery;
+use super::ecn::Agreed;
 use super::rtt::{MIN_RTT_WINDOW, RttEstimator, rtt_us};
-use super::scoreboard::Scoreboard;
-use super::send_buffer::SendBuffer;
-use super::timers::{TailProbe, Timers};
 use super::timestamp;
-use super::window_use::WindowUse;
+
+use ecn::Sending;
+use loss::Rack;
+use pacing::Pacer;
+use rate::RateSampler;
+use recovery::Recovery;
+use scoreboard::Scoreboard;
+use send_buffer::SendBuffer;
+use timers::{TailProbe, Timers};
+use window_use::WindowUse;
 
 /// Counters since the start of the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +58,7 @@ pub struct SenderCounters {
 
 /// What the receiver has room for.
 #[derive(Clone, Debug)]
-pub(super) struct PeerWindow {
+struct PeerWindow {
     /// Its right edge, in bytes from the start of the stream; it never moves left.
     pub edge: u64,
     /// The window of the latest ACK, bytes.
@@ -47,37 +68,37 @@ pub(super) struct PeerWindow {
 /// Each part has an owner in a file of its own; what concerns several is done here, in `ack`, `routine` and `transmit`.
 #[derive(Clone)]
 pub struct Sender {
-    pub(super) tcp: TcpSpec,
-    pub(super) profile: &'static Profile,
-    pub(super) flow: u32,
+    tcp: TcpSpec,
+    profile: &'static Profile,
+    flow: u32,
     /// Where its data starts on the world's routes.
     pub route: u32,
     pub conn: Conn,
     pub cc: Box<dyn Controller>,
     /// What the controller says of itself once and for all.
-    pub(super) owns_window: bool,
-    pub(super) paces: bool,
-    pub(super) watches_packets: bool,
-    pub(super) watches_losses: bool,
-    pub(super) board: Scoreboard,
-    pub(super) buffer: SendBuffer,
-    pub(super) peer: PeerWindow,
-    pub(super) recovery: Recovery,
-    pub(super) ecn: Sending,
-    pub(super) rack: Rack,
-    pub(super) tail_probe: TailProbe,
-    pub(super) timers: Timers,
-    pub(super) pacer: Pacer,
-    pub(super) rate: RateSampler,
-    pub(super) window_use: WindowUse,
+    owns_window: bool,
+    paces: bool,
+    watches_packets: bool,
+    watches_losses: bool,
+    board: Scoreboard,
+    buffer: SendBuffer,
+    peer: PeerWindow,
+    recovery: Recovery,
+    ecn: Sending,
+    rack: Rack,
+    tail_probe: TailProbe,
+    timers: Timers,
+    pacer: Pacer,
+    rate: RateSampler,
+    window_use: WindowUse,
     pub rtt: RttEstimator,
-    pub(super) min_rtt: MinFilter,
+    min_rtt: MinFilter,
     /// Latest RTT sample; sums are kept by the observer.
     pub last_rtt_us: Option<u32>,
     /// Timestamp of the latest ACK, echoed in data.
-    pub(super) ts_recent: Nanos,
+    ts_recent: Nanos,
     /// Timestamp echo of the ACK in hand.
-    pub(super) ack_echo: Nanos,
+    ack_echo: Nanos,
     pub counters: SenderCounters,
 }
 
@@ -279,7 +300,7 @@ impl Sender {
 
     /// Every entry point tells the time first.
     #[inline]
-    pub(super) fn set_now(&mut self, now: Nanos) {
+    fn set_now(&mut self, now: Nanos) {
         self.conn.now = now;
         self.conn.jiffies = self.timers.tick.count(now);
     }

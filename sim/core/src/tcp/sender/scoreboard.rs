@@ -3,7 +3,7 @@
 
 use crate::time::Nanos;
 
-use super::intervals::Intervals;
+use super::super::intervals::Intervals;
 
 /// Flags of a segment.
 pub const SACKED: u8 = 1;

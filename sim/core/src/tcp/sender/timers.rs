@@ -8,10 +8,10 @@ use crate::spec::TcpSpec;
 use crate::spec::profile::TimerMargin;
 use crate::time::Nanos;
 
-use super::ack::AckWork;
-use super::rtt::{CoveringTicks, RttEstimator, Tick};
-use super::sender::Sender;
-use super::timestamp;
+use super::super::rtt::{CoveringTicks, RttEstimator, Tick};
+use super::super::timestamp;
+use super::Sender;
+use super::ack_work::AckWork;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use crate::cc::{CaState, Conn, Event};
 
-use super::sender::Sender;
+use super::Sender;
 
 /// How the window has been used.
 #[derive(Clone, Debug, Default)]

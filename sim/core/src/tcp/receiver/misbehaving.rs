@@ -12,8 +12,9 @@ use crate::pool::Pool;
 use crate::spec::ReceiverSpec;
 use crate::time::Nanos;
 
-use super::receiver::{Arrival, Receiver, window_of};
-use super::timestamp;
+use super::super::timestamp;
+use super::window::window_of;
+use super::{Arrival, Receiver};
 
 /// What an optimistic receiver remembers: the arrivals of the last half of a round trip.
 #[derive(Clone, Debug)]

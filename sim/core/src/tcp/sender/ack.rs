@@ -7,46 +7,14 @@ use crate::pool::Pool;
 use crate::spec::profile::SafeAck;
 use crate::time::Nanos;
 
-use super::ecn::Agreed;
+use super::super::ecn::Agreed;
+use super::super::rtt::rtt_us;
+use super::super::timestamp;
+use super::Sender;
+use super::ack_work::AckWork;
 use super::recovery::Send;
-use super::rtt::rtt_us;
 use super::scoreboard::{EVER_RETRANS, RATE_DONE, RETRANS, SACKED};
-use super::sender::Sender;
 use super::timers::Timer;
-use super::timestamp;
-
-/// What is learnt while one ACK is processed.
-#[derive(Default)]
-pub(super) struct AckWork {
-    pub una_advanced: bool,
-    pub window_moved: bool,
-    pub data_sacked: bool,
-    /// A never-retransmitted segment below `high_seq` was delivered.
-    pub original_delivered: bool,
-    pub retrans_acked: bool,
-    pub dsack: bool,
-    pub dsack_of_probe: bool,
-    pub lost_retrans: bool,
-    /// The ACK reports a mark (FLAG_ECE).
-    pub ece: bool,
-    pub set_timer: bool,
-    pub ts_echo: Nanos,
-    /// Send times of the first and last never-retransmitted segment newly SACKed or ACKed.
-    first_sacked: Option<Nanos>,
-    last_sacked: Nanos,
-    first_acked: Option<Nanos>,
-    last_acked: Nanos,
-    reordered: u32,
-    /// Last transmission and number of the newest segment delivered: rates are sampled over its flight.
-    pub newest: Option<(Nanos, u32)>,
-}
-
-impl AckWork {
-    /// Nothing but the repetition of the last acknowledgement.
-    pub fn is_duplicate(&self) -> bool {
-        !self.una_advanced && !self.window_moved
-    }
-}
 
 impl Sender {
     pub fn on_ack(&mut self, now: Nanos, ack: &Packet, out: &mut Pool) {
