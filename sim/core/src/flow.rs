@@ -7,11 +7,12 @@ use serde_json::{Map, Value};
 
 use crate::cc::{self, Subscription};
 use crate::delays::Delays;
-use crate::observe::astraea::History;
+use crate::observe::fixed_policy::simulated;
+use crate::observe::functions::{Action, ActionMemory, Interval, Observer, Preset};
 use crate::observe::handovers::Handovers;
+use crate::observe::history::History;
 use crate::observe::policy::{Decide, Policy};
-use crate::observe::registry::{Action, ActionMemory, Interval, Observer, Preset};
-use crate::observe::safety_filter::{self, Filter};
+use crate::observe::safety_filter::Filter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::ring::Ring;
@@ -149,7 +150,7 @@ impl Agent {
             action: policy.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(policy.observation.clone()),
-            safety_filter: policy.safety_filter.as_ref().map(|limits| safety_filter::new(limits, policy.fixed)),
+            safety_filter: policy.safety_filter.as_ref().map(|limits| simulated::filter(limits, policy.fixed)),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             delay_preference: 0.0, // a policy in the world has its own

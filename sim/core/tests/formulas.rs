@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
-use orbitcc_core::observe::astraea::{History, Member, global_state};
-use orbitcc_core::observe::registry::{Observer, Payment, observation, reward};
+use orbitcc_core::observe::astraea::global_state;
+use orbitcc_core::observe::functions::{Observer, Payment};
+use orbitcc_core::observe::history::{History, Member};
+use orbitcc_core::observe::registry::{observation, reward};
 use orbitcc_core::observe::stats::IntervalStats;
 use serde_json::{Value, json};
 

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::networks::{SECOND, fixed, network};
-use orbitcc_core::observe::registry::Preset;
+use orbitcc_core::observe::functions::Preset;
 use orbitcc_core::spec::NetworkSpec;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::world::{Policies, World};
 use orbitcc_core::worlds::Worlds;
 use proptest::prelude::*;
+
+use common::networks::{SECOND, fixed, network};
 
 proptest! {
     #![proptest_config(common::cases(160))]

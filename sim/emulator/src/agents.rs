@@ -9,7 +9,7 @@ use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use orbitcc_core::tcp::acks::Acks;
 use orbitcc_core::time::Nanos;
 
-use crate::tcp_flows::{Agent, Form};
+use crate::setup::{Agent, Form};
 
 pub const BUILT_IN: bool = true;
 

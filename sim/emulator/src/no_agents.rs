@@ -2,7 +2,7 @@
 
 use orbitcc_core::tcp::acks::Acks;
 
-use crate::tcp_flows::Agent;
+use crate::setup::Agent;
 
 pub const BUILT_IN: bool = false;
 

@@ -16,9 +16,10 @@ use crate::carrier::{Carrier, Classes};
 use crate::machine::Machine;
 use crate::namespaces::{self, Namespace};
 use crate::server::{LinksRead, Server};
+use crate::setup::Agent;
 use crate::sockets::Socket;
 use crate::sys;
-use crate::tcp_flows::{Agent, Hosts};
+use crate::tcp_flows::Hosts;
 
 /// How long flows that begin with the clock may take to connect, beyond their base RTT.
 const PATIENCE: Nanos = Nanos::from_secs(5);

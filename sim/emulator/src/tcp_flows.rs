@@ -7,12 +7,12 @@ use orbitcc_core::tcp::sender::kernel_reading::FlowReading;
 use orbitcc_core::time::Nanos;
 use orbitcc_core::traffic::{Action, Traffic};
 use orbitcc_core::world::World;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::agents::Agents;
 use crate::carrier::{PORTS, address};
 use crate::namespaces::Namespace;
+use crate::setup::Agent;
 use crate::sockets::{Info, Moved, Poll, Socket};
 use crate::sys;
 
@@ -22,29 +22,6 @@ const DATAGRAM_HEADERS: u64 = 28;
 const SEGMENT_HEADERS: u32 = 52;
 /// An application that stops is not to leave much behind that was not sent.
 const UNSENT: i32 = 16_384;
-
-/// What the kernel's TCP does under an agent: one controller of the BPF program each, in this order.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// Nothing: the window stands.
-    Hold,
-    /// The kernel's recovery.
-    Kernel,
-    /// Cubic.
-    Cubic,
-}
-
-/// A flow that an agent drives: its slot is its place in the list.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(not(feature = "agents"), expect(dead_code))]
-pub struct Agent {
-    pub flow: usize,
-    pub form: Form,
-    pub pacing_gain: f64,
-    pub initial_cwnd: u32,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -1,15 +1,12 @@
 //! Errors and arrays across the border.
 
-use std::sync::Arc;
-
 use numpy::{Element, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
+use orbitcc_core::observe::functions::Control;
 use orbitcc_core::observe::policy::Failure;
-use orbitcc_core::observe::registry::Control;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
-use orbitcc_core::world::{Policies, World};
+use orbitcc_core::world::World;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 pub fn value_error(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -55,23 +52,6 @@ pub fn decided(py: Python<'_>, failure: Option<&Failure>) -> PyResult<()> {
             None => value_error(failure),
         }),
     }
-}
-
-/// `{name: Policy or PythonPolicy}` -> shared policies.
-pub fn policies(map: Option<&Bound<'_, PyAny>>) -> PyResult<Policies> {
-    let mut table = Policies::new();
-    if let Some(map) = map {
-        let dict = PyDict::new(map.py());
-        dict.call_method1("update", (map,))?;
-        for (name, policy) in dict.iter() {
-            let shared = match policy.cast::<crate::python_policy::PythonPolicy>() {
-                Ok(outside) => Arc::clone(&outside.get().inner),
-                Err(_) => Arc::clone(&policy.extract::<PyRef<'_, crate::policy::Policy>>()?.inner),
-            };
-            table.insert(name.extract()?, shared);
-        }
-    }
-    Ok(table)
 }
 
 /// The array's memory, if it has the wanted shape and is C-contiguous.

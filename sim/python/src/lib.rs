@@ -9,8 +9,9 @@ mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
+use orbitcc_core::observe::functions::{self, Payment};
 use orbitcc_core::observe::policy::ACTION_DIM;
-use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, Payment, REWARDS};
+use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, REWARDS};
 use orbitcc_core::observe::stats::{STATISTICS, Source};
 use orbitcc_core::world::recorder::{FLOW_SERIES, LINK_SERIES};
 use orbitcc_core::worlds::{STATUS_ACTIVE, STATUS_IDLE, STATUS_TERMINATED, STATUS_TRUNCATED};
@@ -84,7 +85,7 @@ fn check_interval(observation: &str, action: &str, interval_ns: u64, interval_rt
     let observation = registry::observation(&convert::json(observation)?).map_err(convert::value_error)?;
     let action = registry::action(&convert::json(action)?).map_err(convert::value_error)?;
     let interval = policy::interval(interval_ns, interval_rtts)?;
-    registry::check_pulses(&observation, &action, interval).map_err(convert::value_error)
+    functions::check_pulses(&observation, &action, interval).map_err(convert::value_error)
 }
 
 /// All there is to know of a function that is asked for as JSON.

@@ -3,12 +3,13 @@ use std::sync::Arc;
 use numpy::{
     IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods,
 };
-use orbitcc_core::observe::fixed::{compile::compile, simulated};
+use orbitcc_core::observe::fixed_policy::{compile::compile, simulated};
+use orbitcc_core::observe::functions::{self, Interval};
 use orbitcc_core::observe::gru::Gru;
 use orbitcc_core::observe::policy::{
     ACTION_DIM, Activation, Answer, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
-use orbitcc_core::observe::registry::{self, Interval};
+use orbitcc_core::observe::registry;
 use orbitcc_core::observe::safety_filter::Limits;
 use orbitcc_core::observe::stats::IntervalStats;
 use orbitcc_core::time::Nanos;
@@ -191,7 +192,7 @@ impl Policy {
                 outputs.unwrap_or_default()
             )));
         }
-        registry::check_pulses(&shared.observation, &shared.action, shared.interval).map_err(value_error)?;
+        functions::check_pulses(&shared.observation, &shared.action, shared.interval).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })
     }
 

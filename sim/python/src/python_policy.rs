@@ -1,13 +1,16 @@
 use std::sync::Arc;
 
 use numpy::PyArray1;
+use orbitcc_core::observe::functions;
 use orbitcc_core::observe::policy::{Answer, Decide, Failure, Policy};
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::IntervalStats;
+use orbitcc_core::world::Policies;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::convert::{control, json, value_error};
+use crate::policy;
 
 /// A policy that decides in Python.
 #[pyclass(module = "orbitcc._sim", frozen)]
@@ -62,11 +65,28 @@ impl PythonPolicy {
             begin: Box::new(move || Arc::new(WorldPolicy(Python::attach(|py| begin.call0(py))))),
             observation: Arc::new(registry::observation(&json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
-            interval: crate::policy::interval(interval_ns, interval_rtts)?,
+            interval: policy::interval(interval_ns, interval_rtts)?,
             safety_filter: None,
             fixed: false,
         };
-        registry::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
+        functions::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }
+}
+
+/// `{name: Policy or PythonPolicy}` -> shared policies.
+pub fn policies(map: Option<&Bound<'_, PyAny>>) -> PyResult<Policies> {
+    let mut table = Policies::new();
+    if let Some(map) = map {
+        let dict = PyDict::new(map.py());
+        dict.call_method1("update", (map,))?;
+        for (name, given) in dict.iter() {
+            let shared = match given.cast::<PythonPolicy>() {
+                Ok(outside) => Arc::clone(&outside.get().inner),
+                Err(_) => Arc::clone(&given.extract::<PyRef<'_, policy::Policy>>()?.inner),
+            };
+            table.insert(name.extract()?, shared);
+        }
+    }
+    Ok(table)
 }

@@ -12,6 +12,7 @@ use pyo3::types::{PyAny, PyBytes, PyDict};
 
 use crate::convert;
 use crate::emulator::Emulator;
+use crate::python_policy;
 
 #[pyclass(module = "orbitcc._sim")]
 pub struct Simulation {
@@ -81,7 +82,7 @@ impl Simulation {
         emulator: Option<&str>,
         capture: bool,
     ) -> PyResult<Simulation> {
-        let policies = convert::policies(policies.as_ref())?;
+        let policies = python_policy::policies(policies.as_ref())?;
         let spec = convert::network(spec)?;
         let mut world = World::new(&spec, &policies, Nanos(record_interval_ns)).map_err(convert::spec_error)?;
         if capture {

@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use orbitcc_core::observe::astraea::STATE_DIM;
+use orbitcc_core::observe::functions::{self, Preset};
 use orbitcc_core::observe::policy::ACTION_DIM;
-use orbitcc_core::observe::registry::{self, Preset};
+use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::STATISTICS;
 use orbitcc_core::worlds::{Member, Worlds as Batch};
 use pyo3::exceptions::PyIndexError;
@@ -11,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::convert::{self, readonly, value_error, writable};
+use crate::python_policy;
 use crate::simulation::{flow_dict, link_dict};
 
 /// An exact copy of one world of a batch.
@@ -59,8 +61,8 @@ impl Worlds {
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts)?,
         };
-        registry::check_pulses(&preset.observation, &preset.action, preset.interval).map_err(value_error)?;
-        let policies = convert::policies(policies.as_ref())?;
+        functions::check_pulses(&preset.observation, &preset.action, preset.interval).map_err(value_error)?;
+        let policies = python_policy::policies(policies.as_ref())?;
         let batch = py
             .detach(|| {
                 let specs = specs

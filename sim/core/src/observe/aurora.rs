@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::registry::{Observation, Payment, Reward, ratio, read, stateless, within};
+use super::functions::{Observation, Payment, Reward, ratio, read, stateless, within};
 use super::stats::IntervalStats;
 
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {

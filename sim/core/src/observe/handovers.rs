@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::observe::functions::{Feature, ratio};
 use crate::observe::memory::nearness;
-use crate::observe::registry::{Feature, ratio};
 use crate::observe::stats::IntervalStats;
 use crate::signals::PathChange;
 use crate::time::Nanos;

@@ -5,8 +5,11 @@ mod aurora;
 pub mod drain;
 mod features;
 pub mod fixed;
+pub mod fixed_policy;
+pub mod functions;
 pub mod gru;
 pub mod handovers;
+pub mod history;
 mod lanes;
 mod memory;
 mod occupancy;
@@ -21,3 +24,6 @@ pub mod stats;
 mod steps;
 #[cfg(test)]
 mod testing;
+
+/// Most features of an observation.
+const MOST_FEATURES: usize = 48;

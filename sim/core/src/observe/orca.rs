@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::registry::{Action, Feature, Observation, Payment, Reward, ratio, read, stateless, within};
+use super::functions::{Action, Feature, Observation, Payment, Reward, ratio, read, stateless, within};
 use super::stats::IntervalStats;
 
 pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> {

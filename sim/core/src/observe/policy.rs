@@ -7,9 +7,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use super::functions::{Action, Control, Interval, Observation};
 use super::gru::Gru;
 use super::lanes::dot;
-use super::registry::{Action, Control, Interval, Observation};
 use super::safety_filter::Limits;
 use super::stats::IntervalStats;
 

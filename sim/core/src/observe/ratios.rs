@@ -10,9 +10,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::functions::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::handovers::{fill_news, news_features};
 use super::memory::{GapDetector, WindowedMax, WindowedMin, nearness, weight};
-use super::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

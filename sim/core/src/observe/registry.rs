@@ -1,4 +1,4 @@
-//! Observation, action and reward functions, which are selected by name and have parameters, and decision intervals.
+//! The table of observation, action and reward functions, which are selected by name and have parameters.
 //!
 //! A function is requested as JSON: its name, or an object with the name and the parameters that differ from the name's
 //! defaults, `{"name": "astraea", "history": 1}`. Several names can stand for one family of formulas with different
@@ -6,158 +6,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::cc::Conn;
 use crate::time::Nanos;
 
-use super::astraea::Member;
-use super::drain::Drain;
-use super::occupancy::Occupancy;
-use super::pulse::{self, Pulse};
-use super::stats::IntervalStats;
-use super::{astraea, aurora, features, fixed, orca, ratios, share, steps};
-
-/// One value of an observation; it is clipped to its bounds.
-#[derive(Clone, Debug)]
-pub struct Feature {
-    pub meaning: String,
-    pub low: f32,
-    pub high: f32,
-    pub unit: &'static str,
-}
-
-/// A feature without a unit.
-pub(super) fn ratio(meaning: impl Into<String>, low: f32, high: f32) -> Feature {
-    Feature { meaning: meaning.into(), low, high, unit: "1" }
-}
-
-/// Maximum number of features of an observation.
-const MAX_FEATURES: usize = features::MOST;
-
-/// Computes features from statistics; holds the parameters and the state for one flow.
-pub trait Watch: Send + Sync {
-    /// Write the features of an interval, which are clipped afterwards.
-    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]);
-
-    fn clone_box(&self) -> Box<dyn Watch>;
-}
-
-impl Clone for Box<dyn Watch> {
-    fn clone(&self) -> Self {
-        self.clone_box()
-    }
-}
-
-/// The definition of a function, for model cards and their hashes.
-#[derive(Clone, Debug, Default)]
-pub struct Definition {
-    /// The requested name, and the name of the family of formulas.
-    pub name: String,
-    pub family: &'static str,
-    /// Version of the family's formulas; policies trained with another version are refused.
-    pub formula: u32,
-    /// All parameters of the family, including those with defaults.
-    pub parameters: Value,
-    /// Those that differ from the family's defaults: a new parameter changes no definition that leaves it out.
-    pub changes: Value,
-}
-
-/// Features of an interval, stacked over the last `history` intervals: oldest first, zeros before the first interval.
-#[derive(Clone)]
-pub struct Observation {
-    pub definition: Definition,
-    pub features: Vec<Feature>,
-    pub history: usize,
-    /// Highest frequency of pulses whose response it looks for; 0: none.
-    pub pulse_hz: f64,
-    pub watch: Box<dyn Watch>,
-}
-
-impl Observation {
-    pub fn dim(&self) -> usize {
-        self.features.len() * self.history
-    }
-
-    /// The feature of each value of the stacked observation.
-    pub fn labels(&self) -> impl Iterator<Item = &Feature> {
-        (0..self.history).flat_map(|_| &self.features)
-    }
-}
-
-/// The window (segments) and, if the action sets it, the pacing rate (bytes per second).
-pub type Control = (u32, Option<u64>);
-
-/// What an action function remembers of a flow from one action to the next.
-#[derive(Clone, Debug, Default)]
-pub struct ActionMemory {
-    /// The exact window of the last action, segments; 0 at first.
-    pub window: f64,
-    pub drain: Drain,
-    /// The drains and the occupancy of a policy in fixed point.
-    pub fixed_drain: fixed::drain::Drain,
-    pub fixed_occupancy: fixed::occupancy::Occupancy,
-    /// What only some actions use.
-    pub parts: Option<Box<Parts>>,
-}
-
-/// What actions that pulse or that yield by the occupancy remember.
-#[derive(Clone, Debug, Default)]
-pub struct Parts {
-    pub pulse: Pulse,
-    pub occupancy: Occupancy,
-}
-
-/// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
-/// action in [-1, 1], and the memory of the flow.
-pub type Perform = dyn Fn(&Conn, &IntervalStats, f64, &mut ActionMemory) -> Control + Send + Sync;
-
-/// An action function for actions in [-1, 1].
-#[derive(Clone)]
-pub struct Action {
-    pub definition: Definition,
-    pub meaning: String,
-    /// Parameters of the underlying controller.
-    pub controller: Map<String, Value>,
-    /// Frequency of its pulses of the rate; 0: none.
-    pub pulse_hz: f64,
-    pub perform: Arc<Perform>,
-}
-
-impl Action {
-    /// The number of factors from which it selects; none if its actions are steps.
-    pub fn choices(&self) -> Option<usize> {
-        let factors = self.definition.parameters.get("factors")?.as_array()?.len();
-        (factors > 0).then_some(factors)
-    }
-}
-
-/// The common reward of all flows of a world, from their statistics and the utilisation of their links.
-pub type PayAll = dyn Fn(&[Member], f64) -> f64 + Send + Sync;
-
-/// The reward of a single flow.
-pub type PayOne = dyn Fn(&IntervalStats) -> f64 + Send + Sync;
-
-/// The formula of a reward.
-#[derive(Clone)]
-pub enum Payment {
-    /// One reward for all flows of a world, from all its flows and its utilisation.
-    Shared(Arc<PayAll>),
-    /// A reward per flow.
-    Own(Arc<PayOne>),
-}
-
-#[derive(Clone)]
-pub struct Reward {
-    pub definition: Definition,
-    pub low: f64,
-    pub high: f64,
-    /// Number of intervals for which the throughput of each flow is stored.
-    pub memory: usize,
-    pub payment: Payment,
-}
+use super::functions::{Action, Definition, Interval, Observation, Preset, Reward};
+use super::{astraea, aurora, features, orca, ratios, share, steps};
 
 /// A name of a function: the family for which it stands, and the parameters that it sets.
 pub struct Entry<T> {
@@ -277,131 +131,6 @@ pub fn reward(request: &Value) -> Result<Reward, String> {
     build("reward", request, REWARDS).map(|(function, definition)| Reward { definition, ..function })
 }
 
-/// The parameters of a family from JSON, with defaults for missing ones, and all of them as JSON.
-pub(super) fn read<P: DeserializeOwned + Serialize>(given: Value) -> Result<(P, Value), String> {
-    let parameters: P = serde_json::from_value(given).map_err(|e| format!("parameters: {e}"))?;
-    let all = serde_json::to_value(&parameters).expect("parameters are JSON");
-    Ok((parameters, all))
-}
-
-/// The only parameter of an observation without state.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Stack {
-    /// Number of stacked intervals.
-    history: usize,
-}
-
-impl Default for Stack {
-    fn default() -> Stack {
-        Stack { history: 10 }
-    }
-}
-
-/// Features that depend only on the statistics of their interval.
-#[derive(Clone)]
-struct Stateless(fn(&IntervalStats, &mut [f64]));
-
-impl Watch for Stateless {
-    fn fill(&mut self, stats: &IntervalStats, out: &mut [f64]) {
-        (self.0)(stats, out);
-    }
-
-    fn clone_box(&self) -> Box<dyn Watch> {
-        Box::new(self.clone())
-    }
-}
-
-/// An observation with such features.
-pub(super) fn stateless(
-    given: Value,
-    features: Vec<Feature>,
-    fill: fn(&IntervalStats, &mut [f64]),
-) -> Result<(Observation, Value), String> {
-    let (Stack { history }, all) = read(given)?;
-    within("history", history as f64, 1.0, 64.0)?;
-    let watch = Box::new(Stateless(fill));
-    Ok((Observation { definition: Definition::default(), features, history, pulse_hz: 0.0, watch }, all))
-}
-
-/// Return an error for a parameter outside its range.
-pub(super) fn within(field: &str, value: f64, low: f64, high: f64) -> Result<(), String> {
-    if (low..=high).contains(&value) {
-        Ok(())
-    } else {
-        Err(format!("{field} = {value}: must be a number in {low} .. {high}"))
-    }
-}
-
-/// Return an error for a text that is not among the allowed ones.
-pub(super) fn one_of(field: &str, value: &str, allowed: &[&str]) -> Result<(), String> {
-    if allowed.contains(&value) {
-        Ok(())
-    } else {
-        Err(format!("{field} = {value:?}: must be one of {}", allowed.join(", ")))
-    }
-}
-
-/// The time between two decisions of an agent.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Interval {
-    pub fixed: Nanos,
-    /// Above 0: the interval is this many mean RTTs of the last interval; `fixed` applies until there is an RTT.
-    pub rtts: f64,
-}
-
-impl Interval {
-    /// Bounds of intervals that depend on the RTT.
-    pub const SHORTEST: Nanos = Nanos::from_millis(1);
-    pub const LONGEST: Nanos = Nanos::from_secs(10);
-
-    pub fn fixed(length: Nanos) -> Interval {
-        Interval { fixed: length, rtts: 0.0 }
-    }
-
-    /// The interval that follows one with these statistics.
-    pub fn after(self, stats: &IntervalStats) -> Nanos {
-        self.after_rtt(stats.latest_rtt_s())
-    }
-
-    /// The interval that follows one with this mean RTT in seconds; 0: not known.
-    pub fn after_rtt(self, rtt_s: f64) -> Nanos {
-        if self.rtts > 0.0 && rtt_s > 0.0 {
-            Nanos((self.rtts * rtt_s * 1e9) as u64).clamp(Interval::SHORTEST, Interval::LONGEST)
-        } else {
-            self.fixed
-        }
-    }
-}
-
-/// Refuse intervals in which pulses, or the response to them, are not seen.
-pub fn check_pulses(observation: &Observation, action: &Action, interval: Interval) -> Result<(), String> {
-    let asks = [("action.pulse", action.pulse_hz), ("the feature elasticity", observation.pulse_hz)];
-    for (what, hz) in asks {
-        let (fixed_ms, most_ms) = (interval.fixed.0 as f64 / 1e6, libm::floor(1e6 / (pulse::DECISIONS * hz)) / 1e3);
-        if hz > 0.0 && (interval.rtts > 0.0 || fixed_ms > most_ms) {
-            let given = if interval.rtts > 0.0 {
-                format!("interval_rtts = {}", interval.rtts)
-            } else {
-                format!("interval_ms = {fixed_ms}")
-            };
-            return Err(format!(
-                "{given}: must be a fixed interval of at most {most_ms} ms for {what} with pulse_hz = {hz}"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The functions and the interval of the agents of a batch of worlds.
-#[derive(Clone)]
-pub struct Preset {
-    pub observation: Arc<Observation>,
-    pub action: Arc<Action>,
-    pub reward: Arc<Reward>,
-    pub interval: Interval,
-}
-
 impl Preset {
     /// Astraea's functions, which every world without agents has: they are made once.
     pub fn astraea(interval: Nanos) -> Preset {
@@ -417,37 +146,12 @@ impl Preset {
     }
 }
 
-/// The observation of one flow, updated with every interval.
-#[derive(Clone)]
-pub struct Observer {
-    function: Arc<Observation>,
-    watch: Box<dyn Watch>,
-    rows: Vec<f32>,
-}
-
-impl Observer {
-    pub fn new(function: Arc<Observation>) -> Observer {
-        Observer { watch: function.watch.clone(), rows: vec![0.0; function.dim()], function }
-    }
-
-    pub fn push(&mut self, stats: &IntervalStats) {
-        let width = self.function.features.len();
-        let mut raw = [0.0; MAX_FEATURES];
-        self.watch.fill(stats, &mut raw[..width]);
-        self.rows.copy_within(width.., 0);
-        let newest = self.rows.len() - width;
-        for ((out, x), feature) in self.rows[newest..].iter_mut().zip(raw).zip(&self.function.features) {
-            *out = (x as f32).clamp(feature.low, feature.high);
-        }
-    }
-
-    pub fn observation(&self) -> &[f32] {
-        &self.rows
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::MOST_FEATURES;
+    use super::super::functions::{Observer, Payment, check_pulses};
+    use super::super::history::{History, Member};
+    use super::super::stats::IntervalStats;
     use super::super::testing::{flow, hard_cases};
     use super::*;
 
@@ -459,7 +163,7 @@ mod tests {
         match &reward.payment {
             Payment::Own(own) => own(stats),
             Payment::Shared(shared) => {
-                let mut history = astraea::History::new(reward.memory);
+                let mut history = History::new(reward.memory);
                 (0..5).for_each(|_| history.push(stats));
                 shared(&[Member { stats, history: &history }], stats.delivery_rate_bps / 100e6)
             }
@@ -502,7 +206,7 @@ mod tests {
         let logarithmic = observation(&json!({"name": "astraea", "rtt": "log-queue", "path": "log"})).unwrap();
         let of_queue = observation(&json!({"name": "astraea", "rtt": "log-queue-ms", "path": "log-rate"})).unwrap();
         for function in named(OBSERVATIONS, observation).into_iter().chain([logarithmic, of_queue]) {
-            assert!(function.features.len() <= MAX_FEATURES);
+            assert!(function.features.len() <= MOST_FEATURES);
             let mut observer = Observer::new(Arc::new(function.clone()));
             for stats in hard_cases().iter().chain(&[flow(0.5), flow(1.0)]) {
                 observer.push(stats);
@@ -553,16 +257,5 @@ mod tests {
         let rtts = check_pulses(&ratios, &pulsed, Interval { rtts: 0.5, ..ms(30) }).unwrap_err();
         let wanted = "must be a fixed interval of at most 166.666 ms for action.pulse with pulse_hz = 1";
         assert_eq!(rtts, format!("interval_rtts = 0.5: {wanted}"));
-    }
-
-    #[test]
-    fn intervals_follow_the_rtt_within_bounds() {
-        let half = Interval { fixed: Nanos::from_millis(30), rtts: 0.5 };
-        assert_eq!(half.after(&flow(0.5)), Nanos(27_500_000));
-        assert_eq!(half.after(&hard_cases()[1]), half.fixed);
-        assert_eq!(half.after(&hard_cases()[0]), Nanos(27_000_000), "half the smoothed RTT without a sample");
-        let slow = IntervalStats { rtt_mean_s: 100.0, ..flow(0.5) };
-        assert_eq!(half.after(&slow), Interval::LONGEST);
-        assert_eq!(Interval::fixed(half.fixed).after(&slow), half.fixed);
     }
 }

@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cc::Conn;
 
-use super::fixed::simulated::FixedFilter;
+use super::functions::{Control, within};
 use super::memory::{GapDetector, WindowedMax, WindowedMin, weight};
-use super::registry::{Control, within};
 use super::stats::IntervalStats;
 
 /// The limits, as stated in a model card.
@@ -68,11 +67,6 @@ impl Clone for Box<dyn Filter> {
     fn clone(&self) -> Box<dyn Filter> {
         self.clone_box()
     }
-}
-
-/// A filter with these limits, in fixed or in floating point.
-pub fn new(limits: &Limits, fixed: bool) -> Box<dyn Filter> {
-    if fixed { Box::new(FixedFilter::new(limits)) } else { Box::new(SafetyFilter::new(limits.clone())) }
 }
 
 /// The safety filter of one flow in floating point.
@@ -233,6 +227,7 @@ mod tests {
     use super::super::testing::flow;
     use super::*;
     use crate::cc::testing::conn;
+    use crate::observe::fixed_policy::simulated::filter;
     use crate::rng::{Purpose, Stream};
     use crate::time::Nanos;
 
@@ -246,7 +241,7 @@ mod tests {
 
     /// In both arithmetics.
     fn filters() -> [Box<dyn Filter>; 2] {
-        [false, true].map(|fixed| super::new(&inside(), fixed))
+        [false, true].map(|fixed| filter(&inside(), fixed))
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::registry::{Payment, Reward, read, within};
+use super::functions::{Payment, Reward, read, within};
 use super::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::astraea::{History, Member};
+    use super::super::history::{History, Member};
     use super::super::testing::flow;
     use super::*;
     use serde_json::json;

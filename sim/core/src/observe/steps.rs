@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::cc::Conn;
 
 use super::drain::Step;
+use super::functions::{Action, ActionMemory, Control, one_of, read, within};
 use super::pulse::PULSE_HZ;
-use super::registry::{Action, ActionMemory, Control, one_of, read, within};
 use super::stats::IntervalStats;
 
 /// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): small near 0, up to 28 % at the ends (ours).

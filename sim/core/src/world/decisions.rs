@@ -1,8 +1,8 @@
 //! Decisions: policies observe and act, agents' windows are set.
 
 use crate::flow::{Agent, Life};
+use crate::observe::functions::{Control, Interval};
 use crate::observe::policy::Answer;
-use crate::observe::registry::{Control, Interval};
 use crate::time::Nanos;
 
 use super::World;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::cc::Signal;
 use crate::flow::{Flow, Life};
 use crate::link::Link;
-use crate::observe::astraea::Member;
+use crate::observe::history::Member;
 use crate::observe::policy::{Failure, Policy};
 use crate::pool::{PacketId, Pool};
 use crate::schedule::Schedule;

@@ -4,9 +4,7 @@ mod observation;
 mod reward;
 
 pub(super) use observation::observation;
+pub use reward::global_state;
 pub(super) use reward::reward;
-pub use reward::{History, Member, global_state};
 
-/// Number of intervals over which fairness and stability are averaged, and which an observation contains, as published.
-pub const HISTORY: usize = 5;
 pub const STATE_DIM: usize = 12;

@@ -9,10 +9,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::HISTORY;
+use crate::observe::functions::{Feature, Observation, Watch, one_of, ratio, read, within};
 use crate::observe::handovers::{fill_news, news_features};
+use crate::observe::history::HISTORY;
 use crate::observe::memory::{GapDetector, WindowedMax, WindowedMin};
-use crate::observe::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use crate::observe::stats::IntervalStats;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -237,7 +237,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::observe::registry::Observer;
+    use crate::observe::functions::Observer;
     use crate::observe::testing::flow;
 
     fn clipped(stats: &IntervalStats) -> Vec<f32> {

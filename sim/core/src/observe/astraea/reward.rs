@@ -5,55 +5,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{HISTORY, STATE_DIM};
-use crate::observe::registry::{Payment, Reward, one_of, read, within};
-use crate::observe::stats::IntervalStats;
+use crate::observe::functions::{Payment, Reward, one_of, read, within};
+use crate::observe::history::{HISTORY, Member};
 
-/// Recent throughputs of one flow in bytes per second, for the fairness and stability terms.
-#[derive(Clone, Debug)]
-pub struct History {
-    throughputs: Vec<f64>,
-    next: usize,
-    filled: usize,
-}
-
-impl Default for History {
-    fn default() -> History {
-        History::new(HISTORY)
-    }
-}
-
-impl History {
-    /// A history of the last `length` intervals.
-    pub fn new(length: usize) -> History {
-        History { throughputs: vec![0.0; length], next: 0, filled: 0 }
-    }
-
-    pub fn push(&mut self, stats: &IntervalStats) {
-        self.throughputs[self.next] = stats.delivery_rate_bps / 8.0;
-        self.next = (self.next + 1) % self.throughputs.len();
-        self.filled = (self.filled + 1).min(self.throughputs.len());
-    }
-
-    /// The throughputs, oldest first.
-    fn recent(&self) -> impl Iterator<Item = f64> {
-        let length = self.throughputs.len();
-        (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
-    }
-
-    fn mean(&self) -> f64 {
-        if self.filled == 0 { 0.0 } else { self.recent().sum::<f64>() / self.filled as f64 }
-    }
-
-    fn relative_deviation(&self) -> f64 {
-        let mean = self.mean();
-        if mean <= 0.0 {
-            return 0.0;
-        }
-        let variance = self.recent().map(|x| (x - mean) * (x - mean)).sum::<f64>() / self.filled as f64;
-        libm::sqrt(variance) / mean
-    }
-}
+use super::STATE_DIM;
 
 /// Weights and tolerances of the reward's terms; the defaults are the published values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -125,12 +80,6 @@ pub(in crate::observe) fn reward(given: Value) -> Result<(Reward, Value), String
     let (low, high, memory) = (terms.floor, terms.ceiling, terms.memory);
     let payment = Payment::Shared(Arc::new(move |members, utilisation| terms.pay(members, utilisation)));
     Ok((Reward { definition: Default::default(), low, high, memory, payment }, all))
-}
-
-/// The data of one flow for the global reward.
-pub struct Member<'a> {
-    pub stats: &'a IntervalStats,
-    pub history: &'a History,
 }
 
 impl Terms {
@@ -230,6 +179,8 @@ pub fn global_state(members: &[Member]) -> [f32; STATE_DIM] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::history::History;
+    use crate::observe::stats::IntervalStats;
     use crate::observe::testing::flow;
 
     fn reward_of(shares: &[f64]) -> f64 {

@@ -12,20 +12,21 @@ mod slopes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::MOST_FEATURES;
+use super::functions::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::handovers::handover_nearness;
 use super::memory::{nearness, weight};
 use super::pulse::PULSE_HZ;
-use super::registry::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::stats::IntervalStats;
+
 use elasticity::Elasticity;
 use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
+
 pub(super) use measures::{SLOW_RTTS, STANDING_S};
 
 /// Least preference of delay.
 pub const LEAST_PREFERENCE: f64 = 0.01;
-/// Most features of a list.
-pub const MOST: usize = 48;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -316,8 +317,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     within("gap_s", list.gap_s, 0.0, 100.0)?;
     within("base_window_s", list.base_window_s, 0.0, 1e4)?;
     let count = list.features.len();
-    if !(1..=MOST).contains(&count) {
-        return Err(format!("features = {count} features: must be 1 to {MOST}"));
+    if !(1..=MOST_FEATURES).contains(&count) {
+        return Err(format!("features = {count} features: must be 1 to {MOST_FEATURES}"));
     }
     let base_window_s = list.base_window_s;
     let mut measures = Measures::new(list.gap_s);

@@ -130,7 +130,7 @@ fn a_frame_of_the_link_becomes_usual() {
 fn a_list_stays_in_its_bounds_whatever_happens() {
     let every: Vec<_> = KINDS.iter().map(|kind| kind.text).collect();
     let function = registry::observation(&json!({"name": "features", "features": every})).unwrap();
-    let mut observer = registry::Observer::new(std::sync::Arc::new(function.clone()));
+    let mut observer = crate::observe::functions::Observer::new(std::sync::Arc::new(function.clone()));
     for stats in hard_cases().iter().chain(&[flow(0.5), flow(1.0)]).cycle().take(200) {
         observer.push(stats);
         for (x, feature) in observer.observation().iter().zip(function.labels()) {

@@ -1,13 +1,8 @@
 //! The features of a list ([`crate::observe::features`]) in fixed point. The observation `ratios` is a list, too.
 
 use super::arithmetic::{ONE24, log2, natural, ratio, root, within};
-use super::measures::{MOST_RTT, MOST_VALUE, Measures, SECOND, least, log_ratio, measure};
+use super::measures::{LEAST, MEAN, MOST_RTT, MOST_VALUE, Measures, SECOND, least, log_ratio, measure};
 use super::{FEATURES, Feature, Program, State, Statistics};
-
-/// RTTs: mean and least of an interval, and the least of a quarter of a second.
-pub const MEAN: u32 = 0;
-pub const LEAST: u32 = 1;
-pub const STANDING: u32 = 2;
 
 /// Which losses count: all, or those while the RTT is above or below its average.
 pub const ALWAYS: u32 = 0;

@@ -1,8 +1,12 @@
 //! What the features of an interval are computed from ([`crate::observe::features`]), in fixed point.
 
 use super::arithmetic::{ONE24, exp, log2, natural, ratio, within};
-use super::features::{LEAST, MEAN, STANDING};
 use super::{LEASTS, MOSTS, Parameters, SPANS, State, Statistics, Window};
+
+/// RTTs: mean and least of an interval, and the least of a quarter of a second.
+pub const MEAN: u32 = 0;
+pub const LEAST: u32 = 1;
+pub const STANDING: u32 = 2;
 
 const BUCKETS: u64 = 10;
 

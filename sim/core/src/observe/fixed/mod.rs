@@ -2,29 +2,27 @@
 //! numbers. [`decide`] is the whole of it; `sim/emulator/bpf` has it in C, bit for bit.
 //!
 //! Nothing here allocates or recurses, every loop has a constant bound, and no number has more than 64 bits. A policy is
-//! data: [`Parameters`], a list of [`Feature`]s and an array of weights, made from a checkpoint by [`compile`].
+//! data: [`Parameters`], a list of [`Feature`]s and an array of weights, made from a checkpoint by [`super::fixed_policy::compile`].
 
 // Loops and divisions as in C.
 #![allow(clippy::needless_range_loop, clippy::manual_checked_ops)]
 
 pub mod arithmetic;
-pub mod compile;
 pub mod drain;
 pub mod features;
 pub mod measures;
 pub mod network;
 pub mod occupancy;
 pub mod safety;
-pub mod simulated;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use drain::Drain;
 use occupancy::Occupancy;
 
 /// Most features of an observation.
-pub const FEATURES: usize = super::features::MOST;
+pub const FEATURES: usize = super::MOST_FEATURES;
 /// Most windows of time: of minimum RTTs, and of maximum rates.
 pub const LEASTS: usize = 8;
 pub const MOSTS: usize = 4;
@@ -96,7 +94,7 @@ pub struct Parameters {
     /// ([`LEASTS`]: none).
     pub base: u32,
     pub standing: u32,
-    /// The RTT that stands for a minimum without a sample ([`features::MEAN`] and the others).
+    /// The RTT that stands for a minimum without a sample ([`measures::MEAN`] and the others).
     pub usual_rtt: u32,
     /// 1: a pause that returns becomes usual, and one that the sender made itself clears nothing, as in the observation
     /// `features`; 0: as in `ratios`.
@@ -129,7 +127,7 @@ pub struct Parameters {
 pub struct Feature {
     /// [`features::INFLATION`] and the others.
     pub kind: u32,
-    /// [`features::MEAN`] and the others.
+    /// [`measures::MEAN`] and the others.
     pub rtt: u32,
     /// Its windows of the minimum RTT and the maximum rate, and the longer one of either.
     pub min: u32,

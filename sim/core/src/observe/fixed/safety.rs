@@ -6,7 +6,6 @@ use super::measures::{
 };
 use super::network::CWND_MAX;
 use super::{Statistics, Window};
-use crate::observe::safety_filter;
 
 const BUCKET_NS: u64 = SECOND;
 const WINDOW_NS: u64 = 10 * SECOND;
@@ -30,20 +29,6 @@ pub struct Limits {
     pub most_loss: u64,
     /// Time outside (or inside) the training range after which Cubic takes over (or hands back); 0: never.
     pub patience_ns: u64,
-}
-
-impl From<&safety_filter::Limits> for Limits {
-    fn from(limits: &safety_filter::Limits) -> Limits {
-        let whole = |x: f64| libm::round(x) as u64;
-        Limits {
-            most_bdp: whole(limits.max_bdp * 65_536.0),
-            rtt_low_ns: whole(limits.min_rtt_ms.0 * 1e6),
-            rtt_high_ns: whole(limits.min_rtt_ms.1 * 1e6),
-            most_rate: whole(limits.max_rate_mbps * 1e6 / 8.0),
-            most_loss: whole(limits.max_loss * ONE24 as f64),
-            patience_ns: whole(limits.patience_s * 1e9),
-        }
-    }
 }
 
 /// Cubic's window, updated at every decision.

@@ -1,11 +1,12 @@
 use super::arithmetic::ONE20;
+use crate::observe::stats::IntervalStats;
+
 use super::features::MAX_RATE_RATIO;
 use super::network::{LEAKY_RELU, LINEAR, RELU, TANH};
 use super::*;
-use crate::observe::stats::IntervalStats;
 
 /// Splitmix64 (Steele et al., 2014).
-pub(super) struct Random(pub u64);
+pub(in crate::observe) struct Random(pub u64);
 
 impl Random {
     /// In [low, high), with equal ratios equally likely.

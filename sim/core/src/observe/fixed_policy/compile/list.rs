@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use super::super::features::*;
-use super::super::{AVERAGES, FEATURES, Feature, LEASTS, MOSTS, Parameters, SPANS};
-use super::{nanos, only, scaled};
 use crate::observe::features::{SLOW_RTTS, STANDING_S};
-use crate::observe::registry::{Definition, Observation};
+use crate::observe::fixed::features::*;
+use crate::observe::fixed::measures::{LEAST, MEAN, STANDING};
+use crate::observe::fixed::{AVERAGES, FEATURES, Feature, LEASTS, MOSTS, Parameters, SPANS};
+use crate::observe::functions::{Definition, Observation};
+
+use super::{nanos, only, scaled};
 
 /// Names of features, as in [`crate::observe::features`].
 const KINDS: [(&str, u32); 18] = [

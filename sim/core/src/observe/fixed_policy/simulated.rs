@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use super::safety::{Limits, Safety};
-use super::{FEATURES, Program, State, Statistics, features, network, safety};
 use crate::cc::Conn;
+use crate::observe::fixed::arithmetic::ONE24;
+use crate::observe::fixed::safety::{Limits, Safety};
+use crate::observe::fixed::{FEATURES, Program, State, Statistics, features, network, safety};
+use crate::observe::functions::{Action, ActionMemory, Control, Observation, Watch};
 use crate::observe::policy::{Answer, Decide, Failure, Network, Policy};
-use crate::observe::registry::{Action, ActionMemory, Control, Observation, Watch};
-use crate::observe::safety_filter::{self, Filter};
+use crate::observe::safety_filter::{self, Filter, SafetyFilter};
 use crate::observe::stats::IntervalStats;
 
 const ONE20: f64 = (1 << 20) as f64;
@@ -35,6 +36,25 @@ pub fn policy(network: &Network, policy: &Policy) -> Result<Policy, String> {
         safety_filter: policy.safety_filter.clone(),
         fixed: true,
     })
+}
+
+/// A filter with these limits, in fixed or in floating point.
+pub fn filter(limits: &safety_filter::Limits, fixed: bool) -> Box<dyn Filter> {
+    if fixed { Box::new(FixedFilter::new(limits)) } else { Box::new(SafetyFilter::new(limits.clone())) }
+}
+
+impl From<&safety_filter::Limits> for Limits {
+    fn from(limits: &safety_filter::Limits) -> Limits {
+        let whole = |x: f64| libm::round(x) as u64;
+        Limits {
+            most_bdp: whole(limits.max_bdp * 65_536.0),
+            rtt_low_ns: whole(limits.min_rtt_ms.0 * 1e6),
+            rtt_high_ns: whole(limits.min_rtt_ms.1 * 1e6),
+            most_rate: whole(limits.max_rate_mbps * 1e6 / 8.0),
+            most_loss: whole(limits.max_loss * ONE24 as f64),
+            patience_ns: whole(limits.patience_s * 1e9),
+        }
+    }
 }
 
 /// The safety filter of one flow.
@@ -136,13 +156,14 @@ impl From<&IntervalStats> for Statistics {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::decide;
-    use super::super::tests::Random;
     use super::*;
     use crate::cc::testing::conn;
+    use crate::observe::fixed::decide;
+    use crate::observe::fixed::tests::Random;
+    use crate::observe::functions::Interval;
     use crate::observe::gru::Gru;
     use crate::observe::policy::{Activation, Gate, Layer, Squash};
-    use crate::observe::registry::{self, Interval};
+    use crate::observe::registry;
     use crate::time::Nanos;
 
     /// Statistics of a random path, in the resolution of the simulator.

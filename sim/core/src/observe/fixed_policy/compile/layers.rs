@@ -1,10 +1,11 @@
 //! Networks: the normaliser, the layers, and the gate that weighs their outputs.
 
-use super::super::arithmetic::ONE20;
-use super::super::network::{LEAKY_RELU, LINEAR, RELU, TANH};
-use super::super::{EXPERTS, FEATURES, LAYERS, Layers, MOST_UNITS, Parameters, WEIGHTS};
-use super::scaled;
+use crate::observe::fixed::arithmetic::ONE20;
+use crate::observe::fixed::network::{LEAKY_RELU, LINEAR, RELU, TANH};
+use crate::observe::fixed::{EXPERTS, FEATURES, LAYERS, Layers, MOST_UNITS, Parameters, WEIGHTS};
 use crate::observe::policy::{Activation, Layer, Network};
+
+use super::scaled;
 
 /// Weights are below 2^7, biases and 1 / standard deviation below 2^9 and 2^11.
 const MOST_WEIGHT: f64 = 128.0;

@@ -5,10 +5,10 @@ mod list;
 
 use serde_json::Value;
 
-use super::network::{LINEAR, TANH};
-use super::{Parameters, Program};
+use crate::observe::fixed::network::{LINEAR, TANH};
+use crate::observe::fixed::{Parameters, Program};
+use crate::observe::functions::Definition;
 use crate::observe::policy::{Network, Policy, Squash};
-use crate::observe::registry::Definition;
 
 const MOST_CLIP: f64 = 512.0;
 

@@ -1,0 +1,58 @@
+//! The throughputs of flows over some intervals, which common rewards compare.
+
+use super::stats::IntervalStats;
+
+/// Number of intervals, by default, over which fairness and stability are averaged, and which an observation contains, as published.
+pub const HISTORY: usize = 5;
+
+/// Recent throughputs of one flow in bytes per second, for the fairness and stability terms.
+#[derive(Clone, Debug)]
+pub struct History {
+    throughputs: Vec<f64>,
+    next: usize,
+    filled: usize,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History::new(HISTORY)
+    }
+}
+
+impl History {
+    /// A history of the last `length` intervals.
+    pub fn new(length: usize) -> History {
+        History { throughputs: vec![0.0; length], next: 0, filled: 0 }
+    }
+
+    pub fn push(&mut self, stats: &IntervalStats) {
+        self.throughputs[self.next] = stats.delivery_rate_bps / 8.0;
+        self.next = (self.next + 1) % self.throughputs.len();
+        self.filled = (self.filled + 1).min(self.throughputs.len());
+    }
+
+    /// The throughputs, oldest first.
+    fn recent(&self) -> impl Iterator<Item = f64> {
+        let length = self.throughputs.len();
+        (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
+    }
+
+    pub fn mean(&self) -> f64 {
+        if self.filled == 0 { 0.0 } else { self.recent().sum::<f64>() / self.filled as f64 }
+    }
+
+    pub fn relative_deviation(&self) -> f64 {
+        let mean = self.mean();
+        if mean <= 0.0 {
+            return 0.0;
+        }
+        let variance = self.recent().map(|x| (x - mean) * (x - mean)).sum::<f64>() / self.filled as f64;
+        libm::sqrt(variance) / mean
+    }
+}
+
+/// The data of one flow for the global reward.
+pub struct Member<'a> {
+    pub stats: &'a IntervalStats,
+    pub history: &'a History,
+}
