@@ -2,7 +2,9 @@
 
 use super::window::{autotuned_window, window_of};
 use super::*;
+use crate::packet::{Kind, Packet};
 use crate::spec::Kernel;
+use crate::tcp::timestamp;
 
 fn buffer_for(window: u64, mss: u64) -> u64 {
     window / mss * memory_per_segment(mss, truesize(1514))
