@@ -2,7 +2,7 @@
 
 use super::stats::IntervalStats;
 
-/// Number of intervals, by default, over which fairness and stability are averaged, and which an observation contains, as published.
+/// Intervals over which fairness and stability are averaged, and which an observation contains, as published.
 pub const HISTORY: usize = 5;
 
 /// Recent throughputs of one flow in bytes per second, for the fairness and stability terms.

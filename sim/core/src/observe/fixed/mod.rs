@@ -2,7 +2,8 @@
 //! numbers. [`decide`] is the whole of it; `sim/emulator/bpf` has it in C, bit for bit.
 //!
 //! Nothing here allocates or recurses, every loop has a constant bound, and no number has more than 64 bits. A policy is
-//! data: [`Parameters`], a list of [`Feature`]s and an array of weights, made from a checkpoint by [`super::fixed_policy::compile`].
+//! data: [`Parameters`], a list of [`Feature`]s and an array of weights, which [`super::fixed_policy`] makes from a
+//! checkpoint.
 
 // Loops and divisions as in C.
 #![allow(clippy::needless_range_loop, clippy::manual_checked_ops)]
