@@ -81,6 +81,6 @@ def test_a_source_distribution_holds_what_a_wheel_is_built_from(tmp_path):
     command(UV, "build", "--sdist", "--quiet", "--out-dir", str(tmp_path), str(ROOT))
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as packed:
         names = {name.partition("/")[2] for name in packed.getnames()}
-    assert {"pyproject.toml", "LICENSE", "sim/Cargo.toml", "sim/core/src/world/engine.rs", "sim/python/Cargo.toml"} <= names
+    assert {"pyproject.toml", "LICENSE", "sim/Cargo.toml", "sim/core/src/worlds.rs", "sim/python/Cargo.toml"} <= names
     assert any(name.endswith("training/recipes/astraea.toml") for name in names)
     assert not any(name.endswith((".so", "orbitcc-emulator")) or "/target/" in name for name in names)
