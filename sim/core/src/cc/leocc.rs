@@ -363,10 +363,10 @@ mod tests {
     #[test]
     fn the_fluctuation_is_the_spread_of_a_hundred_samples_from_one_rtt_after_the_trigger() {
         let mut m = monitor();
-        m.hear(1_000_000, 50_000, true);
+        m.hear(1_000_000, 60_000, true);
         for k in 0..120u32 {
-            // Before 1.05 s: not counted.
-            let rtt = if k < 4 { 900_000 } else { 50_000 + 100 * (k - 4) };
+            // Before 1.06 s: not counted; they would be the largest five.
+            let rtt = if k < 5 { 900_000 } else { 50_000 + 100 * (k - 5) };
             m.hear(1_010_000 + 10_000 * u64::from(k), rtt, false);
         }
         assert_eq!(m.fluctuation_us, 9_000, "95th less 5th of 100 samples, 0.1 ms apart");
@@ -384,6 +384,19 @@ mod tests {
         };
         assert!(!pong(30_000) && !pong(75_000));
         assert!(pong(120_001));
+    }
+
+    #[test]
+    fn after_idling_it_probes_the_rtt_only_once_something_was_delivered() {
+        let mut leocc = LeoCc::new(Subscription::Nothing, UNIT / 2);
+        let mut c = conn(10, 10);
+        (leocc.bbr.mode, leocc.bbr.idle_restart, leocc.reconfiguring) = (Mode::ProbeBw, true, true);
+        let sample = |delivered| RateSample { delivered, rtt_us: Some(50_000), ..RateSample::default() };
+        let modes = [0, 1, 1].map(|delivered| {
+            leocc.update_min_rtt(&mut c, &sample(delivered));
+            leocc.bbr.mode
+        });
+        assert_eq!(modes, [Mode::ProbeBw, Mode::ProbeBw, Mode::ProbeRtt]);
     }
 
     #[test]

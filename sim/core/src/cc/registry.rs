@@ -88,6 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_parameter_has_one_line() {
+        for Registration { name, params, .. } in REGISTRY {
+            for (k, (key, _)) in params.iter().enumerate() {
+                assert!(params[..k].iter().all(|(other, _)| other != key), "{name}: {key}");
+            }
+        }
+    }
+
+    #[test]
     fn a_flow_has_the_network_s_kernel_unless_it_says_otherwise() {
         let network = TcpSpec::default();
         let of = |params: serde_json::Value| ControllerSpec {

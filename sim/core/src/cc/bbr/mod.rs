@@ -4,10 +4,10 @@
 //! kept (1/2.885 becomes 88/256).
 
 mod policer;
+#[cfg(test)]
+mod testing;
 pub mod v1;
 pub mod v3;
-#[cfg(test)]
-mod watch;
 
 use super::{Conn, RateSample};
 

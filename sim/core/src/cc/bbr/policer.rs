@@ -117,3 +117,24 @@ impl Policer {
         self.begin_interval(conn);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::conn;
+    use super::*;
+    use crate::time::Nanos;
+
+    #[test]
+    fn an_interval_lasts_four_rounds_and_two_alike_are_a_policer_for_48_rounds() {
+        let (mut policer, mut c) = (Policer::default(), conn(100, 100));
+        let mut round = |lost: u32| {
+            c.now += Nanos::from_millis(10);
+            (c.delivered, c.lost) = (c.delivered + 80, c.lost + lost);
+            policer.watch(&c, lost > 0, false, true, true)
+        };
+        let states: Vec<PolicerState> = (0..8).map(|_| round(20)).collect();
+        assert_eq!(states, [[PolicerState::Unchanged; 7].as_slice(), &[PolicerState::Found]].concat());
+        assert!((1..48).all(|_| round(0) == PolicerState::Unchanged));
+        assert_eq!(round(0), PolicerState::Over);
+    }
+}

@@ -211,6 +211,17 @@ fn a_probe_without_growth_or_with_congestion_leads_back_to_cruising() {
 }
 
 #[test]
+fn below_a_millisecond_cruising_paces_three_64ths_faster() {
+    for (srtt_us, pacing_rate) in [(999, 606_350), (1_000, 579_200)] {
+        let mut path = Path::cruising(DRAFT, 40);
+        let _ = [40; 3].map(|n| path.round(n, 0));
+        path.c.srtt8_us = 8 * srtt_us;
+        assert_eq!(path.round(40, 0), State::Cruising);
+        assert_eq!(path.c.pacing_rate, pacing_rate, "67/64 and 64/64 of 579,200");
+    }
+}
+
+#[test]
 fn after_marks_probes_add_half_as_much() {
     let mut path = Path::cruising(DRAFT, 40);
     path.c.delivered_ce = 1;

@@ -13,7 +13,7 @@
 
 mod cycle;
 #[cfg(test)]
-mod paths;
+mod path_tests;
 #[cfg(test)]
 mod tests;
 

@@ -28,7 +28,7 @@ mod marks;
 #[cfg(test)]
 mod marks_tests;
 #[cfg(test)]
-mod paths;
+mod path_tests;
 mod plateau;
 mod probe;
 mod probe_rtt;

@@ -55,6 +55,19 @@ fn losses_outside_of_probes_lower_the_lower_bounds_to_what_was_delivered() {
 }
 
 #[test]
+fn a_timeout_outside_of_probes_sets_a_lower_bound_of_the_window_where_there_is_none() {
+    let after = |phase, inflight_lo| {
+        let (mut bbr, mut c) = cruising::<false>();
+        (bbr.probe.phase, bbr.bounds.inflight_lo, bbr.prior_cwnd) = (phase, inflight_lo, 900);
+        bbr.on_state(&mut c, CaState::Loss);
+        bbr.bounds.inflight_lo
+    };
+    assert_eq!(after(Phase::Cruise, u32::MAX), 900, "the larger one of the window, 834, and the prior one");
+    assert_eq!(after(Phase::Cruise, 500), 500);
+    assert_eq!(after(Phase::Up, u32::MAX), u32::MAX);
+}
+
+#[test]
 fn probe_growth_doubles_each_round() {
     let (mut bbr, mut c) = cruising::<false>();
     (bbr.bounds.inflight_hi, c.cwnd) = (834, 1_000);

@@ -1,7 +1,7 @@
 //! Version 1 over simulated paths.
 
 use super::super::BW_SCALE;
-use super::super::watch::{mbps, path, watch};
+use super::super::testing::{mbps, path, watch};
 use super::*;
 use crate::spec::{GateSpec, TrafficSpec};
 use crate::time::Nanos;

@@ -1,7 +1,7 @@
 //! The state machine over simulated paths (after the draft's example test cases).
 
 use super::super::BW_SCALE;
-use super::super::watch::{mbps, path, secs, watch};
+use super::super::testing::{mbps, path, secs, watch};
 use super::*;
 use crate::spec::{GateSpec, LossSpec, NetworkSpec, TrafficSpec};
 use crate::time::Nanos;
