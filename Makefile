@@ -3,10 +3,9 @@
 .PHONY: help demo test libraries lint tables bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
-SYNC := $(UV) sync --quiet --inexact
+# Bytecode once: without it, where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and Ray again.
+SYNC := $(UV) sync --quiet --inexact --compile-bytecode
 BIN := .venv/bin
-# Without bytecode, every process of the tests would compile torch and Ray again.
-unexport PYTHONDONTWRITEBYTECODE
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
 AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
@@ -35,7 +34,7 @@ test: full emulator  ## everything: the native tests, then the Python tests with
 	$(BIN)/python -m pytest tests/emulator tests/deploy  # in real time: nothing else may run
 
 libraries: full  ## other libraries over our environments (d3rlpy, SuperSuit, RLlib's algorithms): weekly
-	$(UV) sync --quiet --inexact --extra train --extra data --group foreign --group libraries
+	$(SYNC) --extra train --extra data --group foreign --group libraries
 	$(UV) pip install --no-config --quiet --python $(BIN)/python --target build/benchmarl --no-deps $(BENCHMARL)
 	ORBITCC_LIBRARIES=1 ORBITCC_BENCHMARL=$(CURDIR)/build/benchmarl $(BIN)/python -m pytest tests/libraries
 

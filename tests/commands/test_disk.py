@@ -56,8 +56,13 @@ def command(name: str, out: Path) -> list[str]:
 )  # see below; tune trains
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(name: str, tmp_path: Path) -> None:
     words = command(name, tmp_path)
+    # -B: the limit would truncate the bytecode of imported modules, which later processes would read.
     done = subprocess.run(
-        [sys.executable, "-m", "orbitcc.cli", *words], capture_output=True, text=True, timeout=300, preexec_fn=limited
+        [sys.executable, "-B", "-m", "orbitcc.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=limited,
     )
     said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert (done.returncode, len(said)) == (2, 1), done.stderr
