@@ -11,7 +11,8 @@ import pytest
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import claims, papers, suites
 from orbitcc.eval.claims import ClaimResult, Evidence
-from orbitcc.eval.claims.evidence import t_test
+from orbitcc.eval.claims.evidence import Labelled, t_test
+from orbitcc.eval.claims.quantities import Comparison
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import pooled
@@ -158,6 +159,15 @@ def test_verdicts_of_distributions_with_known_answer():
 def test_an_interval_follows_each_figure():
     # the median of resamples of 0.80 and 0.90 in equal parts is either, or their mean: half the interval is 0.05
     assert verdict("at_least = 0.9", *[0.80, 0.90] * 20).measured == "G 0.85 ± 0.05"
+
+
+def test_a_level_is_the_highest_where_the_other_labels_are_the_same():
+    goodputs = {("cubic", 20): 3.0, ("vivace", 20): 2.0, ("cubic", 40): 4.0, ("vivace", 40): 5.0}
+    found = Labelled({(("contender", c), ("base_rtt_ms", rtt)): np.array([x]) for (c, rtt), x in goodputs.items()})
+    cubic = Comparison(of="x", highest="cubic").compare(found, {})
+    assert cubic.numbers == {(("base_rtt_ms", 20),): [1], (("base_rtt_ms", 40),): [0]}
+    at_40 = Comparison(of="x", highest="40").compare(found, {})
+    assert at_40.numbers == {(("contender", "cubic"),): [1], (("contender", "vivace"),): [1]}
 
 
 def test_runs_of_different_contenders_are_drawn_together():

@@ -90,6 +90,7 @@ def test_pairing_sees_a_small_effect_that_unpaired_medians_hide():
         (Estimate(-0.1, -0.2, -0.05, 9), "lower", "better"),
         (Estimate(0.1, -0.05, 0.2, 9), "lower", "tied"),
         (Estimate(0.1, 0.05, 0.2, 5), "higher", "too few runs"),  # five of five: 1 in 16 by chance
+        (Estimate(0.1, 0.05, 0.2, 6), "higher", "better"),  # six of six: 1 in 32
     ],
 )
 def test_verdicts_follow_the_direction_of_the_metric(difference, better, said):
