@@ -226,11 +226,15 @@ mod tests {
 
     /// The elasticity of a series of samples, in Mbit/s of a link of 100, every 20 ms; the flow receives pulses of `own`.
     fn of_series(z: impl Fn(f64) -> f64, own: f64) -> f64 {
+        of_both(z, |t| 50.0 + own * wave(5.0, t))
+    }
+
+    fn of_both(z: impl Fn(f64) -> f64, received: impl Fn(f64) -> f64) -> f64 {
         let mut elasticity = Elasticity::new(5.0, 5.0);
         (elasticity.sample_s, elasticity.capacity, elasticity.count) = (0.02, 100.0, 300);
         for k in 0..300 {
             let t = 0.02 * k as f64;
-            elasticity.samples[k] = (z(t), 50.0 + own * wave(5.0, t));
+            elasticity.samples[k] = (z(t), received(t));
         }
         elasticity.value().exp() - 1.0
     }
@@ -251,6 +255,10 @@ mod tests {
         // A response of 2 to pulses of 20 is two fifths of a quarter: of an elasticity of 8, which counts as 3, 1.2.
         let weak = of_series(|t| 50.0 + 2.0 * wave(5.0, t) + 0.25 * wave(8.0, t), 20.0);
         assert!((weak - 1.2).abs() < 1e-6, "{weak}");
+        // Nor do slower changes of what is received: the peak of 10 is more than a quarter of the pulses of 20.
+        let received = |t| 50.0 + 20.0 * wave(5.0, t) + 200.0 * wave(1.0, t);
+        let slow = of_both(|t| 50.0 + 10.0 * wave(5.0, t) + 4.0 * wave(8.0, t), received);
+        assert!((slow - 2.5).abs() < 1e-6, "{slow}");
     }
 
     /// The elasticity beside cross traffic of this rate, Mbit/s at a time, given the flow's rate 50 ms before. A link of

@@ -151,6 +151,23 @@ fn means_and_rises_are_those_of_a_fitted_line() {
     assert_eq!((mean, rise / 1_000_000), (68_065_535_500, 65));
 }
 
+#[test]
+fn a_pause_soon_after_more_than_1_05_windows_were_in_flight_is_the_senders_own() {
+    let parameters = Parameters { gap_ns: 100_000_000, learns: 1, ..Parameters::default() };
+    let clears = |in_flight: u32, later_ms: u64| {
+        let mut state = State::default();
+        let at = Statistics { time_ns: 1_000_000_000, srtt_ns: 50_000_000, cwnd: 400, ..Statistics::default() };
+        measures::measure(&parameters, &mut state, &Statistics { in_flight, ..at });
+        let time_ns = at.time_ns + later_ms * 1_000_000;
+        measures::measure(&parameters, &mut state, &Statistics { time_ns, ack_gap_ns: 300_000_000, ..at });
+        state.cleared == 1
+    };
+    // 1.05 x 400 = 420 segments; two smoothed RTTs are 100 ms.
+    assert!(clears(420, 100));
+    assert!(!clears(421, 100));
+    assert!(clears(421, 101));
+}
+
 /// Layers that begin at `at` and take these columns.
 fn first(at: usize, columns: [u8; 2]) -> Layers {
     let mut made = Layers { at: at as u32, ..Layers::default() };

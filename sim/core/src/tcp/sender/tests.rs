@@ -170,6 +170,22 @@ fn the_reordering_window_widens_once_per_round_trip() {
     assert_eq!((s.rack.extra_steps, s.rack.window_persist), (1, WINDOW_PERSIST));
 }
 
+#[test]
+fn the_reordering_window_has_255_steps_at_most() {
+    // Linux counts them in `reo_wnd_steps`, which has 8 bits and begins at 1.
+    for (before, after) in [(252, 253), (253, 254), (254, 254)] {
+        let (mut s, mut pool) = sender(40, 50);
+        s.rack.reordering_seen = true;
+        s.counters.retransmitted = 100;
+        s.on_ack(Nanos(1_060 * MS), &ack(40, &[], 1_060), &mut pool);
+        (s.rack.extra_steps, s.rack.window_persist) = (before, 1);
+        let mut duplicate = ack(41, &[SegRange { start: 9, end: 10 }], 1_100);
+        duplicate.kind = Kind::AckDsack;
+        s.on_ack(Nanos(1_110 * MS), &duplicate, &mut pool);
+        assert_eq!(s.rack.extra_steps, after);
+    }
+}
+
 /// Segment 0 is missing, segments 1 to 4 are SACKed an RTT after they were sent.
 fn hole(s: &mut Sender, pool: &mut Pool) {
     s.on_ack(Nanos(1_050 * MS), &ack(0, &[SegRange { start: 1, end: 5 }], 1_050), pool);
@@ -461,6 +477,45 @@ fn the_window_counts_as_used_by_the_kernel_s_rule() {
         s.conn.cwnd = 100;
         assert_eq!(s.conn.is_cwnd_limited(), limited, "{kernel:?}");
     }
+}
+
+/// Congestion avoidance with a window of 40 segments, which is not used up from now on, and an initial one of 10.
+fn leave_room(s: &mut Sender) {
+    s.stop_writing();
+    (s.conn.cwnd, s.conn.ssthresh, s.conn.initial_cwnd, s.conn.cwnd_limited) = (40, 20, 10, false);
+}
+
+#[test]
+fn a_window_that_is_not_used_shrinks_once_per_timeout() {
+    let (mut s, _) = sender(10, 50);
+    leave_room(&mut s);
+    let windows = [1_249, 1_250, 1_251, 1_499, 1_500].map(|ms| {
+        s.set_now(Nanos(ms * MS));
+        s.validate_window(false);
+        s.conn.cwnd
+    });
+    // The timeout is 50 + 200 ms. Half way to the 10 that are out: (40 + 10) / 2 = 25, then (25 + 10) / 2 = 17.
+    assert_eq!(windows, [40, 25, 25, 25, 17]);
+    assert_eq!(s.conn.ssthresh, 30, "three quarters of the window");
+}
+
+#[test]
+fn after_an_undone_reduction_a_window_has_a_timeout_before_it_counts_as_not_used() {
+    // Linux: tcp_undo_cwnd_reduction sets snd_cwnd_stamp. The hole fills before the retransmission has left.
+    let (mut s, mut pool) = sender(40, 50);
+    leave_room(&mut s);
+    s.conn.next_departure = Nanos(2_000 * MS);
+    hole(&mut s, &mut pool);
+    assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 0));
+    s.on_ack(Nanos(1_051 * MS), &ack(5, &[], 1_051), &mut pool);
+    assert_eq!((s.conn.state, s.conn.cwnd), (CaState::Open, 40));
+    let windows = [0, 1].map(|late| {
+        s.set_now(Nanos((1_050 + s.rtt.rto_ticks() + late) * MS));
+        s.validate_window(false);
+        s.conn.cwnd
+    });
+    // 35 are out: (40 + 35) / 2.
+    assert_eq!(windows, [40, 37]);
 }
 
 #[test]
