@@ -34,3 +34,25 @@ impl Agreed {
 
 /// Value of the ACE field before any mark (TCP_ACCECN_CEP_INIT_OFFSET).
 pub(super) const ACE_INITIAL: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_carry_the_flags_of_the_rfcs() {
+        // AE, CWR and ECE of SYN, SYN-ACK and ACK: RFC 3168, section 6.1.1; RFC 9768, section 3.1.1 and, for the last ACK,
+        // 3.2.2.1. The answers tell how the packet before came: 010 as not-ECT, 011 as ECT(1).
+        let (plain, ect0, ect1) = (Marks::NONE, Marks::ECT0, Marks::ECT1);
+        let known = [
+            (Agreed::Off, ect0, [plain, plain, plain]),
+            (Agreed::Classic, ect0, [plain.with_tcp(0b011), plain.with_tcp(0b001), plain]),
+            (Agreed::Exact, ect0, [ect0.with_tcp(0b011), ect0.with_tcp(0b001), ect0]),
+            (Agreed::Accurate, ect0, [plain.with_tcp(0b111), plain.with_tcp(0b010), ect0.with_tcp(0b010)]),
+            (Agreed::Accurate, ect1, [ect1.with_tcp(0b111), ect1.with_tcp(0b011), ect1.with_tcp(0b011)]),
+        ];
+        for (agreed, ect, marks) in known {
+            assert_eq!(agreed.handshake(ect), marks, "{agreed:?}");
+        }
+    }
+}

@@ -249,6 +249,19 @@ mod tests {
         near(updated(0.001, 0, 50, 100_000), 0.0);
     }
 
+    #[test]
+    fn bursts_are_let_through_again_after_two_updates_below_half_of_the_target() {
+        // RFC 8033 4.4, with a target of 15 ms; at these delays the probability stays zero.
+        for (now_us, before_us, again) in [(7_499, 7_499, true), (7_499, 7_501, false), (7_501, 7_499, false)] {
+            let mut controller = Controller::new();
+            controller.burst_left = 0;
+            controller.delay = now_us * TICKS_PER_SEC / 1_000_000;
+            controller.delay_before = before_us * TICKS_PER_SEC / 1_000_000;
+            controller.update(ticks(15), SPEC.alpha, SPEC.beta, 100_000);
+            assert_eq!((controller.prob, controller.burst_left), (0, if again { ticks(150) } else { 0 }));
+        }
+    }
+
     fn fill(pie: &mut Pie, pool: &mut Pool, at: Nanos, packets: usize) -> u64 {
         let mut dropped = 0;
         for _ in 0..packets {

@@ -236,6 +236,31 @@ mod tests {
     }
 
     #[test]
+    fn the_first_arrival_between_the_thresholds_is_let_through() {
+        // Linux's red_action only draws a random number then: `qcount` rises from -1 to 0.
+        let mut red = red(RedSpec { max_probability: 1.0, ..SPEC });
+        for _ in 0..100 {
+            red.average = 4_000.0;
+            assert!(!red.drops_early());
+            red.average = 14_999.0;
+            assert!(!red.drops_early());
+        }
+        assert!((0..2).any(|_| red.drops_early()), "a probability of nearly 1");
+    }
+
+    #[test]
+    fn a_flush_forgets_the_average() {
+        // Linux's red_restart sets `qavg` to 0: the next arrival finds an average of nothing.
+        let (mut red, mut pool) = (red(SPEC), Pool::default());
+        for _ in 0..4 {
+            assert!(offer(&mut red, &mut pool, Nanos::ZERO));
+        }
+        red.flush(&mut Drops::new(&mut pool));
+        assert!(offer(&mut red, &mut pool, Nanos::ZERO));
+        assert_eq!((red.average, red.holding()), (0.0, 1));
+    }
+
+    #[test]
     fn a_step_marks_all_above_it_and_drops_packets_without_the_field() {
         let step = RedSpec { min: 5_000, max: 5_000, max_probability: 1.0, weight_log2: 1, ecn: true, ..SPEC };
         let (mut red, mut pool) = (red(step), Pool::default());

@@ -221,3 +221,35 @@ impl Scoreboard {
         self.mask = mask;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retransmission_counts_until_it_is_forgotten_or_lost() {
+        // Eight segments are out.
+        let mut board = Scoreboard::new(false);
+        let counters = |board: &Scoreboard| {
+            board.check(0, 8).unwrap();
+            (board.lost_out, board.retrans_out, board.sacked_out, board.in_flight(8))
+        };
+        for seq in [1, 2, 3] {
+            assert!(board.mark_lost(seq));
+            board.get_mut(seq).flags |= RETRANS;
+            board.retrans_out += 1;
+        }
+        assert_eq!(counters(&board), (3, 3, 0, 8));
+        // A duplicate of it has been reported: a lost segment remains, whose retransmission is no longer on its way.
+        board.forget_retransmission(1);
+        assert_eq!(counters(&board), (3, 2, 0, 7));
+        board.forget_retransmission(1);
+        assert_eq!(counters(&board), (3, 2, 0, 7), "there is none any more");
+        // The retransmission is lost, too: 2 is still one lost segment.
+        assert!(board.mark_lost(2) && !board.mark_lost(2));
+        assert_eq!(counters(&board), (3, 1, 0, 6));
+        // SACKed, 3 is neither lost nor on its way.
+        board.mark_sacked(3);
+        assert_eq!(counters(&board), (2, 0, 1, 5));
+    }
+}
