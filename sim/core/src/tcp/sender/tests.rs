@@ -501,16 +501,21 @@ fn a_window_that_is_not_used_shrinks_once_per_timeout() {
 
 #[test]
 fn after_an_undone_reduction_a_window_has_a_timeout_before_it_counts_as_not_used() {
-    // Linux: tcp_undo_cwnd_reduction sets snd_cwnd_stamp. The hole fills before the retransmission has left.
+    // Linux: tcp_undo_cwnd_reduction sets snd_cwnd_stamp. The ACK that undoes reports a duplicate, and no progress.
     let (mut s, mut pool) = sender(40, 50);
     leave_room(&mut s);
-    s.conn.next_departure = Nanos(2_000 * MS);
     hole(&mut s, &mut pool);
-    assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 0));
-    s.on_ack(Nanos(1_051 * MS), &ack(5, &[], 1_051), &mut pool);
+    let mut late = ack(5, &[], 1_055);
+    late.ts_echo = timestamp(Nanos(1_055 * MS));
+    s.on_ack(Nanos(1_055 * MS), &late, &mut pool);
+    assert_eq!((s.conn.state, s.counters.retransmitted), (CaState::Recovery, 1));
+    let mut duplicate = ack(5, &[SegRange { start: 0, end: 1 }], 1_105);
+    duplicate.kind = Kind::AckDsack;
+    duplicate.ts_echo = timestamp(Nanos(1_105 * MS));
+    s.on_ack(Nanos(1_105 * MS), &duplicate, &mut pool);
     assert_eq!((s.conn.state, s.conn.cwnd), (CaState::Open, 40));
     let windows = [0, 1].map(|late| {
-        s.set_now(Nanos((1_050 + s.rtt.rto_ticks() + late) * MS));
+        s.set_now(Nanos((1_104 + s.rtt.rto_ticks() + late) * MS));
         s.validate_window(false);
         s.conn.cwnd
     });
