@@ -47,8 +47,23 @@ TRAIN = (
     *("--set", "scenario={name='dumbbell', rate_mbps=10, base_rtt_ms=20, duration_s=4}"),
     *("--set", "evaluation.worlds=1", "--set", "network.hidden=[8]"),
 )
-PPO = ("--set", "ppo.flows=8", "--set", "ppo.batch=128", "--set", "ppo.minibatch=64", "--set", "ppo.epochs=1")
-TD3 = ("td3.worlds=2", "td3.iteration=100", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000")
+PPO = (
+    "--set",
+    "learner.flows=8",
+    "--set",
+    "learner.batch=128",
+    "--set",
+    "learner.minibatch=64",
+    "--set",
+    "learner.epochs=1",
+)
+TD3 = (
+    "learner.worlds=2",
+    "learner.iteration=100",
+    "learner.learning_starts=100",
+    "learner.batch=32",
+    "learner.replay=2000",
+)
 DIFFERS = ("seconds", "per_s", "wall_minutes")
 """Parts of the names of figures that no two runs share."""
 
@@ -299,7 +314,7 @@ SUBJECTS = {
     "train ppo": training("ppo-leo", 20_000, *PPO),
     "train astraea": training("astraea", 4_000, *(word for change in TD3 for word in ("--set", change))),
     "train sb3": training("sb3-ppo-leo", 10_000, *PPO, exact=False),
-    "train rllib": training("rllib-ppo-leo", 4_000, *PPO, "--set", "ppo.env_runners=0", exact=False),
+    "train rllib": training("rllib-ppo-leo", 4_000, *PPO, "--set", "learner.env_runners=0", exact=False),
     "tune": Subject((*_TUNE, "--trials", "4", "--out", "{out}"), (*_TUNE, "--trials", "4", "--out", "{out}"), _tuned),
     "search": Subject(_SEARCH, (*_SEARCH, "--resume"), _searched),
     "eval": Subject((*_EVAL, "--out", "{out}"), (*_EVAL, "--out", "{out}", "--resume"), _evaluated),

@@ -76,7 +76,7 @@ _PERIGEE = {
     "delay-2": Variant("delay weight 2, not 1.25", ("preset.reward.delay=2",)),
     "loss-2": Variant("loss weight 2, not 0.5", ("preset.reward.loss=2",)),
     "own-reward": Variant("own reward per flow, not shared", ("preset.reward.team=false",)),
-    "no-privileged-critic": Variant("no privileged critic", ("ppo.privileged_critic=false",)),
+    "no-privileged-critic": Variant("no privileged critic", ("learner.privileged_critic=false",)),
     "train-leo": Variant("trained on train-leo only", ("scenario=train-leo",)),
 }
 _OF_PERIGEE = "[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
@@ -110,7 +110,7 @@ _PARTS_OF_ZENITH = {
     "no-worlds-with-rivals": Variant(
         "without the training worlds that always contain a rival", (f"scenario.weights={_WITHOUT_RIVALS}",)
     ),
-    "no-privileged-critic": Variant("no privileged critic", ("ppo.privileged_critic=false",)),
+    "no-privileged-critic": Variant("no privileged critic", ("learner.privileged_critic=false",)),
     "no-jitter-queues": Variant("no queues above the jitter", (f"network.expert_inputs={_without(18, 19)}",)),
     "no-short-minima": Variant("no queues over shorter windows", (f"network.expert_inputs={_without(20, 21)}",)),
     "gate-without-losses": Variant("gate without losses", ("network.gate_inputs=[16,24,25,26,27,28]",)),
@@ -160,7 +160,7 @@ COLUMNS: tuple[Row, ...] = tuple(next(r for r in ROWS if (r.suite, r.metric) == 
 def trained(out: Path, recipe: str, variant: str, seeds: Sequence[int], agent_steps: int) -> list[Path]:
     """The checkpoints of a variant (its key), those of its teachers first; interrupted training runs are completed."""
     chosen = VARIANTS[recipe][variant]
-    settings = (*chosen.settings, f"agent_steps={agent_steps}", f"ppo.lr_decay={agent_steps}")
+    settings = (*chosen.settings, f"agent_steps={agent_steps}", f"learner.lr_decay={agent_steps}")
     teachers = [
         [
             _trained(

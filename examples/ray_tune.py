@@ -11,7 +11,7 @@ from ray import tune
 from orbitcc.training import recipe
 from orbitcc.training.loop import new_run, train
 
-SPACE = {"ppo.lr": tune.loguniform(1e-4, 3e-3), "ppo.clip": tune.uniform(0.1, 0.3), "agent_steps": 300_000}
+SPACE = {"learner.lr": tune.loguniform(1e-4, 3e-3), "learner.clip": tune.uniform(0.1, 0.3), "agent_steps": 300_000}
 
 
 def trial(config: dict[str, Any], runs: Path = Path("runs")) -> dict[str, float]:

@@ -26,7 +26,8 @@ from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.training.recipe import Td3, Td3Network, Td3Recipe
+from orbitcc.training.learners import Td3
+from orbitcc.training.recipe import Network, Recipe
 
 LEAK = 0.2
 """Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
@@ -48,7 +49,7 @@ class Actor(nn.Module):
     Astraea's has batch norm without a scale, whose statistics lag behind a policy that changes; ours has layer norm.
     """
 
-    def __init__(self, inputs: int, network: Td3Network) -> None:
+    def __init__(self, inputs: int, network: Network) -> None:
         super().__init__()
         parts: list[nn.Module] = []
         for width in network.hidden:
@@ -80,7 +81,7 @@ class TwinCritic(nn.Module):
     The action joins after the first hidden layer, as published.
     """
 
-    def __init__(self, inputs: int, network: Td3Network) -> None:
+    def __init__(self, inputs: int, network: Network) -> None:
         super().__init__()
         widths = [inputs, *network.critic_hidden, 1]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -216,9 +217,9 @@ class AstraeaTd3Learner:
 
     squash: Literal["tanh", "clip"] = "tanh"
 
-    def __init__(self, recipe: Td3Recipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to hand-over than they gain
-        settings, network = recipe.td3, recipe.network
+        settings, network = recipe.options(Td3), recipe.network
         self.recipe, self.settings = recipe, settings
         self.env = BatchedParallelEnv(
             settings.worlds,

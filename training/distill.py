@@ -20,7 +20,7 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios.distribution import Mixture as Worlds
 from orbitcc.training.mlp import Mixture
 from orbitcc.training.ppo import PpoLearner
-from orbitcc.training.recipe import Distillation, PpoRecipe
+from orbitcc.training.recipe import Distillation, Recipe
 
 F32 = NDArray[np.float32]
 _GRID: F32 = np.linspace(-1.0, 1.0, 4001, dtype=np.float32)
@@ -113,7 +113,7 @@ def assigned(settings: Distillation, world: Scenario | ScenarioDistribution) -> 
 class DistillingLearner(PpoLearner):
     """Imitates its teachers for `distill.agent_steps` decisions, then learns as :class:`PpoLearner`."""
 
-    def __init__(self, recipe: PpoRecipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         assert recipe.distill is not None
         self._distill = recipe.distill
         super().__init__(recipe, seed)
@@ -124,7 +124,7 @@ class DistillingLearner(PpoLearner):
             raise OrbitccError(
                 "distill.privileged_weight",
                 recipe.distill.privileged_weight,
-                "0 without a gate (network.experts) and a privileged critic (ppo.privileged_critic)",
+                "0 without a gate (network.experts) and a privileged critic (learner.privileged_critic)",
             )
 
     @property

@@ -30,7 +30,7 @@ from orbitcc.envs.errors import FileError
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
-from orbitcc.training.recipe import PpoRecipe, Recipe
+from orbitcc.training.recipe import Recipe
 from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, read_progress
 
 SAVE_EVERY_S, SAVE_SHARE = 60.0, 0.02
@@ -162,7 +162,7 @@ def _train(
         display.say(f"run folder {run.path}")
         for damage in mend(run, progress) if resume else ():
             display.say(damage)
-        display.say("starting Ray" if recipe.algorithm.startswith("rllib-") else f"starting {recipe.algorithm}")
+        display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
         except BaseException:
@@ -384,24 +384,11 @@ class _Loop:
         )
 
 
-_LEARNERS = {
-    "astraea-td3": "orbitcc.training.astraea_td3:AstraeaTd3Learner",
-    "ppo": "orbitcc.training.ppo:PpoLearner",
-    "rllib": "orbitcc.training.rllib:RLlibLearner",
-    "rllib-ppo": "orbitcc.training.rllib:RLlibLearner",
-    "rllib-ppo-worlds": "orbitcc.training.rllib:RLlibLearner",
-    "rllib-sac-worlds": "orbitcc.training.rllib:RLlibLearner",
-    "sb3-ppo": "orbitcc.training.sb3:SB3Learner",
-    "sb3-sac": "orbitcc.training.sb3:SB3Learner",
-}
-"""Algorithm of a recipe -> module and class of its learner; only that one is imported."""
-
-
 def _learner(recipe: Recipe, seed: int) -> Learner:
-    module, name = _LEARNERS[recipe.algorithm].split(":")
-    if isinstance(recipe, PpoRecipe) and recipe.distill is not None:
+    module, name = recipe.kind.learner.split(":")
+    if recipe.distill is not None:
         module, name = "orbitcc.training.distill", "DistillingLearner"
-    elif isinstance(recipe, PpoRecipe) and recipe.network.gru:
+    elif recipe.network.gru:
         module, name = "orbitcc.training.recurrent_ppo", "RecurrentPpoLearner"
     return getattr(import_module(module), name)(recipe, seed)
 

@@ -23,8 +23,9 @@ from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import definition_hash
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.training import privileged
+from orbitcc.training.learners import Ppo
 from orbitcc.training.mlp import Mixture, Mlp
-from orbitcc.training.recipe import LeakyNetwork, PpoRecipe
+from orbitcc.training.recipe import Network, Recipe
 
 F32 = NDArray[np.float32]
 
@@ -45,9 +46,9 @@ class PpoLearner:
     _state_size = 0
     """Numbers of the state of a recurrent policy, which the critic observes."""
 
-    def __init__(self, recipe: PpoRecipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
-        self.recipe, self.settings = recipe, recipe.ppo
+        self.recipe, self.settings = recipe, recipe.options(Ppo)
         self._can_replay = recipe.backend == "simulator"
         ppo = self.settings
         self._env = FlowVectorEnv(
@@ -67,7 +68,7 @@ class PpoLearner:
         self.gate, self.gru = recipe.network.gate(sees), recipe.network.recurrence(sees)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
-        deep = LeakyNetwork(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
+        deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
         predicts = self.gate is not None and recipe.distill is not None and recipe.distill.privileged_weight > 0.0
         self._auxiliary = knows if predicts else 0
         self.actor = self._make_actor(sees, first)

@@ -1,8 +1,8 @@
 """PPO for a recurrent policy: states of flows in the rollout, and updates over sequences from stored states.
 
-An iteration is cut into sequences of `ppo.sequence` decisions of one flow. Each begins with the state that the flow had
-when it was sampled, and gradients pass through all decisions of a sequence (truncated backpropagation through time). A
-state is zeros where a connection begins. The critic is not recurrent: it observes the state of the policy.
+An iteration is cut into sequences of `learner.sequence` decisions of one flow. Each begins with the state that the flow
+had when it was sampled, and gradients pass through all decisions of a sequence (truncated backpropagation through
+time). A state is zeros where a connection begins. The critic is not recurrent: it observes the state of the policy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from orbitcc.agents import plain_state
 from orbitcc.envs.errors import FileError
 from orbitcc.training.gru import GruNetwork
 from orbitcc.training.ppo import F32, PpoLearner
-from orbitcc.training.recipe import PpoRecipe
+from orbitcc.training.recipe import Recipe
 
 _STATES = "states"
 
@@ -26,10 +26,10 @@ class RecurrentPpoLearner(PpoLearner):
 
     actor: GruNetwork
 
-    def __init__(self, recipe: PpoRecipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         self._state_size = recipe.network.gru + 1
         super().__init__(recipe, seed)
-        self._states = torch.zeros(recipe.ppo.flows, self._state_size)
+        self._states = torch.zeros(self.settings.flows, self._state_size)
 
     def save(self, folder: Path) -> None:
         super().save(folder)

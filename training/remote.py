@@ -55,7 +55,7 @@ class Job:
 
 def needed_cores(recipe: Recipe) -> int:
     """The cores that a training takes: its own process and RLlib's env runners."""
-    return 1 + max(getattr(getattr(recipe, name, None), "env_runners", 0) for name in ("ppo", "sac"))
+    return 1 + getattr(recipe.learner, "env_runners", 0)
 
 
 @dataclass(frozen=True)

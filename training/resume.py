@@ -13,8 +13,6 @@ from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.recipe import Recipe
 
 PROGRESS = "progress.json"
-_PICKLE = ("rllib-", "sb3-")
-"""Algorithms of libraries whose state contains pickled objects, which can run code when they are loaded."""
 
 
 @dataclass
@@ -45,7 +43,7 @@ def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> Training
         left = " and ".join(f"{path.name}/" for path in (run.best, run.last) if path.is_dir())
         lost = f"the run cannot continue and its training is lost{f', but not the policies in {left}' if left else ''}"
         raise StateError("resume", f"{error.value}: {error.allowed}; {lost}") from None
-    if recipe.algorithm.startswith(_PICKLE) and not trust:
+    if recipe.kind.library and not trust:  # its state contains pickled objects
         seal.check_owner(run.state, run.path.name)
     return progress
 

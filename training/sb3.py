@@ -19,7 +19,8 @@ from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
-from orbitcc.training.recipe import Ppo, Sac, Sb3PpoRecipe, Sb3SacRecipe
+from orbitcc.training.learners import FlowPpo, FlowSac
+from orbitcc.training.recipe import Recipe
 
 _LEARNED = {
     "policy_loss": ("train/policy_gradient_loss", "train/actor_loss"),
@@ -36,11 +37,11 @@ _LEARNED = {
 class SB3Learner:
     """An SB3 model behind :class:`orbitcc.training.loop.Learner`."""
 
-    def __init__(self, recipe: Sb3PpoRecipe | Sb3SacRecipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe = recipe
-        self._settings: Ppo | Sac = recipe.ppo if isinstance(recipe, Sb3PpoRecipe) else recipe.sac
-        self._is_ppo = isinstance(self._settings, Ppo)
+        self._is_ppo = recipe.algorithm == "sb3-ppo"
+        self._settings = recipe.options(FlowPpo) if self._is_ppo else recipe.options(FlowSac)
         used = preset(recipe.preset)
         self.squash: Literal["tanh", "clip", "argmax"] = "clip" if self._is_ppo else "tanh"
         if used.choices is not None:
@@ -119,8 +120,7 @@ class SB3Learner:
 
     def _learning_rate(self) -> float:
         """Linear in agent steps, then constant."""
-        ppo = self._settings
-        assert isinstance(ppo, Ppo)
+        ppo = self.recipe.options(FlowPpo)
         share = min(1.0, self.model.num_timesteps / ppo.lr_decay)
         return ppo.lr + share * (ppo.lr_final - ppo.lr)
 
@@ -129,8 +129,7 @@ class SB3Learner:
         return {"activation_fn": activation}
 
     def _ppo(self, seed: int) -> Any:
-        ppo, hidden = self._settings, list(self.recipe.network.hidden)
-        assert isinstance(ppo, Ppo)
+        ppo, hidden = self.recipe.options(FlowPpo), list(self.recipe.network.hidden)
         return PPO(
             "MlpPolicy",
             self._env,
@@ -152,8 +151,7 @@ class SB3Learner:
         )
 
     def _sac(self, seed: int) -> Any:
-        sac, hidden = self._settings, list(self.recipe.network.hidden)
-        assert isinstance(sac, Sac)
+        sac, hidden = self.recipe.options(FlowSac), list(self.recipe.network.hidden)
         return SAC(
             "MlpPolicy",
             self._env,

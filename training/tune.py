@@ -73,9 +73,8 @@ class Range:
 
 def default_space(recipe: Recipe) -> dict[str, Range]:
     """The default search space of a recipe: learning rates, discounts and exploration."""
-    space, settings = {}, recipe.model_dump()
-    sections = {name: settings.get(name, {}) for name in ("ppo", "sac", "td3")}
-    sections["rllib.training"] = settings.get("rllib", {}).get("training", {})
+    space, options = {}, recipe.learner.model_dump()
+    sections = {"learner": options, "learner.training": options.get("training", {})}
     for section, values in sections.items():
         for key, value in values.items():
             if not isinstance(value, int | float):  # RLlib's schedules and tables

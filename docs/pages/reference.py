@@ -17,6 +17,7 @@ import orbitcc
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.training import heldout_metrics, recipe
+from orbitcc.training.learners import ALGORITHMS
 
 MODULES = {
     "orbitcc.envs.environments": (
@@ -71,6 +72,8 @@ def allowed(annotation: Any, metadata: Any) -> str:
         inner = allowed(args[0], ())
         return (f"a list of {inner}".replace("[a table]", "[tables]")) if args[1:] == (...,) else "a list"
     if origin is dict:
+        return "a table"
+    if annotation is Model:
         return "a table"
     if annotation is ControllerSpec:
         return "a controller, `NAME[:param=value,...]`, or [a table](#controllerspec)"
@@ -131,6 +134,8 @@ def model_section(model: type[Model], level: int = 2) -> str:
 
 
 def _default(value: Any) -> str:
+    if type(value) is Model:
+        return "those of the algorithm"
     if isinstance(value, Model):
         return f"[its own](#{type(value).__name__.lower()})"
     if value is None:
@@ -156,19 +161,23 @@ def scenario_page() -> str:
 
 
 def recipe_page() -> str:
-    classes: dict[type[Model], None] = {}
-    for kind in recipe.BY_ALGORITHM.values():
-        classes.update(dict.fromkeys(models(kind)))
+    classes = dict.fromkeys(model for model in models(recipe.Recipe) if model is not Model)
+    for kind in ALGORITHMS.values():
+        classes.update(dict.fromkeys(models(kind.options)))
     classes.update(dict.fromkeys([heldout_metrics.Weights]))
+    rows = []
+    for name, kind in ALGORITHMS.items():
+        model, heeded = kind.options.__name__, ", ".join(code(field) for field in ("hidden", *kind.network))
+        rows.append(f"| `{name}` | [{model}](#{model.lower()}) | {heeded} | {', '.join(map(code, kind.activations))} |")
     head = [
         "# Recipes",
         "",
         "All settings of `orbitcc train`, generated from the models that check a recipe. [Training](../training.md)",
-        "explains their use. `--set` changes any of them, for example `--set ppo.lr=1e-4`.",
+        "explains their use. `--set` changes any of them, for example `--set learner.lr=1e-4`.",
         "",
-        "| algorithm | model |",
-        "|---|---|",
-        *(f"| `{name}` | [{kind.__name__}](#{kind.__name__.lower()}) |" for name, kind in recipe.BY_ALGORITHM.items()),
+        "| `algorithm` | table `[learner]` | fields of `[network]` | `network.activation` |",
+        "|---|---|---|---|",
+        *rows,
         "",
     ]
     return "\n".join([*head, *(model_section(model) for model in classes)])

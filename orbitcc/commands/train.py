@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ def train(
     recipe: RecipeName,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. ppo.lr=1e-4. Repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable."),
     ] = None,
     learner: Annotated[
         str | None, typer.Option(metavar="rllib", help="Train a recipe of our own PPO with RLlib instead.")
@@ -244,12 +245,9 @@ def check_learner(recipe: Any) -> None:
     from orbitcc.envs.errors import OrbitccError
 
     try:
-        import torch  # noqa: F401
-
-        if recipe.algorithm.startswith("sb3-"):
-            import stable_baselines3  # noqa: F401
-        elif recipe.algorithm.startswith("rllib-"):
-            import ray.rllib  # noqa: F401
+        for library in ("torch", recipe.kind.library):
+            if library:
+                import_module(library)
     except ImportError as error:
         raise OrbitccError(
             "train", str(error), "an installation with the extra: pip install 'orbitcc[train]'"

@@ -15,7 +15,7 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="KEY=RANGE",
-            help="A range to search: ppo.lr=log(1e-4,1e-2), ppo.epochs=int(2,8), ppo.clip=(0.1,0.3), "
+            help="A range to search: learner.lr=log(1e-4,1e-2), learner.epochs=int(2,8), learner.clip=(0.1,0.3), "
             "network.activation=tanh|relu. Repeatable. Default: learning rates, discounts and exploration.",
         ),
     ] = None,

@@ -188,13 +188,13 @@ def test_a_policy_is_trained_on_the_emulator(tmp_path, learner):
     from orbitcc.agents import checkpoint
     from orbitcc.training import loop, recipe
 
-    recipe_name, more = "perigee", ["start_from=perigee", "ppo.critic_first=64"]
+    recipe_name, more = "perigee", ["start_from=perigee", "learner.critic_first=64"]
     if learner == "sb3":
         pytest.importorskip("stable_baselines3")
         recipe_name, more = "sb3-ppo-leo", []
     path = tmp_path / "pairs.toml"
     path.write_text(PAIR)
-    few = ["ppo.flows=2", "ppo.batch=128", "ppo.minibatch=64", "agent_steps=256", "evaluation.worlds=1"]
+    few = ["learner.flows=2", "learner.batch=128", "learner.minibatch=64", "agent_steps=256", "evaluation.worlds=1"]
     made = recipe.load(recipe_name, ["backend=emulator", f"scenario={path}", *few, *more])
     recipe.check_names(made)
     run = loop.new_run(made, 1, tmp_path, "a test")

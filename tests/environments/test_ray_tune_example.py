@@ -15,10 +15,10 @@ def test_a_trial_trains_with_the_values_it_is_given(tmp_path):
     spec = importlib.util.spec_from_file_location("ray_tune_example", ROOT / "examples" / "ray_tune.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    small = {"agent_steps": 256, "ppo.flows": 8, "ppo.batch": 128, "ppo.minibatch": 64, "ppo.epochs": 1}
+    small = {"agent_steps": 256, "learner.flows": 8, "learner.batch": 128, "learner.minibatch": 64, "learner.epochs": 1}
     small |= {"evaluation.worlds": 1, "evaluation.every": 256, "network.hidden": [4]}
-    assert set(example.SPACE) == {"ppo.lr", "ppo.clip", "agent_steps"}
-    found = example.trial({**small, "ppo.lr": 1e-3, "ppo.clip": 0.2}, tmp_path)
+    assert set(example.SPACE) == {"learner.lr", "learner.clip", "agent_steps"}
+    found = example.trial({**small, "learner.lr": 1e-3, "learner.clip": 0.2}, tmp_path)
     assert set(found) == {"score"}
     (run,) = tmp_path.iterdir()
     assert '"lr": 0.001' in (run / "config.json").read_text(encoding="utf-8")

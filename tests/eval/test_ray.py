@@ -63,7 +63,7 @@ def test_beside_a_running_cluster_training_keeps_to_itself(ray_nodes, tmp_path):
     import ray
 
     assert cluster.find("auto") == ray_nodes.address
-    small = ["agent_steps=256", "ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1"]
+    small = ["agent_steps=256", "learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1"]
     small += ["evaluation.worlds=1", "evaluation.every=256", "network.hidden=[4]"]
     changes = [word for change in small for word in ("--set", change)]
     command = [sys.executable, "-m", "orbitcc.cli", "train", "rllib-ppo-leo", *changes, "--out", str(tmp_path)]

@@ -24,11 +24,11 @@ SMALL = (
     "agent_steps=1500",
     "evaluation.every=500",
     "evaluation.worlds=2",
-    "td3.worlds=4",
-    "td3.iteration=250",
-    "td3.learning_starts=300",
-    "td3.batch=64",
-    "td3.replay=1000",
+    "learner.worlds=4",
+    "learner.iteration=250",
+    "learner.learning_starts=300",
+    "learner.batch=64",
+    "learner.replay=1000",
     "network.hidden=[16, 8]",
     "network.critic_hidden=[16, 16]",
     "scenario.duration_s=6",
@@ -131,7 +131,7 @@ class Fixed(torch.nn.Module):
 
 
 def test_targets_take_the_lower_critic_of_the_smoothed_target_action() -> None:
-    settings = recipes.load("astraea").td3
+    settings = recipes.load("astraea").learner
     actor = Fixed(lambda x: torch.full((len(x), 1), 0.5493))  # tanh: 0.5
     critic = Fixed(lambda x, a: torch.stack((10 * a, 3 + a)))
     batch = {
@@ -159,7 +159,7 @@ def test_targets_and_losses_are_those_of_torchrl() -> None:
         "returns": torch.tensor([0.1 * i - 0.2 for i in range(6)]),
         "discount": torch.tensor([0.0 if i == 4 else 0.9 for i in range(6)]),
     }
-    wanted = targets(both, actor, batch, 3, recipes.load("astraea").td3, torch.zeros(6))
+    wanted = targets(both, actor, batch, 3, recipes.load("astraea").learner, torch.zeros(6))
     theirs = [-1.4441890717, -0.5679425001, -1.1195179224, -0.8445987701, 0.2, 2.0502288342]
     assert wanted.tolist() == pytest.approx(theirs, abs=1e-6)
     action = torch.tensor([((3 * i) % 7) / 5 - 0.6 for i in range(6)])
@@ -239,7 +239,9 @@ def test_worlds_are_out_of_step_and_the_reward_follows_its_curriculum(learner) -
 
 
 def test_what_networks_see_is_measured_for_the_share_of_the_run_that_is_asked_for() -> None:
-    made = AstraeaTd3Learner(recipes.load("astraea", [*SMALL, "td3.replay=2000", "td3.scale_share=0.5"]), seed=3)
+    made = AstraeaTd3Learner(
+        recipes.load("astraea", [*SMALL, "learner.replay=2000", "learner.scale_share=0.5"]), seed=3
+    )
     counts = []
     while made.decisions < 1200:
         made.iterate()
@@ -274,7 +276,7 @@ def test_an_actor_starts_out_doing_little() -> None:
 
 def test_the_published_actor_has_the_released_number_of_weights_and_its_batch_norm_is_folded_at_export() -> None:
     """The released checkpoint's actor: 53,824 weights, 449 biases, 1,344 values of batch norm."""
-    settings = recipes.load("astraea-published", ["td3.worlds=1", "td3.replay=1000"])
+    settings = recipes.load("astraea-published", ["learner.worlds=1", "learner.replay=1000"])
     learner = AstraeaTd3Learner(settings, 1)
     actor = learner.actor
     dense = [layer for layer in actor.modules() if isinstance(layer, torch.nn.Linear)]

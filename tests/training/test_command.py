@@ -14,11 +14,11 @@ from orbitcc.eval.contenders import from_policy
     ("arguments", "message"),
     [
         (["ppo-mixt"], "did you mean 'ppo-mixed'"),
-        (["ppo-mixed", "--set", "ppo.lr=nan"], "ppo.lr"),
+        (["ppo-mixed", "--set", "learner.lr=nan"], "learner.lr"),
         (["ppo-mixed", "--set", "scenario=train-mix"], "did you mean 'train-mixed'"),
         (["ppo-mixed", "--set", "preset=astrea"], "did you mean 'astraea'"),
         (["ppo-mixed", "--resume"], "resume"),
-        (["ppo-mixed", "--resume", "--set", "ppo.lr=1e-4"], "a folder with a run"),
+        (["ppo-mixed", "--resume", "--set", "learner.lr=1e-4"], "a folder with a run"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -44,8 +44,17 @@ def test_an_unwritable_place_is_one_line(tmp_path: Path, monkeypatch, capsys) ->
 
 
 SMALL = (
-    *("--set", "agent_steps=2000", "--set", "ppo.flows=8", "--set", "ppo.batch=512", "--set", "ppo.minibatch=256"),
-    *("--set", "ppo.epochs=1", "--set", "evaluation.worlds=2", "--set", "evaluation.every=1000"),
+    *(
+        "--set",
+        "agent_steps=2000",
+        "--set",
+        "learner.flows=8",
+        "--set",
+        "learner.batch=512",
+        "--set",
+        "learner.minibatch=256",
+    ),
+    *("--set", "learner.epochs=1", "--set", "evaluation.worlds=2", "--set", "evaluation.every=1000"),
     *("--set", "scenario={name = 'train-leo', duration_s = 10}"),
 )
 
@@ -67,7 +76,7 @@ def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_p
     assert (code, "--resume to continue that run" in error) == (2, True)
     assert train(*SMALL, "--name", "Mine.2", "--resume")[0] == 0
     assert train("--name", "Mine.2", "--resume")[0] == 0
-    code, error = train(*SMALL, "--set", "ppo.lr=1e-5", "--name", "Mine.2", "--resume")
+    code, error = train(*SMALL, "--set", "learner.lr=1e-5", "--name", "Mine.2", "--resume")
     assert (code, "a resumed run keeps the values it began with" in error) == (2, True)
     code, error = train("--name", "../elsewhere")
     assert (code, "--name" in error) == (2, True)

@@ -44,7 +44,7 @@ def test_several_runs_are_drawn_and_need_not_have_the_same_figures(tmp_path) -> 
 
 def test_runs_of_different_recipes_are_not_drawn_together(tmp_path) -> None:
     folders = []
-    for number, change in enumerate(([], ["ppo.lr=1e-4"])):
+    for number, change in enumerate(([], ["learner.lr=1e-4"])):
         plan = recipe.load("sb3-ppo-leo", change)
         config = {"recipe": plan.model_dump()}
         folders.append(str(RunFolder.create(tmp_path, plan.scenario, plan.name, number, config).path))

@@ -16,7 +16,7 @@ from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import distill, loop, recipe
 from orbitcc.training.mlp import Mixture
-from orbitcc.training.recipe import PpoRecipe
+from orbitcc.training.recipe import Recipe
 
 FEATURES = '["inflation", "delivered", {name = "min-rtt", window_s = 6}, {name = "loss", average_rtts = 64}]'
 WORLDS = """
@@ -40,7 +40,7 @@ observation = {{name = "features", features = {features}}}
 hidden = []
 experts = 2
 gate_hidden = [8]
-[ppo]
+[learner]
 flows = 16
 batch = 1_024
 minibatch = 256
@@ -67,7 +67,7 @@ def written(folder: Path, name: str, features: str = FEATURES, worlds: str = WOR
 
 def constant(folder: Path, name: str, action: float, *changes: str, features: str = FEATURES) -> str:
     """A checkpoint that always takes one action."""
-    settings = ("network.experts=0", "agent_steps=1", "ppo.batch=16", "ppo.minibatch=16", *changes)
+    settings = ("network.experts=0", "agent_steps=1", "learner.batch=16", "learner.minibatch=16", *changes)
     made = recipe.load(written(folder, name, features), settings)
     run = loop.new_run(made, 1, folder / name, "a test")
     loop.train(made, 1, run, resume=False, command="a test")
@@ -85,10 +85,8 @@ def teachers(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return constant(folder, "up", 0.3), constant(folder, "down", -0.2)
 
 
-def student(folder: Path, *changes: str) -> PpoRecipe:
-    made = recipe.load(written(folder, "student"), changes)
-    assert isinstance(made, PpoRecipe)
-    return made
+def student(folder: Path, *changes: str) -> Recipe:
+    return recipe.load(written(folder, "student"), changes)
 
 
 def taught(*pairs: tuple[str, str]) -> str:
@@ -155,7 +153,7 @@ def test_a_teacher_may_observe_less_than_its_student(tmp_path: Path) -> None:
         (["preset.observation=ratios"], "the observation features"),
         (['preset.action={name="log-rate"}'], "steps as the student's"),
         (["network.experts=0", "distill.privileged_weight=1"], "0 without a gate"),
-        (["ppo.privileged_critic=false", "distill.privileged_weight=1"], "0 without a gate"),
+        (["learner.privileged_critic=false", "distill.privileged_weight=1"], "0 without a gate"),
     ],
 )
 def test_a_teacher_that_cannot_teach(

@@ -36,7 +36,7 @@ def test_all_are_told_the_same_finite_figures(tmp_path):
         return kept[0]
 
     books = Logbooks.open(tmp_path, None, [make])
-    books.write_settings({"ppo": {"lr": 1e-3}}, ["heldout/score"])
+    books.write_settings({"learner": {"lr": 1e-3}}, ["heldout/score"])
     books.write(10, {"train/reward": 0.5, "heldout/jain": math.nan})
     books.write_histogram(10, "heldout/actions", np.array([1, 2]))
     books.write_reference("cubic", 10, {"heldout/score": 0.3, "heldout/x": math.inf})

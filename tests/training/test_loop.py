@@ -276,10 +276,16 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("ppo-leo", ("ppo.flows=4", "ppo.batch=64", "ppo.minibatch=32")),
+        ("ppo-leo", ("learner.flows=4", "learner.batch=64", "learner.minibatch=32")),
         (
             "astraea",
-            ("td3.worlds=2", "td3.iteration=200", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000"),
+            (
+                "learner.worlds=2",
+                "learner.iteration=200",
+                "learner.learning_starts=100",
+                "learner.batch=32",
+                "learner.replay=2000",
+            ),
         ),
     ],
 )

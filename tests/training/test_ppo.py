@@ -26,10 +26,10 @@ SMALL = (
     "evaluation.every=500",
     "evaluation.worlds=1",
     "network.hidden=[16,16]",
-    "ppo.flows=8",
-    "ppo.batch=512",
-    "ppo.minibatch=128",
-    "ppo.epochs=2",
+    "learner.flows=8",
+    "learner.batch=512",
+    "learner.minibatch=128",
+    "learner.epochs=2",
 )
 
 
@@ -150,7 +150,7 @@ def test_a_mixture_learns_and_its_checkpoint_acts_as_the_learner_does(tmp_path: 
         "network.experts=4",
         "network.gate_inputs=[3, 4]",
         "network.expert_inputs=[0, 1, 2]",
-        "ppo.normalise_observations=true",
+        "learner.normalise_observations=true",
     ]
     made = recipe.load("ppo-leo", settings)
     run = loop.new_run(made, 1, tmp_path, "a test")
@@ -182,8 +182,8 @@ LISTED = (
     "network.experts=4",
     "network.gate_inputs=[3]",
     "network.expert_inputs=[0, 1, 2]",
-    "ppo.normalise_observations=true",
-    "ppo.exploration_std_final=0.1",
+    "learner.normalise_observations=true",
+    "learner.exploration_std_final=0.1",
 )
 
 
@@ -197,7 +197,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_training_starts_from_a_checkpoint_and_the_critic_may_learn_first(begun: Path) -> None:
-    trained = PpoLearner(recipe.load("ppo-leo", [*LISTED, f"start_from={begun}", "ppo.critic_first=512"]), 2)
+    trained = PpoLearner(recipe.load("ppo-leo", [*LISTED, f"start_from={begun}", "learner.critic_first=512"]), 2)
     first, critic = checkpoint.read_tensors(begun), trained.critic.theta.clone()
     for name, value in trained.tensors().items():
         assert np.allclose(value, first[name], rtol=1e-6), name
@@ -220,8 +220,8 @@ def test_training_starts_from_a_checkpoint_and_the_critic_may_learn_first(begun:
         ('preset.action={name="log-window", cubic=0.4}', "action"),
         ('preset.observation.features=["inflation", "delivered", "own-queue", "silence"]', "observation"),
         ("network.experts=3", "network"),
-        ("ppo.squash=tanh", "squash"),
-        ("ppo.normalise_observations=false", "normaliser"),
+        ("learner.squash=tanh", "squash"),
+        ("learner.normalise_observations=false", "normaliser"),
     ],
 )
 def test_a_policy_of_another_kind_is_no_start(begun: Path, change: str, part: str) -> None:
@@ -238,7 +238,7 @@ def test_a_gate_observes_columns_that_there_are() -> None:
 @pytest.mark.parametrize("normalise", ["true", "false"])
 def test_the_exported_policy_acts_as_the_learner_does(squash: str, normalise: str) -> None:
     trained = learner(
-        f"ppo.squash={squash}", f"ppo.normalise_observations={normalise}", "network.activation=leaky_relu"
+        f"learner.squash={squash}", f"learner.normalise_observations={normalise}", "network.activation=leaky_relu"
     )
     trained.iterate()
     trained.actor.theta += 0.1 * torch.randn(trained.actor.theta.shape, generator=torch.Generator().manual_seed(1))
@@ -267,7 +267,7 @@ def test_the_normaliser_knows_mean_and_deviation_of_all_it_has_seen() -> None:
 
 def test_what_nobody_heeds_is_not_learned_from() -> None:
     """A connection that has just begun sees zeros and acts from the next decision on."""
-    trained = learner("ppo.batch=4096")
+    trained = learner("learner.batch=4096")
     figures = trained.iterate()
     roll = trained._rollout
     begun = ~roll.heeded
@@ -299,7 +299,7 @@ def test_what_nobody_heeds_is_not_learned_from() -> None:
 
 
 def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
-    trained = learner("ppo.batch=4096", "ppo.privileged_critic=true")
+    trained = learner("learner.batch=4096", "learner.privileged_critic=true")
     trained.iterate()
     roll = trained._rollout
     kept = np.zeros_like(roll.ended)
@@ -313,7 +313,7 @@ def test_where_a_connection_is_cut_off_its_last_inputs_are_kept() -> None:
 
 
 def test_the_values_of_all_rows_are_the_critics() -> None:
-    trained = learner("ppo.flows=60", "ppo.batch=6000")
+    trained = learner("learner.flows=60", "learner.batch=6000")
     trained.iterate()
     values = trained._values(trained._rollout.inputs)
     one_by_one = [float(trained.critic.forward(torch.from_numpy(row[:1]))) for row in trained._rollout.inputs]
@@ -322,7 +322,7 @@ def test_the_values_of_all_rows_are_the_critics() -> None:
 
 
 def test_only_the_critic_is_privileged() -> None:
-    plain, knowing = learner(), learner("ppo.privileged_critic=true", "ppo.critic_hidden=[32]")
+    plain, knowing = learner(), learner("learner.privileged_critic=true", "learner.critic_hidden=[32]")
     assert plain.critic.weights[0][0].shape == (16, 50)
     assert knowing.critic.weights[0][0].shape == (32, 50 + privileged.DIM)
     assert knowing.actor.weights[0][0].shape == (16, 50)
@@ -361,26 +361,28 @@ def test_privileged_inputs_by_hand() -> None:
 
 
 def test_schedules_are_linear_in_agent_steps() -> None:
-    trained = learner("ppo.lr=1e-3", "ppo.lr_final=1e-4", "ppo.lr_decay=1000", "ppo.exploration_std_final=0.1")
+    trained = learner(
+        "learner.lr=1e-3", "learner.lr_final=1e-4", "learner.lr_decay=1000", "learner.exploration_std_final=0.1"
+    )
     for steps, rate, std in ((0, 1e-3, 0.4), (500, 5.5e-4, 0.25), (5000, 1e-4, 0.1)):
         trained.agent_steps = steps
         trained._schedule()
         assert trained._optimiser.param_groups[0]["lr"] == pytest.approx(rate)
         assert float(trained.log_std.exp()) == pytest.approx(std)
     assert trained.iterate()["learner/exploration_std"] == pytest.approx(0.1)
-    learned = learner("ppo.lr=1e-2")
+    learned = learner("learner.lr=1e-2")
     assert learned.iterate()["learner/exploration_std"] != pytest.approx(0.4, abs=1e-4)
 
 
 def test_epochs_end_once_the_policy_is_too_far() -> None:
-    assert learner("ppo.lr=1e-2", "ppo.epochs=6").iterate()["learner/epochs"] == 6
-    assert learner("ppo.lr=1e-2", "ppo.epochs=6", "ppo.kl_target=1e-6").iterate()["learner/epochs"] == 1
+    assert learner("learner.lr=1e-2", "learner.epochs=6").iterate()["learner/epochs"] == 6
+    assert learner("learner.lr=1e-2", "learner.epochs=6", "learner.kl_target=1e-6").iterate()["learner/epochs"] == 1
 
 
 @pytest.mark.parametrize("kind", ["squared", "huber", "clipped"])
 def test_value_losses_by_hand(kind: str) -> None:
     """Values 0.5 and 3, returns 0, values before 0: with clip 0.2 the worse of the error and the clipped value's."""
-    trained = learner(f"ppo.value_loss={kind}")
+    trained = learner(f"learner.value_loss={kind}")
     found = trained._value_loss(torch.tensor([0.5, 3.0]), torch.zeros(2), torch.tensor([0.0, 0.0]))
     expected = {"squared": (0.25 + 9) / 2, "huber": (0.125 + 2.5) / 2, "clipped": (0.25 + 9) / 2}
     assert float(found) == pytest.approx(expected[kind])
@@ -392,7 +394,10 @@ def test_a_penalty_keeps_actions_small() -> None:
     obs = np.random.default_rng(0).uniform(0, 1, (64, 50)).astype(np.float32)
     free, held = 0.0, 0.0
     for seed in (1, 2, 3):
-        plain, kept = learner("ppo.lr=1e-2", seed=seed), learner("ppo.lr=1e-2", "ppo.action_penalty=10", seed=seed)
+        plain, kept = (
+            learner("learner.lr=1e-2", seed=seed),
+            learner("learner.lr=1e-2", "learner.action_penalty=10", seed=seed),
+        )
         for _ in range(8):
             plain.iterate(), kept.iterate()
         free += float(np.abs(policy_of(plain).act(obs)).mean())
@@ -401,7 +406,7 @@ def test_a_penalty_keeps_actions_small() -> None:
 
 
 def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    changes = ["ppo.normalise_observations=true", "ppo.privileged_critic=true", "ppo.batch=2048"]
+    changes = ["learner.normalise_observations=true", "learner.privileged_critic=true", "learner.batch=2048"]
     first = learner(*changes)
     first.iterate()
     first.save(tmp_path)
@@ -419,7 +424,7 @@ def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    plan = recipe.load("ppo-leo", [*SMALL, "ppo.normalise_observations=true"])
+    plan = recipe.load("ppo-leo", [*SMALL, "learner.normalise_observations=true"])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
     assert first.finished
@@ -436,9 +441,9 @@ def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("ppo.privileged_critic=true", r"ppo\.privileged_critic"),
-        ("ppo.kl_target=0.1", r"ppo\.kl_target"),
-        ("ppo.squash=tanh", r"ppo\.squash"),
+        ("learner.privileged_critic=true", r"learner\.privileged_critic"),
+        ("learner.kl_target=0.1", r"learner\.kl_target"),
+        ("learner.squash=tanh", r"learner\.squash"),
         ("network.activation=leaky_relu", r"network\.activation"),
     ],
 )
@@ -447,7 +452,7 @@ def test_settings_that_another_learner_does_not_know_are_refused(change: str, me
     with pytest.raises(OrbitccError, match=message):
         recipe.load("sb3-ppo-leo", [change])
     with pytest.raises(OrbitccError, match=r"value_loss"):
-        recipe.load("ppo-leo", ["ppo.value_loss=absolute"])
+        recipe.load("ppo-leo", ["learner.value_loss=absolute"])
 
 
 def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
@@ -455,7 +460,13 @@ def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
     scenario = tmp_path / "tiny.toml"
     world = get("dumbbell", rate_mbps=10, base_rtt_ms=30, duration_s=10).with_flows([Flow(controller="external")])
     scenario.write_text(world.to_toml())
-    changes = ["ppo.flows=32", "ppo.batch=4096", "ppo.minibatch=512", "ppo.lr=1e-3", f"scenario={scenario}"]
-    trained = learner(*changes, "ppo.epochs=4")
+    changes = [
+        "learner.flows=32",
+        "learner.batch=4096",
+        "learner.minibatch=512",
+        "learner.lr=1e-3",
+        f"scenario={scenario}",
+    ]
+    trained = learner(*changes, "learner.epochs=4")
     rewards = [trained.iterate()["train/reward"] for _ in range(12)]
     assert np.mean(rewards[-2:]) > np.mean(rewards[:2]) + 0.02

@@ -15,8 +15,8 @@ def test_every_shipped_recipe_is_valid_and_named_after_its_file(name: str) -> No
 
 
 def test_values_can_be_set() -> None:
-    changed = recipe.load("ppo-mixed", ["ppo.lr=1e-4", "scenario=train-leo", "network.hidden=[32]"])
-    assert changed.ppo.lr == 1e-4
+    changed = recipe.load("ppo-mixed", ["learner.lr=1e-4", "scenario=train-leo", "network.hidden=[32]"])
+    assert changed.learner.lr == 1e-4
     assert changed.scenario == "train-leo"
     assert changed.network.hidden == (32,)
 
@@ -24,17 +24,17 @@ def test_values_can_be_set() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("ppo.lr=-1", r"ppo\.lr"),
-        ("ppo.lr=nan", r"ppo\.lr"),
-        ("ppo.lrr=1", "did you mean 'lr'"),
+        ("learner.lr=-1", r"learner\.lr"),
+        ("learner.lr=nan", r"learner\.lr"),
+        ("learner.lrr=1", "did you mean 'lr'"),
         ("agent_steps=0", "agent_steps"),
-        ("ppo.lr", "KEY=VALUE"),
+        ("learner.lr", "KEY=VALUE"),
         ("name.x=1", "single value"),
         ("algorithm=dqn", "algorithm"),
-        ("ppo.flows=4", r"ppo\.flows"),  # it samples whole worlds
-        ("ppo.batch=4", "did you mean"),
+        ("learner.flows=4", r"learner\.flows"),  # it samples whole worlds
+        ("learner.batch=4", "did you mean"),
         ("sac.lr=1e-3", "sac"),
-        ("ppo.batch_world_steps=4095", "at least minibatch = 4096"),
+        ("learner.batch_world_steps=4095", "at least minibatch = 4096"),
         ("network.norm=layer", r"network\.norm"),  # Astraea's
     ],
 )
@@ -57,7 +57,7 @@ def test_neither_a_recurrent_policy_nor_a_student_starts_from_another() -> None:
         with pytest.raises(OrbitccError, match=r"start_from.*nothing with"):
             recipe.load("perigee", ["start_from=perigee", change])
     with pytest.raises(OrbitccError, match=r"critic_first.*with RLlib"):
-        recipe.load("perigee", ["algorithm=rllib-ppo", "ppo.critic_first=10"])
+        recipe.load("perigee", ["algorithm=rllib-ppo", "learner.critic_first=10"])
 
 
 def test_unknown_recipes_suggest_a_known_one() -> None:
@@ -78,10 +78,10 @@ def test_a_recipe_may_be_a_file(tmp_path) -> None:
 def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
     table = {"name": "mine", "scenario": "dumbbell", "agent_steps": 10, "algorithm": algorithm}
     if algorithm == "rllib":
-        table["rllib"] = {"algorithm": "SAC"}
+        table["learner"] = {"algorithm": "SAC"}
     assert recipe.Recipe.build(table).algorithm == algorithm
     foreign = "batch_world_steps" if algorithm == "rllib-ppo" else "privileged_critic"
-    for section, setting in (("ppo", foreign), ("network", "slope")):
+    for section, setting in (("learner", foreign), ("network", "slope")):
         with pytest.raises(OrbitccError, match=section):
             recipe.Recipe.build({**table, section: {setting: True}})
     if algorithm != "astraea-td3":

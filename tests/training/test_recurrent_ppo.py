@@ -26,12 +26,12 @@ SMALL = (
     "network.hidden=[]",
     "network.gru=5",
     "network.gru_inputs=[0,3,4]",
-    "ppo.critic_hidden=[16]",
-    "ppo.flows=8",
-    "ppo.batch=512",
-    "ppo.minibatch=128",
-    "ppo.epochs=2",
-    "ppo.sequence=16",
+    "learner.critic_hidden=[16]",
+    "learner.flows=8",
+    "learner.batch=512",
+    "learner.minibatch=128",
+    "learner.epochs=2",
+    "learner.sequence=16",
 )
 
 
@@ -97,7 +97,7 @@ def test_a_sequence_is_its_steps_and_nothing_passes_the_end_of_a_connection(ever
 
 
 def test_states_of_the_rollout_are_those_of_the_policy_and_zero_where_connections_begin() -> None:
-    trained = learner("ppo.batch=4096", "ppo.privileged_critic=true", "network.gru_inputs=[]")
+    trained = learner("learner.batch=4096", "learner.privileged_critic=true", "network.gru_inputs=[]")
     for _ in range(2):
         before = trained._states.clone()
         trained._sample()
@@ -123,7 +123,7 @@ def test_states_of_the_rollout_are_those_of_the_policy_and_zero_where_connection
 @pytest.mark.parametrize("length", [16, 100])
 def test_an_epoch_covers_every_heeded_decision_once(length: int) -> None:
     """With sequences that fill the rollout of 512 steps, and with ones that do not."""
-    trained = learner("ppo.batch=4096", f"ppo.sequence={length}", "ppo.minibatch=256")
+    trained = learner("learner.batch=4096", f"learner.sequence={length}", "learner.minibatch=256")
     trained._sample()
     roll = trained._rollout
     parts = list(trained._minibatches(7))
@@ -136,7 +136,7 @@ def test_an_epoch_covers_every_heeded_decision_once(length: int) -> None:
 
 
 def test_the_exported_policy_acts_as_the_learner_does(tmp_path: Path) -> None:
-    made = recipe.load("ppo-leo", [*SMALL, "ppo.normalise_observations=true", "network.gru_every=2"])
+    made = recipe.load("ppo-leo", [*SMALL, "learner.normalise_observations=true", "network.gru_every=2"])
     run = loop.new_run(made, 1, tmp_path, "a test")
     assert loop.train(made, 1, run, resume=False, command="a test").finished
     loaded = checkpoint.load(run.last)
@@ -182,8 +182,8 @@ def test_a_run_resumes_from_its_folder(tmp_path: Path) -> None:
     [
         (["network.experts=2"], r"network\.gru.*0 in a mixture of experts"),
         (["network.gru_inputs=[50]"], r"network\.gru_inputs.*columns of the observation, 0 to 49"),
-        (["ppo.minibatch=8"], r"ppo\.minibatch.*at least ppo\.sequence = 16"),
-        (["algorithm=rllib-ppo", "ppo.sequence=32"], r"network\.gru.*0 with RLlib"),
+        (["learner.minibatch=8"], r"learner\.minibatch.*at least learner\.sequence = 16"),
+        (["algorithm=rllib-ppo", "learner.sequence=32"], r"network\.gru.*0, with rllib-ppo"),
         (['distill={teachers=[{policy="perigee"}]}'], r"network\.gru.*0 with \[distill\]"),
     ],
 )
@@ -230,22 +230,22 @@ def test_it_remembers_what_a_network_without_memory_cannot(monkeypatch: pytest.M
     monkeypatch.setattr(ppo, "FlowVectorEnv", Recall)
     settings = [
         "network.hidden=[]",
-        "ppo.critic_hidden=[16]",
-        "ppo.flows=64",
-        "ppo.batch=2048",
-        "ppo.minibatch=512",
-        "ppo.epochs=8",
-        "ppo.lr=1e-2",
-        "ppo.lr_final=1e-3",
-        "ppo.lr_decay=60_000",
-        "ppo.exploration_std=0.3",
-        "ppo.exploration_std_final=0.1",
-        "ppo.entropy=0",
-        "ppo.gamma=0.5",
+        "learner.critic_hidden=[16]",
+        "learner.flows=64",
+        "learner.batch=2048",
+        "learner.minibatch=512",
+        "learner.epochs=8",
+        "learner.lr=1e-2",
+        "learner.lr_final=1e-3",
+        "learner.lr_decay=60_000",
+        "learner.exploration_std=0.3",
+        "learner.exploration_std_final=0.1",
+        "learner.entropy=0",
+        "learner.gamma=0.5",
     ]
     reached = {}
     for kind, make in (("recurrent", RecurrentPpoLearner), ("dense", ppo.PpoLearner)):
-        units = ["network.gru=8", "ppo.sequence=16"] if kind == "recurrent" else []
+        units = ["network.gru=8", "learner.sequence=16"] if kind == "recurrent" else []
         trained = make(recipe.load("ppo-leo", [*settings, *units]), 1)
         rewards = [trained.iterate()["train/reward"] for _ in range(30)]
         reached[kind] = float(np.mean(rewards[-3:]))
@@ -260,14 +260,14 @@ def test_it_remembers_the_rtt_of_the_empty_path() -> None:
     listed = '[{name="min-rtt", window_s=0.1}, "delivered", "loss", "window-change", "pacing-rate"]'
     settings = [
         f'preset={{base="astraea-leo", observation={{name="features", features={listed}}}}}',
-        "ppo.normalise_observations=true",
-        "ppo.privileged_critic=true",
-        "ppo.critic_hidden=[64,64]",
-        "ppo.batch=8192",
-        "ppo.epochs=4",
-        "ppo.lr=1e-3",
-        "ppo.lr_decay=400_000",
-        "ppo.exploration_std_final=0.1",
+        "learner.normalise_observations=true",
+        "learner.privileged_critic=true",
+        "learner.critic_hidden=[64,64]",
+        "learner.batch=8192",
+        "learner.epochs=4",
+        "learner.lr=1e-3",
+        "learner.lr_decay=400_000",
+        "learner.exploration_std_final=0.1",
     ]
     reached = {}
     for kind, make in (("recurrent", RecurrentPpoLearner), ("dense", ppo.PpoLearner)):

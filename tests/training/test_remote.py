@@ -18,8 +18,8 @@ from orbitcc.training.remote import pack, unpack
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
-    "agent_steps=2000", "evaluation.every=500", "evaluation.worlds=1", "ppo.flows=8", "ppo.batch=250",
-    "ppo.minibatch=125", "network.hidden=[8]",
+    "agent_steps=2000", "evaluation.every=500", "evaluation.worlds=1", "learner.flows=8", "learner.batch=250",
+    "learner.minibatch=125", "network.hidden=[8]",
 )  # fmt: skip
 KEPT = {"best", "config", "events", "last", "metrics", "reference", "state"}
 LOCALLY = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -111,7 +111,7 @@ def test_ctrl_c_saves_a_seed_on_a_node_and_trials_are_tasks_too(ray_nodes, tmp_p
     assert "seed 1: interrupted; saved: continue with --resume" in said
     assert not (tmp_path / "runs" / "long-2" / "state").exists()  # never begun
 
-    tuning = command("search", "tune", "ppo-leo", "--search", "ppo.lr=log(1e-4,1e-2)", "--trials", "2", "--json",
+    tuning = command("search", "tune", "ppo-leo", "--search", "learner.lr=log(1e-4,1e-2)", "--trials", "2", "--json",
                      "--ray", ray_nodes.address)  # fmt: skip
     done = subprocess.run(tuning, cwd=tmp_path, env=LOCALLY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -125,7 +125,7 @@ def test_ctrl_c_saves_a_seed_on_a_node_and_trials_are_tasks_too(ray_nodes, tmp_p
 @pytest.mark.slow
 def test_env_runners_of_rllib_run_on_other_nodes(ray_nodes, tmp_path):
     ray_nodes.add_node(num_cpus=1)
-    changes = [*SMALL, "ppo.epochs=1", "ppo.env_runners=1"]
+    changes = [*SMALL, "learner.epochs=1", "learner.env_runners=1"]
     words = ["train", "rllib-ppo-leo", "--name", "mine", "--ray", ray_nodes.address]
     driver = started("runs", *words, cwd=tmp_path, changes=changes)
     try:

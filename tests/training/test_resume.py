@@ -15,23 +15,32 @@ pytest.importorskip("torch")
 
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.folders import locked
+from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.training import recipe, resume
 from tests.commands.shell import called
 
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=4}'
 TINY = (WORLD, "evaluation.worlds=1", "evaluation.every=400", "network.hidden=[8]")
 OF = {
-    "ppo-leo": ("ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1"),
-    "astraea": ("td3.worlds=2", "td3.iteration=100", "td3.learning_starts=100", "td3.batch=32", "td3.replay=2000"),
-    "sb3-ppo-leo": ("ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1"),
+    "ppo-leo": ("learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1"),
+    "astraea": (
+        "learner.worlds=2",
+        "learner.iteration=100",
+        "learner.learning_starts=100",
+        "learner.batch=32",
+        "learner.replay=2000",
+    ),
+    "sb3-ppo-leo": ("learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1"),
 }
 
 
-def settings(recipe: str, *more: str) -> list[str]:
-    return [word for change in (*TINY, *OF[recipe], *more) for word in ("--set", change)]
+def settings(name: str, *more: str) -> list[str]:
+    return [word for change in (*TINY, *OF[name], *more) for word in ("--set", change)]
 
 
-def train(out: Path, recipe: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return called("train", recipe, *words, "--out", str(out), "--json")
+def train(out: Path, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return called("train", name, *words, "--out", str(out), "--json")
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +104,10 @@ def test_the_state_of_another_library_is_loaded_only_if_this_user_saved_it(tmp_p
 
 
 def test_a_run_is_resumed_by_its_folder_with_equal_settings(run: Path, tmp_path: Path) -> None:
-    by_folder = train(tmp_path, str(run), "--resume", "--set", "ppo.flows=8", "--set", "agent_steps=1200")
+    by_folder = train(tmp_path, str(run), "--resume", "--set", "learner.flows=8", "--set", "agent_steps=1200")
     assert by_folder.returncode == 0, by_folder.stderr
     assert json.loads(by_folder.stdout)["agent_steps"] >= 1200
-    other = train(tmp_path, str(run), "--resume", "--set", "ppo.flows=9")
+    other = train(tmp_path, str(run), "--resume", "--set", "learner.flows=9")
     assert (other.returncode, "keeps the values it began with" in other.stderr) == (2, True)
     nowhere = train(tmp_path, str(tmp_path / "nowhere"), "--resume")
     assert (nowhere.returncode, "the folder of a run" in nowhere.stderr) == (2, True)
@@ -110,6 +119,30 @@ def test_a_run_that_saved_nothing_begins_anew(run: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "nothing was saved; the run begins anew" in done.stderr
     assert json.loads(done.stdout)["agent_steps"] >= 1200
+
+
+@pytest.mark.parametrize(
+    ("name", "pickles"),
+    [
+        ("perigee", False),
+        ("astraea", False),
+        ("sb3-sac-leo", True),
+        ("rllib-ppo-leo", True),
+        ("rllib-dqn-leo", True),
+        ("rllib-sac-worlds", True),
+    ],
+)
+def test_what_another_user_saved_is_taken_only_without_pickles(name, pickles, tmp_path, monkeypatch) -> None:
+    run, plan = RunFolder(tmp_path), recipe.load(name)
+    run.state.mkdir()
+    (run.state / resume.PROGRESS).write_text('{"agent_steps": 7}')
+    seal.seal(run.state)
+    assert resume.check_state(run, plan).agent_steps == 7
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another user"))
+    if pickles:
+        with pytest.raises(OrbitccError, match="can run code"):
+            resume.check_state(run, plan)
+    assert resume.check_state(run, plan, trust=pickles).agent_steps == 7
 
 
 @pytest.mark.parametrize("damaged", ["state/ppo.safetensors", "state/ppo.json", "state/worlds.json", "state/seal.json"])

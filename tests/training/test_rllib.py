@@ -39,10 +39,10 @@ def small(*more: str) -> list[str]:
     settings = (
         "scenario=train-leo",
         "agent_steps=6000",
-        "ppo.batch_world_steps=512",
-        "ppo.worlds=4",
-        "ppo.minibatch=256",
-        "ppo.epochs=2",
+        "learner.batch_world_steps=512",
+        "learner.worlds=4",
+        "learner.minibatch=256",
+        "learner.epochs=2",
         "evaluation.every=3000",
         "evaluation.worlds=2",
         *more,
@@ -130,7 +130,7 @@ def test_sac_samples_flows_natively_and_its_exported_policy_acts_as_it_does() ->
     from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "rllib.flows=6"])
+    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "learner.flows=6"])
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     runner = SingleAgentEnvRunner(config=rllib.config(plan, seed=1))
@@ -168,7 +168,7 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-worlds", [f"scenario={staggered(tmp_path)}", "sac.worlds=2"])
+    plan = recipe.load("rllib-sac-worlds", [f"scenario={staggered(tmp_path)}", "learner.worlds=2"])
     runner = MultiAgentEnvRunner(rllib.config(plan, seed=1))
     samples = [runner.sample() for _ in range(2)]
     for episodes in samples:
@@ -237,8 +237,8 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
     from orbitcc import _sim
     from orbitcc.training import recipe, rllib
 
-    for changes in ([], ["rllib.training.dueling=false"]):
-        plan = recipe.load("rllib-dqn-leo", ["rllib.flows=2", *changes])
+    for changes in ([], ["learner.training.dueling=false"]):
+        plan = recipe.load("rllib-dqn-leo", ["learner.flows=2", *changes])
         module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
         tensors = rllib.export(module, plan)
         layers = [
@@ -265,19 +265,19 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
 @pytest.mark.parametrize(
     ("changes", "field", "says"),
     [
-        (["rllib.algorithm=A2C"], "rllib.algorithm", "APPO, DQN, IMPALA"),
-        (["rllib.algorithm=json:JSONDecoder"], "rllib.algorithm", "AlgorithmConfig"),
-        (["rllib.algorithm=no_such_module:Config"], "rllib.algorithm", "can be imported"),
-        (["rllib.training.lr_rate=1e-3"], "rllib.training.lr_rate", "lr"),
-        (["rllib.sampling.fragment=1"], "rllib.sampling.fragment", "rollout_fragment_length"),
-        (["rllib.training.n_step=9"], "rllib", "rollout_fragment_length"),
+        (["learner.algorithm=A2C"], "learner.algorithm", "APPO, DQN, IMPALA"),
+        (["learner.algorithm=json:JSONDecoder"], "learner.algorithm", "AlgorithmConfig"),
+        (["learner.algorithm=no_such_module:Config"], "learner.algorithm", "can be imported"),
+        (["learner.training.lr_rate=1e-3"], "learner.training.lr_rate", "lr"),
+        (["learner.sampling.fragment=1"], "learner.sampling.fragment", "rollout_fragment_length"),
+        (["learner.training.n_step=9"], "learner", "rollout_fragment_length"),
         (["preset=astraea-leo"], "preset.action", "window-factors"),
         (
-            ["preset=astraea-leo", "rllib.algorithm=ray.rllib.algorithms.dqn:DQNConfig"],
+            ["preset=astraea-leo", "learner.algorithm=ray.rllib.algorithms.dqn:DQNConfig"],
             "preset.action",
             "window-factors",
         ),
-        (["rllib.algorithm=SAC"], "preset.action", "steps, with SAC"),
+        (["learner.algorithm=SAC"], "preset.action", "steps, with SAC"),
     ],
 )
 def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: str, says: str) -> None:
@@ -293,7 +293,7 @@ def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: 
 def test_a_class_of_rllib_is_a_path_to_its_configuration() -> None:
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-dqn-leo", ["rllib.algorithm=ray.rllib.algorithms.dqn:DQNConfig"])
+    plan = recipe.load("rllib-dqn-leo", ["learner.algorithm=ray.rllib.algorithms.dqn:DQNConfig"])
     config = rllib.config(plan, seed=3)
     assert type(config).__name__ == "DQNConfig"
     assert (config.n_step, config.seed, config.num_envs_per_env_runner) == (3, 3, 64)
@@ -317,7 +317,7 @@ def test_both_kinds_of_actions_are_exported(algorithm: str, action: str) -> None
             "preset": {"base": "astraea-leo", "action": action},
             "agent_steps": 100,
             "network": {"hidden": [8, 8]},
-            "rllib": {"algorithm": algorithm, "flows": 2},
+            "learner": {"algorithm": algorithm, "flows": 2},
         }
     )
     module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module

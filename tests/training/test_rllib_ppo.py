@@ -26,7 +26,13 @@ def small(folder: Path, *more: str) -> list[str]:
     """Changes of the recipe: worlds of 200 steps, whose second flow changes hands."""
     flows = [Flow(controller="external"), Flow(controller="external", start_s=1, stop_s=3)]
     scenario = get("dumbbell", duration_s=6).with_flows(flows).save(folder / "leavers.toml")
-    settings = ("ppo.flows=8", "ppo.batch=1024", "ppo.minibatch=256", "ppo.epochs=2", "evaluation.worlds=1")
+    settings = (
+        "learner.flows=8",
+        "learner.batch=1024",
+        "learner.minibatch=256",
+        "learner.epochs=2",
+        "evaluation.worlds=1",
+    )
     return [f"scenario={scenario}", *settings, *more]
 
 
@@ -47,7 +53,7 @@ def spy(learner: RLlibLearner) -> list[tuple[int, float]]:
 @pytest.mark.parametrize("array_runner", ["true", "false"])
 @pytest.mark.parametrize("env_runners", [0, 2])
 def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, array_runner, tmp_path: Path) -> None:
-    changes = [f"ppo.env_runners={env_runners}", f"ppo.array_runner={array_runner}", "ppo.reward_scale=10"]
+    changes = [f"learner.env_runners={env_runners}", f"learner.array_runner={array_runner}", "learner.reward_scale=10"]
     learner = RLlibLearner(recipe.load("rllib-ppo-leo", small(tmp_path, *changes)), seed=1)
     try:
         seen = spy(learner)
@@ -86,7 +92,7 @@ def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, array_runn
 
 
 def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    changes = small(tmp_path, "agent_steps=3000", "evaluation.every=1500", "ppo.lr_decay=6000")
+    changes = small(tmp_path, "agent_steps=3000", "evaluation.every=1500", "learner.lr_decay=6000")
     plan = recipe.load("rllib-ppo-leo", changes)
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
@@ -98,7 +104,7 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
         for name, value in learner.tensors().items():
             assert np.array_equal(value, before[name])
         explored = learner.algorithm.get_module("default_policy").log_std.item()
-        assert abs(explored - math.log(plan.ppo.exploration_std)) > 1e-5
+        assert abs(explored - math.log(plan.learner.exploration_std)) > 1e-5
         spent = learner.algorithm.metrics.peek(("env_runners", "num_env_steps_sampled_lifetime"))
         assert spent == first.agent_steps  # the learning rate goes on from here
     finally:

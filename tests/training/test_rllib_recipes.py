@@ -109,9 +109,9 @@ def test_flows_end_with_the_privileged_inputs() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("ppo.squash=tanh", "squash: 'tanh' is not allowed; allowed: clip, with RLlib's PPO"),
-        ("ppo.kl_target=0.01", "kl_target: 0.01 is not allowed; allowed: 0.0, with RLlib's PPO"),
-        ("ppo.value_loss=huber", "value_loss: 'huber' is not allowed; allowed: squared, with RLlib's PPO"),
+        ("learner.squash=tanh", "squash: 'tanh' is not allowed; allowed: clip, with RLlib's PPO"),
+        ("learner.kl_target=0.01", "kl_target: 0.01 is not allowed; allowed: 0.0, with RLlib's PPO"),
+        ("learner.value_loss=huber", "value_loss: 'huber' is not allowed; allowed: squared, with RLlib's PPO"),
     ],
 )
 def test_what_rllibs_loss_lacks_is_refused(change: str, message: str) -> None:

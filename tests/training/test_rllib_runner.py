@@ -27,7 +27,13 @@ def leavers(folder: Path) -> str:
 
 
 def config_of(folder: Path, *changes: str):
-    settings = [f"scenario={leavers(folder)}", "ppo.flows=6", "ppo.batch=1200", "ppo.minibatch=256", *changes]
+    settings = [
+        f"scenario={leavers(folder)}",
+        "learner.flows=6",
+        "learner.batch=1200",
+        "learner.minibatch=256",
+        *changes,
+    ]
     return rllib.config(recipe.load("rllib-ppo-leo", settings), seed=1)
 
 

@@ -14,8 +14,8 @@ from orbitcc.training import loop, recipe
 
 SMALL = ("scenario=train-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
 OF = {
-    "sb3-ppo-leo": ("ppo.flows=8", "ppo.batch=512", "ppo.minibatch=256", "ppo.epochs=2"),
-    "sb3-sac-leo": ("sac.flows=8", "sac.batch=512", "sac.learning_starts=300", "sac.buffer=2000"),
+    "sb3-ppo-leo": ("learner.flows=8", "learner.batch=512", "learner.minibatch=256", "learner.epochs=2"),
+    "sb3-sac-leo": ("learner.flows=8", "learner.batch=512", "learner.learning_starts=300", "learner.buffer=2000"),
 }
 
 
@@ -62,7 +62,7 @@ def test_torch_and_native_policies_come_to_the_same_in_closed_loop() -> None:
     from orbitcc.training.heldout import HeldOut
     from orbitcc.training.sb3 import SB3Learner
 
-    learner = SB3Learner(recipe.load("sb3-ppo-leo", [*SMALL, *OF["sb3-ppo-leo"], "ppo.epochs=8"]), seed=1)
+    learner = SB3Learner(recipe.load("sb3-ppo-leo", [*SMALL, *OF["sb3-ppo-leo"], "learner.epochs=8"]), seed=1)
     for _ in range(20):
         learner.iterate()
     heldout = HeldOut("train-leo", "astraea-leo", worlds=8, seed=5)

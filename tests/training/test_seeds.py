@@ -24,9 +24,9 @@ SMALL = (
     "agent_steps=2000",
     "evaluation.every=1000",
     "evaluation.worlds=1",
-    "ppo.flows=8",
-    "ppo.batch=512",
-    "ppo.minibatch=256",
+    "learner.flows=8",
+    "learner.batch=512",
+    "learner.minibatch=256",
 )
 SETTINGS = [word for change in SMALL for word in ("--set", change)]
 

@@ -11,20 +11,21 @@ from orbitcc.training.tune import Range, default_space, tune
 from tests.commands.shell import orbitcc
 
 SMALL = [
-    "agent_steps=256", "ppo.flows=8", "ppo.batch=128", "ppo.minibatch=64", "ppo.epochs=1", "evaluation.worlds=1",
-    "evaluation.every=256",  "network.hidden=[4]",
+    "agent_steps=256", "learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1",
+    "evaluation.worlds=1", "evaluation.every=256", "network.hidden=[4]",
 ]  # fmt: skip
 
 
 def test_ranges_are_read():
-    assert Range.parse("ppo.lr=log(1e-4, 1e-2)") == ("ppo.lr", Range(1e-4, 1e-2, "log"))
-    assert Range.parse("ppo.epochs=int(2,8)") == ("ppo.epochs", Range(2, 8, "int"))
-    assert Range.parse("ppo.clip=(0.1,0.3)") == ("ppo.clip", Range(0.1, 0.3))
+    assert Range.parse("learner.lr=log(1e-4, 1e-2)") == ("learner.lr", Range(1e-4, 1e-2, "log"))
+    assert Range.parse("learner.epochs=int(2,8)") == ("learner.epochs", Range(2, 8, "int"))
+    assert Range.parse("learner.clip=(0.1,0.3)") == ("learner.clip", Range(0.1, 0.3))
     assert Range.parse("network.activation=tanh|relu")[1].choices == ("tanh", "relu")
 
 
 @pytest.mark.parametrize(
-    "text", ["ppo.lr", "ppo.lr=0.1", "ppo.lr=log(0,1)", "ppo.lr=(2,1)", "ppo.epochs=int(1.5,3)", "=(1,2)"]
+    "text",
+    ["learner.lr", "learner.lr=0.1", "learner.lr=log(0,1)", "learner.lr=(2,1)", "learner.epochs=int(1.5,3)", "=(1,2)"],
 )
 def test_what_is_no_range_is_refused(text):
     with pytest.raises(OrbitccError, match="--search"):
@@ -42,8 +43,8 @@ def test_every_recipe_has_something_to_search_by_habit_within_what_is_allowed(na
 
 def test_a_range_beyond_what_is_allowed_is_told_before_anything_is_tried(tmp_path):
     pytest.importorskip("optuna")
-    with pytest.raises(OrbitccError, match="ppo.clip"):
-        tune("ppo-leo", SMALL, {"ppo.clip": Range(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
+    with pytest.raises(OrbitccError, match="learner.clip"):
+        tune("ppo-leo", SMALL, {"learner.clip": Range(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
@@ -53,7 +54,7 @@ def test_a_search_tries_keeps_and_goes_on(tmp_path):
     pytest.importorskip("torch")
     folder = tmp_path / "search"
     changes = [word for change in SMALL for word in ("--set", change)]
-    command = ["tune", "ppo-leo", *changes, "--search", "ppo.lr=log(1e-4,1e-2)", "--out", str(folder), "--json"]
+    command = ["tune", "ppo-leo", *changes, "--search", "learner.lr=log(1e-4,1e-2)", "--out", str(folder), "--json"]
     first = orbitcc(*command, "--trials", "1")
     assert first.returncode == 0, first.stderr
     again = orbitcc(*command, "--trials", "2")
@@ -62,8 +63,8 @@ def test_a_search_tries_keeps_and_goes_on(tmp_path):
     assert found["complete"] + found["pruned"] == 2
     rows = list(csv.DictReader((folder / "trials.csv").open()))
     assert len(rows) == 2
-    assert rows[0]["ppo.lr"] != rows[1]["ppo.lr"]
+    assert rows[0]["learner.lr"] != rows[1]["learner.lr"]
     best = max(float(row["score"]) for row in rows if row["score"])
     assert found["best_score"] == best
-    assert recipe.load(str(folder / "best.toml")).ppo.lr == found["best"]["ppo.lr"]
+    assert recipe.load(str(folder / "best.toml")).learner.lr == found["best"]["learner.lr"]
     assert len(list((folder / "runs").iterdir())) == 2

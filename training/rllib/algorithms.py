@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.training.recipe import Network, RllibAlgorithmRecipe, RllibSacWorldsRecipe
+from orbitcc.training.learners import RllibAlgorithm
+from orbitcc.training.recipe import Network, Recipe
 
 CONFIGS = {
     name: f"ray.rllib.algorithms.{name.lower()}:{name}Config" for name in ("APPO", "DQN", "IMPALA", "PPO", "SAC")
@@ -22,13 +23,13 @@ DISCRETE = ("DQN",)
 CONTINUOUS = ("SAC",)
 
 
-def algorithm_config(recipe: RllibAlgorithmRecipe) -> Any:
+def algorithm_config(recipe: Recipe) -> Any:
     """RLlib's configuration of the recipe's algorithm, still without an environment.
 
     Raises:
         OrbitccError: an unknown algorithm or setting, or one that cannot learn such actions.
     """
-    asked, used = recipe.rllib, preset(recipe.preset)
+    asked, used = recipe.options(RllibAlgorithm), preset(recipe.preset)
     config = _class(asked.algorithm)()
     kind = type(config).__name__.removesuffix("Config")
     for names, lists in ((DISCRETE, True), (CONTINUOUS, False)):
@@ -60,26 +61,26 @@ def _set(config: Any, method: str, table: str, given: Mapping[str, Any]) -> None
             known |= set(inspect.signature(vars(kind)[method]).parameters) - {"self", "kwargs"}
     for name in given:
         if name not in known:
-            raise UnknownNameError(f"rllib.{table}.{name}", name, sorted(known))
+            raise UnknownNameError(f"learner.{table}.{name}", name, sorted(known))
     try:
         getattr(config, method)(**{name: _plain(value) for name, value in given.items()})
     except (TypeError, ValueError) as error:
-        raise OrbitccError(f"rllib.{table}", dict(given), f"settings that RLlib accepts ({error})") from None
+        raise OrbitccError(f"learner.{table}", dict(given), f"settings that RLlib accepts ({error})") from None
 
 
 def _class(algorithm: str) -> Any:
     path = CONFIGS.get(algorithm, algorithm)
     module, _, name = path.partition(":")
     if not name:
-        raise UnknownNameError("rllib.algorithm", algorithm, [*CONFIGS, "module:Class, a configuration of RLlib"])
+        raise UnknownNameError("learner.algorithm", algorithm, [*CONFIGS, "module:Class, a configuration of RLlib"])
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise OrbitccError("rllib.algorithm", algorithm, f"a class that can be imported ({error})") from None
+        raise OrbitccError("learner.algorithm", algorithm, f"a class that can be imported ({error})") from None
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
     if not (inspect.isclass(found) and issubclass(found, AlgorithmConfig)):
-        raise OrbitccError("rllib.algorithm", algorithm, "a subclass of RLlib's AlgorithmConfig")
+        raise OrbitccError("learner.algorithm", algorithm, "a subclass of RLlib's AlgorithmConfig")
     return found
 
 
@@ -90,9 +91,7 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def export(
-    state: Mapping[str, NDArray[Any]], recipe: RllibAlgorithmRecipe | RllibSacWorldsRecipe
-) -> dict[str, NDArray[np.float32]]:
+def export(state: Mapping[str, NDArray[Any]], recipe: Recipe) -> dict[str, NDArray[np.float32]]:
     """The policy of RLlib's default module as the tensors of a checkpoint, from the module's state.
 
     Means of actions (the first outputs of the head), or a value for each choice: logits of a categorical policy, or

@@ -12,13 +12,8 @@ from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
-from orbitcc.training.recipe import (
-    RllibAlgorithmRecipe,
-    RllibPpoRecipe,
-    RllibPpoWorldsRecipe,
-    RllibRecipe,
-    RllibSacWorldsRecipe,
-)
+from orbitcc.training.learners import PpoSettings, RllibAlgorithm, RllibPpo, RllibPpoWorlds, RllibSacWorlds
+from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
 """The one network of all agents, where whole worlds are sampled."""
@@ -28,24 +23,23 @@ DEFAULT_MODULE = "default_policy"
 """RLlib's name of the network where sub-environments are sampled."""
 
 
-def config(recipe: RllibRecipe, seed: int) -> Any:
+def config(recipe: Recipe, seed: int) -> Any:
     """The RLlib configuration of a recipe."""
-    if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe):
+    if isinstance(recipe.learner, PpoSettings):
         return ppo_config(recipe, seed)
-    if isinstance(recipe, RllibAlgorithmRecipe):
-        return any_config(recipe, seed)
-    return sac_config(recipe, seed)
+    return any_config(recipe, seed) if isinstance(recipe.learner, RllibAlgorithm) else sac_config(recipe, seed)
 
 
-def ppo_config(recipe: RllibPpoRecipe | RllibPpoWorldsRecipe, seed: int) -> Any:
+def ppo_config(recipe: Recipe, seed: int) -> Any:
     """The RLlib `PPOConfig` of a recipe: one sub-environment per flow, or whole worlds as multi-agent environments."""
     from ray.rllib.algorithms.ppo import PPOConfig
 
-    ppo = recipe.ppo
-    if isinstance(recipe, RllibPpoWorldsRecipe):
-        batch, decay = recipe.ppo.batch_world_steps, recipe.ppo.lr_decay_world_steps
+    ppo = recipe.learner
+    assert isinstance(ppo, RllibPpo | RllibPpoWorlds)
+    if isinstance(ppo, RllibPpoWorlds):
+        batch, decay = ppo.batch_world_steps, ppo.lr_decay_world_steps
     else:
-        batch, decay = recipe.ppo.batch, recipe.ppo.lr_decay
+        batch, decay = ppo.batch, ppo.lr_decay
     config = (
         PPOConfig()
         .learners(num_learners=0)
@@ -66,12 +60,10 @@ def ppo_config(recipe: RllibPpoRecipe | RllibPpoWorldsRecipe, seed: int) -> Any:
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")
     )
-    if isinstance(recipe, RllibPpoWorldsRecipe):
-        return _ppo_on_worlds(config, recipe)
-    return _ppo_per_flow(config, recipe)
+    return (_ppo_on_worlds if isinstance(ppo, RllibPpoWorlds) else _ppo_per_flow)(config, recipe)
 
 
-def _ppo_per_flow(config: Any, recipe: RllibPpoRecipe) -> Any:
+def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
     """Every flow is a single agent, stepped natively; the critic sees the global state of its world."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
@@ -79,7 +71,7 @@ def _ppo_per_flow(config: Any, recipe: RllibPpoRecipe) -> Any:
     from orbitcc.training.rllib.critic import CentralCritic, ScheduledLearner
     from orbitcc.training.rllib.runner import ArrayEnvRunner
 
-    ppo = recipe.ppo
+    ppo = recipe.options(RllibPpo)
     config = (
         _agents(config, recipe, PRIVILEGED)
         if ppo.privileged_critic
@@ -90,9 +82,9 @@ def _ppo_per_flow(config: Any, recipe: RllibPpoRecipe) -> Any:
     return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
 
 
-def module_config(recipe: RllibPpoRecipe) -> dict[str, Any]:
+def module_config(recipe: Recipe) -> dict[str, Any]:
     """The `model_config` of the :class:`~orbitcc.training.rllib.critic.CentralCritic` of a recipe."""
-    ppo, network = recipe.ppo, recipe.network
+    ppo, network = recipe.options(RllibPpo), recipe.network
     return {
         "state": privileged.DIM if ppo.privileged_critic else GLOBAL_STATE,
         "hidden": network.hidden,
@@ -106,14 +98,14 @@ def module_config(recipe: RllibPpoRecipe) -> dict[str, Any]:
     }
 
 
-def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
+def _ppo_on_worlds(config: Any, recipe: Recipe) -> Any:
     """All agents of all worlds, as multi-agent environments; the critic sees the global state of the agent's world."""
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
     from orbitcc.training.rllib.critic import CentralCritic
 
-    ppo = recipe.ppo
+    ppo = recipe.options(RllibPpoWorlds)
     model = {
         "hidden": recipe.network.hidden,
         "activation": recipe.network.activation,
@@ -138,7 +130,7 @@ def _ppo_on_worlds(config: Any, recipe: RllibPpoWorldsRecipe) -> Any:
     )
 
 
-def any_config(recipe: RllibAlgorithmRecipe, seed: int) -> Any:
+def any_config(recipe: Recipe, seed: int) -> Any:
     """The configuration of an algorithm with its own settings: one sub-environment per flow."""
     from orbitcc.envs.environments.rllib import FLOWS
     from orbitcc.training.rllib.algorithms import algorithm_config
@@ -148,11 +140,13 @@ def any_config(recipe: RllibAlgorithmRecipe, seed: int) -> Any:
     try:
         config.validate()
     except ValueError as error:
-        raise OrbitccError("rllib", recipe.rllib.algorithm, f"settings that RLlib accepts ({error})") from None
+        raise OrbitccError(
+            "learner", recipe.options(RllibAlgorithm).algorithm, f"settings that RLlib accepts ({error})"
+        ) from None
     return config
 
 
-def _agents(config: Any, recipe: RllibPpoRecipe | RllibAlgorithmRecipe, env: str, **more: Any) -> Any:
+def _agents(config: Any, recipe: Recipe, env: str, **more: Any) -> Any:
     """The configuration with one sub-environment per flow; more: further arguments of the environment."""
     from ray.tune import register_env
 
@@ -161,7 +155,8 @@ def _agents(config: Any, recipe: RllibPpoRecipe | RllibAlgorithmRecipe, env: str
 
     register_envs()
     register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
-    settings = recipe.ppo if isinstance(recipe, RllibPpoRecipe) else recipe.rllib
+    settings = recipe.learner
+    assert isinstance(settings, RllibPpo | RllibAlgorithm)
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
@@ -178,7 +173,7 @@ def _agents(config: Any, recipe: RllibPpoRecipe | RllibAlgorithmRecipe, env: str
     )
 
 
-def sac_config(recipe: RllibSacWorldsRecipe, seed: int) -> Any:
+def sac_config(recipe: Recipe, seed: int) -> Any:
     """The RLlib `SACConfig` of a recipe, on whole worlds as multi-agent environments.
 
     Agents join late and leave early, so complete episodes are sampled and replayed.
@@ -191,7 +186,7 @@ def sac_config(recipe: RllibSacWorldsRecipe, seed: int) -> Any:
     from orbitcc.envs.environments.rllib import RLlibCongestionEnv
     from orbitcc.training.rllib.algorithms import default_module
 
-    sac, scenario = recipe.sac, EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
+    sac, scenario = recipe.options(RllibSacWorlds), EpisodeSource(recipe.world()).draw(np.random.default_rng(0))
     sampling = max(sac.env_runners, 1) / (sac.env_runners + 1)  # RLlib counts the learner's process as sampling, too
     return (
         SACConfig()

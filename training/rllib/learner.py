@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval import cluster
-from orbitcc.training.recipe import RllibAlgorithmRecipe, RllibPpoRecipe, RllibPpoWorldsRecipe, RllibRecipe
+from orbitcc.training.learners import PpoSettings
+from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib import algorithms
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
 
@@ -22,15 +23,17 @@ from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
 class RLlibLearner:
     """An RLlib algorithm behind :class:`orbitcc.training.loop.Learner`."""
 
-    def __init__(self, recipe: RllibRecipe, seed: int) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         self.recipe = recipe
+        options: Any = recipe.learner
+        self._reward_scale = options.reward_scale
         used = preset(recipe.preset)
         seen, acts = used.observation_space().shape[0], used.choices or used.action_dim
-        self.gate = recipe.network.gate(seen) if isinstance(recipe, RllibPpoRecipe) else None
+        self.gate = recipe.network.gate(seen)
         self.gru = None
         self.layers = recipe.network.layers(acts)
-        self._module = MODULE if recipe.algorithm.endswith("-worlds") else DEFAULT_MODULE
-        self._own = cluster.start(cpus=_settings(recipe).env_runners + 1)  # not on a cluster: a task of it
+        self._module = DEFAULT_MODULE if recipe.kind.by_flow else MODULE
+        self._own = cluster.start(cpus=options.env_runners + 1)  # not on a cluster: a task of it
         try:
             self.algorithm = _start(recipe, seed)
             distribution = self.algorithm.get_module(self._module).get_inference_action_dist_cls()
@@ -40,7 +43,7 @@ class RLlibLearner:
             raise
 
     def iterate(self) -> dict[str, float]:
-        return _figures(self.algorithm.train(), self._module, _settings(self.recipe).reward_scale)
+        return _figures(self.algorithm.train(), self._module, self._reward_scale)
 
     def tensors(self) -> Tensors:
         return export(self.algorithm.get_module(self._module), self.recipe)
@@ -71,16 +74,10 @@ _SQUASH: dict[str, Literal["tanh", "argmax"]] = {"TorchSquashedGaussian": "tanh"
 """Distribution of actions of a module -> how its best action comes from its outputs; others are clipped."""
 
 
-def _settings(recipe: RllibRecipe) -> Any:
-    if isinstance(recipe, RllibAlgorithmRecipe):
-        return recipe.rllib
-    return recipe.ppo if isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe) else recipe.sac
-
-
-def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
+def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
-    if not isinstance(recipe, RllibPpoRecipe | RllibPpoWorldsRecipe):
+    if not isinstance(recipe.learner, PpoSettings):
         return algorithms.export(state, recipe)
     tensors: dict[str, NDArray[np.float32]] = {}
 
@@ -98,7 +95,7 @@ def export(module: Any, recipe: RllibRecipe) -> dict[str, NDArray[np.float32]]:
     return tensors
 
 
-def _start(recipe: RllibRecipe, seed: int) -> Any:
+def _start(recipe: Recipe, seed: int) -> Any:
     import logging
 
     import torch
