@@ -193,20 +193,14 @@ def test_learners_with_replay_learn_from_flows_that_come_and_go_and_go_on_where_
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut
 
-    sac = ("worlds=2", "batch_world_steps=400", "minibatch=32", "update_every_world_steps=40")
-    own = ("flows=6", "batch=400", "training.train_batch_size_per_learner=32", "training.training_intensity=0.8")
-    changes = [
-        f"scenario={staggered(tmp_path)}",
-        "agent_steps=2000",
-        *(f"sac.{change}" for change in (*sac, "learning_starts_world_steps=400") if name == "rllib-sac-worlds"),
-        *(
-            f"rllib.{change}"
-            for change in (*own, "training.num_steps_sampled_before_learning_starts=400")
-            if name != "rllib-sac-worlds"
-        ),
-        "evaluation.every=1000",
-        "evaluation.worlds=1",
-    ]
+    if name == "rllib-sac-worlds":
+        own = ["worlds=2", "batch_world_steps=400", "minibatch=32", "update_every_world_steps=40"]
+        own += ["learning_starts_world_steps=400"]
+    else:
+        own = ["flows=6", "batch=400", "training.train_batch_size_per_learner=32", "training.training_intensity=0.8"]
+        own += ["training.num_steps_sampled_before_learning_starts=400"]
+    few = ["agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1"]
+    changes = [f"scenario={staggered(tmp_path)}", *few, *(f"learner.{change}" for change in own)]
     plan = recipe.load(name, changes)
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
