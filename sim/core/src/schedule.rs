@@ -118,12 +118,29 @@ impl Schedule {
 fn set_key(nodes: &mut [u64], source: usize, at: Nanos) {
     let key = at.0.min(NEVER) << SOURCE_BITS | source as u64;
     let leaf = nodes.len() / 2 + source;
-    if nodes[leaf] != key {
+    if key < nodes[leaf] {
+        lower(nodes, leaf, key);
+    } else if key > nodes[leaf] {
         replay(nodes, leaf, key);
     }
 }
 
-/// The source at `leaf` has a new key: play its way to the root again.
+/// The source at `leaf` has an earlier key: it wins up to the first node that is earlier still. A processor can seldom
+/// foresee which node that is, but mostly that it is among the first six. Then it begins with the next event before it
+/// knows this key.
+#[inline(never)]
+fn lower(nodes: &mut [u64], leaf: usize, key: u64) {
+    let mut node = leaf;
+    while node > 0 && key < nodes[node] {
+        for _ in 0..6 {
+            // Node 0 is nobody's.
+            nodes[node] = nodes[node].min(key);
+            node /= 2;
+        }
+    }
+}
+
+/// The source at `leaf` has a later key: play its way to the root again.
 #[inline(never)]
 fn replay(nodes: &mut [u64], leaf: usize, mut key: u64) {
     nodes[leaf] = key;
@@ -142,7 +159,7 @@ mod tests {
 
     #[test]
     fn next_is_the_minimum_with_ties_to_the_lowest_source() {
-        for sources in [1, 3, 4, 5, 8, 9, 16, 40, 100] {
+        for sources in [1, 3, 4, 5, 8, 9, 16, 40, 100, 3_000] {
             let mut schedule = Schedule::new(sources);
             let mut keys = vec![u64::MAX; sources];
             let mut rng = Stream::new(5, Purpose::Traffic, sources as u64);
