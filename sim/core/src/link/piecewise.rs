@@ -65,38 +65,80 @@ impl<T: Copy> Steps<T> {
     }
 }
 
-/// One-way delay, as steps or as straight lines between points.
+/// One-way delay, as steps or as straight lines between points. The present line is kept here, as the points are rarely in
+/// the cache.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Delay {
-    steps: Steps<Nanos>,
+    /// When the next point takes over.
+    until: Nanos,
+    /// Delay at the present point, when that was, and how much it rises (0 for a step) over which time.
+    value: Nanos,
+    from: Nanos,
+    rise: i64,
+    span: i64,
+    points: Arc<[(Nanos, Nanos)]>,
+    cursor: u32,
     interpolate: bool,
 }
 
 impl Delay {
     pub fn new(spec: &DelaySpec) -> Delay {
         let points = if spec.points.is_empty() { vec![(Nanos::ZERO, Nanos::ZERO)] } else { spec.points.clone() };
-        Delay { steps: Steps::new(points), interpolate: spec.interpolate }
+        let mut delay = Delay {
+            until: Nanos::ZERO,
+            value: Nanos::ZERO,
+            from: Nanos::ZERO,
+            rise: 0,
+            span: 1,
+            points: points.into(),
+            cursor: 0,
+            interpolate: spec.interpolate,
+        };
+        delay.read();
+        delay
     }
 
     #[inline(always)]
     pub fn at(&mut self, now: Nanos) -> Nanos {
-        let value = self.steps.at(now);
-        if self.interpolate { self.between(now, value) } else { value }
+        if now >= self.until {
+            self.advance(now);
+        }
+        if self.rise == 0 { self.value } else { self.between(now) }
     }
 
+    #[cold]
     #[inline(never)]
-    fn between(&self, now: Nanos, value: Nanos) -> Nanos {
-        let Some(&(next_at, next)) = self.steps.points.get(self.steps.cursor + 1) else {
-            return value;
-        };
-        let (start, _) = self.steps.points[self.steps.cursor];
-        let (into, span, rise) =
-            (now.saturating_sub(start).0 as i64, (next_at - start).0 as i64, next.0 as i64 - value.0 as i64);
+    fn advance(&mut self, now: Nanos) {
+        while now >= self.until {
+            self.cursor += 1;
+            self.read();
+        }
+    }
+
+    /// The point at the cursor, and the line to the next one.
+    fn read(&mut self) {
+        let point = self.cursor as usize;
+        (self.from, self.value) = self.points[point];
+        (self.until, self.rise, self.span) = (Nanos::MAX, 0, 1);
+        if let Some(&(until, next)) = self.points.get(point + 1) {
+            self.until = until;
+            if self.interpolate {
+                (self.rise, self.span) = (next.0 as i64 - self.value.0 as i64, (until - self.from).0 as i64);
+            }
+        }
+    }
+
+    /// Apart from the straight way of a constant delay.
+    #[cold]
+    #[inline(never)]
+    fn between(&self, now: Nanos) -> Nanos {
+        let (rise, into, span) = (self.rise, now.saturating_sub(self.from).0 as i64, self.span);
         // Divisions of 128 bits take several times as long.
         let part = rise
             .checked_mul(into)
             .map_or_else(|| (i128::from(rise) * i128::from(into) / i128::from(span)) as i64, |product| product / span);
-        Nanos(value.0.wrapping_add_signed(part))
+        Nanos(self.value.0.wrapping_add_signed(part))
     }
 }
 
