@@ -129,7 +129,7 @@ pub struct Packet {
     pub seq: u32,
     /// Receive window of an ACK, bytes beyond the cumulative acknowledgement.
     pub window: u32,
-    /// Where it is on its route, an index into the world's routes.
+    /// Where its route begins, an index into the world's routes.
     pub route: u32,
     /// Of an ACK with accurate ECN: marked payload that has come, bytes (RFC 9768's option; wraps at 2^32, not at 2^24).
     pub marked_bytes: u32,

@@ -6,12 +6,12 @@ pub struct Ring<T> {
     head: usize,
     tail: usize,
     /// Empty, or a power of two long.
-    slots: Vec<T>,
+    slots: Box<[T]>,
 }
 
 impl<T> Default for Ring<T> {
     fn default() -> Self {
-        Ring { head: 0, tail: 0, slots: Vec::new() }
+        Ring { head: 0, tail: 0, slots: Box::default() }
     }
 }
 
@@ -60,9 +60,22 @@ impl<T: Copy + Default> Ring<T> {
     /// Always inlined: an entry handed over in memory would be copied in one wide load over its fresh narrow stores.
     #[inline(always)]
     pub fn push_back(&mut self, entry: T) {
+        self.make_room();
+        self.push_within_capacity(entry);
+    }
+
+    /// Memory for another entry.
+    #[inline(always)]
+    pub fn make_room(&mut self) {
         if self.is_full() {
             self.grow();
         }
+    }
+
+    /// The same as `push_back` where there is room.
+    #[inline(always)]
+    pub fn push_within_capacity(&mut self, entry: T) {
+        debug_assert!(!self.is_full());
         let mask = self.slots.len() - 1;
         self.slots[self.tail & mask] = entry;
         self.tail += 1;
@@ -75,8 +88,9 @@ impl<T: Copy + Default> Ring<T> {
         Some(entry)
     }
 
+    /// The places are used from the first one again: those of a short queue stay in the cache.
     pub fn clear(&mut self) {
-        self.head = self.tail;
+        (self.head, self.tail) = (0, 0);
     }
 
     /// Put `entry` behind the last one that `stays_before` it.
@@ -99,7 +113,7 @@ impl<T: Copy + Default> Ring<T> {
         slots.extend(self.iter().copied());
         (self.head, self.tail) = (0, slots.len());
         slots.resize(capacity, T::default());
-        self.slots = slots;
+        self.slots = slots.into_boxed_slice();
     }
 }
 

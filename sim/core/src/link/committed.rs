@@ -41,11 +41,19 @@ impl Committed {
         self.departures.capacity()
     }
 
+    /// Memory for another one.
+    pub fn make_room(&mut self) {
+        self.departures.make_room();
+    }
+
+    /// There must be room.
     #[inline(always)]
     pub fn push(&mut self, departure: Departure) {
-        self.departures.push_back(departure);
+        self.departures.push_within_capacity(departure);
         self.bytes += u64::from(departure.size);
-        self.doomed += u32::from(departure.lost);
+        if departure.lost {
+            self.doomed += 1;
+        }
     }
 
     /// Those before `end` have taken place: how many packets were lost.

@@ -36,12 +36,12 @@ impl Link {
     /// A packet will meet this edge at `at`. Says whether that changes when something happens here. `turn`: as of
     /// [`Link::meet`], where the world is.
     #[inline(always)]
-    pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, turn: Turn, pool: &mut Pool) -> bool {
+    pub fn announce(&mut self, at: Nanos, id: PacketId, size: u32, route: u32, turn: Turn, pool: &mut Pool) -> bool {
         if at > self.latest_announced || self.comes_last(at, id, pool) {
             self.latest_announced = at;
-            self.announced.push_back(Entry { at, id, size });
+            self.announced.push_back(Entry { at, id, size, route });
         } else {
-            return self.announce_among_others(Entry { at, id, size }, turn, pool);
+            return self.announce_among_others(Entry { at, id, size, route }, turn, pool);
         }
         let sooner = at < self.next_meeting && !self.may_be_met_late(at);
         if sooner {
@@ -72,20 +72,20 @@ impl Link {
         !self.departs_at.is_never() || (!self.next_arrival().is_never() && at < self.commits_before)
     }
 
-    /// Meet the announced packets that come before time `turn.0`, and of that time those of flows before `turn.1`.
+    /// Meet the announced packets that come before time `turn.0`, and of that time those of flows before `turn.1`. Then
+    /// [`Link::plan_meeting`] is due.
     #[inline]
     pub fn meet(&mut self, turn: Turn, pool: &mut Pool) {
-        while let Some(&Entry { at, id, size }) = self.announced.front()
+        while let Some(&Entry { at, id, size, route }) = self.announced.front()
             && (at < turn.0 || (at == turn.0 && pool.get(id).flow < turn.1))
         {
             self.announced.pop_front();
-            let outcome = self.offer(at, id, size, pool);
+            let outcome = self.offer(at, id, size, route, pool);
             debug_assert_ne!(outcome, Offer::Through, "an edge's server takes time: nothing is through at once");
             if outcome == Offer::Gone {
                 pool.release(id);
             }
         }
-        self.plan_meeting();
     }
 
     /// When an announced packet has to be met in time, and of which flow it is.

@@ -52,9 +52,11 @@ const FORESIGHT: Nanos = Nanos::from_secs(60);
 pub struct Entry {
     /// In a pipe: when it arrives. In a queue: when it was enqueued.
     at: Nanos,
-    id: PacketId,
+    pub id: PacketId,
     /// Bytes on the wire.
-    size: u32,
+    pub size: u32,
+    /// Where it is on its route, an index into the world's routes: a packet that passes a link is not looked up.
+    pub route: u32,
 }
 
 /// What became of a packet offered to a link.
@@ -85,64 +87,67 @@ pub struct LinkCounters {
     pub marked: u64,
 }
 
+/// What every packet needs comes first, in few cache lines: in a large network they are rarely in the cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Link {
-    rate: BitRate,
-    rates: Steps<BitRate>,
-    /// Departures to come of packets that are in the pipe already, or will be lost when they depart.
-    committed: Committed,
-    /// The last committed departure; with a token bucket, when the exact server would be done with what has departed:
-    /// from then on the bucket is full.
-    busy_until: Nanos,
-    /// Depth of the token bucket, in bytes and at the present rate; 0 without one.
-    burst_bytes: u64,
-    burst: Nanos,
-    /// Departures before this may be committed: the link's next change, or zero when packets wait or a managed queue
-    /// must see every packet.
-    commits_before: Nanos,
-    /// Behind those, packets whose departure is not committed: the one in service, and those in a drop-tail queue.
-    queue: VecDeque<Entry>,
-    /// Bytes of `queue` and of a managed queue.
-    waiting_bytes: u64,
-    discipline: Discipline,
-    /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
-    service: (u32, Nanos),
     /// End of the current service; never while idle or stopped.
     departs_at: Nanos,
-    /// Bits left of a service interrupted by a held outage or a zero rate.
-    unserved_bits: u64,
-    /// Times at which the service of packets or their loss changes, and the next of them.
-    changes: Vec<Nanos>,
-    changes_passed: u32,
-    next_change: Nanos,
-    /// Packets on their way from hosts, by the time at which they meet this link; only of an edge.
-    announced: Ring<Entry>,
-    /// The latest of those times, ever.
-    latest_announced: Nanos,
-    /// The first of them that has to be met in time; the others are met when something else happens here.
-    next_meeting: Nanos,
+    pub counters: LinkCounters,
+    /// An outage, random loss before the queue, or marking.
+    inspects_arrivals: bool,
+    /// Where packets may be lost at random; None on a lossless link.
+    loss_at: Option<LossPosition>,
+    outage: Option<OutageMode>,
     is_edge: bool,
     /// Departures may be committed: the queue gives none of its packets up again.
     commits: bool,
     /// No departure is committed, no packet announced.
     exact: bool,
     pipe: Pipe,
-    loss: Loss,
-    /// Where packets may be lost at random; None on a lossless link.
-    loss_at: Option<LossPosition>,
-    outage: Option<OutageMode>,
-    /// What happens to the ECN fields of arrivals; None: nothing.
-    marking: Option<Box<Marking>>,
-    /// An outage, random loss before the queue, or marking.
-    inspects_arrivals: bool,
-    pub counters: LinkCounters,
-    /// Bytes times nanoseconds: of waiting packets up to `waiting_since`, of committed ones up to their departure.
-    backlog_integral: u128,
-    waiting_since: Nanos,
-    /// Since the last call of `take_backlog_max`.
-    backlog_max: u64,
+    /// Departures before this may be committed: the link's next change, or zero when packets wait or a managed queue
+    /// must see every packet.
+    commits_before: Nanos,
+    /// The last committed departure; with a token bucket, when the exact server would be done with what has departed:
+    /// from then on the bucket is full.
+    busy_until: Nanos,
+    /// Service time of a packet of `.0` bytes at the present rate: most have the same size.
+    service: (u32, Nanos),
+    burst: Nanos,
     /// Committed bytes and packets up to which one that comes is taken without counting exactly: see `find_sure_room`.
     sure_room: (u64, u64),
+    rate: BitRate,
+    /// Departures to come of packets that are in the pipe already, or will be lost when they depart.
+    committed: Committed,
+    /// Bytes times nanoseconds: of waiting packets up to `waiting_since`, of committed ones up to their departure.
+    backlog_integral: u128,
+    /// Packets on their way from hosts, by the time at which they meet this link; only of an edge.
+    announced: Ring<Entry>,
+    /// The first of them that has to be met in time; the others are met when something else happens here.
+    next_meeting: Nanos,
+    /// The latest of those times, ever.
+    latest_announced: Nanos,
+    /// Behind the committed ones, packets whose departure is not committed: the one in service, and those in a drop-tail
+    /// queue.
+    queue: VecDeque<Entry>,
+    rates: Steps<BitRate>,
+    /// Depth of the token bucket, in bytes (`burst`: at the present rate); 0 without one.
+    burst_bytes: u64,
+    /// Bytes of `queue` and of a managed queue.
+    waiting_bytes: u64,
+    waiting_since: Nanos,
+    discipline: Discipline,
+    /// Bits left of a service interrupted by a held outage or a zero rate.
+    unserved_bits: u64,
+    /// Times at which the service of packets or their loss changes, and the next of them.
+    changes: Vec<Nanos>,
+    changes_passed: u32,
+    next_change: Nanos,
+    loss: Loss,
+    /// What happens to the ECN fields of arrivals; None: nothing.
+    marking: Option<Box<Marking>>,
+    /// Since the last call of `take_backlog_max`.
+    backlog_max: u64,
 }
 
 impl Link {
@@ -290,7 +295,7 @@ impl Link {
     }
 
     #[inline(always)]
-    pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
+    pub fn offer(&mut self, now: Nanos, id: PacketId, size: u32, route: u32, pool: &mut Pool) -> Offer {
         self.counters.arrived += 1;
         if self.inspects_arrivals && self.loses_arrival(now, id, size, pool) {
             self.counters.lost += 1;
@@ -303,10 +308,10 @@ impl Link {
                     return Offer::Gone;
                 }
                 self.busy_until = finish;
-                return self.commit(now, done, id, size);
+                return self.commit(now, done, id, size, route);
             }
         }
-        self.wait(now, id, size, pool)
+        self.wait(now, id, size, route, pool)
     }
 
     /// In an outage, or at random before the queue. Those that are not may be marked.
@@ -336,17 +341,19 @@ impl Link {
 
     /// A packet whose departure is not committed, or takes no time.
     #[inline(never)]
-    fn wait(&mut self, now: Nanos, id: PacketId, size: u32, pool: &mut Pool) -> Offer {
+    fn wait(&mut self, now: Nanos, id: PacketId, size: u32, route: u32, pool: &mut Pool) -> Offer {
         if self.outage.is_none() && self.rate.is_unlimited() {
-            let outcome = self.propagate(now, id, size);
-            self.counters.lost += u64::from(outcome == Offer::Gone);
-            if outcome == Offer::Held && self.pipe.next_arrival() == now && self.pipe.len() == 1 {
-                self.arrive();
-                return Offer::Through;
+            if self.is_lost(now, size) {
+                self.counters.lost += 1;
+                return Offer::Gone;
+            }
+            let outcome = self.pipe.pass(now, id, size, route);
+            if outcome == Offer::Through {
+                self.count_delivered(size);
             }
             return outcome;
         }
-        let entry = Entry { at: now, id, size };
+        let entry = Entry { at: now, id, size, route };
         let admitted = match self.discipline {
             Discipline::DropTail(_) => self.admit_exactly(now, size),
             Discipline::DropFront(_) => self.make_room(now, size, pool),
@@ -395,6 +402,7 @@ impl Link {
             return false;
         }
         self.backlog_max = self.backlog_max.max(backlog + u64::from(size));
+        self.committed.make_room();
         self.find_sure_room();
         true
     }
@@ -474,10 +482,10 @@ impl Link {
     }
 
     /// The head of the pipe arrives.
-    pub fn arrive(&mut self) -> PacketId {
+    pub fn arrive(&mut self) -> Entry {
         let entry = self.pipe.arrive();
         self.count_delivered(entry.size);
-        entry.id
+        entry
     }
 
     /// Mean backlog in bytes over [0, now].
@@ -526,11 +534,14 @@ impl Link {
 
     /// Into the pipe at `leaves`, which may be later than now; lost there if [`Offer::Gone`].
     #[inline(always)]
-    fn propagate(&mut self, leaves: Nanos, id: PacketId, size: u32) -> Offer {
-        if self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves, size, self.rate) {
-            return Offer::Gone;
-        }
-        self.pipe.enter(leaves, id, size)
+    fn propagate(&mut self, leaves: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
+        if self.is_lost(leaves, size) { Offer::Gone } else { self.pipe.enter(leaves, id, size, route) }
+    }
+
+    /// At random, behind the server?
+    #[inline(always)]
+    pub(super) fn is_lost(&mut self, leaves: Nanos, size: u32) -> bool {
+        self.loss_at == Some(LossPosition::Egress) && self.loss.strikes(leaves, size, self.rate)
     }
 
     fn count_delivered(&mut self, size: u32) {

@@ -12,17 +12,18 @@ use super::piecewise::Delay;
 use super::{Entry, Offer};
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Pipe {
-    entries: Ring<Entry>,
-    /// Arrival of the first of them.
+    /// Arrival of the first of the entries.
     next_arrival: Nanos,
+    entries: Ring<Entry>,
     last_arrival: Nanos,
+    /// Apart, as most links have none.
+    channel: Option<Box<Channel>>,
     /// As packets meet it that leave the server, maybe later than now; and as it is now.
     delay: Delay,
     delay_now: Delay,
     overtaking: bool,
-    /// Apart, as most links have none.
-    channel: Option<Box<Channel>>,
 }
 
 /// What a link's medium adds to its propagation delay.
@@ -101,22 +102,43 @@ impl Pipe {
         self.entries.len()
     }
 
+    /// When a packet arrives that leaves the server at `leaves`.
+    #[inline(always)]
+    fn arrival(&mut self, leaves: Nanos) -> Nanos {
+        let at = leaves + self.delay.at(leaves);
+        self.channel.as_mut().map_or(at, |channel| channel.arrival(leaves, at))
+    }
+
     /// A packet leaves the server at `leaves`, never before one that entered earlier.
     #[inline(always)]
-    pub fn enter(&mut self, leaves: Nanos, id: PacketId, size: u32) -> Offer {
-        let mut at = leaves + self.delay.at(leaves);
-        if let Some(channel) = &mut self.channel {
-            at = channel.arrival(leaves, at);
+    pub fn enter(&mut self, leaves: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
+        let at = self.arrival(leaves);
+        self.join(at, id, size, route)
+    }
+
+    /// The same where there is no server: the packet is through at once if it needs no time and finds no other.
+    #[inline(always)]
+    pub fn pass(&mut self, now: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
+        let at = self.arrival(now);
+        if at == now && self.entries.is_empty() {
+            self.last_arrival = now;
+            return Offer::Through;
         }
+        self.join(at, id, size, route)
+    }
+
+    /// The entry is made where it is put: one that is copied would be read in wide loads over its fresh narrow stores.
+    #[inline(always)]
+    fn join(&mut self, mut at: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
         if at < self.last_arrival {
             if self.overtaking {
-                return self.overtake(Entry { at, id, size });
+                return self.overtake(Entry { at, id, size, route });
             }
             at = self.last_arrival;
         }
         self.last_arrival = at;
         let behind = !self.entries.is_empty();
-        self.entries.push_back(Entry { at, id, size });
+        self.entries.push_back(Entry { at, id, size, route });
         if behind {
             return Offer::Joined;
         }
@@ -136,7 +158,13 @@ impl Pipe {
     #[inline]
     pub fn arrive(&mut self) -> Entry {
         let entry = self.entries.pop_front().expect("an arrival has a packet");
-        self.next_arrival = self.entries.front().map_or(Nanos::MAX, |p| p.at);
+        match self.entries.front() {
+            Some(next) => self.next_arrival = next.at,
+            None => {
+                self.next_arrival = Nanos::MAX;
+                self.entries.clear();
+            }
+        }
         entry
     }
 

@@ -16,7 +16,7 @@ impl Link {
         self.integrate_waiting(now);
         self.waiting_bytes -= u64::from(entry.size);
         self.departs_at = Nanos::MAX;
-        if self.propagate(now, entry.id, entry.size) == Offer::Gone {
+        if self.propagate(now, entry.id, entry.size, entry.route) == Offer::Gone {
             self.counters.lost += 1;
             pool.release(entry.id);
         }
@@ -33,7 +33,7 @@ impl Link {
     /// The server turns to what waits: departures that can be committed now need no event, up to the first that is not.
     fn commit_departures(&mut self, now: Nanos, pool: &mut Pool) {
         let commits_before = if self.commits { self.commits_until(now) } else { Nanos::ZERO };
-        while let Some(&Entry { id, size, .. }) = self.queue.front() {
+        while let Some(&Entry { id, size, route, .. }) = self.queue.front() {
             let (done, finish) = self.due(now, size);
             if done >= commits_before || done == now {
                 return self.serve(now);
@@ -41,7 +41,8 @@ impl Link {
             self.queue.pop_front();
             self.waiting_bytes -= u64::from(size);
             self.busy_until = finish;
-            if self.commit(now, done, id, size) == Offer::Gone {
+            self.committed.make_room();
+            if self.commit(now, done, id, size, route) == Offer::Gone {
                 pool.release(id);
             }
         }
@@ -49,11 +50,11 @@ impl Link {
 
     /// Packet `id` departs at `done`, whatever happens.
     #[inline(always)]
-    pub(super) fn commit(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32) -> Offer {
-        let outcome = self.propagate(done, id, size);
-        self.committed.push(Departure { at: done, size, lost: outcome == Offer::Gone });
+    pub(super) fn commit(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
         self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-        outcome
+        let lost = self.is_lost(done, size);
+        self.committed.push(Departure { at: done, size, lost });
+        if lost { Offer::Gone } else { self.pipe.enter(done, id, size, route) }
     }
 
     /// Follow the rate schedule; the packet in service keeps the bits it has sent, a token bucket its bytes.

@@ -32,17 +32,17 @@ fn a_bucket_lets_its_depth_pass_at_once_and_then_the_rate() {
     let mut link = bucket();
     let mut pool = Pool::default();
     for id in 0..5 {
-        link.offer(Nanos(0), id, 1_000, &mut pool);
+        link.offer(Nanos(0), id, 1_000, 0, &mut pool);
     }
     // Tokens for three; the fourth and the fifth wait a millisecond each. The bucket is empty then, at 2 ms.
     assert_eq!(departures(&mut link, Nanos(2_500_000)), [0, 0, 0, 1_000, 2_000]);
     // At 3.5 ms there are tokens for 1,500 bytes; 500 more are there 0.5 ms later.
-    link.offer(Nanos(3_500_000), 5, 1_000, &mut pool);
-    link.offer(Nanos(3_500_000), 6, 1_000, &mut pool);
+    link.offer(Nanos(3_500_000), 5, 1_000, 0, &mut pool);
+    link.offer(Nanos(3_500_000), 6, 1_000, 0, &mut pool);
     assert_eq!(departures(&mut link, Nanos(5_000_000)), [3_500, 4_000]);
     // Full again after 3 ms, and no fuller.
     for id in 7..11 {
-        link.offer(Nanos(8_000_000), id, 1_000, &mut pool);
+        link.offer(Nanos(8_000_000), id, 1_000, 0, &mut pool);
     }
     assert_eq!(departures(&mut link, Nanos(9_500_000)), [8_000, 8_000, 8_000, 9_000]);
 }
@@ -52,7 +52,7 @@ fn the_largest_backlog_is_that_since_the_last_question() {
     let spec = DirectionSpec { rate: vec![(Nanos(0), BitRate(8_000_000))], ..DirectionSpec::default() };
     let (mut link, mut pool) = (Link::new(&spec, [].into_iter(), 1, 0), Pool::default());
     for id in 0..5 {
-        link.offer(Nanos(0), id, 1_000, &mut pool);
+        link.offer(Nanos(0), id, 1_000, 0, &mut pool);
     }
     // A packet leaves every millisecond.
     let most = [0, 3_500_000, 5_500_000, 5_600_000].map(|at| link.take_backlog_max(Nanos(at)));
@@ -74,11 +74,11 @@ proptest::proptest! {
             let (mut now, mut left) = (0, Vec::new());
             for (id, (gap, size)) in packets.iter().enumerate() {
                 now += gap;
-                proptest::prop_assert_eq!(link.offer(Nanos(now), id as u32, *size, &mut pool) == Offer::Gone, false);
+                proptest::prop_assert_eq!(link.offer(Nanos(now), id as u32, *size, 0, &mut pool) == Offer::Gone, false);
             }
             while !link.next_event().is_never() {
                 let at = link.next_arrival();
-                proptest::prop_assert_eq!(link.arrive() as usize, left.len());
+                proptest::prop_assert_eq!(link.arrive().id as usize, left.len());
                 left.push(at.0 - 1);
             }
             Ok(left)
@@ -103,7 +103,7 @@ fn a_bucket_keeps_its_bytes_when_the_rate_changes() {
     let mut link = bucket();
     let mut pool = Pool::default();
     for id in 0..5 {
-        link.offer(Nanos(9_000_000), id, 1_000, &mut pool);
+        link.offer(Nanos(9_000_000), id, 1_000, 0, &mut pool);
     }
     // The fourth would leave at 10 ms, with the tokens of the millisecond between: the rate halves then.
     assert_eq!(departures(&mut link, Nanos(9_999_999)), [9_000, 9_000, 9_000]);
@@ -117,14 +117,14 @@ fn a_bucket_fills_while_the_link_is_down() {
     let mut pool = Pool::default();
     link.change_rate(Nanos(10_000_000));
     for id in 0..6 {
-        link.offer(Nanos(17_000_000), id, 1_000, &mut pool);
+        link.offer(Nanos(17_000_000), id, 1_000, 0, &mut pool);
     }
     assert_eq!(departures(&mut link, Nanos(20_000_000)), [17_000, 17_000, 17_000, 19_000]);
     link.start_outage(Nanos(20_000_000), OutageMode::Hold, Flush::None, &mut pool);
     // 500 bytes' worth at 20 ms, 2,500 when it is over: for both that wait, and 500 remain.
     assert_eq!(link.next_event(), Nanos::MAX);
     link.end_outage(Nanos(24_000_000));
-    link.offer(Nanos(24_000_000), 6, 1_000, &mut pool);
+    link.offer(Nanos(24_000_000), 6, 1_000, 0, &mut pool);
     assert_eq!(departures(&mut link, Nanos(30_000_000)), [24_000, 24_000, 25_000]);
 }
 
@@ -136,7 +136,7 @@ fn a_rate_change_keeps_the_bits_already_sent() {
     };
     let mut link = Link::new(&spec, [].into_iter(), 1, 0);
     // 1,000 bytes take 1 ms at 8 Mbit/s; half way the rate halves.
-    assert_eq!(link.offer(Nanos(0), 0, 1_000, &mut Pool::default()), Offer::Held);
+    assert_eq!(link.offer(Nanos(0), 0, 1_000, 0, &mut Pool::default()), Offer::Held);
     link.change_rate(Nanos(500_000));
     assert_eq!(link.departs_at(), Nanos(1_500_000));
 }
@@ -163,7 +163,7 @@ fn delivered(link: &mut Link, packets: impl Iterator<Item = (u64, u32)>) -> (Vec
             if link.departs_at() == at {
                 link.depart(at, &mut pool);
             } else {
-                let id = link.arrive();
+                let id = link.arrive().id;
                 found.push(((at.0 - 1) / 1_000, numbers[id as usize]));
                 pool.release(id);
             }
@@ -173,7 +173,7 @@ fn delivered(link: &mut Link, packets: impl Iterator<Item = (u64, u32)>) -> (Vec
             pool.clear_sent();
             numbers.resize(numbers.len().max(id as usize + 1), 0);
             numbers[id as usize] = number;
-            if link.offer(comes, id, size, &mut pool) == Offer::Gone {
+            if link.offer(comes, id, size, 0, &mut pool) == Offer::Gone {
                 pool.release(id);
             }
             link.check_backlog().unwrap();

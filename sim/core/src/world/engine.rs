@@ -2,7 +2,7 @@
 
 use crate::cc::Signal;
 use crate::flow::{Life, NOBODY};
-use crate::link::Offer;
+use crate::link::{Entry, Offer};
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
 use crate::tcp::{self, receiver::Arrival};
@@ -48,7 +48,6 @@ impl World {
 
     /// The hot loop: every event before `until`.
     fn run_events(&mut self, until: Nanos) {
-        let links = self.links.len();
         loop {
             let (at, source) = self.schedule.next();
             if at >= until {
@@ -56,13 +55,7 @@ impl World {
             }
             debug_assert!(at >= self.now, "an event in the past");
             self.now = at;
-            if source < links {
-                self.on_link(source);
-            } else {
-                self.turn = (source - links) as u32;
-                self.on_flow(source - links);
-                self.turn = 0;
-            }
+            self.on_event(source);
         }
     }
 
@@ -120,16 +113,24 @@ impl World {
         }
     }
 
-    fn on_link(&mut self, number: usize) {
+    /// Sources are the links and, behind them, the flows.
+    #[inline(always)]
+    fn on_event(&mut self, number: usize) {
         let now = self.now;
-        let link = &mut self.links[number];
+        let Some(link) = self.links.get_mut(number) else {
+            let flow = number - self.links.len();
+            self.turn = flow as u32;
+            self.on_flow(flow);
+            self.turn = 0;
+            return;
+        };
         if link.departs_at() <= now {
             link.meet((now, 0), &mut self.pool);
             link.depart(now, &mut self.pool);
             self.events += 1;
             self.rekey_link(number);
         } else if link.next_arrival() <= now {
-            let id = link.arrive();
+            let Entry { id, size, route, .. } = link.arrive();
             if link.next_arrival().is_never() && link.expecting() > 0 {
                 link.meet((now, 0), &mut self.pool);
                 self.rekey_link(number);
@@ -137,7 +138,7 @@ impl World {
                 self.schedule.set(number, link.next_event());
             }
             self.log(number, now);
-            self.forward(id);
+            self.forward(id, size, route);
         } else {
             // Its departure has taken place with an arrival.
             self.schedule.set(number, link.next_event());
@@ -178,17 +179,11 @@ impl World {
 
     /// A packet has passed its present hop: next link, or the host at the end.
     #[inline(always)]
-    fn forward(&mut self, id: PacketId) {
-        // The packet is written to only if it travels on: one that is delivered is looked up but once.
-        let route = self.pool.get(id).route + 1;
+    fn forward(&mut self, id: PacketId, size: u32, route: u32) {
+        let route = route + 1;
         match self.routes[route as usize] {
             ROUTE_END => self.deliver(id),
-            link => {
-                let packet = self.pool.get_mut(id);
-                packet.route = route;
-                let size = u32::from(packet.size);
-                self.offer(link as usize, id, size);
-            }
+            link => self.offer(link as usize, id, size, route),
         }
     }
 
@@ -196,31 +191,32 @@ impl World {
     #[inline(always)]
     pub(crate) fn enter_route(&mut self, id: PacketId) {
         let packet = self.pool.get(id);
-        self.offer(self.routes[packet.route as usize] as usize, id, u32::from(packet.size));
+        let (size, route) = (u32::from(packet.size), packet.route);
+        self.offer(self.routes[route as usize] as usize, id, size, route);
     }
 
     /// A packet meets link direction `link`.
     #[inline(always)]
-    fn offer(&mut self, link: usize, id: PacketId, size: u32) {
+    fn offer(&mut self, link: usize, id: PacketId, size: u32, route: u32) {
         #[cfg(debug_assertions)]
         let before = self.links[link].next_event();
-        match self.links[link].offer(self.now, id, size, &mut self.pool) {
+        match self.links[link].offer(self.now, id, size, route, &mut self.pool) {
             Offer::Joined => {
                 #[cfg(debug_assertions)]
                 assert!(self.links[link].next_event() >= before, "the link's key would be too late");
             }
             Offer::Held => self.rekey_link(link),
-            outcome => self.pass_on(id, outcome),
+            outcome => self.pass_on(id, size, route, outcome),
         }
     }
 
     /// What became of a packet that a link let go.
     #[inline(never)]
-    fn pass_on(&mut self, id: PacketId, outcome: Offer) {
+    fn pass_on(&mut self, id: PacketId, size: u32, route: u32, outcome: Offer) {
         match outcome {
             Offer::Through => {
                 self.events += 1;
-                self.forward(id);
+                self.forward(id, size, route);
             }
             Offer::Held | Offer::Joined => {}
             Offer::Gone => self.pool.release(id),
@@ -395,7 +391,8 @@ impl World {
             let departs = if paced { host.wake(self.now, tcp::departure(packet.ts)) } else { self.now };
             let at = host.pass(departs);
             if link.is_edge() {
-                sooner |= link.announce(at, id, u32::from(packet.size), turn, &mut self.pool);
+                let (size, route) = (u32::from(packet.size), packet.route);
+                sooner |= link.announce(at, id, size, route, turn, &mut self.pool);
             } else {
                 host.pipe.push_back((at, id));
             }

@@ -255,6 +255,6 @@ mod testing {
     pub fn packet_with(marks: Marks, pool: &mut Pool, at: Nanos, size: u32) -> Entry {
         *pool.send() = Packet { size: size as u16, marks, ..Packet::default() };
         let id = pool.sent_id(pool.sent_len() - 1);
-        Entry { at, id, size }
+        Entry { at, id, size, route: 0 }
     }
 }
