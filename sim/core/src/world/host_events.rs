@@ -78,7 +78,10 @@ impl World {
         let flow = &mut self.flows[i];
         if flow.life == Life::Active {
             if flow.traffic.next_event() <= now {
-                match flow.traffic.on_timer(now) {
+                let action = flow.traffic.on_timer(now);
+                // Nothing else makes TCP send: data that it held back waits for an acknowledgement or its timers.
+                let writes = matches!(action, Action::Write | Action::Object(_) | Action::StartBulk);
+                match action {
                     Action::Nothing => {}
                     Action::Write if flow.datagram => {
                         flow.sender.counters.sent += 1;
@@ -97,7 +100,7 @@ impl World {
                     Action::StartBulk => flow.sender.start_writing(now),
                     Action::StopBulk => flow.sender.stop_writing(),
                 }
-                if !flow.datagram {
+                if writes && !flow.datagram {
                     flow.sender.transmit_new(&mut self.pool);
                 }
             }
