@@ -48,22 +48,10 @@ TRAIN = (
     *("--set", "evaluation.worlds=1", "--set", "network.hidden=[8]"),
 )
 PPO = (
-    "--set",
-    "learner.flows=8",
-    "--set",
-    "learner.batch=128",
-    "--set",
-    "learner.minibatch=64",
-    "--set",
-    "learner.epochs=1",
+    *("--set", "learner.flows=8", "--set", "learner.batch=128"),
+    *("--set", "learner.minibatch=64", "--set", "learner.epochs=1"),
 )
-TD3 = (
-    "learner.worlds=2",
-    "learner.iteration=100",
-    "learner.learning_starts=100",
-    "learner.batch=32",
-    "learner.replay=2000",
-)
+TD3 = ("worlds=2", "iteration=100", "learning_starts=100", "batch=32", "replay=2000")
 DIFFERS = ("seconds", "per_s", "wall_minutes")
 """Parts of the names of figures that no two runs share."""
 
@@ -312,7 +300,7 @@ _REPRODUCE = ("reproduce", "geo", "--profile", "quick", "--out", "{out}")
 _DATASET = ("dataset", "dumbbell", "--flow", "cubic", "--episodes", "20", "--id", "orbitcc/kills-v0", "--root", "{out}")
 SUBJECTS = {
     "train ppo": training("ppo-leo", 20_000, *PPO),
-    "train astraea": training("astraea", 4_000, *(word for change in TD3 for word in ("--set", change))),
+    "train astraea": training("astraea", 4_000, *(word for change in TD3 for word in ("--set", f"learner.{change}"))),
     "train sb3": training("sb3-ppo-leo", 10_000, *PPO, exact=False),
     "train rllib": training("rllib-ppo-leo", 4_000, *PPO, "--set", "learner.env_runners=0", exact=False),
     "tune": Subject((*_TUNE, "--trials", "4", "--out", "{out}"), (*_TUNE, "--trials", "4", "--out", "{out}"), _tuned),

@@ -15,16 +15,8 @@ from tests.commands.shell import called
 LIMIT = 8_192
 """No file may grow beyond this number of bytes: writing fails as on a full disk, without root."""
 TINY = (
-    *(
-        "--set",
-        "agent_steps=800",
-        "--set",
-        "learner.flows=8",
-        "--set",
-        "learner.batch=128",
-        "--set",
-        "learner.minibatch=64",
-    ),
+    *("--set", "agent_steps=800", "--set", "learner.flows=8"),
+    *("--set", "learner.batch=128", "--set", "learner.minibatch=64"),
     *("--set", "evaluation.worlds=1", "--set", "network.hidden=[128,128]"),
     *("--set", "scenario={name='dumbbell', duration_s=4}"),
 )

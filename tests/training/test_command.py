@@ -44,16 +44,8 @@ def test_an_unwritable_place_is_one_line(tmp_path: Path, monkeypatch, capsys) ->
 
 
 SMALL = (
-    *(
-        "--set",
-        "agent_steps=2000",
-        "--set",
-        "learner.flows=8",
-        "--set",
-        "learner.batch=512",
-        "--set",
-        "learner.minibatch=256",
-    ),
+    *("--set", "agent_steps=2000", "--set", "learner.flows=8"),
+    *("--set", "learner.batch=512", "--set", "learner.minibatch=256"),
     *("--set", "learner.epochs=1", "--set", "evaluation.worlds=2", "--set", "evaluation.every=1000"),
     *("--set", "scenario={name = 'train-leo', duration_s = 10}"),
 )

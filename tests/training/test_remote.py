@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("ray.rllib")
 
 from orbitcc.agents import checkpoint
-from orbitcc.training.remote import pack, unpack
+from orbitcc.training import recipe
+from orbitcc.training.remote import needed_cores, pack, unpack
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -55,6 +56,12 @@ def until(happens, seconds=120):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     return found
+
+
+@pytest.mark.parametrize("name", ["rllib-ppo-leo", "rllib-sac-worlds", "rllib-dqn-leo"])
+def test_a_seed_needs_a_core_for_each_env_runner_and_one_more(name):
+    assert needed_cores(recipe.load(name, ["learner.env_runners=3"])) == 4
+    assert needed_cores(recipe.load("ppo-leo")) == 1
 
 
 def test_a_folder_travels_as_a_whole(tmp_path):
