@@ -60,9 +60,34 @@ class Variant(NamedTuple):
     teachers: tuple[Specialist, ...] = ()
 
 
+_RATIOS = (
+    '{name="inflation", rtt="least", window_s=6}',
+    '{name="inflation", rtt="least", window_s=6, average_rtts=1}',
+    '{name="inflation", rtt="least", window_s=1}',
+    '{name="rtt-rise", window_s=6, average_rtts=1}',
+    '{name="delivered", average_rtts=1}',
+    '{name="rate-share", window_s=10}',
+    '{name="rate-share", window_s=10, average_rtts=4}',
+    '{name="loss", average_rtts=1}',
+    '{name="loss", average_rtts=16}',
+    '{name="own-queue", rtt="least", window_s=6}',
+    '{name="own-queue", rtt="least", window_s=6, average_rtts=1}',
+    '"pacing-rate"',
+    '{name="min-rtt", window_s=6}',
+    '{name="in-flight", window_s=6}',
+    '{name="window", window_s=6}',
+    '"window-change"',
+    '"cleared"',
+    '{name="silence", window_s=6}',
+)
+"""The observation of perigee as a list of `features`, which differ from `ratios` only in what counts as a pause."""
 _PERIGEE = {
     "unchanged": Variant("unchanged recipe"),
     "no-gap": Variant("extremes kept after a pause in the ACKs", ("preset.observation.gap_s=0",)),
+    "usual-pauses": Variant(
+        "pauses that return do not discard extremes",
+        (f'preset.observation={{name="features", base_window_s=6.0, features=[{", ".join(_RATIOS)}]}}',),
+    ),
     "mean-rtt": Variant("mean RTT of an interval, not the minimum", ("preset.observation.rtt=mean",)),
     "min-rtt-10s": Variant("minimum RTT over 10 s, not 6 s", ("preset.observation.min_rtt_window_s=10",)),
     "no-own-queue": Variant("own queued packets not observed", ("preset.observation.own_queue=false",)),
