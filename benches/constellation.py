@@ -3,8 +3,8 @@
     python -m benches.constellation OUT [--first-run 17001] [--runs 3]
     python -m benches.constellation --picture
 
-The first command runs the suite `constellation-sharing` and takes an hour of one core; the second draws the links of
-one run under Cubic.
+The first command runs the suite `constellation-sharing` and takes ten minutes of one core; the second draws the links
+of one run under Cubic.
 """
 
 from __future__ import annotations

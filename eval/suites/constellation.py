@@ -28,8 +28,7 @@ class ConstellationSharing(Suite):
     max_runs = 100
 
     def grid(self, profile: str) -> Sequence[Point]:
-        rules = ("shortest",) if profile == "quick" else ("shortest", "sticky")
-        return [{"selection": rule, "pairs": 100} for rule in rules]
+        return [{"selection": rule, "pairs": 100} for rule in ("shortest", "sticky")]
 
     def case(self, point: Point, seed: int) -> Case:
         interruption = "none" if point["selection"] == "shortest" else "drop"
