@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benches import leaderboard
-from benches.leaderboard import git
+from benches.leaderboard.origin import age, git
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.errors import FileError
 from orbitcc.envs.files import read_toml
@@ -77,7 +76,7 @@ def tables() -> list[Table]:
 def main() -> None:
     for table in tables():
         print(table.age(ROOT))
-    print(leaderboard.age(ROOT / "docs" / "leaderboard.md"))
+    print(age(ROOT / "docs" / "leaderboard.md"))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benches import labels, leaderboard
-from benches.leaderboard import Entry
+from benches import labels
+from benches.leaderboard import board as boards
+from benches.leaderboard import origin
+from benches.leaderboard import page as pages
+from benches.leaderboard.__main__ import main
+from benches.leaderboard.board import Entry
 from orbitcc.eval import suites
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "leaderboard.md"
-STAMP = leaderboard.Stamp(
-    "2026-11-23", "`0123456789ab`", "0.1.0+sim.01234567", "quick", "python -m benches.leaderboard"
-)
+STAMP = origin.Stamp("2026-11-23", "`0123456789ab`", "0.1.0+sim.01234567", "quick", "python -m benches.leaderboard")
 
 
 class Tables(HTMLParser):
@@ -58,7 +60,7 @@ def text():
 
 @pytest.fixture(scope="module")
 def entries():
-    return leaderboard.read_csv(leaderboard.table_of(PAGE))
+    return boards.read_csv(boards.table_of(PAGE))
 
 
 def entry(contender, suite, metric, value, runs=2):
@@ -67,7 +69,7 @@ def entry(contender, suite, metric, value, runs=2):
 
 def board(suite, **rows):
     """Contender -> its medians, in the order of the suite's columns."""
-    keys = [metric.key for metric in leaderboard.columns(suite)]
+    keys = [metric.key for metric in boards.columns(suite)]
     return {
         name.replace("_", "-"): {
             key: entry(name, suite, key, value, 0 if np.isnan(value) else 2)
@@ -78,7 +80,7 @@ def board(suite, **rows):
 
 
 def test_the_page_states_date_commit_and_version():
-    stamp = leaderboard.stated(PAGE)
+    stamp = origin.stated(PAGE)
     assert datetime.date.fromisoformat(stamp.date) >= datetime.date(2026, 11, 23)
     assert re.match(r"`[0-9a-f]{12}`( \(uncommitted changes in .+\))?$", stamp.commit)
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*\+sim\.[0-9a-f]{8}", stamp.version)
@@ -88,7 +90,7 @@ def test_the_page_states_date_commit_and_version():
 
 def test_every_figure_of_the_page_is_in_the_table(text, entries):
     known = {(e.contender, f"{e.suite}/{e.metric}"): e.median for e in entries}
-    metrics = {f"{suite}/{m.key}": m for suite in leaderboard.suite_names() for m in suites.metrics_of(suite)}
+    metrics = {f"{suite}/{m.key}": m for suite in boards.suite_names() for m in suites.metrics_of(suite)}
     seen = set()
     for columns, rows in Tables(text).tables[1:]:
         assert {row[0].removesuffix(" ◆") for row in rows[2:]} == {e.contender for e in entries}
@@ -99,24 +101,22 @@ def test_every_figure_of_the_page_is_in_the_table(text, entries):
                 said = "–" if np.isnan(value) else f"{(100 if metric.percent else 1) * value:.{metric.decimals}f}"
                 assert cell == said, (name, column)
                 seen.add((name, column))
-    unseen = {
-        suite: (*leaderboard.LEFT_OUT, *leaderboard.PAPER_ONLY.get(suite, ())) for suite in {e.suite for e in entries}
-    }
+    unseen = {suite: (*boards.LEFT_OUT, *boards.PAPER_ONLY.get(suite, ())) for suite in {e.suite for e in entries}}
     assert len(seen) == sum(e.metric not in unseen[e.suite] for e in entries)
 
 
 def test_the_overview_follows_from_the_table(text, entries):
-    board = leaderboard.board_of(entries)
-    beaten = {suite: leaderboard.beaten_by(own, suite) for suite, own in board.items()}
+    board = boards.board_of(entries)
+    beaten = {suite: boards.beaten_by(own, suite) for suite, own in board.items()}
     _, (_, *rows) = Tables(text).tables[0]
     for name, _, *cells in rows:
-        for question, cell in zip(leaderboard.QUESTIONS, cells, strict=True):
-            assert cell == f"{leaderboard.mean_of(question, beaten, name.removesuffix(' ◆')):.1f}", (name, question)
+        for question, cell in zip(pages.WORDS.questions, cells, strict=True):
+            assert cell == f"{pages.mean_of(question, beaten, name.removesuffix(' ◆')):.1f}", (name, question)
 
 
 def test_no_nan_is_shown(text, entries):
     assert not re.search(r"\bnan\b", text, re.IGNORECASE)
-    assert not re.search(r"\bnan\b", leaderboard.table_of(PAGE).read_text(encoding="utf-8"), re.IGNORECASE)
+    assert not re.search(r"\bnan\b", boards.table_of(PAGE).read_text(encoding="utf-8"), re.IGNORECASE)
     assert all(np.isnan(e.median) == (e.runs == 0) for e in entries)
 
 
@@ -128,46 +128,46 @@ def test_figures_of_the_page_are_there(text):
 
 def test_a_missing_figure_is_a_dash_with_its_reason():
     rows = board("inter-rtt", cubic=(0.5, 0.9), bbr=(float("nan"), 0.9))
-    text = leaderboard.page_text({"inter-rtt": rows}, STAMP)
+    text = pages.page_text({"inter-rtt": rows}, STAMP)
     assert "<td class=first>–<sup>1</sup></td>" in text
     assert "<sup>1</sup> No run gives this value: neither flow delivered anything in the evaluated seconds." in text
     assert "nan" not in text.lower().split()
-    assert leaderboard.beaten_by(rows, "inter-rtt") == {"cubic": 0, "bbr": 1}
+    assert boards.beaten_by(rows, "inter-rtt") == {"cubic": 0, "bbr": 1}
 
 
 def test_the_table_keeps_what_it_is_given(tmp_path):
     given = [entry("cubic", "inter-rtt", "goodput_ratio", 0.5), Entry("bbr", "inter-rtt", "x", *[float("nan")] * 3, 0)]
-    (tmp_path / "a.csv").write_text(leaderboard.csv_text(given), encoding="utf-8")
-    first, second = leaderboard.read_csv(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text(boards.csv_text(given), encoding="utf-8")
+    first, second = boards.read_csv(tmp_path / "a.csv")
     assert first == given[0]
     assert np.isnan([second.median, second.low, second.high]).all()
 
 
 def test_every_suite_belongs_to_one_question():
-    asked = [suite for question in leaderboard.QUESTIONS for suite in question.suites]
-    assert sorted(asked) == sorted(leaderboard.suite_names())
+    asked = [suite for question in pages.WORDS.questions for suite in question.suites]
+    assert sorted(asked) == sorted(boards.suite_names())
 
 
 def test_better_means_as_good_in_all_and_better_in_one():
     # Goodput, delay inflation, retransmission rate.
     rows = board("responsiveness", a=(0.9, 1.1, 0.0), b=(0.85, 1.2, 0.0), c=(0.95, 1.5, 0.0), d=(0.8, 1.6, 0.1))
-    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1, "c": 0, "d": 3}
+    assert boards.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1, "c": 0, "d": 3}
 
 
 def test_differences_that_are_too_small_are_none():
     rows = board("responsiveness", a=(0.900, 1.1, 0.0), b=(0.902, 1.3, 0.0))
-    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1}
+    assert boards.beaten_by(rows, "responsiveness") == {"a": 0, "b": 1}
 
 
 def test_low_delay_on_an_idle_link_is_no_merit():
     rows = board("responsiveness", a=(0.9, 1.5, 0.01), idle=(0.1, 1.0, 0.0), b=(0.89, 2.0, 0.01))
-    assert leaderboard.beaten_by(rows, "responsiveness") == {"a": 0, "idle": 2, "b": 1}
+    assert boards.beaten_by(rows, "responsiveness") == {"a": 0, "idle": 2, "b": 1}
 
 
 def test_a_share_is_best_at_its_ideal():
     # Goodput ratio, own share, goodput of all.
     rows = board("cubic-friendliness", fair=(0.9, 0.5, 0.95), taking=(0.9, 0.9, 0.95), yielding=(0.9, 0.1, 0.95))
-    assert leaderboard.beaten_by(rows, "cubic-friendliness") == {"fair": 0, "taking": 1, "yielding": 1}
+    assert boards.beaten_by(rows, "cubic-friendliness") == {"fair": 0, "taking": 1, "yielding": 1}
 
 
 def test_names_overlap_neither_each_other_nor_points():
@@ -192,7 +192,7 @@ def test_the_age_of_the_page_is_told():
 
 def test_outside_a_checkout_the_age_is_unknown(tmp_path):
     copy = shutil.copy(PAGE, tmp_path)
-    assert leaderboard.age(Path(copy)).endswith(": unknown")
+    assert origin.age(Path(copy)).endswith(": unknown")
 
 
 @pytest.mark.skipif(
@@ -206,34 +206,34 @@ def test_the_age_counts_commits_that_changed_what_the_figures_depend_on(tmp_path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(file.read_text(encoding="utf-8") + "more\n" if file.exists() else "some\n")
         who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
-        assert leaderboard.git(tmp_path, "add", ".") is not None
-        assert leaderboard.git(tmp_path, *who, "commit", "-q", "-m", "change") is not None
+        assert origin.git(tmp_path, "add", ".") is not None
+        assert origin.git(tmp_path, *who, "commit", "-q", "-m", "change") is not None
 
-    assert leaderboard.git(tmp_path, "init", "-q") is not None
+    assert origin.git(tmp_path, "init", "-q") is not None
     change("eval/metrics.py")
-    stamp = leaderboard.Stamp(STAMP.date, leaderboard.commit(tmp_path), STAMP.version, "quick", STAMP.command)
+    stamp = origin.Stamp(STAMP.date, origin.commit(tmp_path), STAMP.version, "quick", STAMP.command)
     rows = board("inter-rtt", cubic=(0.5, 0.9), bbr=(0.6, 0.9))
     page = tmp_path / "docs" / "leaderboard.md"
     page.parent.mkdir()
-    page.write_text(leaderboard.page_text({"inter-rtt": rows}, stamp), encoding="utf-8")
-    assert leaderboard.stated(page) == stamp
-    change("docs/leaderboard.csv", "benches/leaderboard.py")
-    assert leaderboard.age(page).endswith(": 0")
+    page.write_text(pages.page_text({"inter-rtt": rows}, stamp), encoding="utf-8")
+    assert origin.stated(page) == stamp
+    change("docs/leaderboard.csv", "benches/leaderboard/board.py")
+    assert origin.age(page).endswith(": 0")
     change("README.md")
-    assert leaderboard.age(page).endswith(": 0")
+    assert origin.age(page).endswith(": 0")
     change("eval/suites/geo.py")
-    assert leaderboard.age(page).endswith(": 1")
+    assert origin.age(page).endswith(": 1")
     (tmp_path / "eval" / "metrics.py").write_text("changed\n")
-    assert leaderboard.commit(tmp_path).endswith("(uncommitted changes in eval/metrics.py)")
+    assert origin.commit(tmp_path).endswith("(uncommitted changes in eval/metrics.py)")
 
 
 @pytest.mark.slow
 def test_the_page_is_made_and_made_again_from_its_table(tmp_path):
     page = tmp_path / "leaderboard.md"
-    leaderboard.main([str(tmp_path / "results"), "--suites", "delay-jump", "--page", str(page)])
+    main([str(tmp_path / "results"), "--suites", "delay-jump", "--page", str(page)])
     text = page.read_text(encoding="utf-8")
     assert "## Does it recover from interruptions and sudden changes?" in text
     assert "perigee ◆" in text
     assert (tmp_path / "images" / "leaderboard-delay-jump.png").stat().st_size > 3000
-    leaderboard.main(["--redraw", str(page)])
+    main(["--redraw", str(page)])
     assert page.read_text(encoding="utf-8") == text

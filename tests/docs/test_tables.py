@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benches.__main__ import Table, tables
-from benches.leaderboard import git
+from benches.leaderboard.origin import git
 from orbitcc.envs.errors import FileError
 
 ROOT = Path(__file__).parents[2]

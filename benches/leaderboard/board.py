@@ -1,0 +1,145 @@
+"""The figures of all contenders in all suites, and who is better than whom."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from orbitcc.envs import controllers
+from orbitcc.eval import suites
+from orbitcc.eval.front import TIE, USES_THE_LINK
+from orbitcc.eval.results import Results
+from orbitcc.eval.suites.base import Metric
+
+SKIPPED = (
+    "responsiveness-shown", "responsiveness-loss-shown", "rate-step", "hystart", "buffers", "geo-probes", "geo-pep",
+)  # fmt: skip
+"""Runs that a paper shows, experiments about Cubic's switches, probes, in which no controller takes part, and a path
+with a proxy, on which contenders do not drive the whole connection."""
+LEFT_OUT = ("steady_power",)
+"""Metrics that follow from two others of the same suite: in the CSV only."""
+PAPER_ONLY = {
+    "efficiency": ("jain",),
+    "efficiency-aqm": ("jain",),
+    "c4-tests": ("load",),
+    "constellation-sharing": ("after_reroute", "hot_utilisation", "jain"),
+}
+"""Suite -> metrics that other pages show: fairness of equal flows is judged by other suites here, more than half of a
+shared link is no merit, and docs/constellations.md has the rest of a hundred pairs."""
+GOODPUT = ("goodput_share", "goodput_over_optimal", "goodput_after", "utilisation", "steady_mbps", "goodput_mbps")
+DELAY = ("delay_inflation", "delay_ratio", "steady_rtt_ms")
+TARGET = ("own_share", "own_over_fair", "long_ratio")
+"""Metrics that are best at their ideal value: less and more are both worse."""
+COLUMNS = ("contender", "suite", "metric", "median", "low", "high", "runs")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of leaderboard.csv: NaN where there is no value, or no interval."""
+
+    contender: str
+    suite: str
+    metric: str
+    median: float
+    low: float
+    high: float
+    runs: int
+
+
+Board = dict[str, dict[str, dict[str, Entry]]]
+"""Suite -> contender -> metric -> entry."""
+
+
+def suite_names() -> list[str]:
+    return [name for name in suites.names() if name not in SKIPPED]
+
+
+def entries_of(results: Results) -> list[Entry]:
+    """What goes into leaderboard.csv, in six digits."""
+    return [
+        Entry(who, results.suite.name, metric, *(float(f"{v:.6g}") for v in (e.median, e.low, e.high)), e.n)
+        for who, estimates in results.estimates().items()
+        for metric, e in estimates.items()
+    ]
+
+
+def csv_text(entries: Sequence[Entry]) -> str:
+    """The tidy table; an empty field for NaN."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for e in entries:
+        values = ("" if np.isnan(value) else f"{value:.6g}" for value in (e.median, e.low, e.high))
+        table.writerow([e.contender, e.suite, e.metric, *values, e.runs])
+    return text.getvalue()
+
+
+def read_csv(path: Path) -> list[Entry]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            Entry(
+                row["contender"],
+                row["suite"],
+                row["metric"],
+                *(float(row[name] or "nan") for name in ("median", "low", "high")),
+                int(row["runs"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def table_of(page: Path) -> Path:
+    """The CSV beside a page."""
+    return page.with_suffix(".csv")
+
+
+def board_of(entries: Sequence[Entry]) -> Board:
+    board: Board = {}
+    for entry in entries:
+        board.setdefault(entry.suite, {}).setdefault(entry.contender, {})[entry.metric] = entry
+    return board
+
+
+def classical(name: str) -> bool:
+    return name.partition(":")[0] in controllers.names("baseline")
+
+
+def columns(suite: str) -> list[Metric]:
+    """The metrics of a suite that its table shows, and that contenders are compared by."""
+    left_out = (*LEFT_OUT, *PAPER_ONLY.get(suite, ()))
+    return [metric for metric in suites.metrics_of(suite) if metric.key not in left_out]
+
+
+def one_of(suite: str, keys: Sequence[str]) -> Metric | None:
+    return next((metric for metric in columns(suite) if metric.key in keys), None)
+
+
+def trade(suite: str) -> tuple[Metric, Metric] | None:
+    """Goodput and delay, where the suite measures both."""
+    goodput, delay = one_of(suite, GOODPUT), one_of(suite, DELAY)
+    return (goodput, delay) if goodput is not None and delay is not None else None
+
+
+def beaten_by(own: Mapping[str, Mapping[str, Entry]], suite: str) -> dict[str, int]:
+    """Contender -> how many others are at least as good in every metric of the suite and better in one.
+
+    Who leaves the link idle is compared by goodput alone. 0: on the Pareto front.
+    """
+    shown = columns(suite)
+    values = np.array([[cells[metric.key].median for metric in shown] for cells in own.values()])
+    away = np.nan_to_num(np.abs(values - [metric.ideal for metric in shown]), nan=np.inf)
+    known = np.nan_to_num(values)
+    tie = TIE * np.maximum(np.ptp(known, axis=0), np.maximum(np.abs(known)[:, None], np.abs(known)[None]))
+    counted = np.ones(values.shape, dtype=bool)
+    for k, metric in enumerate(shown):
+        if metric.key in GOODPUT:
+            counted[known[:, k] < USES_THE_LINK * known[:, k].max()] = np.arange(len(shown)) == k
+    # [i, j]: is i at least as good as j, is i better than j, in each metric that counts for j?
+    good = (away[:, None] <= away[None] + tie) | ~counted
+    better = (away[:, None] < away[None] - tie) & counted
+    return dict(zip(own, (good.all(axis=-1) & better.any(axis=-1)).sum(axis=0).tolist(), strict=True))

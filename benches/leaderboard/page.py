@@ -1,0 +1,242 @@
+"""The text of docs/leaderboard.md, from the figures, questions.toml and page.md."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benches import pictures
+from benches.leaderboard.board import (
+    TARGET,
+    Board,
+    Entry,
+    beaten_by,
+    board_of,
+    classical,
+    columns,
+    trade,
+)
+from benches.leaderboard.figure import draw, unit_of
+from benches.leaderboard.origin import Stamp
+from orbitcc.envs.description.model import Model
+from orbitcc.envs.files import atomic_write_text, read_toml
+from orbitcc.eval import suites
+from orbitcc.eval.front import TIE, USES_THE_LINK
+from orbitcc.eval.suites.base import Metric
+
+FOLDER = Path(__file__).parent
+PAGE = (FOLDER / "page.md").read_text(encoding="utf-8")
+HEAT = (1.0, 2.5, 5.0, 8.0, 12.0)
+"""Upper bounds of the shades of the overview."""
+SOFT = re.compile("(?<=etrans)(?=mission)|(?<=hrough)(?=put)")
+"""Where titles of columns may be hyphenated."""
+CAPTION = (
+    "Up and to the left is better. Blue: on the Pareto front of the suite (bold in the table). Diamonds: policies."
+)
+
+
+class Question(Model):
+    """A table of the page. short: its column in the overview."""
+
+    title: str
+    short: str
+    suites: dict[str, str]
+    """Suite -> what happens in it."""
+    note: str = ""
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+class Words(Model):
+    """questions.toml."""
+
+    questions: tuple[Question, ...]
+    factors: dict[str, str]
+    """Factor of a suite's grid -> what readers call it."""
+    names: dict[str, str]
+    """Value of a factor -> what readers call it, where that differs."""
+    missing: dict[str, str]
+    """Metric -> why a run may have no value of it."""
+
+
+WORDS = Words.build(read_toml(str(FOLDER / "questions.toml")))
+
+
+def write(entries: Sequence[Entry], stamp: Stamp, page: Path) -> None:
+    """The page and its figures."""
+    board = board_of(entries)
+    atomic_write_text(page, page_text(board, stamp))
+    for suite in on_page(board):
+        axes = trade(suite)
+        if axes is not None:
+            picture = page.parent / "images" / f"leaderboard-{suite}.png"
+            pictures.write(draw(board[suite], suite, *axes), picture, max_bytes=40_000)
+
+
+def on_page(board: Board) -> list[str]:
+    """The suites in the order of the page."""
+    return [suite for question in WORDS.questions for suite in question.suites if suite in board]
+
+
+def page_text(board: Board, stamp: Stamp) -> str:
+    """The whole page, from the figures and where they come from."""
+    beaten = {suite: beaten_by(own, suite) for suite, own in board.items()}
+    asked = [question for question in WORDS.questions if set(question.suites) & set(board)]
+    names = list(next(iter(board.values())))
+    return PAGE.format(
+        contenders=len(names),
+        others=len(names) - 1,
+        suites=len(board),
+        stamp=stamp,
+        size={"quick": "smallest", "reduced": "second", "full": "largest"}[stamp.profile],
+        command=stamp.command,
+        overview=overview(asked, beaten, names),
+        tie=f"{100 * TIE:g}",
+        uses=f"{100 * USES_THE_LINK:g}",
+        sections="".join(section(question, board, beaten, stamp.profile) for question in asked),
+        definitions="\n".join(definitions(board)),
+    )
+
+
+def mean_of(question: Question, beaten: Mapping[str, Mapping[str, int]], name: str) -> float:
+    return float(np.mean([beaten[suite][name] for suite in question.suites if suite in beaten]))
+
+
+def overview(asked: Sequence[Question], beaten: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> str:
+    """Contenders by questions, shaded."""
+    cells = {name: [mean_of(question, beaten, name) for question in asked] for name in names}
+    every = {name: float(np.mean(row)) for name, row in cells.items()}
+    head = "".join(f'<th scope="col"><a href="#{q.anchor}">{q.short}</a></th>' for q in asked)
+    lines = [f'<tr><th scope="col">contender</th><th scope="col">All</th>{head}</tr>']
+    for name in sorted(names, key=lambda name: (every[name], name)):
+        row = ""
+        for question, value in zip(asked, cells[name], strict=True):
+            front = any(beaten[suite][name] == 0 for suite in question.suites if suite in beaten)
+            row += f'<td class="h{shade(value)}">{strong(f"{value:.1f}", front)}</td>'
+        lines.append(f'<tr><th scope="row">{label(name)}</th><td>{every[name]:.1f}</td>{row}</tr>')
+    return boxed(lines[:1], lines[1:], "lb heat")
+
+
+def shade(value: float) -> int:
+    """0 is the darkest."""
+    return next((k for k, bound in enumerate(HEAT) if value < bound), len(HEAT))
+
+
+def section(question: Question, board: Board, beaten: Mapping[str, Mapping[str, int]], profile: str) -> str:
+    """A question's table, with what happens in its suites above, runs and figures below."""
+    own = [suite for suite in question.suites if suite in board]
+    names = sorted(board[own[0]], key=lambda name: (mean_of(question, beaten, name), name))
+    over = "".join(f'<th colspan="{len(columns(suite))}" scope="colgroup">{suite}</th>' for suite in own)
+    titles = "".join(
+        f'<th scope="col"{" class=first" * (k == 0)} data-metric="{suite}/{metric.key}">{title(metric)}</th>'
+        for suite in own
+        for k, metric in enumerate(columns(suite))
+    )
+    head = [
+        f'<tr><th rowspan="2" scope="col">contender</th><th rowspan="2" scope="col">Better rivals ↓</th>{over}</tr>',
+        f"<tr>{titles}</tr>",
+    ]
+    notes: dict[str, str] = {}
+    body = []
+    for name in names:
+        row = f'<th scope="row">{label(name)}</th><td>{mean_of(question, beaten, name):.1f}</td>'
+        for suite in own:
+            most = max(entry.runs for cells in board[suite].values() for entry in cells.values())
+            for k, metric in enumerate(columns(suite)):
+                entry = board[suite][name][metric.key]
+                mark = noted(entry, metric, most, notes)
+                figure = strong(figure_of(entry.median, metric), beaten[suite][name] == 0)
+                row += f"<td{' class=first' * (k == 0)}>{figure}{mark}</td>"
+        body.append(f"<tr>{row}</tr>")
+    lines = [f"## {question.title}", "", *(f"- `{suite}`: {question.suites[suite]}" for suite in own), ""]
+    lines += [boxed(head, body, "lb"), "", f"Runs per contender: {', '.join(runs_of(s, board, profile) for s in own)}."]
+    lines += [f"{mark} {text}." for text, mark in notes.items()]
+    lines += ["", question.note] if question.note else []
+    drawn = [
+        f"![{alternative(beaten[suite], suite, *axes)}]({picture})"
+        for suite in own
+        if (axes := trade(suite))
+        for picture in [f"images/leaderboard-{suite}.png"]
+    ]
+    if drawn:
+        lines += ["", *drawn, "", CAPTION]
+    return "\n".join([*lines, "", ""])
+
+
+def title(metric: Metric) -> str:
+    """With the unit and the better direction."""
+    better = f"→\u00a0{metric.ideal:g}" if metric.key in TARGET else {"higher": "↑", "lower": "↓"}[metric.better]
+    unit = unit_of(metric)
+    unit = f", {unit}" if unit else ""
+    return html.escape(SOFT.sub("\u00ad", f"{metric.title}{unit}\u00a0{better}").replace(" / ", "\u00a0/ "))
+
+
+def figure_of(value: float, metric: Metric) -> str:
+    """A cell; its unit is in the header."""
+    return "–" if np.isnan(value) else f"{100 * value if metric.percent else value:.{metric.decimals}f}"
+
+
+def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str:
+    """The mark of a footnote, for a figure that is missing or rests on fewer runs than the others of its suite."""
+    if entry.runs == most:
+        return ""
+    why = WORDS.missing.get(metric.key, "the run has no such value")
+    text = (
+        f"No run gives this value: {why}"
+        if entry.runs == 0
+        else f"From {entry.runs} of {most} runs; the others have none: {why}"
+    )
+    return notes.setdefault(text, f"<sup>{len(notes) + 1}</sup>")
+
+
+def runs_of(suite: str, board: Board, profile: str) -> str:
+    """`2 in inter-rtt (base RTT in ms: 40, 120; buffer in BDP: 1)`."""
+    runs = max(entry.runs for cells in board[suite].values() for entry in cells.values())
+    points = suites.get(suite).points(profile)
+    factors = {name: sorted({point[name] for point in points}, key=order) for name in points[0]}
+    said = "; ".join(f"{WORDS.factors[name]}: {', '.join(map(shown, values))}" for name, values in factors.items())
+    return f"{runs} in `{suite}`{f' ({said})' if said else ''}"
+
+
+def shown(value: float | int | str) -> str:
+    return WORDS.names.get(value, value) if isinstance(value, str) else f"{value:g}"
+
+
+def order(value: float | int | str) -> tuple[float, str]:
+    return (0.0, value) if isinstance(value, str) else (float(value), "")
+
+
+def definitions(board: Board) -> list[str]:
+    """Rows of the last table: every metric once, with what differs between suites."""
+    found: dict[str, str] = {}
+    for suite in on_page(board):
+        for m in suites.metrics_of(suite):
+            cells = f"| {m.title} | {unit_of(m) or '–'} | {m.ideal:g} | {m.definition} |"
+            found.setdefault(cells, suite)
+    return list(found)
+
+
+def label(name: str) -> str:
+    """A contender's name; learned policies are marked."""
+    return html.escape(name) + ("" if classical(name) else " ◆")
+
+
+def strong(text: str, bold: bool) -> str:
+    return f"<b>{text}</b>" if bold else text
+
+
+def boxed(head: Sequence[str], body: Sequence[str], name: str) -> str:
+    """A table that scrolls by itself, its first column stays."""
+    rows = ["<thead>", *head, "</thead>", "<tbody>", *body, "</tbody>"]
+    return "\n".join([f'<div class="{name}" tabindex="0"><table>', *rows, "</table></div>"])
+
+
+def alternative(beaten: Mapping[str, int], suite: str, goodput: Metric, delay: Metric) -> str:
+    front = ", ".join(name for name, n in beaten.items() if n == 0)
+    return f"{suite}: {goodput.title.lower()} against {delay.title.lower()}; on the Pareto front: {front}"
