@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,39 @@ MOST_BINS = 4000
 def segments(values: Array, noise: float) -> list[int]:
     """Where the segments of the best piecewise constant curve start, the first at 0.
 
-    Optimal partitioning (Jackson et al. 2005): the least sum of squares plus 2 `noise`^2 ln n for each segment. The
-    work is of order n^2; n is at most MOST_BINS in this package.
+    Optimal partitioning (Jackson et al. 2005): the least sum of squares plus 2 `noise`^2 ln n for each segment.
     """
-    n = values.size
-    sums = np.append(0.0, np.cumsum(values))
-    squares = np.append(0.0, np.cumsum(values**2))
-    penalty = 2 * noise**2 * np.log(max(n, 2))
+    sums, squares = (np.append(0.0, np.cumsum(v)) for v in (values, values**2))
+
+    def cost(end: int) -> Array:
+        return squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (end - np.arange(end))
+
+    return _partition(values.size, cost, 2 * noise**2 * np.log(max(values.size, 2)))
+
+
+def rate_segments(events: Array, tries: Array) -> list[int]:
+    """Where the segments start in which the share of events among tries is constant, the first at 0.
+
+    As `segments`, with the deviance of a Poisson process, -2 ln L, in place of the sum of squares.
+    """
+    seen, tried = (np.append(0.0, np.cumsum(v)) for v in (events, tries))
+
+    def cost(end: int) -> Array:
+        k, n = seen[end] - seen[:end], np.maximum(tried[end] - tried[:end], 1e-9)
+        return -2 * k * np.log(np.maximum(k, 1e-9) / n)
+
+    return _partition(events.size, cost, 2 * np.log(max(events.size, 2)))
+
+
+def _partition(n: int, cost: Callable[[int], Array], penalty: float) -> list[int]:
+    """The starts of the segments with the least sum of costs and penalties.
+
+    cost: of the segments [0, end), [1, end) ... [end - 1, end). The work is of order n^2; n is at most MOST_BINS.
+    """
     best = np.full(n + 1, -penalty)
     last = np.zeros(n + 1, np.int64)
     for end in range(1, n + 1):
-        start = np.arange(end)
-        size = end - start
-        cost = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / size
-        total = best[:end] + cost + penalty
+        total = best[:end] + cost(end) + penalty
         last[end] = total.argmin()
         best[end] = total[last[end]]
     found, end = [], n

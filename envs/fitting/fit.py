@@ -213,13 +213,10 @@ class _Fitting:
         counted = [f for f in self.flows if f.losses is None]
         below = ", while the queue was not full" if any(f.overflowed for f in self.flows) else ""
         if seen:
-            found = noise.fit_losses([f.losses for f in seen if f.losses is not None])
+            found = noise.fit_losses([f.losses for f in seen if f.losses is not None], main.losses if main else None)
             origin = f"packets that {_files(seen)} sent again{below}"
-            if isinstance(found.model, float) and main is not None and main.losses is not None:
-                steps = noise.loss_steps(main.losses)
-                if len(steps) > 1:
-                    found = replace(found, model=[(t, round(p, 7)) for t, p in steps])
-                    origin += f"; over time as in {_name(main)}"
+            if isinstance(found.model, list):
+                origin += f"; over time as in {_name(main)}"
             self._note_loss(found, origin)
             return found.model, 0.0
         if counted:
@@ -249,12 +246,13 @@ class _Fitting:
 
     def _note_loss(self, found: noise.LossFit, origin: str) -> None:
         words = f"{100 * found.share:.3g} ± {100 * found.error:.1g} % ({found.losses} of {found.packets} packets)"
-        if isinstance(found.model, GilbertElliott):
-            m = found.model
-            words += f", bursts of {1e3 / m.to_good_per_s:.3g} ms, {m.to_bad_per_s:.3g} per s"
-            words += f", {100 * m.good_loss:.2g} % between them" if m.good_loss else ""
-        elif isinstance(found.model, list):
-            shares = [100 * p for _, p in found.model]
+        steps = [m for _, m in found.model] if isinstance(found.model, list) else [found.model]
+        shares = [100 * (m.good_loss if isinstance(m, GilbertElliott) else m) for m in steps]
+        chain = steps[0]
+        if isinstance(chain, GilbertElliott):
+            words += f", bursts of {1e3 / chain.to_good_per_s:.3g} ms, {chain.to_bad_per_s:.3g} per s"
+            words += f", {shares[0]:.2g} % between them" if len(shares) == 1 and shares[0] else ""
+        if len(shares) > 1:
             words += f", {min(shares):.2g} to {max(shares):.2g} % in {len(shares)} steps"
         self.note("loss", words if found.losses else f"none in {found.packets} packets", origin)
 

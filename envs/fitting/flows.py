@@ -26,6 +26,10 @@ LEAST_QUEUE_MS = 1.0
 """A smaller delay is no queue."""
 LOW_QUEUE, SOME_QUEUE = 0.7, 0.1
 """Shares of the largest queue: losses in intervals below LOW_QUEUE are random; above SOME_QUEUE the link is busy."""
+SURE_QUEUE_S = 0.02
+"""A queue that takes longer to leave needs no such share: it may be small beside a queue of seconds."""
+MOST_LOST = 0.02
+"""Where chance takes a larger share, what arrives is clearly less than what the link carried."""
 SURE_SD = 3.0
 """Standard deviations by which the losses at a large queue must exceed chance."""
 
@@ -108,20 +112,27 @@ def from_packets(packets: Packets, jitter_ms: float = 0.0, size: tuple[Drop, flo
     base_s = at_slots(slots, base, packets.sent_s) / 1e3
     queued = queue.estimate(packets, rtt_s, delivered, base_s, quiet, size)
     loaded |= queued.overflowed and size is None
-    middle = _median((packets.acked_s - base_s)[once], queued.ahead[once], edges)
+    out_s = (packets.acked_s - base_s)[once]
+    middle = _median(out_s, queued.ahead[once], edges)
+    rtt_ms = _least(out_s, rtt_s[once] * 1e3, edges)
     with np.errstate(invalid="ignore"):
-        waited = rtt_ms - at_slots(seen, base, edges[:-1]) > max(LEAST_QUEUE_MS, 2 * jitter_ms)
+        waited = rtt_ms - at_slots(slots, base, edges[:-1]) > max(LEAST_QUEUE_MS, 2 * jitter_ms)
     kept = np.flatnonzero(queued.safe)
+    left_s = np.maximum.accumulate(packets.sent_s + np.maximum(changes.filled(rtt_s) - base_s, 0))
+    enough = np.minimum(SOME_QUEUE * queued.size_bytes, SURE_QUEUE_S * mbps * 125e3)
+    gone = queued.safe & packets.lost
+    gone_mbps = np.histogram(left_s[gone], edges, weights=packets.wire_bytes[gone])[0] * 8e-6 / width_s
+    busy = loaded & waited & (mbps > 0) & (middle >= enough) & (gone_mbps <= MOST_LOST * mbps)
     return Flow(
         packets.file, edges, mbps, rtt_ms,
         sent=np.histogram(packets.sent_s, edges)[0].astype(float),
         lost=np.histogram(packets.sent_s[packets.lost], edges)[0].astype(float),
-        busy=loaded & waited & (middle >= SOME_QUEUE * queued.size_bytes), loaded=loaded,
+        busy=busy, loaded=loaded,
         slots_s=slots, base_ms=base,
         phase_s=None if phase is None else (phase - float(np.median(base)) / 1e3) % changes.SLOT_S,
         stalls=stalls.apart([s for _, s in found if s is not None]),
         queue_bytes=queued.size_bytes, drop=queued.drop, overflowed=queued.overflowed,
-        losses=Losses(packets.sent_s[kept], packets.lost[kept], np.append(False, np.diff(kept) == 1)),
+        losses=Losses(packets.sent_s[kept], packets.lost[kept], np.append(False, np.diff(kept) == 1), left_s[kept]),
         counts=(float(packets.lost[kept].sum()), float(kept.size)),
         goodput_mbps=packets.payload_bytes * 8e-6 / end_s,
         excess=(packets.sent_s[once], (rtt_s - base_s)[once] * 1e3),

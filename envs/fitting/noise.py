@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.links import GammaJitter, GilbertElliott
-from orbitcc.envs.fitting.changes import MOST_BINS, segments
+from orbitcc.envs.fitting.changes import MOST_BINS, rate_segments
 from orbitcc.envs.fitting.recordings import Array
 
 FEWEST_LOSSES = 5
 """With fewer, run lengths say nothing."""
-PER_BLOCK = 10
-"""Losses in a block on average."""
+BLOCK_S = 0.1
+"""Mean duration of the blocks in which losses are counted."""
+BY_CHANCE, LONGEST_RUN = 0.5, 50
+"""Runs of losses that chance makes fewer of are bursts; so are those of LONGEST_RUN packets."""
 LEAST_GAP_S, LONGEST_GAP_S = 1e-6, 1.0
 """Packets further apart do not belong to one run."""
 LARGEST_SHAPE = 16
@@ -32,25 +33,38 @@ LEAST_JITTER_MS, LEAST_MEDIAN = 0.3, 0.4
 class Losses:
     """Packets that could be lost at random only: when they were sent (s), and which were lost; in order, [N].
 
-    together: whether neighbours in the arrays were sent one after the other, so that runs can be counted.
+    together: whether neighbours in the arrays were sent one after the other, so that runs can be counted. left_s: when
+    they left the queue, in order; None: when they were sent.
     """
 
     sent_s: Array
     lost: NDArray[np.bool_]
     together: NDArray[np.bool_]
+    left_s: Array | None = None
+
+    def at_s(self) -> Array:
+        """When packets met the losses."""
+        return self.sent_s if self.left_s is None else self.left_s
 
     def near(self) -> NDArray[np.bool_]:
         """Which neighbours can belong to one run, [N - 1]."""
         return self.together[1:] & (np.diff(self.sent_s) < LONGEST_GAP_S)
 
+    def place(self) -> NDArray[np.int64]:
+        """The place of each lost packet in its run, from 1; 0 for the others."""
+        goes_on = np.append(False, self.lost[1:] & self.lost[:-1] & self.near())
+        index = np.arange(self.lost.size)
+        first = np.maximum.accumulate(np.where(self.lost & ~goes_on, index, 0))
+        return np.where(self.lost, index - first + 1, 0)
+
 
 @dataclass(frozen=True)
 class LossFit:
-    """The share of packets lost, its standard error, and the process: a probability, steps of it, or a chain."""
+    """The share of packets lost, its standard error, and the process: a probability or a chain, or steps of either."""
 
     share: float
     error: float
-    model: float | GilbertElliott | list[tuple[float, float]]
+    model: float | GilbertElliott | list[tuple[float, float]] | list[tuple[float, GilbertElliott]]
     losses: int
     packets: int
 
@@ -61,87 +75,102 @@ def fit_counts(lost: float, packets: float) -> LossFit:
     return LossFit(p, max(lost, 1.0) ** 0.5 / max(packets, 1.0), p, round(lost), round(packets))
 
 
-def fit_losses(several: list[Losses]) -> LossFit:
+def fit_losses(several: list[Losses], over_time: Losses | None = None) -> LossFit:
     """Independent losses, or bursts where neighbours are lost together more often than chance would have it.
 
-    With n pairs of neighbours and a share p, chance gives n p^2 pairs of lost ones (summed over blocks, in which p may
-    differ); bursts are assumed from three more than that plus four standard deviations.
+    over_time: those that show when the probability changes, if any do. With a probability p of each packet, chance
+    gives as many pairs of lost neighbours as the sum of p^2; bursts are assumed from three more plus four standard
+    deviations.
     """
-    lost = sum(int(w.lost.sum()) for w in several)
-    packets = sum(w.lost.size for w in several)
-    single = fit_counts(lost, packets)
-    adjacent = sum(int((w.lost[1:] & w.lost[:-1] & w.near()).sum()) for w in several)
-    chance = sum(_pairs_by_chance(w, single.share) for w in several)
-    if lost < FEWEST_LOSSES or adjacent <= chance + 4 * chance**0.5 + 3:
-        return single
-    return _bursts(several, single)
+    single = fit_counts(sum(int(w.lost.sum()) for w in several), sum(w.lost.size for w in several))
+    steps = [(0.0, single.share)] if over_time is None else loss_steps(over_time)
+    shares = [_at_packets(w) for w in several]
+    pairs = sum(int((w.place() > 1).sum()) for w in several)
+    chance = sum(float((p[1:] * p[:-1])[w.near()].sum()) for w, p in zip(several, shares, strict=True))
+    if single.losses >= FEWEST_LOSSES and pairs > chance + 4 * chance**0.5 + 3:
+        length = _longer_than_chance(np.concatenate(shares))
+        if any((w.place() >= length).any() for w in several):
+            return _bursts(several, single, length, steps)
+    return single if len(steps) == 1 else replace(single, model=[(t, round(p, 7)) for t, p in steps])
 
 
-def _bursts(several: list[Losses], single: LossFit) -> LossFit:
+def _longer_than_chance(shares: Array) -> int:
+    """The number of losses in a row that independent losses hardly ever make."""
+    return next((k for k in range(2, LONGEST_RUN) if float((shares**k).sum()) < BY_CHANCE), LONGEST_RUN)
+
+
+def _bursts(several: list[Losses], single: LossFit, length: int, steps: list[tuple[float, float]]) -> LossFit:
     """The two-state chain of Gilbert (1960), sampled when packets are sent.
 
     In a burst every packet is lost. It lasts on (rate m of ending) until the next packet, d seconds later, with
-    probability exp(-m d). m is the most likely one for the packets after the second of each run, which chance hardly
-    makes: the sum of d over those lost equals that of d / (exp(m d) - 1) over those that end a run. Of the bursts that
-    lose a packet, a mean share s of exp(-m d) loses a second; k runs of two or more are k / s bursts. One begins and
-    lasts until the next packet with probability (l / m) (1 - exp(-m d)): the sum over all packets gives the rate l.
-    Losses alone beyond the k / s - k that bursts make are those of the good state.
+    probability exp(-m d). m is the most likely one for the packets after the first L = `length` of each run, which
+    chance hardly makes: the sum of d over those lost equals that of d / (exp(m d) - 1) over those that end a run. Of
+    the bursts that lose a packet, a mean share s of exp(-m D) loses L, over a time D; k runs of L or more are k / s
+    bursts. One begins and lasts until the next packet with probability (l / m) (1 - exp(-m d)): the sum over all
+    packets gives the rate l. Shorter runs beyond the k / s - k that bursts make are those of the good state.
     """
-    gaps = np.maximum(np.concatenate([np.diff(w.sent_s)[w.near()] for w in several]), LEAST_GAP_S)
-    now, then = (np.concatenate([w.lost[s][w.near()] for w in several]) for s in (slice(None, -1), slice(1, None)))
-    before = np.concatenate([np.append(False, w.lost[:-2] & w.near()[:-1])[w.near()] for w in several])
-    later, first = now & before, now & ~before
-    stays, exits = gaps[later & then], gaps[later & ~then]
-    held_s = float(stays.sum()) + 0.5 * float(exits.mean())  # at least half a packet
+    gaps, now, then, span = (np.concatenate(v) for v in zip(*(_pairs(w, length) for w in several), strict=True))
+    stays, exits = gaps[(now >= length) & (then > 0)], gaps[(now >= length) & (then == 0)]
+    held_s = float(stays.sum()) + 0.5 * float(exits.mean() if exits.size else gaps.mean())  # at least half a packet
     low, high = 1e-3, 1e6
     for _ in range(60):
         middle = (low * high) ** 0.5
         too_slow = held_s < float((exits / np.expm1(np.minimum(middle * exits, 700))).sum())
         low, high = (middle, high) if too_slow else (low, middle)
     rate = (low * high) ** 0.5
-    runs = int((first & then).sum())
-    bursts = runs / float(np.exp(-rate * gaps[first]).mean())
-    alone = max(int((first & ~then).sum()) - (bursts - runs), 0.0)
-    reached = -float(np.expm1(-rate * gaps[~now]).sum())
-    model = GilbertElliott(
-        good_loss=alone / single.packets if alone > 2 * (bursts - runs) ** 0.5 + 2 else 0.0,
-        bad_loss=1.0,
-        to_bad_per_s=bursts * rate / reached,
-        to_good_per_s=rate,
+    runs = int((now == length).sum())
+    bursts = runs / float(np.exp(-rate * span[now == 1]).mean())
+    short = int((now == 1).sum()) - runs
+    alone = max(short - (bursts - runs), 0.0)
+    alone = alone if alone > 2 * (bursts - runs) ** 0.5 + 2 else 0.0
+    reached = -float(np.expm1(-rate * gaps[now == 0]).sum())
+    chain = GilbertElliott(
+        good_loss=alone / single.packets, bad_loss=1.0, to_bad_per_s=bursts * rate / reached, to_good_per_s=rate
     )
     error = single.share / (bursts + alone) ** 0.5
-    return LossFit(single.share, error, model, single.losses, single.packets)
+    if len(steps) == 1 or not alone:
+        return replace(single, error=error, model=chain)
+    part = alone / (short + runs)  # of all runs
+    return replace(single, error=error, model=[(t, chain.changed(good_loss=round(p * part, 7))) for t, p in steps])
 
 
-def _blocks(losses: Losses, share: float) -> tuple[Array, Array, int]:
-    """Packets in blocks of equal size: time of the first packet, losses in each, size."""
-    size = max(math.ceil(PER_BLOCK / max(share, 1e-9)), losses.lost.size // MOST_BINS + 1)
-    starts = np.arange(0, max(losses.lost.size - size // 2, 1), size)
-    return losses.sent_s[starts], np.add.reduceat(losses.lost.astype(np.float64), starts), size
+def _pairs(losses: Losses, length: int) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], Array]:
+    """Of neighbours that can belong to one run: the time between, both places, and the duration of `length` packets."""
+    place, near = losses.place(), losses.near()
+    last = np.minimum(np.arange(place.size) + length - 1, place.size - 1)
+    span = (losses.sent_s[last] - losses.sent_s)[:-1]
+    return np.maximum(np.diff(losses.sent_s)[near], LEAST_GAP_S), place[:-1][near], place[1:][near], span[near]
 
 
-def _pairs_by_chance(losses: Losses, share: float) -> float:
-    """How many neighbours are both lost if losses are independent, with a probability that may change over time."""
-    if not losses.lost.any():
-        return 0.0
-    _, lost, size = _blocks(losses, share)
-    return float((lost**2).sum() / size)
+def _at_packets(losses: Losses) -> Array:
+    """The loss probability of each packet, as it changes over time."""
+    at, shares = (np.array(v) for v in zip(*loss_steps(losses), strict=True))
+    return np.asarray(shares[np.searchsorted(at, losses.at_s(), side="right") - 1])
 
 
 def loss_steps(losses: Losses) -> list[tuple[float, float]]:
     """The loss probability over time: one step, or more where it changed.
 
-    The packets are counted in blocks of equal size with ten losses on average. 2 sqrt(losses + 3/8) has a standard
-    deviation of 1 (Anscombe 1948), whatever the probability; `changes.segments` finds where its mean changes.
+    A run of losses counts once: a burst says no more. The packets after those that arrived are counted in blocks of
+    equal size, of 0.1 s on average; `changes.rate_segments` finds where the share of losses among them changes.
     """
-    share = float(losses.lost.mean()) if losses.lost.size else 0.0
-    if losses.lost.sum() < 3 * PER_BLOCK:
-        return [(0.0, share)]
-    t, lost, size = _blocks(losses, share)
-    starts = segments(2 * np.sqrt(lost + 0.375), 1.0)
-    cuts = [*starts, lost.size]
-    means = [float(lost[a:b].sum()) / (size * (b - a)) for a, b in itertools.pairwise(cuts)]
-    return [(0.0 if a == 0 else round(float(t[a]), 3), p) for a, p in zip(starts, means, strict=True)]
+    tried = np.append(True, ~(losses.lost[:-1] & losses.near()))
+    at_s, lost = losses.at_s()[tried], losses.lost[tried]
+    if lost.sum() < FEWEST_LOSSES:
+        return [(0.0, float(lost.mean()) if lost.size else 0.0)]
+    blocks = min(max(float(at_s[-1] - at_s[0]) / BLOCK_S, 1.0), MOST_BINS)
+    size = math.ceil(lost.size / blocks)
+    index = np.arange(lost.size)
+    stretch = np.maximum.accumulate(np.where(np.append(True, np.diff(at_s) > LONGEST_GAP_S), index, 0))
+    first = np.flatnonzero((index - stretch) % size == 0)
+    runs, packets = np.add.reduceat(lost.astype(np.float64), first), np.diff(np.append(first, lost.size)).astype(float)
+    starts = rate_segments(runs, packets)
+    ends = [*starts[1:], first.size]
+    begin_s = (at_s[first] + at_s[np.maximum(first - 1, 0)]) / 2  # no packet shows where between
+    return [
+        (0.0 if a == 0 else round(float(begin_s[a]), 3), float(runs[a:b].sum() / packets[a:b].sum()))
+        for a, b in zip(starts, ends, strict=True)
+    ]
 
 
 def fit_jitter(at_s: Array, excess_ms: Array) -> tuple[GammaJitter | None, float]:

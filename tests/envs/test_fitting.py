@@ -81,6 +81,38 @@ def test_a_probability_that_changes_becomes_steps():
     assert len(noise.loss_steps(steady)) == 1
 
 
+QUIET_S = (10, 19.8, 21.2, 40, 60.1, 61)
+
+
+def _at(steps, when):
+    return [value for at, value in steps if at <= when][-1]
+
+
+def test_windows_of_losses_are_told_from_bursts():
+    """10 000 packets per second for 100 s: 0.02 % are lost, in two windows 2 %; with bursts of 20 ms, 0.5 per second.
+
+    Windows make hundreds of pairs of lost neighbours by chance. 50 bursts have a standard error of 14 %.
+    """
+    rng = np.random.default_rng(6)
+    t = np.arange(1_000_000) * 1e-4
+    inside = ((t > 20) & (t < 21)) | ((t > 60.3) & (t < 60.8))
+    lost = rng.random(t.size) < np.where(inside, 0.02, 0.0002)
+    alone = Losses(t, lost, np.ones(t.size, dtype=bool))
+    found = noise.fit_losses([alone], alone).model
+    assert isinstance(found, list)
+    assert [_at(found, when) for when in QUIET_S] == pytest.approx([0.0002] * 6, rel=0.5)
+    assert [_at(found, when) for when in (20.5, 60.6)] == pytest.approx([0.02] * 2, rel=0.3)
+
+    both = Losses(t, lost | _chain(rng, t, 0.5, 50.0), np.ones(t.size, dtype=bool))
+    chains = noise.fit_losses([both], both).model
+    assert isinstance(chains, list)
+    shares = [(when, chain.good_loss) for when, chain in chains]
+    assert [_at(shares, when) for when in QUIET_S] == pytest.approx([0.0002] * 6, rel=0.6)
+    assert [_at(shares, when) for when in (20.5, 60.6)] == pytest.approx([0.02] * 2, rel=0.4)
+    assert chains[0][1].to_bad_per_s == pytest.approx(0.5, rel=0.45)
+    assert chains[0][1].to_good_per_s == pytest.approx(50.0, rel=0.45)
+
+
 def test_jitter_comes_back_with_the_part_of_it_that_the_base_contains():
     """Sums of two Gamma delays of mean 3 ms and shape 2, correlated over 30 ms, above the 2nd percentile."""
     rng = np.random.default_rng(5)
@@ -232,8 +264,20 @@ def test_random_losses_are_told_from_those_of_the_queue(tmp_path):
     assert found.queue.limit_bytes == pytest.approx(200_000, rel=0.03)
 
 
+def test_the_rate_changes_when_it_did_on_a_long_path_with_a_long_queue(tmp_path):
+    """40, then 20 Mbit/s from 30 s on, at an RTT of 600 ms: six bins of 0.1 s. The queue has 2.4 s of room."""
+    world = scenarios.get("dumbbell", rate_mbps=40, base_rtt_ms=600, buffer_bdp=4, duration_s=60)
+    world = world.override("links.0.rate_mbps", [[0, 40], [30, 20]]).override("sim.start_jitter_ms", 0.0)
+    simulate(world, pcap=tmp_path / "a.pcap")
+    found = fit(gather([tmp_path / "a.pcap"]))
+    at, mbps = found.rate
+    assert at[np.flatnonzero(mbps < 30)[0]] == pytest.approx(30, abs=0.2)
+    assert mbps[at < 29.5] == pytest.approx([40.0] * int((at < 29.5).sum()), rel=0.02)
+    assert mbps[at > 30.5] == pytest.approx([20.0] * int((at > 30.5).sum()), rel=0.02)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["loss bursts", "handovers, jitter", "handovers, losses"])
+@pytest.mark.parametrize("name", ["loss bursts", "handovers, jitter", "handovers, losses", "geo-rain", "leo-access"])
 def test_cubic_and_bbr_have_the_goodput_of_the_world_on_seeds_that_were_not_recorded(name, tmp_path):
     outcome = bench.measure(name, tmp_path)
     for controller in ("cubic", "bbr"):
