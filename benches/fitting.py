@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import orbitcc  # noqa: F401  (registers the controllers)
+from benches import pictures
 from benches.pages import replace
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
@@ -26,7 +27,6 @@ from orbitcc.envs.fitting import pcap
 from orbitcc.envs.fitting.files import gather
 from orbitcc.envs.fitting.fit import fit
 from orbitcc.envs.fitting.model import Fit
-from orbitcc.eval.figures.base import render
 from orbitcc.eval.figures.fit import draw_fit
 from orbitcc.eval.figures.style import LIGHT
 
@@ -172,8 +172,7 @@ def main(names: list[str]) -> None:
         replace(DOCUMENT, {"fitting": table(outcomes)})
         found = outcomes["starlink-2026"].found
         runs = [simulate(found.scenario().with_controller(c), record_interval_s=1) for c in ("cubic", "bbr")]
-        PICTURE.parent.mkdir(parents=True, exist_ok=True)
-        PICTURE.write_bytes(render(draw_fit(found, runs, LIGHT), dpi=110))
+        pictures.write(draw_fit(found, runs, LIGHT), PICTURE, max_bytes=90_000, dpi=110)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ COLOURS = (64, 48, 32, 16)
 MAX_BYTES = 60_000
 
 
-def write(figure: Figure, path: Path, max_bytes: int = MAX_BYTES) -> Path:
+def write(figure: Figure, path: Path, max_bytes: int = MAX_BYTES, dpi: int = DPI) -> Path:
     """Write the figure as a PNG file with as many colours as fit in max_bytes; print its size."""
-    picture = Image.open(io.BytesIO(render(figure, dpi=DPI))).convert("RGB")
+    picture = Image.open(io.BytesIO(render(figure, dpi=dpi))).convert("RGB")
     for colours in COLOURS:
         out = io.BytesIO()
         picture.quantize(colours, dither=Image.Dither.NONE).save(out, "png", optimize=True)

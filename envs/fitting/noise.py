@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,12 +79,12 @@ def fit_counts(lost: float, packets: float) -> LossFit:
 def fit_losses(several: list[Losses], over_time: Losses | None = None) -> LossFit:
     """Independent losses, or bursts where neighbours are lost together more often than chance would have it.
 
-    over_time: those that show when the probability changes, if any do. With a probability p of each packet, chance
-    gives as many pairs of lost neighbours as the sum of p^2; bursts are assumed from three more plus four standard
-    deviations.
+    over_time: those that first show when the probability changes, if any do. With a probability p of each packet,
+    chance gives as many pairs of lost neighbours as the sum of p^2; bursts are assumed from three more plus four
+    standard deviations.
     """
     single = fit_counts(sum(int(w.lost.sum()) for w in several), sum(w.lost.size for w in several))
-    steps = [(0.0, single.share)] if over_time is None else loss_steps(over_time)
+    steps = [(0.0, single.share)] if over_time is None else loss_steps(over_time, several)
     shares = [_at_packets(w) for w in several]
     pairs = sum(int((w.place() > 1).sum()) for w in several)
     chance = sum(float((p[1:] * p[:-1])[w.near()].sum()) for w, p in zip(several, shares, strict=True))
@@ -148,18 +149,20 @@ def _at_packets(losses: Losses) -> Array:
     return np.asarray(shares[np.searchsorted(at, losses.at_s(), side="right") - 1])
 
 
-def loss_steps(losses: Losses) -> list[tuple[float, float]]:
+def loss_steps(losses: Losses, others: Sequence[Losses] = ()) -> list[tuple[float, float]]:
     """The loss probability over time: one step, or more where it changed.
 
     A run of losses counts once: a burst says no more. The packets after those that arrived are counted in blocks of
     equal size, of 0.1 s on average; `changes.rate_segments` finds where the share of losses among them changes.
+    others: of further recordings, which show the times that `losses` says nothing about, as behind a full queue.
     """
-    tried = np.append(True, ~(losses.lost[:-1] & losses.near()))
-    at_s, lost = losses.at_s()[tried], losses.lost[tried]
+    at_s, lost = _tries(losses)
     if lost.sum() < FEWEST_LOSSES:
         return [(0.0, float(lost.mean()) if lost.size else 0.0)]
     blocks = min(max(float(at_s[-1] - at_s[0]) / BLOCK_S, 1.0), MOST_BINS)
     size = math.ceil(lost.size / blocks)
+    for other in sorted(others, key=lambda w: -w.lost.size):
+        at_s, lost = _with_gaps_filled(at_s, lost, *_tries(other))
     index = np.arange(lost.size)
     stretch = np.maximum.accumulate(np.where(np.append(True, np.diff(at_s) > LONGEST_GAP_S), index, 0))
     first = np.flatnonzero((index - stretch) % size == 0)
@@ -171,6 +174,24 @@ def loss_steps(losses: Losses) -> list[tuple[float, float]]:
         (0.0 if a == 0 else round(float(begin_s[a]), 3), float(runs[a:b].sum() / packets[a:b].sum()))
         for a, b in zip(starts, ends, strict=True)
     ]
+
+
+def _tries(losses: Losses) -> tuple[Array, NDArray[np.bool_]]:
+    """Times and losses of the packets after those that arrived."""
+    tried = np.append(True, ~(losses.lost[:-1] & losses.near())) if losses.lost.size else losses.lost
+    return losses.at_s()[tried], losses.lost[tried]
+
+
+def _with_gaps_filled(
+    at_s: Array, lost: NDArray[np.bool_], more_s: Array, more: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The packets of one recording, and those of another in gaps of more than BLOCK_S."""
+    edges = np.concatenate(([0.0], at_s, [np.inf]))
+    past = np.clip(np.searchsorted(edges, more_s, side="right"), 1, edges.size - 1)
+    inside = (edges[past] - edges[past - 1] > BLOCK_S) & (more_s < at_s[-1])
+    both_s, both = np.append(at_s, more_s[inside]), np.append(lost, more[inside])
+    order = np.argsort(both_s, kind="stable")
+    return both_s[order], both[order]
 
 
 def fit_jitter(at_s: Array, excess_ms: Array) -> tuple[GammaJitter | None, float]:

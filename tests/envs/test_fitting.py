@@ -113,6 +113,19 @@ def test_windows_of_losses_are_told_from_bursts():
     assert chains[0][1].to_good_per_s == pytest.approx(50.0, rel=0.45)
 
 
+def test_losses_behind_a_full_queue_are_those_of_another_recording():
+    """2 % are lost from 45 to 46 s, otherwise 0.02 %. The first recording is silent from 40 to 50 s, the second not."""
+    rng = np.random.default_rng(7)
+    t = np.arange(600_000) * 1e-4
+    lost = rng.random((2, t.size)) < np.where((t > 45) & (t < 46), 0.02, 0.0002)
+    seen = (t < 40) | (t > 50)
+    first = Losses(t[seen], lost[0][seen], np.ones(int(seen.sum()), dtype=bool))
+    assert len(noise.loss_steps(first)) == 1
+    steps = noise.loss_steps(first, [first, Losses(t, lost[1], np.ones(t.size, dtype=bool))])
+    assert [_at(steps, when) for when in (30, 44.8, 46.2, 55)] == pytest.approx([0.0002] * 4, rel=0.5)
+    assert _at(steps, 45.5) == pytest.approx(0.02, rel=0.3)
+
+
 def test_jitter_comes_back_with_the_part_of_it_that_the_base_contains():
     """Sums of two Gamma delays of mean 3 ms and shape 2, correlated over 30 ms, above the 2nd percentile."""
     rng = np.random.default_rng(5)
