@@ -30,8 +30,8 @@ demo: $(UV)  ## a first look: install the light parts, run a small evaluation, p
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --release --package orbitcc-core $(SIM) --test event_logs  # the build that ships, without these checks, does the same
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/emulator --ignore tests/deploy
-	$(BIN)/python -m pytest tests/emulator tests/deploy  # in real time: nothing else may run
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
+	$(BIN)/python -m pytest --durations 15 tests/emulator tests/deploy  # in real time: nothing else may run
 
 libraries: full  ## other libraries over our environments (d3rlpy, SuperSuit, RLlib's algorithms): weekly
 	$(SYNC) --extra train --extra data --group foreign --group libraries
