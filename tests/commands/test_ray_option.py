@@ -3,7 +3,7 @@
 import pytest
 from typer.main import get_command
 
-from benches import leaderboard
+from benches.leaderboard import __main__ as leaderboard
 from orbitcc.cli import app
 
 FIRST = {"eval": "responsiveness", "reproduce": "leo", "assess": "reno", "search": "reno", "tune": "ppo-leo"}
