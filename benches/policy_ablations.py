@@ -84,8 +84,8 @@ _RATIOS = (
 _PERIGEE = {
     "unchanged": Variant("unchanged recipe"),
     "no-gap": Variant("extremes kept after a pause in the ACKs", ("preset.observation.gap_s=0",)),
-    "usual-pauses": Variant(
-        "pauses that return do not discard extremes",
+    "recurring-pauses": Variant(
+        "recurring pauses do not discard extremes",
         (f'preset.observation={{name="features", base_window_s=6.0, features=[{", ".join(_RATIOS)}]}}',),
     ),
     "mean-rtt": Variant("mean RTT of an interval, not the minimum", ("preset.observation.rtt=mean",)),

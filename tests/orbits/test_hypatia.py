@@ -1,8 +1,8 @@
 """Routes and delays, against numbers of Hypatia (Kassing et al., IMC 2020; repository snkas/hypatia, commit 0ac531c3).
 
-`RECORDED` is what its own tests expect (satgenpy/tests/data_to_match/kuiper_630). `PAPER` and `MEANS` are of a run of
-its code with the settings of paper/satellite_networks_state/main_*.py: `generate_dynamic_state_at` of satgenpy, every
-second for `PAPER` and every 20 s for `MEANS`. Only its search of all shortest paths was replaced, by SciPy's: the
+`RECORDED` is what Hypatia's own tests expect (satgenpy/tests/data_to_match/kuiper_630). `PAPER` and `MEANS` come from a
+run of its code with the settings of paper/satellite_networks_state/main_*.py: `generate_dynamic_state_at` of satgenpy,
+every second for `PAPER` and every 20 s for `MEANS`. Only its search of all shortest paths was replaced, by SciPy's: the
 lengths differ by less than a micrometre.
 """
 
@@ -16,11 +16,11 @@ from orbitcc.envs.orbits.routing import Network, PathSpec, Sight, find_route
 from orbitcc.envs.orbits.shared import SharedRoutes
 
 RAAN_DEG = -99.97
-"""Its first plane is at the vernal equinox at 2000-01-01, 0:00 UTC; Greenwich is 99.97 degrees east of it then."""
+"""Hypatia's first plane is at the vernal equinox of 2000-01-01, 0:00 UTC; Greenwich is 99.97 degrees east of it."""
 
 
 class ZigZag(Shell):
-    """Its shell: satellites of odd planes are half a spacing ahead, and links lead to the next plane's same number.
+    """Hypatia's shell: satellites of odd planes are half a spacing ahead; links lead to the next plane's same number.
 
     That is a Walker shell whose phasing is half the number of planes, with other numbers of the satellites.
     """
@@ -38,10 +38,10 @@ class ZigZag(Shell):
 
 
 KUIPER = ZigZag(**SHELLS["kuiper1"].changed(phasing=17).model_dump())
-# It gives Starlink's satellites 15.19 revolutions per day: they fly at 509 km. At 550 km, 15.05 would be right.
+# Hypatia gives Starlink's satellites 15.19 revolutions per day: they fly at 509 km. At 550 km, 15.05 would be right.
 STARLINK = ZigZag(**SHELLS["starlink1"].changed(phasing=36, altitude_km=508.9).model_dump())
 RANGE_KM = {KUIPER.name: 1260.0, STARLINK.name: 1089.7}
-"""Its places see satellites up to this distance, at any elevation."""
+"""Hypatia's places see satellites up to this distance, at any elevation."""
 PLACES = {
     "Istanbul": "41.0138,28.9497", "Manila": "14.6042,120.9822", "Rio de Janeiro": "-22.90278,-43.2075",
     "Moscow": "55.754996,37.621849", "Paris": "48.85341,2.3488", "Chicago": "41.85003,-87.65005",
@@ -108,7 +108,7 @@ def test_its_paths_have_its_delays(pair):
         if satellites:
             inner = [numbers[int(k)] for k in satellites.split("-")]
             length_km = network.length_km(np.array([start_s]), (network.source, *inner, network.target))[0]
-            # Its orbits (SGP4) differ from ours by some kilometres.
+            # Hypatia's orbits (SGP4) differ from ours by some kilometres.
             assert 2e3 * length_km / LIGHT_KM_PER_S == pytest.approx(rtt_ms, abs=0.08)
 
 
