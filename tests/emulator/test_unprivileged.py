@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,14 +20,19 @@ pytestmark = [
     pytest.mark.usefixtures("leaves_nothing"),
 ]
 
-# In mounts of its own: a device that all may open, and root's home, where Python may be, with a door.
+# In mounts of its own: a device that all may open, and doors to root's home, where Python may be, and to this checkout.
 DOOR = """
+door() {
+  behind="/mnt/behind$1"
+  mkdir -p "$behind" && mount --bind "$1" "$behind" && mount -t tmpfs -o mode=755 none "$1"
+  for entry in "$behind"/.[!.]* "$behind"/*; do
+    if [ -d "$entry" ]; then inside="$1/${entry##*/}"; mkdir "$inside" && mount --bind "$entry" "$inside"; fi
+  done
+}
 mount -t tmpfs -o mode=755 none /mnt && mknod -m 666 /mnt/tun c 10 200 && mount --bind /mnt/tun /dev/net/tun
-mkdir /mnt/home && mount --bind "$HOME" /mnt/home && mount -t tmpfs -o mode=755 none "$HOME"
-for entry in /mnt/home/.[!.]* /mnt/home/*; do
-  if [ -d "$entry" ]; then inside="$HOME/${entry##*/}"; mkdir "$inside" && mount --bind "$entry" "$inside"; fi
-done
 """
+SHUT = [str(folder) for folder in reversed(Path.cwd().parents) if not folder.stat().st_mode & stat.S_IXOTH]
+DOOR += "".join(f"door {shlex.quote(folder)}\n" for folder in dict.fromkeys([str(Path.home()), *SHUT]))
 NOBODY = "exec setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all --bounding-set=-all"
 
 
