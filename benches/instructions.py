@@ -1,7 +1,12 @@
 """Instructions per packet, counted: `python -m benches.instructions [--before counts.json] [--save counts.json]`.
 
 Unlike a time, a count does not depend on other load of the machine. It needs cargo and valgrind: callgrind counts the
-instructions of the program `sim/core/examples/network.rs` in `run`. Each row takes about ten seconds.
+instructions of `run` in `sim/core/examples/network.rs`, and of `step` in `environments.rs` beside it. Each row takes
+about ten seconds.
+
+`--sim FOLDER` counts another version: the folder `sim` of a checkout into which both programs have been copied. The
+networks are those of this version without the parameters of controllers, so that each version takes its own defaults,
+under names that may have changed.
 """
 
 from __future__ import annotations
@@ -44,42 +49,63 @@ def rows() -> list[tuple[str, Scenario, bool]]:
     ]
 
 
-def built() -> Path:
-    """Build the program; exit with a message if a tool is missing."""
+def without_parameters(network: str) -> str:
+    """The same network for any version of the simulator."""
+    spec = json.loads(network)
+    for flow in spec["flows"]:
+        flow["controller"].pop("params")
+    return json.dumps(spec)
+
+
+def steps() -> list[tuple[str, Scenario]]:
+    """The rows of environments: name and scenario."""
+    busy, idle = scenarios.get("dumbbell", base_rtt_ms=30), scenarios.get("dumbbell", rate_mbps=1, base_rtt_ms=30)
+    return [
+        ("1 step of an agent, 4 in each of 16 worlds", busy.with_flows([Flow.parse("external") for _ in range(4)])),
+        ("1 step of an agent that is almost idle", idle.with_controller("external")),
+    ]
+
+
+def built(sim: Path) -> dict[str, Path]:
+    """Build the programs; exit with a message if a tool is missing."""
     for tool in ("cargo", "valgrind"):
         if shutil.which(tool) is None:
             sys.exit(f"error: {tool} is not installed")
-    command = ["cargo", "build", "--release", "--package", "orbitcc-core", "--example", "network"]
-    done = subprocess.run([*command, "--message-format=json"], cwd=SIM, stdout=subprocess.PIPE, text=True, check=True)
+    command = ["cargo", "build", "--release", "--package", "orbitcc-core", "--examples"]
+    done = subprocess.run([*command, "--message-format=json"], cwd=sim, stdout=subprocess.PIPE, text=True, check=True)
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    return next(Path(m["executable"]) for m in messages if m.get("executable"))
+    return {m["target"]["name"]: Path(m["executable"]) for m in messages if m.get("executable")}
 
 
-def counted(program: Path, network: str, *, per_hop: bool) -> float:
-    """Instructions of a run per packet delivered to receivers, or per packet delivered by links."""
+def counted(program: Path, function: str, network: str) -> tuple[int, list[int]]:
+    """Instructions of a function of the program, and the numbers that the program prints first."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "network.json"
         text.write_text(network)
         done = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=network::run",
+            ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--toggle-collect={function}",
              str(program), str(text)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     counts = re.search(r"Collected : (\d+)", done.stderr)
     assert counts is not None, done.stderr
-    received, hops = (int(n) for n in done.stdout.split()[:2])
-    return int(counts[1]) / (hops if per_hop else received)
+    return int(counts[1]), [int(n) for n in done.stdout.split()[:2]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="file of --save with counts to compare with")
     parser.add_argument("--save", type=Path, help="write the counts to this file")
+    parser.add_argument("--sim", type=Path, default=SIM, help="folder of the simulator to count")
     options = parser.parse_args()
     before = json.loads(options.before.read_text(encoding="utf-8")) if options.before else {}
-    program, counts, failed = built(), {}, False
-    for what, scenario, per_hop in rows():
-        counts[what] = counted(program, scenario.compile(), per_hop=per_hop)
+    programs, counts, failed = built(options.sim), {}, False
+    every = [(what, scenario, "network", "run", per_hop) for what, scenario, per_hop in rows()]
+    every += [(what, scenario, "environments", "step", False) for what, scenario in steps()]
+    for what, scenario, program, function, second in every:
+        network = without_parameters(scenario.compile())
+        total, units = counted(programs[program], f"{program}::{function}", network)
+        counts[what] = total / units[second]
         change = counts[what] / before[what] - 1 if what in before else 0.0
         failed |= change > MOST_GROWTH
         print(f"{what}: {counts[what]:,.0f}" + (f" ({100 * change:+.1f} %)" if what in before else ""), flush=True)

@@ -44,6 +44,8 @@ pub struct HostPipe {
     /// Of the timer for paced packets, and between two ticks of the host's clock.
     slack: Nanos,
     tick: Nanos,
+    /// The tick after the latest paced departure.
+    next_tick: Nanos,
     /// Between two runs of its queue for other flows; 0: none.
     run_gap: Nanos,
     random: Stream,
@@ -72,11 +74,25 @@ impl HostPipe {
         if departs <= now || self.slack == Nanos::ZERO {
             return departs;
         }
-        let mut late = self.slack.0.min(self.tick.0 - departs.0 % self.tick.0);
+        let mut late = self.slack.0.min(self.until_tick(departs));
         if self.run_gap.0 > 0 {
             late = late.min(self.random.below(self.run_gap).0);
         }
         departs + Nanos(late)
+    }
+
+    /// From `departs` to the next tick, nanoseconds. Mostly that is the same tick as last time: it need not be divided for.
+    #[inline(always)]
+    fn until_tick(&mut self, departs: Nanos) -> u64 {
+        let left = self.next_tick.0.wrapping_sub(departs.0);
+        if left.wrapping_sub(1) < self.tick.0 { left } else { self.find_tick(departs) }
+    }
+
+    #[inline(never)]
+    fn find_tick(&mut self, departs: Nanos) -> u64 {
+        let left = self.tick.0 - departs.0 % self.tick.0;
+        self.next_tick = departs + Nanos(left);
+        left
     }
 
     /// When a packet that departs at `departs` is on the first link.
@@ -193,9 +209,9 @@ pub struct Flow {
     pub history: History,
     pub stats: IntervalStats,
     pub object_bytes: Option<u64>,
-    /// Of a datagram of its, bytes on the wire; and how long they took.
+    /// Bytes on the wire of a datagram of its, the headers of every packet with payload, and how long datagrams took.
     pub datagram_bytes: u32,
-    pub datagram_header: u32,
+    pub header_bytes: u32,
     pub delays: Delays,
     /// Downloads so far, and how many of them are complete.
     pub objects: Vec<Object>,
@@ -290,6 +306,7 @@ impl Flow {
                 jitter: network.noise.send_jitter,
                 slack: tcp.profile().pacing_slack,
                 tick: Nanos(1_000_000_000 / u64::from(tcp.hz)),
+                next_tick: Nanos::ZERO,
                 run_gap: network.noise.queue_run_gap,
                 random: Stream::new(network.seed, Purpose::SendJitter, index as u64),
                 last: Nanos::ZERO,
@@ -304,7 +321,7 @@ impl Flow {
             stats: IntervalStats::default(),
             object_bytes,
             datagram_bytes: wire_bytes,
-            datagram_header: tcp.header_bytes,
+            header_bytes: tcp.header_bytes,
             delays: Delays::default(),
             objects: Vec::new(),
             complete_objects: 0,
@@ -402,6 +419,7 @@ mod tests {
             jitter: Nanos::ZERO,
             slack: Nanos(10_000),
             tick: Nanos::from_millis(4),
+            next_tick: Nanos::ZERO,
             run_gap: Nanos::ZERO,
             random: Stream::new(1, Purpose::SendJitter, 0),
             last: Nanos::ZERO,

@@ -51,9 +51,13 @@ impl Committed {
     pub fn push(&mut self, departure: Departure) {
         self.departures.push_within_capacity(departure);
         self.bytes += u64::from(departure.size);
-        if departure.lost {
-            self.doomed += 1;
-        }
+    }
+
+    /// The same for a packet that will be lost.
+    #[inline(never)]
+    pub fn push_lost(&mut self, at: Nanos, size: u32) {
+        self.push(Departure { at, size, lost: true });
+        self.doomed += 1;
     }
 
     /// Those before `end` have taken place: how many packets were lost.

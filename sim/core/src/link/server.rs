@@ -52,9 +52,12 @@ impl Link {
     #[inline(always)]
     pub(super) fn commit(&mut self, now: Nanos, done: Nanos, id: PacketId, size: u32, route: u32) -> Offer {
         self.backlog_integral += u128::from((done - now).0) * u128::from(size);
-        let lost = self.is_lost(done, size);
-        self.committed.push(Departure { at: done, size, lost });
-        if lost { Offer::Gone } else { self.pipe.enter(done, id, size, route) }
+        if self.is_lost(done, size) {
+            self.committed.push_lost(done, size);
+            return Offer::Gone;
+        }
+        self.committed.push(Departure { at: done, size, lost: false });
+        self.pipe.enter(done, id, size, route)
     }
 
     /// Follow the rate schedule; the packet in service keeps the bits it has sent, a token bucket its bytes.

@@ -103,6 +103,7 @@ impl World {
             edges,
             destinations: vec![Destination::default(); flows.len()],
             flows,
+            has_relays: false,
             controls,
             next_control: 0,
             routes,

@@ -1,7 +1,7 @@
 //! The event loop: take the earliest source, do what it says, update the keys of what it touched.
 
 use crate::cc::Signal;
-use crate::flow::{Life, NOBODY};
+use crate::flow::Life;
 use crate::link::{Entry, Offer};
 use crate::packet::{Kind, PROBE_BYTES, Packet};
 use crate::pool::PacketId;
@@ -238,14 +238,13 @@ impl World {
     fn deliver_data(&mut self, i: usize, id: PacketId) {
         let packet = self.pool.get(id);
         let flow = &mut self.flows[i];
-        let relayed = flow.relayed_by != NOBODY;
         let segment = Arrival {
             flow: packet.flow,
             seq: packet.seq,
             ts: packet.ts,
             ts_echo: packet.ts_echo,
             marks: packet.marks,
-            payload: u64::from(flow.sender.payload(packet.seq)),
+            payload: u64::from(u32::from(packet.size) - flow.header_bytes),
         };
         self.pool.release(id);
         flow.receiver.on_data(self.now, segment, &mut self.pool);
@@ -259,7 +258,7 @@ impl World {
         }
         self.schedule.bring_forward(self.links.len() + i, timer);
         self.dispatch_acks();
-        if relayed {
+        if self.has_relays {
             self.relay_data(i);
         }
     }
@@ -272,14 +271,13 @@ impl World {
         if flow.life != Life::Active {
             return self.capture_ack(i, &ack);
         }
-        let relays = flow.relays.is_some();
         flow.sender.on_ack(self.now, &ack, &mut self.pool);
         flow.meter.on_ack(self.now, flow.sender.last_rtt_us, flow.sender.last_rate());
         if self.capture.is_some() {
             self.capture_ack(i, &ack);
         }
         self.dispatch_data(i);
-        if relays {
+        if self.has_relays {
             self.relay_room(i);
         }
     }
@@ -316,7 +314,7 @@ impl World {
                 self.dispatch_acks();
             }
             _ => {
-                flow.receiver.received_bytes += u64::from(flow.datagram_bytes) - u64::from(flow.datagram_header);
+                flow.receiver.received_bytes += u64::from(flow.datagram_bytes) - u64::from(flow.header_bytes);
                 flow.delays.push(self.now - ts);
             }
         }

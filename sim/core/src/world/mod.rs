@@ -86,6 +86,8 @@ pub struct World {
     /// Directions that only hosts offer packets: they are met late where that changes nothing.
     pub(crate) edges: Vec<u32>,
     pub(crate) flows: Vec<Flow>,
+    /// Does a proxy split any connection?
+    pub(crate) has_relays: bool,
     /// What hosts remember of the paths of ended flows, by the first flow on each.
     pub(crate) destinations: Vec<Destination>,
     pub(crate) controls: Arc<Vec<(Nanos, Control)>>,

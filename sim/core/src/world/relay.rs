@@ -15,6 +15,7 @@ impl World {
         for i in 0..self.flows.len() {
             if let Some(relay) = self.flows[i].relays {
                 let segments = self.segments_held(relay);
+                self.has_relays = true;
                 let first = &mut self.flows[relay.from];
                 first.relayed_by = i as u32;
                 first.receiver.limit_reading(segments);
@@ -26,13 +27,12 @@ impl World {
         (relay.buffer / self.flows[relay.from].sender.mss()).min(u64::from(u32::MAX / 2)) as u32
     }
 
-    /// What the proxy has read of flow `i` goes to its second connection, if that is open.
+    /// What a proxy at the end of flow `i` has read goes to its second connection, if that is open.
     #[cold]
     #[inline(never)]
     pub(crate) fn relay_data(&mut self, i: usize) {
-        let read = self.flows[i].receiver.read_so_far();
-        let to = self.flows[i].relayed_by as usize;
-        let flow = &mut self.flows[to];
+        let (read, to) = (self.flows[i].receiver.read_so_far(), self.flows[i].relayed_by as usize);
+        let Some(flow) = self.flows.get_mut(to) else { return };
         let fresh = read - flow.sender.write_seq();
         if flow.life == Life::Active && fresh > 0 {
             flow.sender.write(self.now, fresh);
@@ -41,11 +41,11 @@ impl World {
         }
     }
 
-    /// Flow `i` has delivered data of the proxy's buffer: there is room to read more.
+    /// If flow `i` is the second connection of a proxy, it has delivered data of its buffer: there is room to read more.
     #[cold]
     #[inline(never)]
     pub(crate) fn relay_room(&mut self, i: usize) {
-        let relay = self.flows[i].relays.expect("a flow that relays another");
+        let Some(relay) = self.flows[i].relays else { return };
         let reads_to = self.flows[i].sender.conn.snd_una.saturating_add(self.segments_held(relay));
         let first = &mut self.flows[relay.from];
         if first.receiver.read_up_to(self.now, reads_to, relay.from as u32, &mut self.pool) {

@@ -84,6 +84,7 @@ impl Receiver {
         }
     }
 
+    #[inline(always)]
     pub(super) fn delay(&mut self, now: Nanos) {
         let ticks = self.ato.min(self.delay_bound);
         let at = self.tick.deadline(self.tick.count(now), ticks);

@@ -18,29 +18,26 @@ pub const fn window_of(space: u64) -> u64 {
     space - (space >> 1)
 }
 
-/// The part of the buffer that is offered as window.
+/// The part of the buffer that is offered as window: so many 256ths (TCP_RMEM_TO_WIN_SCALE), and 256ths of a byte that are
+/// added before rounding down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
-    /// Half, rounded up.
-    Half,
-    /// So many 256ths, rounded down (TCP_RMEM_TO_WIN_SCALE).
-    Of256(u64),
+pub(super) struct Share {
+    part: u64,
+    rounding: u64,
 }
 
 impl Share {
     /// At first, and once segments with `mss` bytes in `truesize` of memory have come (tcp_measure_rcv_mss).
     pub fn of(rule: WindowShare, mss: u64, truesize: u64) -> (Share, Share) {
+        let rounded_down = |part| Share { part, rounding: 0 };
         match rule {
-            WindowShare::Half => (Share::Half, Share::Half),
-            WindowShare::Measured => (Share::Of256(128), Share::Of256(((mss << 8) / truesize).max(1))),
+            WindowShare::Half => (Share { part: 128, rounding: 128 }, Share { part: 128, rounding: 128 }),
+            WindowShare::Measured => (rounded_down(128), rounded_down(((mss << 8) / truesize).max(1))),
         }
     }
 
     pub const fn window_of(self, space: u64) -> u64 {
-        match self {
-            Share::Half => window_of(space),
-            Share::Of256(part) => (space * part) >> 8,
-        }
+        (space * self.part + self.rounding) >> 8
     }
 }
 
@@ -89,8 +86,18 @@ impl Receiver {
     /// them when the connection is established), each growth asking for a quick ACK.
     #[inline(always)]
     pub(super) fn grow_window(&mut self) {
-        if self.rcv_ssthresh >= self.growth_limit {
-            return;
+        if self.rcv_ssthresh < self.growth_limit {
+            self.grow_window_below_limit();
+        }
+    }
+
+    #[inline(never)]
+    fn grow_window_below_limit(&mut self) {
+        if self.share != self.measured_share {
+            self.take_measured_share();
+            if self.rcv_ssthresh >= self.growth_limit {
+                return;
+            }
         }
         let room = self.window_clamp.min(self.space()).saturating_sub(self.rcv_ssthresh);
         if room > 0 {
@@ -99,10 +106,11 @@ impl Receiver {
         }
     }
 
-    /// The largest window that its slow start reaches: growth is decided on with the segment in hand unread.
+    /// The largest window that its slow start reaches: growth is decided on with the segment in hand unread. There is no
+    /// limit before the share has been measured, which the first growth does.
     pub(super) fn limit_growth(&mut self) {
         let most = self.share.window_of(self.rcvbuf.saturating_sub(self.truesize));
-        self.growth_limit = self.window_clamp.min(most);
+        self.growth_limit = if self.share == self.measured_share { self.window_clamp.min(most) } else { u64::MAX };
     }
 
     /// Data have come; the window's limit goes with the share (tcp_measure_rcv_mss, tcp_set_window_clamp).
@@ -117,7 +125,7 @@ impl Receiver {
 
     #[inline(always)]
     pub(super) fn measure_rtt(&mut self, now: Nanos, echo: Nanos) {
-        if (self.profile.rtt_once_per_echo && echo == self.rtt_echo) || echo == Nanos::ZERO {
+        if (echo == self.rtt_echo && self.profile.rtt_once_per_echo) || echo == Nanos::ZERO {
             return;
         }
         self.rtt_echo = echo;
@@ -137,9 +145,9 @@ impl Receiver {
             if self.moderate {
                 let rule = self.profile.autotuning;
                 let window = autotuned_window(rule, copied, self.measure_space, self.mss);
-                let memory = match self.share {
-                    Share::Half => window / self.mss * self.memory_per_segment,
-                    Share::Of256(part) => (window << 8) / part,
+                let memory = match self.profile.window_share {
+                    WindowShare::Half => window / self.mss * self.memory_per_segment,
+                    WindowShare::Measured => (window << 8) / self.share.part,
                 };
                 let rcvbuf = memory.min(self.rmem_max);
                 if rcvbuf > self.rcvbuf {

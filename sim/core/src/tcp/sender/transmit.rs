@@ -36,19 +36,20 @@ impl Sender {
         let restart_timer = self.packets_out() == 0 || self.timers.pending == Timer::Tlp;
         self.pacer.blocked = false;
         let already = self.in_flight();
-        let mut sent = 0;
+        let mut in_flight = already;
         // Where the next segment ends in the stream, bytes.
         let mss = u64::from(self.tcp.mss);
         let mut end = (u64::from(self.conn.snd_nxt) + 1) * mss;
         while self.conn.snd_nxt < self.buffer.write_seq
-            && already + sent < self.conn.cwnd
+            && in_flight < self.conn.cwnd
             && end <= self.peer.edge
             && !(self.paces && self.pacer.holds(&self.conn, false))
         {
-            self.send_new(already + sent, out);
-            sent += 1;
+            self.send_new(in_flight, out);
+            in_flight += 1;
             end += mss;
         }
+        let sent = in_flight - already;
         if sent > 0 {
             if matches!(self.conn.state, CaState::Cwr | CaState::Recovery) {
                 self.recovery.prr.out += sent;
@@ -60,7 +61,7 @@ impl Sender {
         if sent == 0 && self.packets_out() == 0 && self.timers.pending == Timer::Off {
             self.persist();
         }
-        let limited = already + sent >= self.conn.cwnd;
+        let limited = in_flight >= self.conn.cwnd;
         if sent > 0 || (limited && self.profile.latches_window_use) {
             self.validate_window(limited);
         }

@@ -8,8 +8,9 @@ use super::{AckPhase, Bbr3, CWND_MIN, Mode};
 const PROBE_RTT_MS: u32 = 200;
 const PROBE_RTT_GAIN: u32 = UNIT / 2;
 
+/// Have more than `ms` passed since tick `stamp`? Asked for at every ACK: multiplied, not divided.
 fn passed(conn: &Conn, stamp: u64, ms: u64) -> bool {
-    conn.jiffies > stamp + ms * u64::from(conn.hz) / 1_000
+    1_000 * conn.jiffies > 1_000 * stamp + ms * u64::from(conn.hz)
 }
 
 impl<const DRAFT: bool> Bbr3<DRAFT> {
