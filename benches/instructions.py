@@ -59,10 +59,11 @@ def without_parameters(network: str) -> str:
 
 def steps() -> list[tuple[str, Scenario]]:
     """The rows of environments: name and scenario."""
-    busy, idle = scenarios.get("dumbbell", base_rtt_ms=30), scenarios.get("dumbbell", rate_mbps=1, base_rtt_ms=30)
+    busy, idle = scenarios.get("dumbbell", base_rtt_ms=30), scenarios.get("dumbbell", rate_mbps=1, base_rtt_ms=300)
+    four = [Flow.parse("external") for _ in range(4)]
     return [
-        ("1 step of an agent, 4 in each of 16 worlds", busy.with_flows([Flow.parse("external") for _ in range(4)])),
-        ("1 step of an agent that is almost idle", idle.with_controller("external")),
+        ("1 step of an agent, 61 packets, 4 agents per world", busy.with_flows(four)),
+        ("1 step of an agent, 0.7 packets", idle.with_controller("external")),
     ]
 
 
