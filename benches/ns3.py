@@ -23,15 +23,15 @@ SECONDS = 20
 REPEATS = 3
 
 
-def built(folder: Path) -> Path:
-    """Build the program; exit with a message if a tool is missing."""
+def built(folder: Path, source: Path = SOURCE) -> Path:
+    """Build a program with ns-3; exit with a message if a tool is missing."""
     compiler = shutil.which("g++")
     if compiler is None:
         sys.exit("error: g++ is not installed")
-    program = folder / "bulk"
+    program = folder / source.stem
     libraries = [f"-lns3-{module}" for module in MODULES]
     done = subprocess.run(
-        [compiler, "-O2", str(SOURCE), "-o", str(program), "-Wl,--no-as-needed", *libraries],
+        [compiler, "-O2", str(source), "-o", str(program), "-Wl,--no-as-needed", *libraries],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
