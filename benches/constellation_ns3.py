@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 import orbitcc  # noqa: F401  (registers the controllers)
 from benches import hypatia, ns3, pictures
-from benches.ns3_network import SOURCE, Array, Carried, Network, simulated
+from benches.ns3_network import SOURCE, Array, Carried, Network, link_numbers, simulated
 from benches.pages import replace
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.links import Direction, DropTailPackets, Link
@@ -67,12 +67,12 @@ class Runs:
         ways = [(0.0, flow.path), *((reroute.at_s, reroute.path) for reroute in flow.reroutes)]
         unused = np.full(len(times_s), np.nan)
         for (from_s, path), (until_s, _) in itertools.pairwise([*ways, (DURATION_S, ())]):
-            links = {k: scenario.links[k] for k in path or () if isinstance(k, int)}
+            links = {k: scenario.links[k] for k in link_numbers(scenario, path)}
             now = (times_s >= from_s) & (times_s < until_s)
             for outage in (outage for link in links.values() for outage in link.outages):
                 now &= (times_s < outage.at_s) | (times_s >= outage.at_s + outage.duration_ms / 1e3)
             between = [k for k, link in links.items() if " > " in link.name]
-            unused[now] = hypatia.RATE_MBPS - carried.link_mbps[now][:, between].max(axis=1)
+            unused[now] = hypatia.RATE_MBPS - carried.link_mbps[now][:, between].max(axis=1, initial=0.0)
         return np.clip(unused, 0.0, None)
 
 

@@ -82,12 +82,13 @@ def inputs(clone: Path) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
 
 def _show(clone: Path, path: str) -> str:
     command = ["git", "-C", str(clone), "show", f"{COMMIT}:{path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["git says nothing"])[-1]
-        wanted = f"a clone of the repository snkas/hypatia with commit {COMMIT[:8]} ({reason})"
-        raise FileError("hypatia", str(clone), wanted)
-    return done.stdout
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except OSError:
+        reason = "git is not installed"
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.strip().partition("\n")[0]
+    raise FileError("hypatia", str(clone), f"a clone of snkas/hypatia with its commit {COMMIT[:8]} ({reason})")
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Network:
         for at_s, _, ends in self.ways:
             routes += [f"route {at_s:g} {nodes[one]} {nodes[ends[-1][1]]} {nodes[other]}" for one, other in ends]
         for flow in self.scenario.flows:
-            ends = list(_ends(self.scenario.link_names[k] for k in _numbers(self.scenario, flow.path)))
+            ends = list(_ends(self.scenario.link_names[k] for k in link_numbers(self.scenario, flow.path)))
             lines.append(f"flow {nodes[ends[0][0]]} {nodes[ends[-1][1]]} {flow.start_s:g}")
         return "\n".join([*lines, *dict.fromkeys(routes), *later]) + "\n"
 
@@ -107,7 +107,8 @@ class Network:
         return Carried(goodput, rates)
 
 
-def _numbers(scenario: Scenario, path: tuple[int | str, ...] | None) -> list[int]:
+def link_numbers(scenario: Scenario, path: tuple[int | str, ...] | None) -> list[int]:
+    """The links of a path by their numbers."""
     names = scenario.link_names
     return [names.index(link) if isinstance(link, str) else link for link in path or ()]
 
@@ -118,7 +119,7 @@ def _ways(scenario: Scenario) -> Iterator[tuple[float, list[int], list[Ends]]]:
         ways = [(0.0, flow.path, flow.return_path), *((way.at_s, way.path, way.return_path) for way in flow.reroutes)]
         for at_s, *paths in ways:
             for path in paths:
-                links = _numbers(scenario, path)
+                links = link_numbers(scenario, path)
                 yield at_s, links, list(_ends(scenario.link_names[k] for k in links))
 
 

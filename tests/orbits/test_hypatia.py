@@ -11,36 +11,14 @@ import itertools
 import numpy as np
 import pytest
 
-from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, Shell
+from benches.hypatia import KUIPER, RAAN_DEG, RANGE_KM, ZigZag
+from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation
 from orbitcc.envs.orbits.routing import Network, PathSpec, Sight, find_route
 from orbitcc.envs.orbits.shared import SharedRoutes
 
-RAAN_DEG = -99.97
-"""Hypatia's first plane is at the vernal equinox of 2000-01-01, 0:00 UTC; Greenwich is 99.97 degrees east of it."""
-
-
-class ZigZag(Shell):
-    """Hypatia's shell: satellites of odd planes are half a spacing ahead; links lead to the next plane's same number.
-
-    That is a Walker shell whose phasing is half the number of planes, with other numbers of the satellites.
-    """
-
-    def theirs(self, satellite):
-        plane, slot = np.divmod(satellite, self.satellites_per_plane)
-        return plane * self.satellites_per_plane + (slot + plane // 2) % self.satellites_per_plane
-
-    def grid(self):
-        plane, slot = np.divmod(np.arange(self.size), self.satellites_per_plane)
-        ours = np.argsort(self.theirs(np.arange(self.size))).reshape(self.planes, -1)
-        ahead, across = ours[plane, (slot + 1) % self.satellites_per_plane], ours[(plane + 1) % self.planes, slot]
-        here = ours[plane, slot]
-        return np.unique(np.sort(np.r_[np.c_[here, ahead], np.c_[here, across]], axis=1), axis=0)
-
-
-KUIPER = ZigZag(**SHELLS["kuiper1"].changed(phasing=17).model_dump())
 # Hypatia gives Starlink's satellites 15.19 revolutions per day: they fly at 509 km. At 550 km, 15.05 would be right.
 STARLINK = ZigZag(**SHELLS["starlink1"].changed(phasing=36, altitude_km=508.9).model_dump())
-RANGE_KM = {KUIPER.name: 1260.0, STARLINK.name: 1089.7}
+RANGES_KM = {KUIPER.name: RANGE_KM, STARLINK.name: 1089.7}
 """Hypatia's places see satellites up to this distance, at any elevation."""
 PLACES = {
     "Istanbul": "41.0138,28.9497", "Manila": "14.6042,120.9822", "Rio de Janeiro": "-22.90278,-43.2075",
@@ -57,7 +35,7 @@ def see_up_to(monkeypatch):
     def change(range_km):
         monkeypatch.setattr(Sight, "seen", lambda self, ends, to: (self.distances(ends, to) <= range_km).all(axis=0))
 
-    change(RANGE_KM[KUIPER.name])
+    change(RANGES_KM[KUIPER.name])
     return change
 
 
@@ -155,7 +133,7 @@ MEANS = {
 
 @pytest.mark.parametrize("shell", MEANS, ids=str)
 def test_shared_routes_are_as_long_as_its_routes(shell, see_up_to):
-    see_up_to(RANGE_KM[shell.name])
+    see_up_to(RANGES_KM[shell.name])
     pairs = list(itertools.combinations(range(len(PLACES)), 2))
     for at_s, (rtt_ms, hop_count) in MEANS[shell].items():
         routes = SharedRoutes(
