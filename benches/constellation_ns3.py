@@ -163,8 +163,9 @@ def draw(found: Mapping[str, Runs]) -> Figure:
             for simulator, colour in zip(SIMULATORS, (LIGHT.muted, "#0072B2"), strict=True):
                 curve = per_second(found[name].unused_mbps(found[name].carried[simulator][0]))
                 ax.plot(np.arange(len(curve)) + 0.5, curve, color=colour, label=simulator, linewidth=1.3)
-            ax.set(title=f"satellites {label}", xlim=(0, DURATION_S), ylim=(0, hypatia.RATE_MBPS))
+            ax.set(title=f"satellites {label}", xlim=(0, DURATION_S))
             ax.set_ylabel("unused, Mbit/s")
+        figure.axes[0].set_ylim(bottom=0)
         figure.axes[0].legend(loc="upper right", ncols=2)
         figure.axes[-1].set_xlabel("time, s")
     return figure
@@ -199,7 +200,9 @@ def opposite_rows(out: Path, program: Path) -> str:
 
 def _cell(values: Sequence[float] | Array, digits: int) -> str:
     """The mean and, of several values, the range."""
-    mean, low, high = (f"{value:.{digits}f}" for value in (np.mean(values), np.min(values), np.max(values)))
+    mean, low, high = (
+        f"{value:.{digits}f}".replace("-", "−") for value in (np.mean(values), np.min(values), np.max(values))
+    )
     return mean if len(values) == 1 else f"{mean} ({low}–{high})"
 
 
