@@ -64,7 +64,9 @@ class Network:
         nodes, later = self.nodes, []
         lines = [f"segment {self.scenario.sim.mss_bytes}", f"nodes {len(nodes)}"]
         done: set[Ends] = set()
-        for number, places in sorted(self.places.items()):
+        # A node's address is that of its first link, and TCP sends from that of the first link of its path.
+        first_hops = {links[0] for _, links, _ in self.ways}
+        for number, places in sorted(self.places.items(), key=lambda item: (item[0] not in first_hops, item[0])):
             link = self.scenario.links[number]
             for one, other in places:
                 a, b = nodes[one], nodes[other]

@@ -38,7 +38,7 @@ def test_the_file_has_every_link_flow_and_change():
         "segment 1448",
         "nodes 3",
         "link 0 1 8 50 21000000",
-        "link 1 2 8 50 10000000",
+        "link 2 1 8 50 10000000",
         "link 0 2 8 50 10000000",
         "flow 0 2 0.5",
         "route 0 0 2 1",
@@ -74,7 +74,14 @@ def test_the_routes_of_a_constellation_lead_to_their_ends():
     links = {frozenset(line[1:3]) for line in lines if line[0] == "link"}
     hops = {(node, target): after for kind, at, node, target, after in (line for line in lines if len(line) == 5)
             if kind == "route" and at == "0"}  # fmt: skip
+    first = {}
+    for one, other in (line[1:3] for line in lines if line[0] == "link"):
+        first.setdefault(one, other)
+        first.setdefault(other, one)
     for source, target in (line[1:3] for line in lines if line[0] == "flow"):
+        # A sender's address is that of its first hop, and must be the one that routes lead to: that of its first link.
+        assert first[source] == hops[source, target]
+        assert first[target] == hops[target, source]
         for here, end in ((source, target), (target, source)):
             passed = [here]
             while passed[-1] != end:
