@@ -79,6 +79,7 @@ class Checkpoint:
                 "action": {"name": done.preset, **done.parameters},
                 "interval_ms": self.card.interval_ms,
                 "interval_rtts": self.card.interval_rtts,
+                "interval_least_ms": self.card.interval_least_ms,
             }
         )
 

@@ -291,4 +291,5 @@ def table_of(preset: Preset) -> dict[str, Any]:
         return {"name": function.name, **function.parameters}
 
     made = {kind: entry(getattr(preset, kind)) for kind in ("observation", "action", "reward")}
-    return {"name": preset.name, **made, "interval_ms": preset.interval_ms, "interval_rtts": preset.interval_rtts}
+    intervals = {key: getattr(preset, key) for key in ("interval_ms", "interval_rtts", "interval_least_ms")}
+    return {"name": preset.name, **made, **intervals}

@@ -130,6 +130,7 @@ def import_policy(
             ),
             interval_ms=used.interval_ms,
             interval_rtts=used.interval_rtts,
+            interval_least_ms=used.interval_least_ms,
             layers=tuple(
                 Layer(units=len(tensors[f"layers.{k}.bias"]), activation=layer.activation)
                 for k, layer in enumerate(chosen.layers)

@@ -119,6 +119,7 @@ class ModelCard(_Model):
     action: Action
     interval_ms: Annotated[float, Field(ge=0.1, le=10_000)]
     interval_rtts: Annotated[float, Field(ge=0, le=100)] = 0.0
+    interval_least_ms: Annotated[float, Field(ge=0.1, le=10_000)] = 1.0
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     gate: Gate | None = None
     gru: Gru | None = None
@@ -134,6 +135,11 @@ class ModelCard(_Model):
     """Of `policy.safetensors`; filled in when a checkpoint is saved."""
     digest: str = ""
     """SHA-256 of `card.json` with 64 zeros in the place of this value, which is the last one in the file."""
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """`interval_ms`, `interval_rtts` and `interval_least_ms`, to compare with those of a preset."""
+        return self.interval_ms, self.interval_rtts, self.interval_least_ms
 
     @model_validator(mode="after")
     def _is_one_kind_of_network(self) -> "ModelCard":

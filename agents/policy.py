@@ -86,6 +86,7 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
         action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),
         interval_rtts=card.interval_rtts,
+        interval_least_ns=round(card.interval_least_ms * 1e6),
         mean=tensors["normaliser.mean"] if card.normaliser else None,
         std=tensors["normaliser.std"] if card.normaliser else None,
         clip=card.clip,

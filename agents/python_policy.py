@@ -47,6 +47,7 @@ def load(name: str) -> _sim.PythonPolicy:
         action=preset.native("action").json(),
         interval_ns=preset.interval_ns,
         interval_rtts=preset.interval_rtts,
+        interval_least_ns=preset.interval_least_ns,
     )
 
 

@@ -64,6 +64,7 @@ class Policy:
         action: str,
         interval_ns: int,
         interval_rtts: float = 0.0,
+        interval_least_ns: int = 1_000_000,
         mean: NDArray[np.float32] | None = None,
         std: NDArray[np.float32] | None = None,
         clip: float = 10.0,
@@ -117,6 +118,7 @@ class PythonPolicy:
         action: str,
         interval_ns: int,
         interval_rtts: float = 0.0,
+        interval_least_ns: int = 1_000_000,
     ) -> None: ...
 
 class Simulation:
@@ -197,6 +199,7 @@ class Worlds:
         max_agents: int,
         interval_ns: int,
         interval_rtts: float = 0.0,
+        interval_least_ns: int = 1_000_000,
         observation: str = '"astraea"',
         action: str = '"astraea"',
         reward: str = '"astraea"',

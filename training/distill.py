@@ -45,7 +45,7 @@ class Teacher:
         self.name, self._policy, card = name, loaded.policy, loaded.card
         if card.gru is not None:
             self._refuse("a recurrent network", "a policy without a state")
-        if (card.interval_ms, card.interval_rtts) != (student.interval_ms, student.interval_rtts):
+        if card.interval != student.interval:
             self._refuse(
                 f"an interval of {card.interval_ms:g} ms", f"the student's interval, {student.interval_ms:g} ms"
             )

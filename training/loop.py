@@ -366,6 +366,7 @@ class _Loop:
             ),
             interval_ms=deployed.interval_ms,
             interval_rtts=deployed.interval_rtts,
+            interval_least_ms=deployed.interval_least_ms,
             squash=self.learner.squash,
             layers=self.learner.layers,
             gate=self.learner.gate,

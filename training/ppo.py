@@ -156,7 +156,6 @@ class PpoLearner:
         parts = {
             "observation": (card.observation.hash, definition_hash("observation", used.native("observation"))),
             "action": (card.action.hash, definition_hash("action", used.native("action"))),
-            "decision interval": ((card.interval_ms, card.interval_rtts), (used.interval_ms, used.interval_rtts)),
             "network": ((card.layers, card.gate, card.gru), (self.layers, self.gate, self.gru)),
             "squash": (card.squash, self.squash),
             "normaliser": (card.normaliser, self.normaliser is not None),

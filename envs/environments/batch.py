@@ -72,6 +72,7 @@ class Batch:
             "max_agents": max_agents,
             "interval_ns": preset.interval_ns,
             "interval_rtts": preset.interval_rtts,
+            "interval_least_ns": preset.interval_least_ns,
             "observation": preset.native("observation").json(),
             "action": preset.native("action").json(),
             "reward": preset.native("reward").json(),

@@ -233,9 +233,9 @@ class Preset:
     A native function is given by its name, by a mapping with `name` and parameters, or as :class:`Native`, to which the
     other forms are converted.
 
-    interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (1 ms to 10 s), and `interval_ms`
-    until there is one. Agents of one world decide together, by the mean over them; a native policy in `orbitcc run` by
-    its own flow's.
+    interval_rtts: above 0, an interval lasts so many mean RTTs of the one before it (`interval_least_ms` to 10 s), and
+    `interval_ms` until there is one. Agents of one world decide together, by the mean over them; a native policy in
+    `orbitcc run` by its own flow's.
     """
 
     name: str
@@ -244,6 +244,7 @@ class Preset:
     reward: RewardLike = "astraea"
     interval_ms: float = 30.0
     interval_rtts: float = 0.0
+    interval_least_ms: float = 1.0
     description: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -251,8 +252,10 @@ class Preset:
             function = getattr(self, kind)
             if not isinstance(function, PythonFunction):
                 object.__setattr__(self, kind, Native.of(kind, function))
-        if not (isinstance(self.interval_ms, int | float) and 0.1 <= self.interval_ms <= 10_000):
-            raise OrbitccError("interval_ms", self.interval_ms, "a number of milliseconds from 0.1 to 10000")
+        for length in ("interval_ms", "interval_least_ms"):
+            given = getattr(self, length)
+            if not (isinstance(given, int | float) and 0.1 <= given <= 10_000):
+                raise OrbitccError(length, given, "a number of milliseconds from 0.1 to 10000")
         if not (isinstance(self.interval_rtts, int | float) and 0 <= self.interval_rtts <= 100):
             raise OrbitccError("interval_rtts", self.interval_rtts, "a number of RTTs from 0 (a fixed interval) to 100")
         observation, action = self.native("observation").json(), self.native("action").json()
@@ -288,6 +291,15 @@ class Preset:
     @property
     def interval_ns(self) -> int:
         return round(self.interval_ms * 1e6)
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """`interval_ms`, `interval_rtts` and `interval_least_ms`."""
+        return self.interval_ms, self.interval_rtts, self.interval_least_ms
+
+    @property
+    def interval_least_ns(self) -> int:
+        return round(self.interval_least_ms * 1e6)
 
     def python(self) -> dict[str, PythonFunction]:
         """Its functions in Python, by kind."""

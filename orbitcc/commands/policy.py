@@ -1,4 +1,4 @@
-"""`orbitcc policy`: trained policies: show a model card, verify a checkpoint, copy it with other settings."""
+"""`orbitcc policy`: trained policies: show a model card, verify a checkpoint, copy it with other settings, join two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=WholeSentences,
-    help="Show a policy's model card, verify its files, or copy it with a safety filter or another action.",
+    help="Show a policy's model card, verify its files, copy it with other settings, or join two policies.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -131,6 +131,22 @@ def change_action(
             raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
         values[key.strip()] = parse_value(text)
     print(with_parameters(policy, out, values))
+
+
+@app.command()
+def join(
+    short: Name,
+    long: Annotated[str, typer.Argument(metavar="LONG", help="The same, for the paths above --above-ms.")],
+    above_ms: Annotated[float, typer.Option(help="The minimum RTT above which LONG acts, in ms.")],
+    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
+) -> None:
+    """Write one checkpoint from two: POLICY acts below a minimum RTT, LONG above it. Nothing is trained.
+
+    Both are mixtures of linear experts with the same observation, action and gate.
+    """
+    from orbitcc.agents.joining import joined
+
+    print(joined(short, long, out, above_ms))
 
 
 def _said(bounds: SafetyFilter) -> str:

@@ -180,6 +180,7 @@ def test_presets_come_from_files_by_the_names_of_their_functions(tmp_path) -> No
         ("observation = 3", "the name of a function"),
         ('reword = "orca"', "did you mean 'reward'"),
         ("interval_rtts = -1", "interval_rtts"),
+        ("interval_least_ms = 0", "interval_least_ms.*0.1 to 10000"),
     ],
 )
 def test_bad_preset_files_name_the_field(tmp_path, text: str, match: str) -> None:

@@ -230,6 +230,19 @@ def test_every_sub_environment_always_has_a_flow_with_intervals_in_rtts(scenario
     assert np.nanmedian(lengths) == pytest.approx(0.5, rel=0.2)  # of the mean RTT of the world
 
 
+@pytest.mark.parametrize(("base_rtt_ms", "shortest", "longest"), [(40.0, 30.0, 30.0), (600.0, 120.0, 140.0)])
+def test_an_interval_in_rtts_has_a_shortest_length(base_rtt_ms: float, shortest: float, longest: float) -> None:
+    fifth = {"base": "ratios", "interval_rtts": 0.2, "interval_least_ms": 30.0}
+    path = get("dumbbell", base_rtt_ms=base_rtt_ms, rate_mbps=200.0, duration_s=20.0, flows=1, controller="external")
+    env = orbitcc.FlowVectorEnv(1, path, preset=fifth)
+    env.reset(seed=1)
+    lengths = []
+    for _ in range(60):
+        env.step(np.full((1, 1), -0.2, np.float32))
+        lengths.append(1e3 * env.statistics()[0, STATS["interval_s"]])
+    assert shortest - 1e-6 <= np.median(lengths[20:]) <= longest + 1e-6, "0.2 RTTs with a queue, at least 30 ms"
+
+
 def test_connections_end_within_intervals_in_rtts() -> None:
     """A connection that ends within an interval is seen until its end, and its successor in every later interval."""
     path = get("dumbbell", duration_s=12.0)

@@ -216,7 +216,6 @@ def test_training_starts_from_a_checkpoint_and_the_critic_may_learn_first(begun:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ("preset.interval_ms=60", "decision interval"),
         ('preset.action={name="log-window", cubic=0.4}', "action"),
         ('preset.observation.features=["inflation", "delivered", "own-queue", "silence"]', "observation"),
         ("network.experts=3", "network"),

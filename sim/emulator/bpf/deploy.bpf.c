@@ -35,7 +35,6 @@ char LICENSE[] SEC("license") = "GPL";
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 /* Bounds of intervals that depend on the RTT. */
-#define SHORTEST_NS 1000000LL
 #define LONGEST_NS 10000000000LL
 /* Decisions of one silence that are made one by one; the time of further ones counts as one interval. */
 #define CATCH_UP 32
@@ -155,7 +154,7 @@ static __always_inline __u64 interval_ns(const struct flow *f)
 
 	if (!rtts || !f->rtt_ns)
 		return policy.program.parameters.interval_ns;
-	return within((least(f->rtt_ns, MOST_RTT) >> 8) * rtts >> 8, SHORTEST_NS, LONGEST_NS);
+	return within((least(f->rtt_ns, MOST_RTT) >> 8) * rtts >> 8, policy.program.parameters.interval_least_ns, LONGEST_NS);
 }
 
 /* The window of the policy, or of Cubic where the safety filter has taken over; within the socket's memory. */

@@ -32,6 +32,7 @@ struct parameters {
 	__u64 most_bucket_ns[MOSTS];
 	__u64 gap_ns;
 	__u64 interval_ns;
+	__u64 interval_least_ns;
 	__u64 drain_every_ns;
 	struct layers network;
 	struct layers gate;

@@ -9,7 +9,7 @@ mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
-use orbitcc_core::observe::functions::{self, Payment};
+use orbitcc_core::observe::functions::{self, Interval, Payment};
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, REWARDS};
 use orbitcc_core::observe::stats::{STATISTICS, Source};
@@ -84,7 +84,7 @@ fn names(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn check_interval(observation: &str, action: &str, interval_ns: u64, interval_rtts: f64) -> PyResult<()> {
     let observation = registry::observation(&convert::json(observation)?).map_err(convert::value_error)?;
     let action = registry::action(&convert::json(action)?).map_err(convert::value_error)?;
-    let interval = policy::interval(interval_ns, interval_rtts)?;
+    let interval = policy::interval(interval_ns, interval_rtts, Interval::SHORTEST.0)?;
     functions::check_pulses(&observation, &action, interval).map_err(convert::value_error)
 }
 

@@ -82,15 +82,18 @@ fn read_layer(i: usize, layer: &Bound<'_, PyAny>) -> PyResult<Layer> {
     })
 }
 
-/// Checked: a positive length, and how many RTTs (0: none).
-pub fn interval(interval_ns: u64, rtts: f64) -> PyResult<Interval> {
+/// Checked: a positive length, how many RTTs (0: none), and the shortest interval that depends on the RTT.
+pub fn interval(interval_ns: u64, rtts: f64, least_ns: u64) -> PyResult<Interval> {
     if interval_ns == 0 {
         return Err(value_error("interval_ns = 0: must be positive"));
+    }
+    if !(1..=Interval::LONGEST.0).contains(&least_ns) {
+        return Err(value_error(format!("interval_least_ns = {least_ns}: must be 1 to {}", Interval::LONGEST.0)));
     }
     if !(0.0..=100.0).contains(&rtts) {
         return Err(value_error(format!("interval_rtts = {rtts}: must be a number in 0 .. 100")));
     }
-    Ok(Interval { fixed: Nanos(interval_ns), rtts })
+    Ok(Interval { fixed: Nanos(interval_ns), rtts, least: Nanos(least_ns) })
 }
 
 /// Checked limits of a safety filter, from JSON.
@@ -140,7 +143,7 @@ fn gru(given: &Bound<'_, PyAny>) -> PyResult<Gru> {
 #[pymethods]
 impl Policy {
     #[new]
-    #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, mean=None, std=None, clip=10.0,
+    #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, mean=None, std=None, clip=10.0,
         squash="clip", safety_filter=None, gate=None, gru=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -149,6 +152,7 @@ impl Policy {
         action: &str,
         interval_ns: u64,
         interval_rtts: f64,
+        interval_least_ns: u64,
         mean: Option<Bound<'_, PyAny>>,
         std: Option<Bound<'_, PyAny>>,
         clip: f32,
@@ -179,7 +183,7 @@ impl Policy {
             begin: Box::new(move || Arc::clone(&decides) as Arc<dyn Decide>),
             observation: Arc::new(registry::observation(&crate::convert::json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&crate::convert::json(action)?).map_err(value_error)?),
-            interval: interval(interval_ns, interval_rtts)?,
+            interval: interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter: safety_filter.map(limits).transpose()?,
             fixed: false,
         };

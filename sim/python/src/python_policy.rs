@@ -53,19 +53,20 @@ impl Decide for WorldPolicy {
 #[pymethods]
 impl PythonPolicy {
     #[new]
-    #[pyo3(signature = (begin, *, observation, action, interval_ns, interval_rtts=0.0))]
+    #[pyo3(signature = (begin, *, observation, action, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000))]
     fn new(
         begin: Py<PyAny>,
         observation: &str,
         action: &str,
         interval_ns: u64,
         interval_rtts: f64,
+        interval_least_ns: u64,
     ) -> PyResult<PythonPolicy> {
         let policy = Policy {
             begin: Box::new(move || Arc::new(WorldPolicy(Python::attach(|py| begin.call0(py))))),
             observation: Arc::new(registry::observation(&json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
-            interval: policy::interval(interval_ns, interval_rtts)?,
+            interval: policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter: None,
             fixed: false,
         };

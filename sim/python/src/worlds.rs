@@ -39,7 +39,7 @@ impl Worlds {
 #[pymethods]
 impl Worlds {
     #[new]
-    #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, observation="\"astraea\"",
+    #[pyo3(signature = (specs, *, max_agents, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, observation="\"astraea\"",
         action="\"astraea\"", reward="\"astraea\"", threads=0, policies=None, emulator=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -48,6 +48,7 @@ impl Worlds {
         max_agents: usize,
         interval_ns: u64,
         interval_rtts: f64,
+        interval_least_ns: u64,
         observation: &str,
         action: &str,
         reward: &str,
@@ -59,7 +60,7 @@ impl Worlds {
             observation: Arc::new(registry::observation(&convert::json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&convert::json(action)?).map_err(value_error)?),
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
-            interval: crate::policy::interval(interval_ns, interval_rtts)?,
+            interval: crate::policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
         };
         functions::check_pulses(&preset.observation, &preset.action, preset.interval).map_err(value_error)?;
         let policies = python_policy::policies(policies.as_ref())?;

@@ -223,15 +223,17 @@ pub struct Interval {
     pub fixed: Nanos,
     /// Above 0: the interval is this many mean RTTs of the last interval; `fixed` applies until there is an RTT.
     pub rtts: f64,
+    /// The shortest interval that depends on the RTT.
+    pub least: Nanos,
 }
 
 impl Interval {
-    /// Bounds of intervals that depend on the RTT.
+    /// The shortest interval that depends on the RTT, where nothing else is asked for, and the longest one.
     pub const SHORTEST: Nanos = Nanos::from_millis(1);
     pub const LONGEST: Nanos = Nanos::from_secs(10);
 
     pub fn fixed(length: Nanos) -> Interval {
-        Interval { fixed: length, rtts: 0.0 }
+        Interval { fixed: length, rtts: 0.0, least: Interval::SHORTEST }
     }
 
     /// The interval that follows one with these statistics.
@@ -242,7 +244,7 @@ impl Interval {
     /// The interval that follows one with this mean RTT in seconds; 0: not known.
     pub fn after_rtt(self, rtt_s: f64) -> Nanos {
         if self.rtts > 0.0 && rtt_s > 0.0 {
-            Nanos((self.rtts * rtt_s * 1e9) as u64).clamp(Interval::SHORTEST, Interval::LONGEST)
+            Nanos((self.rtts * rtt_s * 1e9) as u64).clamp(self.least, Interval::LONGEST)
         } else {
             self.fixed
         }
@@ -313,8 +315,10 @@ mod tests {
 
     #[test]
     fn intervals_follow_the_rtt_within_bounds() {
-        let half = Interval { fixed: Nanos::from_millis(30), rtts: 0.5 };
+        let half = Interval { rtts: 0.5, ..Interval::fixed(Nanos::from_millis(30)) };
         assert_eq!(half.after(&flow(0.5)), Nanos(27_500_000));
+        let longer = Interval { least: Nanos::from_millis(28), ..half };
+        assert_eq!(longer.after(&flow(0.5)), longer.least);
         assert_eq!(half.after(&hard_cases()[1]), half.fixed);
         assert_eq!(half.after(&hard_cases()[0]), Nanos(27_000_000), "half the smoothed RTT without a sample");
         let slow = IntervalStats { rtt_mean_s: 100.0, ..flow(0.5) };

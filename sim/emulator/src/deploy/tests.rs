@@ -123,6 +123,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         usual_rtt: which % 3,
         learns: u32::from(which != 3),
         slow: if which == 1 { 0 } else { 3 },
+        interval_least_ns: 1_000_000,
         interval_rtts: 0,
         clip: 10 << 20,
         squash: u32::from(which == 1),

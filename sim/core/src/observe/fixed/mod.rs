@@ -79,6 +79,8 @@ pub struct Parameters {
     pub gap_ns: u64,
     /// Between two decisions, unless `interval_rtts` is above 0.
     pub interval_ns: u64,
+    /// The shortest interval that depends on the RTT.
+    pub interval_least_ns: u64,
     /// Time without an RTT near the minimum after which the queue is drained; 0: never.
     pub drain_every_ns: u64,
     pub network: Layers,
@@ -103,7 +105,7 @@ pub struct Parameters {
     /// The length of the averages of the jitter and of the inflation that losses are told apart by, as in
     /// [`Feature::span`]; 0: neither is needed.
     pub slow: u32,
-    /// Between two decisions, in mean RTTs of the last interval, Q16, within 1 ms and 10 s.
+    /// Between two decisions, in mean RTTs of the last interval, Q16, at most 10 s.
     pub interval_rtts: u32,
     /// Bound of a normalised feature, Q20.
     pub clip: i32,

@@ -22,6 +22,7 @@ pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
     }
     let mut parameters = Parameters {
         interval_ns: policy.interval.fixed.0,
+        interval_least_ns: policy.interval.least.0,
         interval_rtts: scaled(policy.interval.rtts, 16) as u32,
         clip: scaled(if network.normaliser.is_some() { f64::from(network.clip).min(MOST_CLIP) } else { MOST_CLIP }, 20),
         squash: if network.squash == Squash::Tanh { TANH } else { LINEAR },
