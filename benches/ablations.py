@@ -17,7 +17,8 @@ from benches import geo_ablations
 from orbitcc.agents.python_policy import is_python_policy
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow
-from orbitcc.envs.description.links import DropTailBytes, Link
+from orbitcc.envs.description.links import Link
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.leoem import PATHS

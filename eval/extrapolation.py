@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orbitcc.envs.description.links import Bernoulli, DropTailBytes, GilbertElliott, Link, LoadLoss, Loss, Red, Viasat
+from orbitcc.envs.description.links import Bernoulli, GilbertElliott, Link, LoadLoss, Loss
 from orbitcc.envs.description.model import points_of
+from orbitcc.envs.description.queues import DropTailBytes, Red, Viasat
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.results import Results
 

@@ -23,26 +23,19 @@ from orbitcc.envs.description.flows import (
     Reroute,
     Stretch,
 )
-from orbitcc.envs.description.links import (
+from orbitcc.envs.description.links import Direction, GammaJitter, Handover, Jitter, Link, LoadLoss, Loss, Outage
+from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
+from orbitcc.envs.description.queues import (
     Codel,
-    Direction,
     DropTailBytes,
     DropTailPackets,
     DualPi2,
     FqCodel,
-    GammaJitter,
-    Handover,
-    Jitter,
-    Link,
-    LoadLoss,
-    Loss,
-    Outage,
     Pie,
     Queue,
     Red,
     Viasat,
 )
-from orbitcc.envs.description.model import Kept, Points, mean_over, points_of, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import OrbitccError
 

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from orbitcc.envs.description.links import MIN_RATE_MBPS, PACKET_BYTES, DropTailBytes, GammaJitter, GilbertElliott
+from orbitcc.envs.description.links import MIN_RATE_MBPS, GammaJitter, GilbertElliott
+from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.fitting import changes, flows, noise, rates
 from orbitcc.envs.fitting.flows import Flow
 from orbitcc.envs.fitting.model import Fit, Note

@@ -9,7 +9,8 @@ import numpy as np
 
 from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.envs.description.flows import Flow as ScenarioFlow
-from orbitcc.envs.description.links import Direction, DropTailBytes, GammaJitter, Handover, Link, Outage
+from orbitcc.envs.description.links import Direction, GammaJitter, Handover, Link, Outage
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.fitting import changes, rates
 from orbitcc.envs.fitting.flows import Flow

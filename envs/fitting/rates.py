@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.description.links import MIN_RATE_MBPS, PACKET_BYTES
+from orbitcc.envs.description.links import MIN_RATE_MBPS
+from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.fitting import changes
 from orbitcc.envs.fitting.flows import BIN_S, HIGH, Flow
 from orbitcc.envs.fitting.recordings import Array, Opportunities

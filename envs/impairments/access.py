@@ -16,8 +16,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from orbitcc.envs.description.links import MAX_DELAY_MS, PACKET_BYTES, GammaJitter, GilbertElliott, Handover, Outage
+from orbitcc.envs.description.links import MAX_DELAY_MS, GammaJitter, GilbertElliott, Handover, Outage
 from orbitcc.envs.description.model import Model, number
+from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.description.ranges import Span, span
 from orbitcc.envs.impairments.effects import Effect, Way
 from orbitcc.envs.impairments.series import JUMP_S, Array, Series, ar1

@@ -11,17 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from orbitcc.envs.description.links import (
-    MAX_DELAY_MS,
-    MAX_RATE_MBPS,
-    MIN_RATE_MBPS,
-    Direction,
-    Handover,
-    Link,
-    Outage,
-    Queue,
-)
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS, Direction, Handover, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points
+from orbitcc.envs.description.queues import Queue
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.numbers import checked_number
 

@@ -15,19 +15,9 @@ from pydantic import Field, model_validator
 
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
-from orbitcc.envs.description.links import (
-    MAX_DELAY_MS,
-    MAX_RATE_MBPS,
-    PACKET_BYTES,
-    Direction,
-    DropTailBytes,
-    DropTailPackets,
-    Link,
-    Outage,
-    Queue,
-    Viasat,
-)
+from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, Direction, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
+from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes, DropTailPackets, Queue, Viasat
 from orbitcc.envs.description.ranges import Draws, Random, Span, span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.errors import OrbitccError

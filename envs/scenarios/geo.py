@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import numpy as np
 
 from orbitcc.envs.description.flows import ControllerChoice, Flow
-from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link, Viasat
+from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.queues import Viasat
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.effects import impaired

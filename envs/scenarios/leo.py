@@ -7,8 +7,9 @@ import random
 from typing import Annotated, Literal
 
 from orbitcc.envs.description.flows import ControllerChoice, Flow
-from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link, Outage
+from orbitcc.envs.description.links import Direction, Handover, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.queues import DropTailBytes, DropTailPackets
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC

@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from orbitcc.envs.description.links import MAX_RATE_MBPS, PACKET_BYTES, Direction, DropTailBytes, Link, Outage
+from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.description.scenario import SimSettings
 from orbitcc.envs.errors import OrbitccError
 

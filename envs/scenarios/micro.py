@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
-from orbitcc.envs.description.links import MAX_RATE_MBPS, PACKET_BYTES, DropTailBytes, Link
+from orbitcc.envs.description.links import MAX_RATE_MBPS, Link
 from orbitcc.envs.description.model import MAX_TIME_S, number
+from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 
 CUBIC = ControllerSpec(name="cubic")

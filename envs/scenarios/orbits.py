@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from orbitcc.envs.description.flows import ControllerChoice, Flow
-from orbitcc.envs.description.links import MAX_RATE_MBPS, DropTailBytes, Link, Outage
+from orbitcc.envs.description.links import MAX_RATE_MBPS, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points, mean_over, number, value_at
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from orbitcc.envs.description.flows import ControllerChoice, Flow
-from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Link, LoadLoss
+from orbitcc.envs.description.links import Direction, Link, LoadLoss
 from orbitcc.envs.description.model import number
+from orbitcc.envs.description.queues import DropTailBytes, DropTailPackets
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.impairments.access import AccessOverlay

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import ControllerSpec, Flow
-from orbitcc.envs.description.links import PACKET_BYTES, Direction, DropTailBytes, Link
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError

@@ -11,7 +11,8 @@ import numpy as np
 
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
-from orbitcc.envs.description.links import Direction, DropTailBytes, DropTailPackets, Handover, Link
+from orbitcc.envs.description.links import Direction, Handover, Link
+from orbitcc.envs.description.queues import DropTailBytes, DropTailPackets
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.eval import metrics

@@ -8,7 +8,8 @@ import pytest
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, Flow
-from orbitcc.envs.description.links import Direction, DropTailBytes, Link
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.effects import impaired

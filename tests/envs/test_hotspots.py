@@ -7,7 +7,8 @@ import pytest
 
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.links import DropTailBytes, Link
+from orbitcc.envs.description.links import Link
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.envs.impairments.hotspots import Hotspot, Hotspots, rate_factor, traffic
 

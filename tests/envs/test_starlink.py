@@ -8,7 +8,8 @@ import pytest
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, Flow
-from orbitcc.envs.description.links import DropTailPackets, GilbertElliott, Link, LoadLoss
+from orbitcc.envs.description.links import GilbertElliott, Link, LoadLoss
+from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way, impaired

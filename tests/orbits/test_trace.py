@@ -7,7 +7,8 @@ import pytest
 
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.links import DropTailPackets, Outage
+from orbitcc.envs.description.links import Outage
+from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits.trace import JUMP_S, Capacity, PathTrace, Slot, steps

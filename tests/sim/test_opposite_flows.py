@@ -5,7 +5,8 @@ import pytest
 
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.links import Direction, DropTailPackets, Link
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 
 # Start of the second flow in s -> goodput of both flows from 20 to 100 s in Mbit/s: Linux 6.18 over the emulator, 2026.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from orbitcc.envs.description.flows import ControllerSpec, Flow
-from orbitcc.envs.description.links import Direction, DropTailBytes, Link
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Point

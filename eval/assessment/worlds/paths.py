@@ -11,7 +11,8 @@ import numpy as np
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow, OnOff
-from orbitcc.envs.description.links import PACKET_BYTES, Direction, GammaJitter, GilbertElliott, Handover, Late, Outage
+from orbitcc.envs.description.links import Direction, GammaJitter, GilbertElliott, Handover, Late, Outage
+from orbitcc.envs.description.queues import PACKET_BYTES
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
