@@ -27,7 +27,8 @@ from benches import hypatia, ns3, pictures
 from benches.ns3_network import SOURCE, Array, Carried, Network, link_numbers, simulated
 from benches.pages import replace
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.links import Direction, DropTailPackets, Link
+from orbitcc.envs.description.links import Direction, Link
+from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.description.sim_settings import SimSettings
 from orbitcc.envs.errors import OrbitccError

@@ -6,7 +6,8 @@ from benches import constellation_ns3, hypatia
 from benches.ns3_network import Carried, Network
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import ControllerSpec, Flow, Reroute
-from orbitcc.envs.description.links import Direction, DropTailPackets, Link, Outage
+from orbitcc.envs.description.links import Direction, Link, Outage
+from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
 
 UNUSED = Direction(rate_mbps=None)
