@@ -171,7 +171,8 @@ impl Prague {
         if self.rate_governs(conn) {
             let virtual_rtt = TARGET.max(conn.srtt8_us.into());
             let increase = ((unmarked * MTU) << RTT2SEC_SHIFT) / virtual_rtt;
-            let window = (self.rate * virtual_rtt).div_ceil(mtu << RTT2SEC_SHIFT);
+            let bytes = u128::from(self.rate) * u128::from(virtual_rtt);
+            let window = bytes.div_ceil(u128::from(mtu << RTT2SEC_SHIFT)) as u64;
             if window > 0 {
                 self.rate += nearest(increase, window);
             }
@@ -243,7 +244,9 @@ impl Prague {
             self.rate = (self.rate - scaled(self.rate, alpha, ALPHA_BITS + 1)).max(MIN_RATE);
             self.frac_cwnd = self.rate_to_frac(conn);
         } else {
-            self.frac_cwnd -= (alpha * self.frac_cwnd + MAX_ALPHA) >> (ALPHA_BITS + 1);
+            // After a fractional window of nearly 0, one of a million packets is possible: more than 64 bits.
+            let reduced = u128::from(alpha) * u128::from(self.frac_cwnd) + u128::from(MAX_ALPHA);
+            self.frac_cwnd -= (reduced >> (ALPHA_BITS + 1)) as u64;
             self.rate = self.frac_to_rate(conn);
         }
     }

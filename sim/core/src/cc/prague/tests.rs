@@ -106,6 +106,22 @@ fn marks_take_half_the_share_once_per_virtual_round_trip_and_losses_half() {
 
 /// 2 packets of 1,500 bytes in 10 ms are 300 kB/s; the rate moves by 4/128.
 #[test]
+fn a_window_of_nearly_nothing_may_grow_to_a_million_packets() {
+    let mut c = avoiding(50, 100_000);
+    let mut p = prague(&mut c);
+    p.saw_ce = true;
+    p.frac_cwnd = 1;
+    acked(&mut c, &mut p, 1, 0);
+    assert_eq!(p.frac_cwnd, (1 << 40) + 1, "2^20 x 2^20 / 1");
+    p.upscaled_alpha = MAX_ALPHA << SHIFT_G;
+    p.react_to_marks(&c);
+    assert_eq!(p.frac_cwnd, 1 << 39, "half of it, though 2^24 x 2^40 is more than 64 bits");
+    (p.rate_governs, p.round, p.rate) = (true, TRANSITION, 1 << 45);
+    p.grow(&mut c, 1, 0);
+    assert_eq!(p.rate, 1 << 45, "0.1 s of it are more than 64 bits, too: the window grows by nearly nothing");
+}
+
+#[test]
 fn small_windows_are_governed_by_a_rate() {
     let mut c = avoiding(2, 10_000);
     c.ssthresh = 2;
