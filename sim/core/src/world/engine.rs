@@ -164,15 +164,22 @@ impl World {
         }
     }
 
-    /// Edges meet packets of flow `i` that cannot wait.
+    /// Edges meet packets of flow `i` that cannot wait. After a change of its path it may have some at two edges.
     #[inline(never)]
     fn meet_in_time(&mut self, i: usize) {
         self.flows[i].host.meeting = Nanos::MAX;
         for k in 0..self.edges.len() {
             let link = self.edges[k] as usize;
-            if self.links[link].next_meeting(&self.pool) == Some((self.now, i as u32)) {
-                self.links[link].meet((self.now, i as u32 + 1), &mut self.pool);
-                self.rekey_link(link);
+            match self.links[link].next_meeting(&self.pool) {
+                Some((at, flow)) if flow == i as u32 && at == self.now => {
+                    self.links[link].meet((at, flow + 1), &mut self.pool);
+                    self.rekey_link(link);
+                }
+                Some((at, flow)) if flow == i as u32 => {
+                    let host = &mut self.flows[i].host;
+                    host.meeting = host.meeting.min(at);
+                }
+                _ => {}
             }
         }
     }
