@@ -363,13 +363,12 @@ impl Flow {
         std::iter::once((&self.forward[..], &self.backward[..])).chain(later)
     }
 
-    /// An interval has ended.
-    pub(crate) fn observe(&mut self, stats: IntervalStats) {
-        self.history.push(&stats);
+    /// An interval has ended, and its statistics are known.
+    pub(crate) fn observe(&mut self) {
+        self.history.push(&self.stats);
         if let Some(agent) = &mut self.agent {
-            agent.observer.push(&stats);
+            agent.observer.push(&self.stats);
         }
-        self.stats = stats;
     }
 
     /// Does what its sender hands over meet the first link at the same moment?

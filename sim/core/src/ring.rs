@@ -94,15 +94,17 @@ impl<T: Copy + Default> Ring<T> {
     }
 
     /// Put `entry` behind the last one that `stays_before` it.
-    #[cold]
+    #[inline]
     pub fn insert(&mut self, entry: T, stays_before: impl Fn(&T) -> bool) {
-        self.push_back(entry);
+        self.make_room();
         let mask = self.slots.len() - 1;
-        let mut place = self.tail - 1;
+        let mut place = self.tail;
         while place > self.head && !stays_before(&self.slots[(place - 1) & mask]) {
-            self.slots.swap((place - 1) & mask, place & mask);
+            self.slots[place & mask] = self.slots[(place - 1) & mask];
             place -= 1;
         }
+        self.slots[place & mask] = entry;
+        self.tail += 1;
     }
 
     #[cold]

@@ -133,20 +133,19 @@ impl Member {
     }
 
     fn observe(&self, obs: &mut [f32], reward: &mut [f32], status: &mut [u8]) {
-        obs.fill(0.0);
-        reward.fill(0.0);
-        status.fill(STATUS_IDLE);
         let width = obs.len() / status.len();
-        for (agent_index, flow) in self.agents.iter().map(AgentFlows::flow).enumerate() {
-            status[agent_index] = self.status(flow);
-            if let Some(agent) = &self.world.flows()[flow].agent
-                && status[agent_index] != STATUS_IDLE
-            {
-                obs[agent_index * width..(agent_index + 1) * width].copy_from_slice(agent.observer.observation());
-                reward[agent_index] = match &self.payment {
-                    Payment::Shared(_) => self.shared,
-                    Payment::Own(reward) => reward(&self.world.flows()[flow].stats) as f32,
-                };
+        for (agent_index, row) in obs.chunks_exact_mut(width).enumerate() {
+            let flow = self.agents.get(agent_index).map(AgentFlows::flow);
+            let now = flow.map_or(STATUS_IDLE, |flow| self.status(flow));
+            let flow = flow.filter(|_| now != STATUS_IDLE).map(|flow| &self.world.flows()[flow]);
+            (status[agent_index], reward[agent_index]) = match (&self.payment, flow) {
+                (_, None) => (STATUS_IDLE, 0.0),
+                (Payment::Shared(_), Some(_)) => (now, self.shared),
+                (Payment::Own(reward), Some(flow)) => (now, reward(&flow.stats) as f32),
+            };
+            match flow.and_then(|flow| flow.agent.as_ref()) {
+                Some(agent) => row.copy_from_slice(agent.observer.observation()),
+                None => row.fill(0.0),
             }
         }
     }

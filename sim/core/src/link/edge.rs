@@ -56,13 +56,16 @@ impl Link {
         self.announced.back().is_none_or(|other| pool.comes_before((other.at, other.id), (at, id)))
     }
 
-    /// Not as the last; but it comes after what has had its turn.
+    /// Not as the last. A packet of this instant comes after what has had its turn.
     #[cold]
     #[inline(never)]
     fn announce_among_others(&mut self, entry: Entry, turn: Turn, pool: &mut Pool) -> bool {
-        self.meet(turn, pool);
+        let now = entry.at == turn.0;
+        if now {
+            self.meet(turn, pool);
+        }
         self.announced.insert(entry, |other| pool.comes_before((other.at, other.id), (entry.at, entry.id)));
-        true
+        now || self.announced.front().is_some_and(|first| first.id == entry.id)
     }
 
     /// Will a packet that comes at `at` change nothing about the link's next event? It waits for the server, or its

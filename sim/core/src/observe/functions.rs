@@ -10,11 +10,11 @@ use crate::cc::Conn;
 use crate::time::Nanos;
 
 use super::drain::Drain;
+use super::fixed;
 use super::history::Member;
 use super::occupancy::Occupancy;
 use super::pulse::{self, Pulse};
 use super::stats::IntervalStats;
-use super::{MOST_FEATURES, fixed};
 
 /// One value of an observation; it is clipped to its bounds.
 #[derive(Clone, Debug)]
@@ -285,21 +285,23 @@ pub struct Observer {
     function: Arc<Observation>,
     watch: Box<dyn Watch>,
     rows: Vec<f32>,
+    /// Features of the latest interval before they are held in their ranges.
+    raw: Vec<f64>,
 }
 
 impl Observer {
     pub fn new(function: Arc<Observation>) -> Observer {
-        Observer { watch: function.watch.clone(), rows: vec![0.0; function.dim()], function }
+        let (rows, raw) = (vec![0.0; function.dim()], vec![0.0; function.features.len()]);
+        Observer { watch: function.watch.clone(), rows, raw, function }
     }
 
     pub fn push(&mut self, stats: &IntervalStats) {
-        let width = self.function.features.len();
-        let mut raw = [0.0; MOST_FEATURES];
-        self.watch.fill(stats, &mut raw[..width]);
+        let width = self.raw.len();
+        self.watch.fill(stats, &mut self.raw);
         self.rows.copy_within(width.., 0);
         let newest = self.rows.len() - width;
-        for ((out, x), feature) in self.rows[newest..].iter_mut().zip(raw).zip(&self.function.features) {
-            *out = (x as f32).clamp(feature.low, feature.high);
+        for ((out, x), feature) in self.rows[newest..].iter_mut().zip(&self.raw).zip(&self.function.features) {
+            *out = (*x as f32).clamp(feature.low, feature.high);
         }
     }
 

@@ -11,6 +11,7 @@ pub struct History {
     throughputs: Vec<f64>,
     next: usize,
     filled: usize,
+    mean: f64,
 }
 
 impl Default for History {
@@ -22,27 +23,32 @@ impl Default for History {
 impl History {
     /// A history of the last `length` intervals.
     pub fn new(length: usize) -> History {
-        History { throughputs: vec![0.0; length], next: 0, filled: 0 }
+        History { throughputs: vec![0.0; length], next: 0, filled: 0, mean: 0.0 }
     }
 
     pub fn push(&mut self, stats: &IntervalStats) {
         self.throughputs[self.next] = stats.delivery_rate_bps / 8.0;
-        self.next = (self.next + 1) % self.throughputs.len();
         self.filled = (self.filled + 1).min(self.throughputs.len());
+        self.next += 1;
+        if self.next == self.throughputs.len() {
+            self.next = 0;
+        }
+        self.mean = self.recent().sum::<f64>() / self.filled as f64;
     }
 
     /// The throughputs, oldest first.
     fn recent(&self) -> impl Iterator<Item = f64> {
-        let length = self.throughputs.len();
-        (0..self.filled).map(move |k| self.throughputs[(self.next + length - self.filled + k) % length])
+        // Until all places are filled, none behind `next` is.
+        let (newer, older) = self.throughputs[..self.filled].split_at(self.next);
+        older.iter().chain(newer).copied()
     }
 
     pub fn mean(&self) -> f64 {
-        if self.filled == 0 { 0.0 } else { self.recent().sum::<f64>() / self.filled as f64 }
+        self.mean
     }
 
     pub fn relative_deviation(&self) -> f64 {
-        let mean = self.mean();
+        let mean = self.mean;
         if mean <= 0.0 {
             return 0.0;
         }
@@ -52,6 +58,7 @@ impl History {
 }
 
 /// The data of one flow for the global reward.
+#[derive(Clone, Copy)]
 pub struct Member<'a> {
     pub stats: &'a IntervalStats,
     pub history: &'a History,

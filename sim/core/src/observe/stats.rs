@@ -155,8 +155,8 @@ impl Meter {
         6.0 * covariance / (n * n - 1.0)
     }
 
-    /// Close the interval at `now`; the caller fills the oracle fields.
-    pub fn take(&mut self, now: Nanos, sender: &Sender, received_bytes: u64) -> IntervalStats {
+    /// Close the interval at `now` and write its statistics; the caller fills the oracle fields.
+    pub fn take(&mut self, now: Nanos, sender: &Sender, received_bytes: u64, stats: &mut IntervalStats) {
         let span = now.saturating_sub(self.since).secs_f64();
         let per_s = if span > 0.0 { 1.0 / span } else { 0.0 };
         let (c, p) = (&sender.counters, &self.counters);
@@ -168,7 +168,7 @@ impl Meter {
         // Before its first sample, the flow has the RTT of the handshake.
         let min_rtt = if self.min_rtt_us == u32::MAX { sender.min_rtt_us() } else { self.min_rtt_us };
         let lost = (c.lost - p.lost) as f64;
-        let stats = IntervalStats {
+        *stats = IntervalStats {
             time_s: now.secs_f64(),
             interval_s: span,
             active: 1.0,
@@ -213,7 +213,6 @@ impl Meter {
             acks: Acks { last: self.acks.last, ..Acks::default() },
             ..*self
         };
-        stats
     }
 }
 
@@ -263,11 +262,12 @@ mod tests {
         for (at, rtt_us, rate) in [(100, 40_000, 1e6), (200, 50_000, 2e6), (300, 60_000, 1.5e6)] {
             meter.on_ack(ms(at), Some(rtt_us), Some(rate));
         }
-        let first = meter.take(ms(500), &sender, 60_000);
+        let (mut first, mut second) = (IntervalStats::default(), IntervalStats::default());
+        meter.take(ms(500), &sender, 60_000, &mut first);
         let c = &mut sender.counters;
         (c.sent, c.lost, c.marked, c.acked_bytes) = (160, 5, 9, 70 * 1448);
         meter.on_ack(ms(600), None, Some(0.5e6));
-        let second = meter.take(ms(750), &sender, 70_000);
+        meter.take(ms(750), &sender, 70_000, &mut second);
         // By hand from the meanings above, over 500 and 250 ms.
         #[rustfmt::skip]
         let wanted = [
@@ -296,7 +296,11 @@ mod tests {
         for t in [5, 6, 29] {
             meter.on_ack(ms(t), None, None);
         }
-        let mut gap = |t| (meter.take(ms(t), &sender, 0).ack_gap_s * 1e3).round();
+        let mut stats = IntervalStats::default();
+        let mut gap = |t| {
+            meter.take(ms(t), &sender, 0, &mut stats);
+            (stats.ack_gap_s * 1e3).round()
+        };
         assert_eq!([gap(30), gap(60), gap(90)], [23.0, 31.0, 61.0]);
     }
 }

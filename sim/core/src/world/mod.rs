@@ -15,6 +15,8 @@ mod relay;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::cc::Signal;
 use crate::flow::{Flow, Life};
 use crate::link::Link;
@@ -239,7 +241,8 @@ impl World {
             let link = &mut self.links[bottleneck];
             let flow = &mut self.flows[i];
             let received = flow.received_bytes();
-            let mut stats = flow.meter.take(now, &flow.sender, received);
+            let stats = &mut flow.stats;
+            flow.meter.take(now, &flow.sender, received, stats);
             stats.active = f64::from(u8::from(flow.life == Life::Active));
             stats.base_rtt_s = base.secs_f64();
             stats.capacity_bps = if link.rate().is_unlimited() { f64::INFINITY } else { link.rate().0 as f64 };
@@ -248,19 +251,19 @@ impl World {
             stats.link_loss = loss;
             stats.flows_active = active as f64;
             stats.delay_preference = flow.agent.as_ref().map_or(0.0, |agent| agent.delay_preference);
-            flow.handovers.fill(&mut stats, now);
+            flow.handovers.fill(stats, now);
             stats.fair_share_bps = stats.capacity_bps / sharing as f64;
-            flow.observe(stats);
+            flow.observe();
         }
     }
 
     /// Flows that count in the global reward: alive, with TCP.
-    pub fn members(&self) -> Vec<Member<'_>> {
+    pub fn members(&self) -> SmallVec<[Member<'_>; 8]> {
         self.members_since(Nanos::MAX)
     }
 
     /// The same, and those that left after `since`.
-    pub fn members_since(&self, since: Nanos) -> Vec<Member<'_>> {
+    pub fn members_since(&self, since: Nanos) -> SmallVec<[Member<'_>; 8]> {
         let present = |f: &Flow| f.life == Life::Active || f.ended_at().is_some_and(|at| at > since);
         self.flows
             .iter()
@@ -271,7 +274,7 @@ impl World {
 
     /// Delivered payload over payload capacity, averaged over the links that are someone's bottleneck.
     pub fn utilisation(&self) -> f64 {
-        let mut links: Vec<(usize, f64)> = Vec::new();
+        let mut links: SmallVec<[(usize, f64); 8]> = SmallVec::new();
         for (i, flow) in self.flows.iter().enumerate() {
             if flow.life != Life::Active || flow.datagram || flow.stats.interval_s <= 0.0 {
                 continue;

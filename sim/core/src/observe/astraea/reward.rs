@@ -92,44 +92,43 @@ impl Terms {
         if members.is_empty() {
             return 0.0;
         }
-        let mean = |f: &dyn Fn(&Member) -> f64| members.iter().map(f).sum::<f64>() / n;
-        let throughput = utilisation.min(1.0);
-        let fixed_unit = self.latency_of == "25-ms";
-        let excess = mean(&|m| {
-            let (rtt, base) = (m.stats.rtt_mean_s, m.stats.base_rtt_s);
-            let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
-            let unit = if fixed_unit { 0.025 } else { base / 2.0 };
-            if rtt.is_nan() || base <= 0.0 { 0.0 } else { (rtt - free).max(0.0) / unit }
-        });
-        let load = mean(&|m| {
+        let (fixed_unit, of_capacity) = (self.latency_of == "25-ms", self.loss_of == "capacity");
+        let (mut excess, mut load, mut loss, mut total, mut deviation) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for Member { stats, history } in members {
+            let (rtt, base) = (stats.rtt_mean_s, stats.base_rtt_s);
+            if !rtt.is_nan() && base > 0.0 {
+                let free = (self.free_inflation * base).max(base + self.free_queue_ms / 1e3);
+                excess += (rtt - free).max(0.0) / if fixed_unit { 0.025 } else { base / 2.0 };
+            }
             // For controllers without pacing, the send rate counts.
-            let rate = if m.stats.pacing_rate_bps > 0.0 { m.stats.pacing_rate_bps } else { m.stats.send_rate_bps };
-            if m.stats.capacity_bps > 0.0 { rate / m.stats.capacity_bps } else { 0.0 }
-        }) * n;
-        let latency = excess * load / libm::sqrt(n);
-        let of_capacity = self.loss_of == "capacity";
-        let loss = mean(&|m| {
-            let lost = if m.stats.interval_s > 0.0 { m.stats.lost_bytes / m.stats.interval_s } else { 0.0 };
-            let capacity = m.stats.capacity_bps / 8.0;
-            // A thousandth of the capacity keeps the ratio finite for a stalled flow.
-            let floor = (capacity / 1e3).max(1.0);
-            lost / if of_capacity { capacity.max(1.0) } else { (m.stats.delivery_rate_bps / 8.0).max(floor) }
-        })
-        .min(1.0);
-        let total: f64 = members.iter().map(|m| m.history.mean()).sum();
+            let rate = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
+            if stats.capacity_bps > 0.0 {
+                load += rate / stats.capacity_bps;
+            }
+            let capacity = stats.capacity_bps / 8.0;
+            if stats.interval_s > 0.0 && stats.lost_bytes > 0.0 {
+                // A thousandth of the capacity keeps the ratio finite for a stalled flow.
+                let floor = (capacity / 1e3).max(1.0);
+                let most = if of_capacity { capacity.max(1.0) } else { (stats.delivery_rate_bps / 8.0).max(floor) };
+                loss += stats.lost_bytes / stats.interval_s / most;
+            }
+            total += history.mean();
+            deviation += history.relative_deviation();
+        }
+        let latency = excess / n * load / libm::sqrt(n);
         let fairness = if total > 0.0 {
             let centre = total / n;
-            let variance = mean(&|m| (m.history.mean() - centre) * (m.history.mean() - centre));
+            let square = |m: &Member| (m.history.mean() - centre) * (m.history.mean() - centre);
+            let variance = members.iter().map(square).sum::<f64>() / n;
             libm::sqrt(variance) / if self.fairness_of == "mean" { centre } else { total }
         } else {
             0.0
         };
-        let stability = mean(&|m| m.history.relative_deviation());
-        let sum = self.throughput * throughput
+        let sum = self.throughput * utilisation.min(1.0)
             - self.latency * latency
-            - self.loss * loss
+            - self.loss * (loss / n).min(1.0)
             - self.fairness * fairness
-            - self.stability * stability;
+            - self.stability * deviation / n;
         sum.clamp(self.floor, self.ceiling)
     }
 }
