@@ -32,7 +32,8 @@ def joined(short: str | Path, long: str | Path, out: Path, above_ms: float) -> P
 
     Its experts are those of both policies. Its gate has the units of both gates and one unit more: this unit compares
     the minimum RTT of the last 30 s, a further feature, with `above_ms`. It gives the experts of `long` no weight below
-    it and all weight above it. Name, description, training and scores are those of `short`.
+    it and all weight above it. Name, description, training and scores are those of `short`. The decision interval is
+    that of `long`: for short RTTs it must be that of `short`.
 
     Raises:
         OrbitccError: no such checkpoint; a policy that is no mixture of linear experts; two policies whose
@@ -66,6 +67,7 @@ def joined(short: str | Path, long: str | Path, out: Path, above_ms: float) -> P
         "observation": _comparing(a.card.observation),
         "layers": (Layer(units=len(tensors["layers.0.bias"]), activation="linear"),),
         "gate": Gate(layers=layers, inputs=inputs, expert_inputs=gate.expert_inputs),
+        **dict(zip(("interval_ms", "interval_rtts", "interval_least_ms"), b.card.interval, strict=True)),
         "training_range": _union(a.card.training_range, b.card.training_range, above_ms),
         "scores": {**a.card.scores, "joined": _origin(b.card, above_ms)},
     }
@@ -83,7 +85,7 @@ def _check_parts(a: ModelCard, b: ModelCard) -> None:
         "inputs of the experts": (a.gate and a.gate.expert_inputs, b.gate and b.gate.expert_inputs),
         "squash": (a.squash, b.squash),
         "clip": (a.clip, b.clip),
-        "interval": (a.interval, b.interval),
+        "interval for short RTTs": (a.interval_ms if a.interval_rtts == 0 else -1.0, b.interval_least_ms),
     }
     for name, (one, other) in parts.items():
         if one != other:

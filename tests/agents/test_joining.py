@@ -59,7 +59,8 @@ def short(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    return checkpoint.save(tmp_path / "long", *mixture(6, experts=2, units=5, inputs=(3, 1)))
+    made = mixture(6, experts=2, units=5, inputs=(3, 1), interval_ms=20.0, interval_rtts=0.2, interval_least_ms=30.0)
+    return checkpoint.save(tmp_path / "long", *made)
 
 
 def observations(low: float, high: float) -> np.ndarray:
@@ -80,6 +81,7 @@ def test_it_acts_as_one_policy_below_a_minimum_rtt_and_as_the_other_above(short,
 
 def test_its_card_says_where_both_parts_come_from(short, long, tmp_path) -> None:
     made = checkpoint.read_card(joined(short, long, tmp_path / "joined", above_ms=350.0))
+    assert made.interval == (20.0, 0.2, 30.0), "that of the policy for long paths"
     assert [layer.units for layer in made.gate.layers] == [4 + 5 + 1, 3 + 2]
     assert made.gate.inputs == (0, 3, 1, 4)
     assert made.observation.dim == 5
@@ -94,14 +96,15 @@ def test_its_card_says_where_both_parts_come_from(short, long, tmp_path) -> None
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"interval_rtts": 0.2}, "interval"),
+        ({"interval_least_ms": 20.0}, "interval for short RTTs"),
         ({"clip": 5.0}, "clip"),
         ({"squash": "tanh"}, "squash"),
         ({"action": Action(preset="astraea", dim=1, hash=definition_hash("action", "astraea"))}, "action"),
     ],
 )
 def test_policies_that_differ_in_a_part_are_refused(short, tmp_path, changes, part) -> None:
-    long = checkpoint.save(tmp_path / "long", *mixture(2, experts=2, units=5, inputs=(0, 3), **changes))
+    settings = {"interval_rtts": 0.2, "interval_least_ms": 30.0, **changes}
+    long = checkpoint.save(tmp_path / "long", *mixture(2, experts=2, units=5, inputs=(0, 3), **settings))
     with pytest.raises(OrbitccError, match=f"long.*the {part} of test"):
         joined(short, long, tmp_path / "joined", above_ms=350.0)
     assert not (tmp_path / "joined").exists()
