@@ -42,7 +42,7 @@ SUITES_OF = {
         "efficiency",
         "leo-access",
     ),
-    "zenith": ("responsiveness", "intra-rtt", "inter-rtt", "parking-lot", "leo-access"),
+    "zenith": ("responsiveness", "intra-rtt", "inter-rtt", "parking-lot", "leo-access", "geo-download"),
     "apogee": ("geo-download", "geo-sharing"),
 }
 STEP = 1e-5
