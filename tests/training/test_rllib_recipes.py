@@ -35,7 +35,7 @@ def seen_by(state: int, seen: int) -> spaces.Box:
 
 def test_experts_and_normaliser_are_exported_to_a_native_policy_that_acts_alike() -> None:
     torch.manual_seed(0)
-    plan, card = zenith(), checkpoint.read_card(checkpoint.SHIPPED / "zenith")
+    plan, card = zenith(), checkpoint.read_card(checkpoint.SHIPPED / "zenith-rllib")
     assert plan.network.gate(30) == card.gate
     module = CentralCritic(
         observation_space=seen_by(privileged.DIM, 30), action_space=ACTIONS, model_config=module_config(plan)
