@@ -95,7 +95,8 @@ class Training(_Model):
     seed: int
     revision: str
     agent_steps: int
-    simulated_hours: float
+    simulated_hours: float | None = None
+    """Of one flow. None where the interval depends on the RTT."""
     wall_minutes: float
     versions: dict[str, str]
 

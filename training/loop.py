@@ -348,7 +348,7 @@ class _Loop:
     def _card(self) -> ModelCard:
         deployed = preset(self.recipe.preset).for_deployment()
         observation, action = deployed.native("observation"), deployed.native("action")
-        interval_hours = deployed.interval_ms / 3.6e6
+        hours = self.progress.agent_steps * deployed.interval_ms / 3.6e6
         return ModelCard(
             name=self.run_folder.name,
             description=self.recipe.description,
@@ -378,7 +378,7 @@ class _Loop:
                 seed=self.seed,
                 revision=str(self.run_folder.config()["revision"]),  # the sources may move on while it trains
                 agent_steps=self.progress.agent_steps,
-                simulated_hours=round(self.progress.agent_steps * interval_hours, 3),
+                simulated_hours=round(hours, 3) if deployed.interval_rtts == 0 else None,
                 wall_minutes=round(self.progress.seconds / 60, 2),
                 versions=versions(),
             ),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
@@ -12,6 +13,19 @@ from orbitcc.training import recipe
 def test_every_shipped_recipe_is_valid_and_named_after_its_file(name: str) -> None:
     assert recipe.load(name).name == name
     assert recipe.load(name).description
+
+
+def test_the_two_parts_of_zenith_can_be_joined_and_share_their_worlds() -> None:
+    short, long = recipe.load("zenith"), recipe.load("zenith-geo")
+    one, other = preset(short.preset), preset(long.preset)
+    for part in ("observation", "action"):
+        assert getattr(one, part) == getattr(other, part)
+    assert short.network.expert_inputs == long.network.expert_inputs
+    assert other.interval_least_ms == one.interval_ms == 30.0
+    assert one.interval_rtts == 0.0
+    *worlds, geo = long.scenario["parts"]
+    assert worlds == list(short.scenario["parts"])
+    assert geo["base"] == "train-geo"
 
 
 def test_values_can_be_set() -> None:
