@@ -20,7 +20,6 @@ from torch import nn
 from torch.nn import functional
 
 from orbitcc.agents import plain_state
-from orbitcc.agents.model_card import Layer
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
@@ -205,7 +204,7 @@ def critic_loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
 
 def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
     """Inputs of the critics about each active flow, f32[N, S, 3]; 0 for the others."""
-    rate = np.where(present, statistics[..., STATS["delivery_rate_bps"]], 0.0) / 1e8
+    rate = np.where(present, delivered(statistics), 0.0)
     total, count = rate.sum(axis=1, keepdims=True), np.maximum(present.sum(axis=1, keepdims=True), 1)
     share = np.where(total > 0, rate / np.maximum(total, 1e-9), 0.0)
     view = np.stack((rate, rate - total / count, share), axis=-1)
@@ -231,17 +230,8 @@ class AstraeaTd3Learner:
             threads=settings.threads,
         )
         self.width = self.env.single_observation_space.shape[0]
-        hidden = [
-            Layer(
-                units=units,
-                activation=network.activation,
-                norm="layer" if network.norm == "layer" else "none",  # batch norm is folded into the layer
-                norm_eps=1e-5,
-            )
-            for units in network.hidden
-        ]
         self.gate = self.gru = None
-        self.layers = (*hidden, Layer(units=1, activation="linear"))
+        self.layers = network.layers(1)
         self.rng = np.random.default_rng([seed, 0xA57])
         torch.manual_seed(seed)
         self.noise_generator = torch.Generator().manual_seed(seed)
@@ -276,7 +266,7 @@ class AstraeaTd3Learner:
             acted = row["acted"]
             paid.add(row["reward"][acted])
             moves.add(row["action"][acted] ** 2)
-            flooded.add(_window_bdp(statistics)[acted] > self.settings.brake_bdp)
+            flooded.add(window_bdp(statistics)[acted] > self.settings.brake_bdp)
             rate, fair = statistics[..., STATS["delivery_rate_bps"]], statistics[..., STATS["fair_share_bps"]]
             starved.add((rate < 0.1 * fair)[acted])
             if self.replay.transitions >= self.settings.learning_starts:
@@ -308,10 +298,11 @@ class AstraeaTd3Learner:
         self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
         action = np.clip(action + self._sigma() * self.noise, -1.0, 1.0)
         if settings.random_share:
-            replaced = self.rng.random(action.shape) < self._fallen(settings.random_share, settings.random_share_final)
+            share = fallen(settings.random_share, settings.random_share_final, self._done_share(), settings)
+            replaced = self.rng.random(action.shape) < share
             action[replaced] = self.rng.uniform(-1.0, 1.0, int(replaced.sum()))
         if settings.brake_bdp:
-            over = _window_bdp(statistics) > settings.brake_bdp
+            over = window_bdp(statistics) > settings.brake_bdp
             action[over] = np.minimum(action[over], settings.brake_action)
         end_obs, reward, terminated, truncated, infos = env.step(action[..., None])
         end_statistics = infos["statistics"]
@@ -367,22 +358,17 @@ class AstraeaTd3Learner:
             nn.utils.clip_grad_norm_(self.actor.parameters(), settings.grad_clip)
             self.actor_optimiser.step()
             self.actor.eval()
-            _follow(self.actor_target, self.actor, settings.tau)
-            _follow(self.averaged, self.actor, settings.averaging)
+            follow(self.actor_target, self.actor, settings.tau)
+            follow(self.averaged, self.actor, settings.averaging)
             figures["policy_loss"] = actor_loss.item()
-        _follow(self.critic_target, self.critic, settings.tau)
+        follow(self.critic_target, self.critic, settings.tau)
         return figures
 
     def _done_share(self) -> float:
         return min(1.0, self.decisions / self.recipe.agent_steps)
 
     def _sigma(self) -> float:
-        return self._fallen(self.settings.noise_std, self.settings.noise_std_final)
-
-    def _fallen(self, first: float, last: float) -> float:
-        """Interpolate between the initial and the final exploration."""
-        share = min(1.0, self._done_share() / self.settings.noise_decay)
-        return first + share * (last - first)
+        return fallen(self.settings.noise_std, self.settings.noise_std_final, self._done_share(), self.settings)
 
     def _apply_schedule(self) -> None:
         """Learning rates and the fairness weight of this part of the run."""
@@ -395,35 +381,12 @@ class AstraeaTd3Learner:
             for group in optimiser.param_groups:
                 group["lr"] = fall * rate
         if settings.fairness:
-            part = min(int(done * len(settings.fairness)), len(settings.fairness) - 1)
-            paid = preset(self.recipe.preset).native("reward")
-            self.env.set_reward({"name": paid.name, **paid.parameters, "fairness": settings.fairness[part]})
+            self.env.set_reward(with_fairness(self.recipe, fairness_part(settings, done)))
 
     # --- export, resume ---
 
     def tensors(self) -> Tensors:
-        source = self.averaged
-        found: dict[str, Array] = {}
-        index = -1
-        for layer in (*source.hidden, source.output):
-            if isinstance(layer, nn.Linear):
-                index += 1
-                found[f"layers.{index}.weight"] = layer.weight.detach().numpy().copy()
-                found[f"layers.{index}.bias"] = layer.bias.detach().numpy().copy()
-            elif isinstance(layer, nn.LayerNorm):
-                found[f"layers.{index}.norm.scale"] = layer.weight.detach().numpy().copy()
-                found[f"layers.{index}.norm.shift"] = layer.bias.detach().numpy().copy()
-            elif isinstance(layer, nn.BatchNorm1d):  # folded into the dense layer
-                mean, deviation = layer.running_mean.numpy(), np.sqrt(layer.running_var.numpy() + layer.eps)
-                found[f"layers.{index}.weight"] /= deviation[:, None]
-                bias = found[f"layers.{index}.bias"]
-                found[f"layers.{index}.bias"] = (bias - mean) / deviation + layer.bias.detach().numpy()
-        mean, std = self.scale.mean[: self.width], self.scale.std[: self.width]
-        # The network's first layer takes what the normaliser leaves.
-        weight, bias = found["layers.0.weight"].astype(np.float64), found["layers.0.bias"].astype(np.float64)
-        found["layers.0.weight"] = (weight / std).astype(np.float32)
-        found["layers.0.bias"] = (bias - (weight / std) @ mean).astype(np.float32)
-        return found
+        return exported(self.averaged, self.scale.mean, self.scale.std)
 
     def save(self, folder: Path) -> None:
         arrays = {name: value for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)}
@@ -465,6 +428,35 @@ class AstraeaTd3Learner:
 
     def stop(self) -> None:
         self.env.close()
+
+
+def exported(actor: Actor, mean: NDArray[np.float64], std: NDArray[np.float64]) -> Tensors:
+    """The actor as the tensors of a checkpoint; its first layer takes inputs that are not normalised.
+
+    mean, std: moments by which the inputs of actor and critics are normalised; those of the actor come first.
+    """
+    found: dict[str, Array] = {}
+    index = -1
+    for layer in (*actor.hidden, actor.output):
+        if isinstance(layer, nn.Linear):
+            index += 1
+            found[f"layers.{index}.weight"] = layer.weight.detach().numpy().copy()
+            found[f"layers.{index}.bias"] = layer.bias.detach().numpy().copy()
+        elif isinstance(layer, nn.LayerNorm):
+            found[f"layers.{index}.norm.scale"] = layer.weight.detach().numpy().copy()
+            found[f"layers.{index}.norm.shift"] = layer.bias.detach().numpy().copy()
+        elif isinstance(layer, nn.BatchNorm1d):  # folded into the dense layer
+            average, deviation = layer.running_mean.numpy(), np.sqrt(layer.running_var.numpy() + layer.eps)
+            found[f"layers.{index}.weight"] /= deviation[:, None]
+            bias = found[f"layers.{index}.bias"]
+            found[f"layers.{index}.bias"] = (bias - average) / deviation + layer.bias.detach().numpy()
+    width = found["layers.0.weight"].shape[1]
+    mean, std = mean[:width], std[:width]
+    # The network's first layer takes what the normaliser leaves.
+    weight, bias = found["layers.0.weight"].astype(np.float64), found["layers.0.bias"].astype(np.float64)
+    found["layers.0.weight"] = (weight / std).astype(np.float32)
+    found["layers.0.bias"] = (bias - (weight / std) @ mean).astype(np.float32)
+    return found
 
 
 _LEARNER, _WORLDS = "astraea", "worlds"
@@ -518,13 +510,34 @@ class Mean:
         return self.total / self.count if self.count else float("nan")
 
 
-def _window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+def delivered(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each flow's delivery rate in units of 100 Mbit/s."""
+    return statistics[..., STATS["delivery_rate_bps"]] / 1e8
+
+
+def fallen(first: float, last: float, done: float, settings: Td3) -> float:
+    """Exploration between its initial and its final size, after this share of the run."""
+    return first + min(1.0, done / settings.noise_decay) * (last - first)
+
+
+def fairness_part(settings: Td3, done: float) -> int:
+    """The part of the curriculum of fairness that a run is in after this share of it."""
+    return min(int(done * len(settings.fairness)), max(len(settings.fairness) - 1, 0))
+
+
+def with_fairness(recipe: Recipe, part: int) -> dict[str, Any]:
+    """The reward of a recipe with the weight of fairness of a part of its curriculum."""
+    paid = preset(recipe.preset).native("reward")
+    return {"name": paid.name, **paid.parameters, "fairness": recipe.options(Td3).fairness[part]}
+
+
+def window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each flow's window over the bandwidth-delay product of its path; 0 where there is no flow."""
     bdp = statistics[..., STATS["capacity_bps"]] / 8 * statistics[..., STATS["base_rtt_s"]]
     return np.where(bdp > 0, statistics[..., STATS["cwnd_packets"]] * 1460 / np.maximum(bdp, 1.0), 0.0)
 
 
-def _follow(target: nn.Module, source: nn.Module, share: float) -> None:
+def follow(target: nn.Module, source: nn.Module, share: float) -> None:
     """Move the target's parameters by this share towards the source's, and so the running statistics of batch norm."""
     with torch.no_grad():
         torch._foreach_lerp_(_moving(target), _moving(source), share)

@@ -289,6 +289,21 @@ class Td3(Model):
     )
 
 
+class RllibTd3(Td3):
+    """Astraea's learner in RLlib (`training/rllib/td3.py`), with the same settings.
+
+    worlds: per env runner.
+    """
+
+    env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
+
+    @model_validator(mode="after")
+    def _as_rllib_can(self) -> RllibTd3:
+        if self.presence != (only := Td3.model_fields["presence"].default):
+            raise OrbitccError("presence", self.presence, f"{only}, with RLlib, whose flows are always present")
+        return self
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """What a recipe's `algorithm` stands for.
@@ -331,6 +346,7 @@ ALGORITHMS = {
     "sb3-sac": Algorithm(FlowSac, _SB3, "stable_baselines3"),
     "rllib": Algorithm(RllibAlgorithm, _RLLIB, "ray.rllib", discrete=True),
     "rllib-ppo": Algorithm(RllibPpo, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY),
+    "rllib-td3": Algorithm(RllibTd3, _RLLIB, "ray.rllib", network=("norm", "critic_hidden"), activations=_LEAKY),
     "rllib-ppo-worlds": Algorithm(RllibPpoWorlds, _RLLIB, "ray.rllib", by_flow=False),
     "rllib-sac-worlds": Algorithm(RllibSacWorlds, _RLLIB, "ray.rllib", by_flow=False),
 }

@@ -42,7 +42,7 @@ class Network(Model):
     gru_inputs, head_inputs: columns of the observation that the unit and the layers observe; empty: all.
     gru_every: decisions from one update of the state to the next.
 
-    Astraea's learner has normalisation, and a separate shape of the critics:
+    Astraea's learner (also in RLlib) has normalisation, and a separate shape of the critics:
 
     norm: `layer`: layer norm in actor and critics; `batch`: as published, batch norm without a scale in the actor only.
     critic_hidden: hidden layers of the critics.
@@ -73,7 +73,9 @@ class Network(Model):
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """The hidden layers and a linear output layer, as a model card states them; the layer has `actions` units, or
         one for each expert."""
-        hidden = [Layer(units=units, activation=self.activation) for units in self.hidden]
+        # Batch norm is folded into the layer.
+        norm: Literal["none", "layer"] = "layer" if self.norm == "layer" else "none"
+        hidden = [Layer(units=units, activation=self.activation, norm=norm) for units in self.hidden]
         return (*hidden, Layer(units=self.experts or actions, activation="linear"))
 
     def gate(self, inputs: int) -> Gate | None:
@@ -253,8 +255,8 @@ class Recipe(Model):
         return scenarios.load(self.scenario_name, settings)
 
 
-LEARNERS = {"rllib": "rllib-ppo"}
-"""Learners that train recipes of our own PPO -> their algorithm."""
+LEARNERS = {"rllib": {"ppo": "rllib-ppo", "astraea-td3": "rllib-td3"}}
+"""Other learners -> the algorithms whose recipes they train, and the algorithm by which they do."""
 
 
 def names() -> list[str]:
@@ -297,9 +299,11 @@ def by_learner(recipe: Recipe, learner: str) -> list[str]:
     Raises:
         OrbitccError: a learner that cannot train this recipe.
     """
-    found = LEARNERS.get(learner)
-    if found is None or recipe.algorithm != "ppo" or recipe.distill is not None:
-        allowed = f"{', '.join(LEARNERS)}, for recipes of our own PPO without [distill] ({recipe.algorithm} here)"
+    found = LEARNERS.get(learner, {}).get(recipe.algorithm)
+    if found is None or recipe.distill is not None:
+        allowed = (
+            f"{', '.join(LEARNERS)}, for recipes with ppo or astraea-td3 without [distill] ({recipe.algorithm} here)"
+        )
         raise OrbitccError("learner", learner, allowed)
     return [f"algorithm={found}", f"name={recipe.name}-{learner}"]
 

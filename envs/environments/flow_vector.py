@@ -1,6 +1,7 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
 import copy
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -13,6 +14,7 @@ from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, Totals
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.connections import Connections
 from orbitcc.envs.environments.core import Core, checked_actions, checked_count, checked_options, checked_seed
+from orbitcc.envs.environments.presets import Native
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.vector import autoreset_of, step_infos
 from orbitcc.envs.errors import OrbitccError, StateError
@@ -251,6 +253,10 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     def clone(self) -> Self:
         """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
         return copy.deepcopy(self)
+
+    def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
+        """Use another native reward, or other parameters, from the next step on (a curriculum)."""
+        self._running.set_reward(reward)
 
     def totals(self, world: int) -> Totals:
         """Totals of the flows and of the links of world number `world` so far, as `orbitcc run --json` has them."""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.environments.source import EpisodeSource
+from orbitcc.envs.environments.source import EpisodeSource, agent_flows
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
-from orbitcc.training.learners import PpoSettings, RllibAlgorithm, RllibPpo, RllibPpoWorlds, RllibSacWorlds
+from orbitcc.training.learners import PpoSettings, RllibAlgorithm, RllibPpo, RllibPpoWorlds, RllibSacWorlds, RllibTd3
 from orbitcc.training.recipe import Recipe
 
 MODULE = "shared"
 """The one network of all agents, where whole worlds are sampled."""
-PRIVILEGED = "orbitcc-flows-privileged"
-"""The environment of flows whose critic reads more than the global state."""
+PRIVILEGED, ASTRAEA = "orbitcc-flows-privileged", "orbitcc-flows-astraea"
+"""The environments of flows whose critics read more than the global state."""
 DEFAULT_MODULE = "default_policy"
 """RLlib's name of the network where sub-environments are sampled."""
 
@@ -27,6 +28,8 @@ def config(recipe: Recipe, seed: int) -> Any:
     """The RLlib configuration of a recipe."""
     if isinstance(recipe.learner, PpoSettings):
         return ppo_config(recipe, seed)
+    if isinstance(recipe.learner, RllibTd3):
+        return td3_config(recipe, seed)
     return any_config(recipe, seed) if isinstance(recipe.learner, RllibAlgorithm) else sac_config(recipe, seed)
 
 
@@ -73,9 +76,9 @@ def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
 
     ppo = recipe.options(RllibPpo)
     config = (
-        _agents(config, recipe, PRIVILEGED)
+        _agents(config, recipe, PRIVILEGED, ppo.flows)
         if ppo.privileged_critic
-        else _agents(config, recipe, FLOWS, global_state=True)
+        else _agents(config, recipe, FLOWS, ppo.flows, global_state=True)
     )
     config.learners(learner_class=ScheduledLearner).training(vf_loss_coeff=ppo.value_weight)
     config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=module_config(recipe)))
@@ -135,7 +138,7 @@ def any_config(recipe: Recipe, seed: int) -> Any:
     from orbitcc.envs.environments.rllib import FLOWS
     from orbitcc.training.rllib.algorithms import algorithm_config
 
-    config = _agents(algorithm_config(recipe), recipe, FLOWS)
+    config = _agents(algorithm_config(recipe), recipe, FLOWS, recipe.options(RllibAlgorithm).flows)
     config.callbacks(on_sample_end=_log_rewards).debugging(seed=seed, log_level="ERROR")
     try:
         config.validate()
@@ -146,8 +149,37 @@ def any_config(recipe: Recipe, seed: int) -> Any:
     return config
 
 
-def _agents(config: Any, recipe: Recipe, env: str, **more: Any) -> Any:
-    """The configuration with one sub-environment per flow; more: further arguments of the environment."""
+def td3_config(recipe: Recipe, seed: int) -> Any:
+    """The configuration of Astraea's learner: one sub-environment per flow."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+    from ray.tune import register_env
+
+    from orbitcc.training.astraea_td3 import with_fairness
+    from orbitcc.training.rllib.runner import ArrayEnvRunner
+    from orbitcc.training.rllib.td3 import ActorCritics, CriticFlows, Td3Config
+
+    td3 = recipe.options(RllibTd3)
+    source, rng = EpisodeSource(recipe.world()), np.random.default_rng(0)
+    flows = sum(len(agent_flows(source.draw(rng))) for _ in range(td3.worlds))  # the sizes that the environment draws
+    register_env(ASTRAEA, lambda arguments: CriticFlows(**arguments))
+    config = (
+        Td3Config()
+        .learners(num_learners=0)
+        .training(train_batch_size_per_learner=td3.iteration, grad_clip=td3.grad_clip, grad_clip_by="global_norm")
+        .rl_module(rl_module_spec=RLModuleSpec(ActorCritics, model_config={"recipe": recipe}))
+        .reporting(min_sample_timesteps_per_iteration=td3.iteration, min_time_s_per_iteration=0)
+        .callbacks(on_sample_end=_log_rewards)
+        .debugging(seed=seed, log_level="ERROR")
+    )
+    used = preset(recipe.preset)
+    if td3.fairness:
+        used = replace(used, reward=with_fairness(recipe, 0))
+    agents = _agents(config, recipe, ASTRAEA, flows, preset=used)
+    return agents.env_runners(env_runner_cls=ArrayEnvRunner, rollout_fragment_length="auto")
+
+
+def _agents(config: Any, recipe: Recipe, env: str, flows: int, **more: Any) -> Any:
+    """The configuration with `flows` sub-environments per env runner; more: further arguments of the environment."""
     from ray.tune import register_env
 
     from orbitcc.envs.environments.rllib import register_envs
@@ -156,7 +188,7 @@ def _agents(config: Any, recipe: Recipe, env: str, **more: Any) -> Any:
     register_envs()
     register_env(PRIVILEGED, lambda arguments: PrivilegedFlows(**arguments))
     settings = recipe.learner
-    assert isinstance(settings, RllibPpo | RllibAlgorithm)
+    assert isinstance(settings, RllibPpo | RllibAlgorithm | RllibTd3)
     arguments = {
         "scenario": recipe.world(),
         "preset": recipe.preset,
@@ -168,7 +200,7 @@ def _agents(config: Any, recipe: Recipe, env: str, **more: Any) -> Any:
     }
     return config.environment(env, env_config=arguments, disable_env_checking=True).env_runners(
         num_env_runners=settings.env_runners,
-        num_envs_per_env_runner=settings.flows,
+        num_envs_per_env_runner=flows,
         gym_env_vectorize_mode="vector_entry_point",
     )
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval import cluster
-from orbitcc.training.learners import PpoSettings
+from orbitcc.training.astraea_td3 import exported
+from orbitcc.training.learners import PpoSettings, RllibTd3
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib import algorithms
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
@@ -70,12 +71,18 @@ class RLlibLearner:
             cluster.ray_module().shutdown()
 
 
-_SQUASH: dict[str, Literal["tanh", "argmax"]] = {"TorchSquashedGaussian": "tanh", "TorchCategorical": "argmax"}
+_SQUASH: dict[str, Literal["tanh", "argmax"]] = {
+    "TorchSquashedGaussian": "tanh",
+    "TorchCategorical": "argmax",
+    "TorchDeterministic": "tanh",
+}
 """Distribution of actions of a module -> how its best action comes from its outputs; others are clipped."""
 
 
-def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
+def export(module: Any, recipe: Recipe) -> Tensors:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
+    if isinstance(recipe.learner, RllibTd3):
+        return exported(module.averaged, module.mean.numpy(), module.std.numpy())
     state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
     if not isinstance(recipe.learner, PpoSettings):
         return algorithms.export(state, recipe)
