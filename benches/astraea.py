@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -178,22 +179,15 @@ def _mean(values: list[float]) -> float:
 def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> float:
     """RTT inflation at which the action in steady state changes sign; 2 if it does not change below 2."""
     inflation = np.linspace(1.0, 2.0, 401)
-    rows = np.zeros((inflation.size, 10), np.float32)
-    rows[:, 0] = 1.0
-    parameters = trained.card.observation.parameters
-    seen = {
-        "ratio": inflation,
-        "log-queue": np.log1p(50 * (inflation - 1)),
-        "log-queue-ms": np.log1p((inflation - 1) * rtt_ms / 0.1),
+    steady = {
+        "queue-delay": np.log1p((inflation - 1) * rtt_ms) / 4,
+        "pacing-rate": np.full_like(inflation, math.log(rate_mbps / 10) / 2),
     }
-    rows[:, 1] = rows[:, 2] = seen[parameters.get("rtt", "ratio")]
-    rows[:, 3] = 0.8 * inflation
-    path = parameters.get("path", "linear")
-    rows[:, 4], rows[:, 5] = (rate_mbps / 80, rtt_ms / 500) if path == "linear" else np.log1p([rate_mbps, rtt_ms])
-    rows[:, 7] = rows[:, 8] = 1.0
-    if path == "log-rate":
-        rows = np.delete(rows, [3, 5], axis=1)
-    action = trained.policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
+    parameters = trained.card.observation.parameters
+    names = [feature if isinstance(feature, str) else feature["name"] for feature in parameters["features"]]
+    row = np.stack([steady.get(name, np.zeros_like(inflation)) for name in names], axis=1)  # no losses, no changes
+    seen = np.tile(row, (1, parameters["history"])).astype(np.float32)
+    action = trained.policy.act(np.ascontiguousarray(seen))[:, 0]
     below = np.flatnonzero(action < 0)
     return float(inflation[below[0]]) if below.size else 2.0
 
@@ -201,7 +195,7 @@ def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> 
 def after_step(policy: _sim.Policy, rtt_ms: float) -> tuple[float, float]:
     """Goodput in Mbit/s on a link of 100 Mbit/s after the base RTT has risen from 20 ms without an interruption.
 
-    The means are over 10 to 30 s after the rise, and over 40 to 60 s, when a minimum RTT of 30 s has expired.
+    The means are over 10 to 30 s after the rise, and over 40 to 60 s.
     """
     scenario = get("dumbbell", duration_s=90).with_flows([Flow(controller="external")])
     scenario = scenario.override("links.0.rate_mbps", 100.0)
