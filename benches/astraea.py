@@ -27,9 +27,12 @@ from orbitcc.agents import checkpoint
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.scenarios import get
+from orbitcc.eval.assessment.worlds.base import WorldFamily
+from orbitcc.eval.assessment.worlds.paths import Reordering, VaryingDelay, Wireless
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import render
 from orbitcc.eval.statistics import aggregate
+from orbitcc.eval.suites.base import Point
 
 Array = NDArray[np.float64]
 
@@ -37,6 +40,13 @@ PAYLOAD = 1448 / 1514
 LAST_S = 15
 WORLDS = 12
 """Number of worlds of each kind."""
+ASSESSED: dict[str, tuple[WorldFamily, Point]] = {
+    "one flow, jitter of 50 ms": (Reordering(), {"reordering": "jitter 50 ms"}),
+    "one flow, frames of 50 ms": (Wireless(), {"medium": "frames"}),
+    "one flow, GEO path": (VaryingDelay(), {"path": "geo"}),
+}
+"""Worlds of the assessment by RFC 9743 in which the RTT varies without a queue."""
+ASSESSED_WORLDS, ASSESSED_FROM_S = 3, 10
 TOLERANCE, SPAN_S = 0.2, 5
 """Converged: all flows are within this share of the fair rate for this many seconds."""
 
@@ -146,6 +156,11 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         note(f"{name}: ratio", last.min() / last.max())
         note(f"{name}: Jain", last.sum() ** 2 / (last.size * (last**2).sum()))
         note(f"{name}: convergence", convergence_s(goodput, world))
+    for name, (family, point) in ASSESSED.items():
+        for scenario in (family.world(point, seed + k) for k in range(ASSESSED_WORLDS)):
+            goodput = _recorded(policy, scenario.compile())[0][ASSESSED_FROM_S:]
+            capacity = [scenario.capacity_mbps(t + 0.5) for t in range(ASSESSED_FROM_S, ASSESSED_FROM_S + len(goodput))]
+            note(name, float(goodput.mean()) / (float(np.mean(capacity)) * PAYLOAD))
     reduce: dict[str, tuple[str, Callable[[list[float]], float]]] = {
         "one flow: least utilisation": ("one: utilisation", min),
         "one flow: longest queue, ms": ("one: queue", max),
@@ -160,6 +175,7 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         "20 ms beside 40-200 ms: worst ratio": ("inter: ratio", min),
         "ten, 100 Mbit/s, 50 ms: queue after a minute, ms": ("ten: first queue", _mean),
         "ten, 100 Mbit/s, 50 ms: queue after five minutes, ms": ("ten: last queue", _mean),
+        **{f"{name}: utilisation": (name, _mean) for name in ASSESSED},
     }
     return {label: reduced(seen[name]) for label, (name, reduced) in reduce.items()}
 

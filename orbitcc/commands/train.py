@@ -35,7 +35,7 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable."),
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(metavar="rllib", help="Train a recipe of our own PPO with RLlib instead.")
+        str | None, typer.Option(metavar="rllib", help="Train a recipe with ppo or astraea-td3 with RLlib instead.")
     ] = None,
     seed: Seeds = [1],  # noqa: B006
     name: Annotated[
