@@ -124,6 +124,18 @@ def test_returns_of_three_steps_do_not_depend_on_where_samples_are_cut(lengths: 
     assert found[3] == pytest.approx((8 + 0.9 * 16 + 0.81 * 32, 0.729, 6))
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_critics_see_the_flow_itself_only_where_the_recipe_says_so(given: bool) -> None:
+    experience = Experience(small(f"learner.own_inputs={str(given).lower()}"), 1)
+    (part,) = parts([6], "terminated")
+    experience.add([part], scales=True)
+    own, others = experience.now[1:6, -3:], experience.now[1:6, :-3]
+    assert (own > 0).all() if given else not own.any()
+    assert (others > 0).all()
+    assert bool(experience.scale.mean[-3:].any()) is given
+    assert part.get_observations(1)[-4] == 1.0, "the episode is RLlib's"
+
+
 @pytest.mark.parametrize(("by_world", "shares"), [("false", [1 / 4] * 4), ("true", [1 / 2, 1 / 6, 1 / 6, 1 / 6])])
 def test_a_flow_alone_is_drawn_as_often_as_a_crowd_or_as_one_of_it(by_world: str, shares: list[float]) -> None:
     experience = Experience(small(f"learner.by_world={by_world}"), 1)

@@ -145,10 +145,12 @@ class Experience:
         tails, self._tails = self._tails, {}
         for episode in episodes:
             obs, action, reward = (
-                np.asarray(part, np.float32)
+                np.array(part, np.float32)
                 for part in (episode.get_observations(), episode.get_actions(), episode.get_rewards())
             )
             action = action[:, 0]
+            if not self.settings.own_inputs:
+                obs[:, self.width - OWN : self.width] = 0.0
             if scales:
                 self.scale.add(obs[:-1, : self.width])
             if episode.id_ in tails:  # what came before, whose returns were not complete
