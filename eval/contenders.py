@@ -19,7 +19,7 @@ class Contender:
 
     label: what people read, unique within the results. digest: of a policy's files or source, so that a policy that was
     trained or written anew is another contender under the same name; empty for classical controllers. family: the
-    observation of a checkpoint.
+    observation of a checkpoint. imported: whether others trained it.
     """
 
     label: str
@@ -27,6 +27,7 @@ class Contender:
     params: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     family: str = ""
+    imported: bool = False
 
     @property
     def key(self) -> str:
@@ -114,10 +115,10 @@ def _as_trained(name_or_path: str) -> Contender:
     )
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
-    family = loaded.card.observation.preset
+    family, imported = loaded.card.observation.preset, loaded.card.imported is not None
     if name_or_path in checkpoint.shipped():
-        return Contender(loaded.card.name, name_or_path, {}, digest, family)
-    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family)
+        return Contender(loaded.card.name, name_or_path, {}, digest, family, imported)
+    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family, imported)
 
 
 def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:
