@@ -293,8 +293,10 @@ class RllibTd3(Td3):
     """Astraea's learner in RLlib (`training/rllib/td3.py`), with the same settings.
 
     worlds: per env runner.
+    iteration: decisions that are sampled before the networks are updated.
     """
 
+    iteration: Annotated[int, _steps] = 5_000
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
 
     @model_validator(mode="after")
