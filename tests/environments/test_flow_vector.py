@@ -202,6 +202,21 @@ def test_bad_use_names_the_field() -> None:
         env.close()
 
 
+def test_a_reward_is_changed_for_all_flows_from_the_next_step_on() -> None:
+    env = FlowVectorEnv(3, busy())
+    env.reset(seed=1)
+    up = np.ones((3, 1), np.float32)
+    for _ in range(40):
+        env.step(up)
+    reward = {"name": "astraea", "ceiling": 10.0, "latency": 0.0, "loss": 0.0, "fairness": 0.0, "stability": 0.0}
+    for factor in (0.1, 1.0, 2.0):
+        env.set_reward({**reward, "throughput": factor})
+        rewards = env.step(up)[1]
+        used = env.statistics()[:, STATS["delivery_rate_bps"]].sum() / env.statistics()[0, STATS["capacity_bps"]]
+        assert used > 0.05
+        assert rewards == pytest.approx(factor * used, rel=0.02)
+
+
 def test_the_halves_of_a_step_make_a_whole_one() -> None:
     whole, halves = (FlowVectorEnv(7, busy(9.0), autoreset_mode=SAME, reward_scale=3.0) for _ in range(2))
     assert np.array_equal(whole.reset(seed=3)[0], halves.reset(seed=3)[0])
