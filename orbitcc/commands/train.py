@@ -82,7 +82,7 @@ def train(
     folder = _run_folder(recipe) if resume else None
     if folder is None:
         if learner is not None:
-            changes = [*(changes or ()), *recipes.by_learner(recipes.load(recipe, changes or ()), learner)]
+            changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
         plan = recipes.load(recipe, changes or ())
         recipes.check_names(plan)
     for tracker in logbook or ():

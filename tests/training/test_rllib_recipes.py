@@ -120,6 +120,15 @@ def test_what_rllibs_loss_lacks_is_refused(change: str, message: str) -> None:
         recipe.load("zenith", [*changes, change])
 
 
+def test_settings_of_rllib_alone_can_be_set(tmp_path) -> None:
+    done = called(
+        "train", "zenith", "--learner", "rllib", "--set", "learner.env_runners=-1", "--out", str(tmp_path / "runs")
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: learner.env_runners: -1 is not allowed")
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(("name", "learner"), [("zenith", "tianshou"), ("sb3-ppo-leo", "rllib")])
 def test_a_learner_that_cannot_train_the_recipe_is_refused(name: str, learner: str, tmp_path) -> None:
     done = called("train", name, "--learner", learner, "--out", str(tmp_path / "runs"))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from orbitcc.training.astraea_td3 import critic_loss, targets
-from orbitcc.training.rllib import config, export
+from orbitcc.training.rllib import RLlibLearner, config, export
 from orbitcc.training.rllib.td3 import ActorCritics, CriticFlows, Experience, Td3Learner, observed
 
 SMALL = (
@@ -258,6 +259,31 @@ def test_settings_that_rllib_would_not_heed_are_refused() -> None:
         OrbitccError, match="'rllib' is not allowed; allowed: rllib, for recipes with ppo or astraea-td3"
     ):
         recipes.by_learner(recipes.load("sb3-ppo-leo"), "rllib")
+
+
+def test_env_runners_of_their_own_get_weights_exploration_and_the_reward_of_the_part_of_the_run() -> None:
+    made = RLlibLearner(small("agent_steps=2000", "learner.env_runners=2", "learner.fairness=[0.25, 0.75]"), 1)
+
+    def held(runner: Any) -> tuple[float, float, float]:
+        weight = float(next(runner.module.actor.parameters()).sum())
+        reward = runner.env.unwrapped._core.batch.preset.reward
+        return reward.parameters["fairness"], float(runner.module.sigma), weight
+
+    def all_held() -> list[tuple[float, float, float]]:
+        return made.algorithm.env_runner_group.foreach_env_runner(held, local_env_runner=False)
+
+    try:
+        made.iterate()
+        first = all_held()
+        assert [fairness for fairness, *_ in first] == [0.25, 0.25]
+        assert sum(made.iterate()["agent_steps"] for _ in range(5)) >= 2000
+        last = all_held()
+        assert [fairness for fairness, *_ in last] == [0.75, 0.75]
+        assert last[0][1:] == last[1][1:]
+        assert last[0][1] == pytest.approx(0.1)
+        assert last[0][2] != first[0][2]
+    finally:
+        made.stop()
 
 
 def test_the_recipe_of_astraea_is_trained_by_rllib_and_resumed(tmp_path: Path) -> None:

@@ -340,5 +340,8 @@ class Td3(Algorithm):
         part = fairness_part(self.recipe.options(RllibTd3), done)
         if part != self._part:
             reward = with_fairness(self.recipe, part)
-            self.env_runner_group.foreach_env_runner(lambda runner: runner.env.unwrapped.set_reward(reward))
+            self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.env.unwrapped.set_reward(reward),
+                local_env_runner=not self.recipe.options(RllibTd3).env_runners,  # it has no worlds beside others
+            )
             self._part = part
