@@ -206,9 +206,12 @@ def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Arr
     """Inputs of the critics about each active flow, f32[N, S, 3]; 0 for the others."""
     rate = np.where(present, delivered(statistics), 0.0)
     total, count = rate.sum(axis=1, keepdims=True), np.maximum(present.sum(axis=1, keepdims=True), 1)
-    share = np.where(total > 0, rate / np.maximum(total, 1e-9), 0.0)
-    view = np.stack((rate, rate - total / count, share), axis=-1)
-    return np.where(present[..., None], view, 0.0).astype(np.float32)
+    return np.where(present[..., None], compared(rate, total, count), 0.0).astype(np.float32)
+
+
+def compared(rate: NDArray[np.float64], total: NDArray[Any], count: NDArray[Any]) -> NDArray[np.float64]:
+    """Rates beside the sum and the number of those of their world: rate, distance to the mean, share, [..., 3]."""
+    return np.stack((rate, rate - total / count, rate / np.maximum(total, 1e-9)), axis=-1)
 
 
 class AstraeaTd3Learner:

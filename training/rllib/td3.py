@@ -34,6 +34,7 @@ from orbitcc.training.astraea_td3 import (
     Actor,
     Scale,
     TwinCritic,
+    compared,
     critic_loss,
     delivered,
     fairness_part,
@@ -62,8 +63,8 @@ class CriticFlows(StatefulFlowVectorEnv):
         statistics, worlds = self.statistics(), self.worlds
         rate = delivered(statistics)
         total, flows = np.bincount(worlds, rate)[worlds], np.bincount(worlds)[worlds]
-        own = (rate, rate - total / flows, rate / np.maximum(total, 1e-9))
-        return np.column_stack((self.state(), *own, 1.0 / flows, window_bdp(statistics))).astype(np.float32)
+        own = compared(rate, total, flows)
+        return np.column_stack((self.state(), own, 1.0 / flows, window_bdp(statistics))).astype(np.float32)
 
 
 class ActorCritics(TorchRLModule, InferenceOnlyAPI):
@@ -240,8 +241,7 @@ class Td3Learner(TorchLearner):
         """Of the critics' loss for the critics alone, and of the actor's for the actor alone."""
         found: dict[Any, torch.Tensor] = {}
         for module_id in loss_per_module:
-            for name, _optimiser in self.get_optimizers_for_module(module_id):
-                optimiser = self.get_optimizer(module_id, name)
+            for name, optimiser in self.get_optimizers_for_module(module_id):
                 optimiser.zero_grad(set_to_none=True)  # one without gradients makes no step
                 if name in self._losses[module_id]:
                     references = self._optimizer_parameters[optimiser]
