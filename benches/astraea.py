@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,16 +27,26 @@ from orbitcc.agents import checkpoint
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.scenarios import get
+from orbitcc.eval.assessment.worlds.base import WorldFamily
+from orbitcc.eval.assessment.worlds.paths import Reordering, VaryingDelay, Wireless
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import render
 from orbitcc.eval.statistics import aggregate
+from orbitcc.eval.suites.base import Point
 
 Array = NDArray[np.float64]
 
-PAYLOAD = 1448 / 1514
+PAYLOAD, WIRE_BYTES = 1448 / 1514, 1514
 LAST_S = 15
 WORLDS = 12
 """Number of worlds of each kind."""
+ASSESSED: dict[str, tuple[WorldFamily, Point]] = {
+    "one flow, jitter of 50 ms": (Reordering(), {"reordering": "jitter 50 ms"}),
+    "one flow, frames of 50 ms": (Wireless(), {"medium": "frames"}),
+    "one flow, GEO path": (VaryingDelay(), {"path": "geo"}),
+}
+"""Worlds of the assessment by RFC 9743 in which the RTT varies without a queue."""
+ASSESSED_WORLDS, ASSESSED_FROM_S = 3, 10
 TOLERANCE, SPAN_S = 0.2, 5
 """Converged: all flows are within this share of the fair rate for this many seconds."""
 
@@ -145,6 +156,11 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         note(f"{name}: ratio", last.min() / last.max())
         note(f"{name}: Jain", last.sum() ** 2 / (last.size * (last**2).sum()))
         note(f"{name}: convergence", convergence_s(goodput, world))
+    for name, (family, point) in ASSESSED.items():
+        for scenario in (family.world(point, seed + k) for k in range(ASSESSED_WORLDS)):
+            goodput = _recorded(policy, scenario.compile())[0][ASSESSED_FROM_S:]
+            capacity = [scenario.capacity_mbps(t + 0.5) for t in range(ASSESSED_FROM_S, ASSESSED_FROM_S + len(goodput))]
+            note(name, float(goodput.mean()) / (float(np.mean(capacity)) * PAYLOAD))
     reduce: dict[str, tuple[str, Callable[[list[float]], float]]] = {
         "one flow: least utilisation": ("one: utilisation", min),
         "one flow: longest queue, ms": ("one: queue", max),
@@ -159,6 +175,7 @@ def figures(policy: _sim.Policy, seed: int) -> dict[str, float]:
         "20 ms beside 40-200 ms: worst ratio": ("inter: ratio", min),
         "ten, 100 Mbit/s, 50 ms: queue after a minute, ms": ("ten: first queue", _mean),
         "ten, 100 Mbit/s, 50 ms: queue after five minutes, ms": ("ten: last queue", _mean),
+        **{f"{name}: utilisation": (name, _mean) for name in ASSESSED},
     }
     return {label: reduced(seen[name]) for label, (name, reduced) in reduce.items()}
 
@@ -178,22 +195,15 @@ def _mean(values: list[float]) -> float:
 def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> float:
     """RTT inflation at which the action in steady state changes sign; 2 if it does not change below 2."""
     inflation = np.linspace(1.0, 2.0, 401)
-    rows = np.zeros((inflation.size, 10), np.float32)
-    rows[:, 0] = 1.0
-    parameters = trained.card.observation.parameters
-    seen = {
-        "ratio": inflation,
-        "log-queue": np.log1p(50 * (inflation - 1)),
-        "log-queue-ms": np.log1p((inflation - 1) * rtt_ms / 0.1),
+    steady = {
+        "own-queue": np.log1p(rate_mbps * (inflation - 1) * rtt_ms * 125 / WIRE_BYTES) / 4,
+        "pacing-rate": np.full_like(inflation, math.log(rate_mbps / 10) / 2),
     }
-    rows[:, 1] = rows[:, 2] = seen[parameters.get("rtt", "ratio")]
-    rows[:, 3] = 0.8 * inflation
-    path = parameters.get("path", "linear")
-    rows[:, 4], rows[:, 5] = (rate_mbps / 80, rtt_ms / 500) if path == "linear" else np.log1p([rate_mbps, rtt_ms])
-    rows[:, 7] = rows[:, 8] = 1.0
-    if path == "log-rate":
-        rows = np.delete(rows, [3, 5], axis=1)
-    action = trained.policy.act(np.ascontiguousarray(np.tile(rows, (1, 5))))[:, 0]
+    parameters = trained.card.observation.parameters
+    names = [feature if isinstance(feature, str) else feature["name"] for feature in parameters["features"]]
+    row = np.stack([steady.get(name, np.zeros_like(inflation)) for name in names], axis=1)  # no losses, no changes
+    seen = np.tile(row, (1, parameters["history"])).astype(np.float32)
+    action = trained.policy.act(np.ascontiguousarray(seen))[:, 0]
     below = np.flatnonzero(action < 0)
     return float(inflation[below[0]]) if below.size else 2.0
 
@@ -201,7 +211,7 @@ def balance(trained: checkpoint.Checkpoint, rate_mbps: float, rtt_ms: float) -> 
 def after_step(policy: _sim.Policy, rtt_ms: float) -> tuple[float, float]:
     """Goodput in Mbit/s on a link of 100 Mbit/s after the base RTT has risen from 20 ms without an interruption.
 
-    The means are over 10 to 30 s after the rise, and over 40 to 60 s, when a minimum RTT of 30 s has expired.
+    The means are over 10 to 30 s after the rise, and over 40 to 60 s.
     """
     scenario = get("dumbbell", duration_s=90).with_flows([Flow(controller="external")])
     scenario = scenario.override("links.0.rate_mbps", 100.0)

@@ -1,10 +1,9 @@
 """Writes the claims and the table of medians into the documents, from the folders of `orbitcc reproduce`.
 
-    python -m benches.reproduction [--leo DRAW... [--tbf DRAW...] [--policies FOLDER...]] [--geo DRAW...] [--c4 DRAW...]
+    python -m benches.reproduction [--leo DRAW... [--tbf DRAW...]] [--geo DRAW...] [--c4 DRAW...]
 
 Draws of one paper are judged together; the tables of papers without draws stay. tbf: draws of the LEO paper with
-shaper=tbf, for a column of their own. policies: folders with the runs of further policies alone (the suites of the LEO
-paper by `orbitcc eval --policy`), for the claims about Astraea.
+shaper=tbf, for a column of their own. Claims about Astraea need its policy in the draws (docs/reproduction.md).
 """
 
 from __future__ import annotations
@@ -75,21 +74,6 @@ def table(judged: Judged, shaped: Judged = ()) -> str:
     return "\n".join([" ".join(counted), "", *rows_of([head, ["---"] * len(head), *lines]), "", *notes])
 
 
-def policies(paper: Paper, results: Mapping[str, Results]) -> str:
-    """The claims about Astraea, a column for each policy with its observation."""
-    suite = results["responsiveness"]
-    labels = [contender.label for contender in suite.contenders if contender.family == "astraea"]
-    judged = {label: {claim.key: outcome for claim, outcome in papers.judge(paper, results, label)} for label in labels}
-    lines = [["no.", "claim", *(f"`{label}`: {title}" for label in labels for title in ("measured", "result"))]]
-    lines.append(["---"] * len(lines[0]))
-    for claim in paper.claims:
-        if claim.about_astraea:
-            own = [judged[label][claim.key] for label in labels]
-            cells = [cell for outcome in own for cell in (outcome.measured, f"{verdict(outcome)}, {met(outcome)}")]
-            lines.append([claim.key, claim.statement, *cells])
-    return "\n".join(rows_of(lines))
-
-
 def medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
     """The medians of a paper's suites as a Markdown table; the best, and what is tied with it, is bold."""
     scores = papers.medians(paper, all_results)
@@ -110,17 +94,9 @@ def loaded(paper: Paper, folders: Sequence[Path]) -> dict[str, Results]:
     return papers.together([papers.load_paper(paper, folder) for folder in folders])
 
 
-def beside(paper: Paper, folders: Sequence[Path], further: Sequence[Path]) -> dict[str, Results]:
-    """The runs of further policies, and those draws that have the same points."""
-    draws = [papers.load_paper(paper, folder) for folder in further]
-    profiles = {draw["inter-rtt"].profile for draw in draws}
-    own = [papers.load_paper(paper, folder) for folder in folders]
-    return papers.together([*(draw for draw in own if draw["inter-rtt"].profile in profiles), *draws])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("leo", "geo", "c4", "tbf", "policies"):
+    for name in ("leo", "geo", "c4", "tbf"):
         parser.add_argument(f"--{name}", nargs="+", type=Path, default=[], metavar="FOLDER")
     given = parser.parse_args()
     filled = {}
@@ -132,8 +108,6 @@ def main() -> None:
         shaped = papers.judge(leo, loaded(leo, given.tbf)) if given.tbf else ()
         runs = loaded(leo, given.leo)
         filled |= {"leo": table(papers.judge(leo, runs), shaped), "leo-medians": medians(leo, runs)}
-        if given.policies:
-            filled["leo-policies"] = policies(leo, beside(leo, given.leo, given.policies))
         for name, picture in PICTURES.items():
             (ROOT / "docs" / "images" / f"{name}.png").write_bytes((given.leo[0] / picture).read_bytes())
     replace(ROOT / "docs" / "reproduction.md", filled)

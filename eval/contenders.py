@@ -19,7 +19,7 @@ class Contender:
 
     label: what people read, unique within the results. digest: of a policy's files or source, so that a policy that was
     trained or written anew is another contender under the same name; empty for classical controllers. family: the
-    observation of a checkpoint. imported: whether others trained it.
+    observation of a checkpoint.
     """
 
     label: str
@@ -27,7 +27,6 @@ class Contender:
     params: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
     family: str = ""
-    imported: bool = False
 
     @property
     def key(self) -> str:
@@ -115,10 +114,10 @@ def _as_trained(name_or_path: str) -> Contender:
     )
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
-    family, imported = loaded.card.observation.preset, loaded.card.imported is not None
+    family = loaded.card.observation.preset
     if name_or_path in checkpoint.shipped():
-        return Contender(loaded.card.name, name_or_path, {}, digest, family, imported)
-    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family, imported)
+        return Contender(loaded.card.name, name_or_path, {}, digest, family)
+    return Contender(loaded.card.name, "policy", {"path": name_or_path}, digest, family)
 
 
 def line_up(controller_texts: Sequence[str], policies: Sequence[str]) -> list[Contender]:

@@ -43,8 +43,7 @@ class Claim(Criterion):
     statement: in our words. quote: the paper's. source: section or table. measured: what is printed, with values in
     braces as in str.format. It holds if all conditions are met, and all other `claims` hold. closed: a program that
     nobody can run, about which nothing can be decided. calibrated: why its verdict is no independent test, because
-    something here was fitted to what it says; about `astraea` this means our policy of that name, not one that was
-    imported.
+    something here was fitted to what it says.
     """
 
     key: str
@@ -114,13 +113,7 @@ class Claim(Criterion):
         if evidence.least_runs < LEAST_RUNS:
             return ClaimResult(measured, "undecidable", f"needs {LEAST_RUNS} runs (a larger profile)")
         share = float(met[1:].mean())
-        return ClaimResult(measured, verdict_of(share), share=share, calibrated=self._calibrated(evidence))
-
-    def _calibrated(self, evidence: Evidence) -> str:
-        if not self.about_astraea:
-            return self.calibrated
-        suite = next(value.suite for value in self.values.values() if value.suite)
-        return "" if evidence.contender(suite, "astraea").imported else self.calibrated
+        return ClaimResult(measured, verdict_of(share), share=share, calibrated=self.calibrated)
 
 
 def verdict_of(share: float) -> ClaimVerdict:

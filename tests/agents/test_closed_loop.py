@@ -7,17 +7,25 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
+from orbitcc.agents.model_card import Layer
 from orbitcc.agents.policy import build
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.scenarios import get
 
+SHIPPED = "perigee"
+"""A policy with decisions at fixed intervals; with others the flows of an environment decide together."""
+
 
 def random_policy() -> _sim.Policy:
-    """A network of the shipped shape that sees what the shipped one sees, grows its window when the path is empty and
+    """A network with two hidden layers that sees what the shipped one sees, grows its window when the path is empty and
     shrinks it when it is not."""
-    card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")
+    hidden = [Layer(units=units, activation="leaky_relu", norm="layer") for units in (256, 128)]
+    layers = (*hidden, Layer(units=1, activation="linear"))
+    card = checkpoint.read_card(checkpoint.SHIPPED / SHIPPED).model_copy(
+        update={"layers": layers, "squash": "tanh", "normaliser": False}
+    )
     rng = np.random.default_rng(4)
     width, tensors = card.observation.dim, {}
     for index, layer in enumerate(card.layers):
@@ -54,7 +62,7 @@ def test_native_and_stepped_policy_give_the_same_flows(name: str) -> None:
     native = _sim.Simulation(json.dumps(network), policies={"p": policy})
     native.run()
 
-    env = parallel_env(scenario, preset=checkpoint.load("astraea").preset)
+    env = parallel_env(scenario, preset=checkpoint.load(SHIPPED).preset)
     obs, _ = env.reset(seed=scenario.seed, options={"scenario": scenario})
     while env.agents:
         actions = policy.act(np.stack([obs[agent] for agent in env.agents]))

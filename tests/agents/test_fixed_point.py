@@ -65,7 +65,7 @@ def test_a_policy_with_an_option_is_another_contender() -> None:
 def test_policies_without_a_fixed_point_form_are_refused_with_the_reason(tmp_path) -> None:
     saved = checkpoint.save(tmp_path / "wide", card(), tensors())
     for name, reason in (
-        ("astraea", "float for the policy astraea: the observation astraea has no fixed-point form"),
+        ("astraea", "float for the policy astraea: observation.history = 5 has no fixed-point form, only 1 has"),
         ("tests.agents.policies:constant", "float: a policy in Python has no fixed-point form"),
         (str(saved), "has no fixed-point form"),
     ):

@@ -48,14 +48,14 @@ from types import SimpleNamespace
 from orbitcc.agents import checkpoint
 
 def make():
-    loaded = checkpoint.load("astraea")
+    loaded = checkpoint.load("perigee")
     return SimpleNamespace(act=loaded.policy.act, preset=loaded.preset)
 """
 
 
 def test_an_python_policy_around_a_network_sends_the_same_packets(write) -> None:
     write("same_packets", NETWORK)
-    native = simulate(scenario("astraea"))
+    native = simulate(scenario("perigee"))
     wrapped = simulate(scenario("policy:path=same_packets:make"))
     assert totals(wrapped.flow_totals) == totals(native.flow_totals)
     assert native.flow_totals[0]["sent_packets"] > 1000
@@ -68,7 +68,7 @@ def test_an_python_policy_drives_background_flows_of_a_batch(write) -> None:
         [Flow(controller="external"), Flow.parse("policy:path=in_background:make")]
     )
     results = []
-    for other in (named, named.with_controller("astraea", only="policy")):
+    for other in (named, named.with_controller("perigee", only="policy")):
         batch = Batch(
             [other.compile()] * 3, max_agents=1, preset=presets.preset(), threads=2, policies=other.policies()
         )

@@ -126,7 +126,7 @@ def test_the_doctor_says_that_this_machine_can_deploy(machine):
 @pytest.mark.parametrize(
     ("policy", "reason"),
     [
-        ("astraea", "the observation astraea has no fixed-point form"),
+        ("astraea", "observation.history = 5 has no fixed-point form, only 1 has"),
         ("examples.python_policy:make", "one in Python has no fixed-point form"),
     ],
 )

@@ -24,7 +24,7 @@ def scenario(agents: int):
     return get("dumbbell", duration_s=8, rate_mbps=20).with_flows(flows).override("sim.start_jitter_ms", 0.0)
 
 
-LOADED = checkpoint.load("astraea")
+LOADED = checkpoint.load("perigee")
 PRESET = LOADED.preset
 
 

@@ -48,13 +48,13 @@ def test_wide_changes_are_those_of_the_repository():
 
 
 def test_a_policy_may_decide_more_often_than_its_card_says():
-    plain, often = line_up(["astraea", "astraea:interval_ms=20"], [])
-    assert (often.label, often.key != plain.key) == ("astraea:interval_ms=20", True)
+    plain, often = line_up(["perigee", "perigee:interval_ms=20"], [])
+    assert (often.label, often.key != plain.key) == ("perigee:interval_ms=20", True)
     got = {}
     for contender in (plain, often):
         suite = suites.get("rate-step")
         got[contender.label] = execute(Task(suite, suite.case({}, 1), contender, "", None))[0]["metrics"]
-    assert got["astraea"] != got["astraea:interval_ms=20"]
+    assert got["perigee"] != got["perigee:interval_ms=20"]
 
 
 def test_the_interval_of_the_card_makes_the_same_packets():
@@ -62,9 +62,9 @@ def test_the_interval_of_the_card_makes_the_same_packets():
     from orbitcc.agents.checkpoint import load
     from orbitcc.envs.backends.simulator import simulate
 
-    ms = load("astraea").card.interval_ms
+    ms = load("perigee").card.interval_ms
     runs = [
-        simulate(scenario.with_controller(text)).flow_totals[0] for text in ("astraea", f"astraea:interval_ms={ms}")
+        simulate(scenario.with_controller(text)).flow_totals[0] for text in ("perigee", f"perigee:interval_ms={ms}")
     ]
     assert runs[0]["sent_packets"] == runs[1]["sent_packets"]
 
@@ -72,4 +72,4 @@ def test_the_interval_of_the_card_makes_the_same_packets():
 @pytest.mark.parametrize("value", [-1, 0.05, 20_000])
 def test_an_impossible_interval_is_named(value):
     with pytest.raises(OrbitccError, match="interval_ms"):
-        get("dumbbell").with_controller(f"astraea:interval_ms={value}").policies()
+        get("dumbbell").with_controller(f"perigee:interval_ms={value}").policies()

@@ -28,7 +28,7 @@ def test_a_document_without_marks_stays_as_it_is(text, tmp_path):
 
 def test_the_page_has_the_marks_that_the_command_fills():
     text = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    for mark in ("leo", "geo", "c4", "leo-policies", "leo-medians"):
+    for mark in ("leo", "geo", "c4", "leo-medians"):
         assert text.count(f"<!-- {mark} -->") == text.count(f"<!-- /{mark} -->") == 1
 
 
@@ -50,4 +50,4 @@ def test_the_counts_of_the_readme_are_those_of_the_tables():
         said = f"{hold} of {n} claims of the {title} hold, {fail} fail and {some}"
         assert said in " ".join(page.split()), said
         assert said in " ".join(readme.split()), said
-        assert f"{fit} of {calibrated} calibrated" in " ".join(page.split())
+        assert calibrated == "0" or f"{fit} of {calibrated} calibrated" in " ".join(page.split())

@@ -31,8 +31,8 @@ SMALL = (
     "learner.replay=1000",
     "network.hidden=[16, 8]",
     "network.critic_hidden=[16, 16]",
-    "scenario.duration_s=6",
-    "scenario.rate_mbps=[5, 10]",
+    'scenario={name="train-astraea-loss", duration_s=6, mean_gap_s=2, rate_mbps=[5, 10], flows=[1, 20]}',
+    "preset.interval_rtts=0",
 )
 
 

@@ -101,7 +101,9 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
 def test_the_exported_policy_acts_as_the_learner_does() -> None:
     import torch
 
+    from orbitcc.agents.model_card import Observation
     from orbitcc.agents.policy import build
+    from orbitcc.envs.environments.presets import definition_hash
     from orbitcc.training import recipe, rllib
 
     plan = recipe.load("ppo-mixed", ["scenario=dumbbell"])
@@ -109,10 +111,11 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
     module = MultiAgentEnvRunner(config).module[rllib.MODULE]
-    card = checkpoint.read_card(checkpoint.SHIPPED / "astraea")  # the same family of observations, another network
+    card = checkpoint.read_card(checkpoint.SHIPPED / "perigee")
     changes = {
-        "observation": card.observation.model_copy(update={"parameters": {}}),
+        "observation": Observation(preset="astraea", dim=50, hash=definition_hash("observation", "astraea")),
         "layers": plan.network.layers(1),
+        "normaliser": False,
         "squash": "clip",
     }
     policy = build(card.model_copy(update=changes), rllib.export(module, plan))
