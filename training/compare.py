@@ -11,7 +11,10 @@ import math
 from typing import Any
 
 from orbitcc.agents import checkpoint
-from orbitcc.envs import controllers
+from orbitcc.agents.runs import CONFIG, RunFolder
+from orbitcc.envs import controllers, scenarios
+from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import Figures, Weights, print_figures
 
@@ -21,13 +24,30 @@ CONSTANTS = (-1.0, -0.01, 0.0, 0.01, 1.0)
 CLASSICAL = ("cubic", "reno")
 
 
+def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistribution:
+    """The worlds of a policy's training: those of its run folder, or those that its card names, or of its recipe.
+
+    Raises:
+        OrbitccError: the recipe is not here.
+    """
+    run, card = RunFolder(loaded.path.parent), loaded.card
+    if (run.path / CONFIG).is_file():
+        return recipes.Recipe.build(run.config("recipe")["recipe"]).world()
+    if card.training is None or card.training_range.scenario in scenarios.names():
+        return card.training_range.scenario
+    name = card.training.recipe
+    for learner in recipes.LEARNERS:
+        name = name.removesuffix(f"-{learner}")
+    return recipes.load(name).world()
+
+
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:
     """Figures by contender: the policy, classical controllers, the best constant policy, a uniformly random one.
 
     The first three have all held-out metrics and the `score` with the default weights, the others only a reward.
     """
     loaded = checkpoint.load(name_or_path)
-    heldout = HeldOut(loaded.card.training_range.scenario, loaded.preset, worlds, seed)
+    heldout = HeldOut(trained_on(loaded), loaded.preset, worlds, seed)
     scores: dict[str, Figures] = {loaded.card.name: heldout.score(loaded.policy)}
     for name in CLASSICAL:
         controller, _ = controllers.make(name, {})

@@ -1,5 +1,7 @@
 """Held-out scores: fixed worlds, the same figures whoever drives."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,9 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
+from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.scenarios import DISTRIBUTIONS
-from orbitcc.training import compare
+from orbitcc.training import compare, recipe
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import FIGURES, Weights, print_figures
 
@@ -43,7 +46,7 @@ def test_cubic_fills_the_links(heldout: HeldOut) -> None:
 def test_the_shipped_policy_beats_random_and_constant_policies() -> None:
     name = "astraea"
     shipped = checkpoint.load(name)
-    worlds = HeldOut(shipped.card.training_range.scenario, shipped.preset, worlds=3, seed=2_000_000)
+    worlds = HeldOut(compare.trained_on(shipped), shipped.preset, worlds=3, seed=2_000_000)
     ours = worlds.reward(shipped.policy.act)
     others = [constant(value) for value in (-1.0, 0.0, 0.1)] + [uniform(1)]
     assert ours > max(worlds.reward(other) for other in others)
@@ -59,6 +62,21 @@ def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch
     rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
     assert "0.5000" in rows["reward"]
     assert rows["starved"].split()[-2] == "lower"
+
+
+@pytest.mark.parametrize(
+    ("policy", "parts"), [("perigee", 5), ("astraea", 2), ("zenith", 8), ("zenith-rllib", 8), ("apogee", 0)]
+)
+def test_a_policy_is_compared_on_the_worlds_of_its_training(policy: str, parts: int) -> None:
+    found = compare.trained_on(checkpoint.load(policy))
+    assert len(getattr(DISTRIBUTIONS.get(str(found), found), "parts", ())) == parts
+
+
+def test_a_run_is_compared_on_the_worlds_of_its_own_configuration(tmp_path) -> None:
+    plan = recipe.load("astraea", ["scenario=train-leo"])
+    run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, {"recipe": plan.model_dump()}, name="run")
+    shutil.copytree(checkpoint.SHIPPED / "astraea", run.best)
+    assert compare.trained_on(checkpoint.load(str(run.best))) == DISTRIBUTIONS["train-leo"]
 
 
 TRAINED = "perigee"
