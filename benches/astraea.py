@@ -2,8 +2,8 @@
 
     python -m benches.astraea CHECKPOINT [CHECKPOINT ...] [--seed 5000] [--picture docs/images/astraea.png]
 
-Give one checkpoint per training seed. Worlds are drawn with `--seed`; those of docs/training.md were drawn once, after
-all choices had been made. Figures are from the last seconds of each run: the mean (or median, or worst value) over
+Give one checkpoint per training seed. Worlds are drawn with `--seed`; those of docs/policies.md were drawn once, and
+nothing was chosen by them. Figures are from the last seconds of each run: the mean (or median, or worst value) over
 worlds for each policy, then the interquartile mean over policies with its 95 % interval.
 """
 
@@ -259,6 +259,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     policies = [checkpoint.load(path) for path in arguments.checkpoints]
+    if arguments.picture is not None and any(trained.card.observation.preset != "features" for trained in policies):
+        parser.error("--picture: only of policies that observe a list of features, as the recipe's do")
     rows = [figures(trained.policy, arguments.seed) for trained in policies]
     print(f"| metric | {' | '.join(f'seed {k + 1}' for k in range(len(rows)))} | interquartile mean |")
     print("|---|" + "---|" * (len(rows) + 1))

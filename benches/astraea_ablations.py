@@ -7,7 +7,7 @@ docs/reproduction.md explains the results.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -51,4 +51,6 @@ def released(folder: str, runs: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    released(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    released(parser.parse_args().folder)

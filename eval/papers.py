@@ -242,11 +242,9 @@ def medians(paper: Paper, all_results: Mapping[str, Results]) -> dict[str, list[
     return table
 
 
-def judge(
-    paper: Paper, all_results: Mapping[str, Results], astraea: str | None = None
-) -> list[tuple[Claim, ClaimResult]]:
-    """Every claim with its measured result; astraea: the label of the policy for claims about Astraea."""
-    return [(claim, claim.judge(all_results, astraea)) for claim in paper.claims]
+def judge(paper: Paper, all_results: Mapping[str, Results]) -> list[tuple[Claim, ClaimResult]]:
+    """Every claim with its measured result."""
+    return [(claim, claim.judge(all_results)) for claim in paper.claims]
 
 
 def counts(judged: Sequence[tuple[Claim, ClaimResult]]) -> str:

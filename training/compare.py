@@ -14,6 +14,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.runs import CONFIG, RunFolder
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
+from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import Figures, Weights, print_figures
@@ -25,20 +26,25 @@ CLASSICAL = ("cubic", "reno")
 
 
 def trained_on(loaded: checkpoint.Checkpoint) -> str | Scenario | ScenarioDistribution:
-    """The worlds of a policy's training: those of its run folder, or those that its card names, or of its recipe.
+    """The worlds on which a policy was trained: from its run folder, or else the scenario that its card names, or else
+    that of its recipe. Of a policy joined from two these are the worlds of the first.
 
     Raises:
-        OrbitccError: the recipe is not here.
+        OrbitccError: the recipe is not here, or has other worlds by now.
     """
     run, card = RunFolder(loaded.path.parent), loaded.card
     if (run.path / CONFIG).is_file():
         return recipes.Recipe.build(run.config("recipe")["recipe"]).world()
     if card.training is None or card.training_range.scenario in scenarios.names():
         return card.training_range.scenario
-    name = card.training.recipe
-    for learner in recipes.LEARNERS:
+    name, said = card.training.recipe, card.training_range.scenario
+    for learner in recipes.LEARNERS if name not in recipes.names() else ():
         name = name.removesuffix(f"-{learner}")
-    return recipes.load(name).world()
+    plan = recipes.load(name)
+    if plan.scenario_name not in said.split():
+        allowed = f"one whose worlds are here ({said}; the recipe {name} has {plan.scenario_name})"
+        raise OrbitccError("checkpoint", card.name, allowed)
+    return plan.world()
 
 
 def compare(name_or_path: str, worlds: int = 32, seed: int = 2_000_000) -> dict[str, Figures]:

@@ -98,11 +98,8 @@ class Claim(Criterion):
         values, holds = self.check(evidence)
         return self.measured.format(**values), holds
 
-    def judge(
-        self, all_results: Mapping[str, Results], astraea: str | None = None, resamples: int = RESAMPLES
-    ) -> ClaimResult:
-        """astraea: the label of the contender that claims about Astraea are checked with; None: the first one."""
-        evidence = Evidence(all_results, resamples, astraea)
+    def judge(self, all_results: Mapping[str, Results], resamples: int = RESAMPLES) -> ClaimResult:
+        evidence = Evidence(all_results, resamples)
         try:
             measured, met = self.measure(evidence)
         except Missing as missing:

@@ -33,6 +33,9 @@ _SEED = 20260101
 """Seed of the resampling, so that the same runs give the same verdict."""
 
 
+NO_ASTRAEA = "needs a policy with the observation astraea, e.g. the released one (orbitcc import astraea)"
+
+
 class Missing(Exception):
     """What a claim asks for is not there: runs, or something to run; the text says what."""
 
@@ -109,12 +112,11 @@ class Evidence:
 
     resamples: bootstrap resamples of the runs. Run k of a suite is one repetition of it, for every contender and at
     every point, so a resample draws whole repetitions.
-    astraea: the label of the contender that stands for `astraea`; None: the first policy with Astraea's observation.
     least_runs: of everything that was asked for so far, the smallest number of runs.
     """
 
-    def __init__(self, all_results: Mapping[str, Results], resamples: int = 0, astraea: str | None = None) -> None:
-        self.all_results, self.resamples, self.astraea = all_results, resamples, astraea
+    def __init__(self, all_results: Mapping[str, Results], resamples: int = 0) -> None:
+        self.all_results, self.resamples = all_results, resamples
         self.least_runs = np.inf
         self._known: dict[tuple[str, str], list[Row]] = {}
 
@@ -124,14 +126,14 @@ class Evidence:
         return self.all_results[suite]
 
     def contender(self, suite: str, who: str) -> Contender:
-        """The first contender that is the controller `who`."""
+        """The first contender that is the controller `who`; `astraea`: the first policy with Astraea's observation."""
         entered = self.results(suite).contenders
         if who == "astraea":
-            found = [c for c in entered if c.family == who and self.astraea in (None, c.label)]
+            found = [c for c in entered if c.family == who]
         else:
             found = [c for c in entered if c.controller == who]
         if not found:
-            raise Missing("needs a trained Astraea" if who == "astraea" else f"needs {who} among the contenders")
+            raise Missing(NO_ASTRAEA if who == "astraea" else f"needs {who} among the contenders")
         return found[0]
 
     def runs(self, suite: str, who: str, metrics: Sequence[str], factors: Mapping[str, Any]) -> np.ndarray:

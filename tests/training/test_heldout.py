@@ -1,6 +1,7 @@
 """Held-out scores: fixed worlds, the same figures whoever drives."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
 from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import compare, recipe
 from orbitcc.training.heldout import HeldOut, constant, uniform
@@ -77,6 +79,14 @@ def test_a_run_is_compared_on_the_worlds_of_its_own_configuration(tmp_path) -> N
     run = RunFolder.create(tmp_path, "train-leo", "astraea", 1, {"recipe": plan.model_dump()}, name="run")
     shutil.copytree(checkpoint.SHIPPED / "astraea", run.best)
     assert compare.trained_on(checkpoint.load(str(run.best))) == DISTRIBUTIONS["train-leo"]
+
+
+def test_a_policy_whose_recipe_has_other_worlds_by_now_is_refused() -> None:
+    loaded = checkpoint.load("astraea")
+    earlier = loaded.card.training_range.model_copy(update={"scenario": "train-earlier"})
+    loaded = replace(loaded, card=loaded.card.model_copy(update={"training_range": earlier}))
+    with pytest.raises(OrbitccError, match=r"train-earlier; the recipe astraea has train-astraea-wide"):
+        compare.trained_on(loaded)
 
 
 TRAINED = "perigee"
