@@ -180,6 +180,8 @@ def test_runs_of_different_contenders_are_drawn_together():
 
 def test_calibrated_claims_are_counted_apart():
     assert not any(outcome.calibrated for _, outcome in papers.judge(papers.get("leo"), world()))
+    fitted = CLAIMS["F17"].model_copy(update={"calibrated": "fitted to it"}).judge(world())
+    assert (fitted.verdict, fitted.calibrated) == ("holds", "fitted to it")
     assert papers.counts([(CLAIMS["F17"], ClaimResult("", "holds", calibrated="why"))] * 2
                          + [(CLAIMS["F01"], ClaimResult("", "within noise"))]
                          + [(CLAIMS["F01"], ClaimResult("", "undecidable"))]) == (
