@@ -20,7 +20,7 @@ from orbitcc.agents.tensorflow import files_of, read_bundle
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import read_toml
+from orbitcc.envs.files import DAMAGED_ARRAYS, read_toml
 
 Array = NDArray[np.float64]
 
@@ -156,5 +156,5 @@ def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> 
             observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))
         own = policy.policy.act(observations)
         return float(np.abs(own.reshape(actions.shape) - actions).max())
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, *DAMAGED_ARRAYS) as error:
         raise FileError("--reference", str(reference), f"{wanted} ({error})") from None

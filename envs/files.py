@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import struct
 import tempfile
+import tokenize
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,12 @@ from typing import Any
 import tomli_w
 
 from orbitcc.envs.errors import FileContentError, FileError, NoSuchFileError
+
+DAMAGED_ARRAYS = (
+    ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError, RecursionError, RuntimeError,
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError,
+)  # fmt: skip
+"""Whatever NumPy, zipfile and json raise for a damaged .npz file."""
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:

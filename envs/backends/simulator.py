@@ -6,9 +6,6 @@ import io
 import json
 import math
 import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +19,10 @@ from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
+from orbitcc.envs.files import DAMAGED_ARRAYS, atomic_write_bytes, atomic_write_text
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
-_NO_RECORDING = (
-    ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError, RecursionError, RuntimeError,
-    zipfile.BadZipFile, zlib.error, struct.error,
-)  # fmt: skip
-"""Whatever NumPy, zipfile and json raise for a damaged file."""
 PARTS = 200
 """A run is simulated in this many parts; progress is reported and interrupts are handled between them."""
 
@@ -108,7 +100,7 @@ class Recording:
             )
         except OSError as error:
             raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
-        except _NO_RECORDING:
+        except DAMAGED_ARRAYS:
             raise FileError("file", str(path), "a recording written by OrbitCC (.npz)") from None
 
     def save_csv(self, path: str | os.PathLike[str]) -> Path:
