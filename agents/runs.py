@@ -5,6 +5,8 @@ runs/<scenario>__<recipe>__<seed>__<time>/
     metrics.csv     step, tag, value: what TensorBoard shows, as text
     events.out.*    TensorBoard
     best/ last/     checkpoints (policy.safetensors + card.json)
+    finished/       what the recipe's [finish] makes of best/ at the end
+    long/           the run folder of the policy for long paths that it joins
     state/          the learner's state for --resume: safetensors and JSON, what other libraries store, and the digests
 """
 
@@ -139,6 +141,20 @@ class RunFolder:
     @property
     def state(self) -> Path:
         return self.path / STATE
+
+    @property
+    def finished(self) -> Path:
+        return self.path / "finished"
+
+    @property
+    def policy(self) -> Path:
+        """The policy to use: `finished/`, or `best/` in a run that makes nothing of it."""
+        return self.finished if self.finished.is_dir() else self.best
+
+    @property
+    def long(self) -> "RunFolder":
+        """The run of the policy for long paths; it may not exist."""
+        return RunFolder(self.path / "long")
 
 
 def _runs(root: Path, recipe: str, seed: int) -> list[Path]:

@@ -11,7 +11,7 @@ from orbitcc.envs.numbers import checked_number
 
 RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
 """Margins on the training range, because measured minimum RTTs include queues and measured rates include bursts."""
-LOSS_MARGIN = 0.1
+LOSS_MARGIN = 0.03
 """Additional loss that a policy may cause itself."""
 
 

@@ -23,10 +23,11 @@ from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.folders import locked, replace_folder, scratch
 from orbitcc.agents.model_card import Action, Gate, Gru, Layer, ModelCard, Observation, Training
 from orbitcc.agents.policy import Tensors, build
-from orbitcc.agents.runs import RunFolder, revision, versions
+from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
+from orbitcc.training.finishing import finish, is_finished
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
@@ -117,18 +118,21 @@ def train(
     *,
     resume: bool,
     command: str,
-    display: Display | None = None,
+    show: Callable[[Recipe], Display] = lambda recipe: Display(recipe.agent_steps, recipe.name),
     logbooks: Sequence[str | MakeLogbook] = (),
     saved: Callable[[TrainingState], None] = lambda state: None,
     trust: bool = False,
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
+    At its end, `recipe.finish` makes `finished/` of the best policy, after it has trained what that needs.
+
     resume: continue from the saved state. With our own learners the run continues bit for bit as if it had never ended.
 
     A learner that diverges ends the run, too (`TrainingResult.failure`): figures or weights are no numbers any more, or
     evaluation after evaluation finds that the policy floods or starves (`[evaluation] give_up_after`).
 
+    show: makes what shows the progress of a recipe.
     logbooks: where figures go beside TensorBoard and `metrics.csv` (:class:`orbitcc.training.logbook.Logbook`).
     saved: called when the run folder holds a new state, and at the end.
     trust: resume from a state with pickled objects although it was not saved with this user's key.
@@ -140,7 +144,30 @@ def train(
     with locked(run.path):
         run.recover()
         progress = check_state(run, recipe, trust) if resume else TrainingState()
-        return _train(recipe, seed, run, progress, resume, command, display, logbooks, saved)
+        failure = ""
+        if not resume or progress.agent_steps < recipe.agent_steps:
+            failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved)
+        if failure or progress.agent_steps < recipe.agent_steps:
+            return replace(_outcome(run, recipe, progress), failure=failure)
+
+        def train_next(following: Recipe, folder: RunFolder) -> str | None:
+            begun = (folder.path / CONFIG).is_file()
+            result = train(
+                following,
+                seed,
+                folder if begun else new_run(following, seed, run.path, command, folder.path.name),
+                resume=begun and folder.recover(),
+                command=command,
+                show=show,
+                logbooks=logbooks,
+                saved=lambda state: saved(progress),
+                trust=trust,
+            )
+            return None if result.finished and not result.failure else result.failure
+
+        failure = finish(recipe, run, train_next) or ""
+        saved(progress)
+        return replace(_outcome(run, recipe, progress), failure=failure)
 
 
 def _train(
@@ -150,15 +177,17 @@ def _train(
     progress: TrainingState,
     resume: bool,
     command: str,
-    display: Display | None,
+    display: Display,
     logbooks: Sequence[str | MakeLogbook],
     saved: Callable[[TrainingState], None],
-) -> TrainingResult:
-    gave_up = 0 < recipe.evaluation.give_up_after <= progress.failing
-    progress = replace(progress, restarts=progress.restarts + resume, failing=0 if gave_up else progress.failing)
+) -> str:
+    """Why the run diverged, or nothing. `progress` is brought up to date."""
+    progress.restarts += resume
+    if 0 < recipe.evaluation.give_up_after <= progress.failing:
+        progress.failing = 0
     heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
-    with Interrupt() as interrupt, display or Display(recipe.agent_steps, recipe.name) as display:
+    with Interrupt() as interrupt, display:
         display.say(f"run folder {run.path}")
         for damage in mend(run, progress) if resume else ():
             display.say(damage)
@@ -184,7 +213,7 @@ def _train(
             logbook.close()
             learner.stop()
     saved(progress)
-    return replace(_outcome(run, recipe, progress), failure=failure)
+    return failure
 
 
 @dataclass
@@ -395,7 +424,7 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
 
 
 def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> TrainingResult:
-    finished = progress.agent_steps >= recipe.agent_steps
+    finished = progress.agent_steps >= recipe.agent_steps and is_finished(recipe, run)
     return TrainingResult(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
 
 

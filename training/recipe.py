@@ -168,6 +168,24 @@ class Evaluation(Model):
     give_up_from: Annotated[float, _fraction] = 0.5
 
 
+class Finish(Model):
+    """What a finished run makes of `best/` in its folder `finished/` (training/finishing.py).
+
+    join: what differs in a second training for long paths: with the same seed, from the weights of `best/`, in the
+        folder `long/` of the run. A table in it changes single values, but
+        `scenario` is replaced. Empty: there is none.
+    above_ms: its policy acts above this minimum RTT (agents/joining.py).
+    action: parameters of the action that differ from those of the training.
+    max_bdp, patience_s: of a safety filter (agents/safety_filter.py).
+    """
+
+    join: dict[str, Any] = Field(default={})
+    above_ms: Annotated[float, number(1, 10_000, "ms")] = 470.0
+    action: dict[str, Any] = Field(default={})
+    max_bdp: Annotated[float, number(0, 1e3, "BDP")] = 4.0
+    patience_s: Annotated[float, number(0, 1e4, "s")] = 1.0
+
+
 class Recipe(Model):
     """A learner with its options, the worlds in which it learns, and how the result is evaluated.
 
@@ -176,6 +194,7 @@ class Recipe(Model):
     start_from: name or path of a checkpoint whose policy our own PPO begins with; empty: with random weights.
     distill: teachers that our own PPO imitates first.
     learner: options of the learner.
+    finish: what is made of `best/` after the training.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -197,6 +216,7 @@ class Recipe(Model):
     network: Network = Network()
     learner: SerializeAsAny[Model] = Field(default=Model(), description="its fields depend on the algorithm")
     evaluation: Evaluation = Evaluation()
+    finish: Finish | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -228,6 +248,8 @@ class Recipe(Model):
             raise OrbitccError(
                 "start_from", self.start_from, "nothing with a recurrent network, [distill] or a learner but ppo"
             )
+        if self.finish is not None and self.finish.join and self.algorithm != "ppo":
+            raise OrbitccError("finish.join", self.finish.join, f"an empty table with {self.algorithm}, not with ppo")
         return self
 
     @property
@@ -305,7 +327,8 @@ def by_learner(recipe: Recipe, learner: str) -> list[str]:
             f"{', '.join(LEARNERS)}, for recipes with ppo or astraea-td3 without [distill] ({recipe.algorithm} here)"
         )
         raise OrbitccError("learner", learner, allowed)
-    return [f"algorithm={found}", f"name={recipe.name}-{learner}"]
+    alone = [] if recipe.finish is None else ["finish.join={}"]  # only our PPO begins with a policy
+    return [f"algorithm={found}", f"name={recipe.name}-{learner}", *alone]
 
 
 def check_names(recipe: Recipe) -> None:
@@ -321,6 +344,50 @@ def check_names(recipe: Recipe) -> None:
     used = presets.preset(recipe.preset)
     if used.choices is not None and not recipe.kind.discrete:
         raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")
+    if recipe.finish is not None:
+        action = used.native("action")
+        try:
+            presets.definition_hash("action", {"name": action.name, **action.parameters, **recipe.finish.action})
+        except OrbitccError as error:
+            raise error.under("finish") from None
+        if recipe.finish.join:
+            next_one(recipe)
+
+
+def next_one(recipe: Recipe, start_from: str = "") -> Recipe:
+    """The recipe of the second training that `recipe.finish.join` describes.
+
+    Raises:
+        OrbitccError: a value that is not allowed, or whose policy could not be joined with one of this recipe.
+    """
+    assert recipe.finish is not None
+    data = recipe.model_dump(exclude={"finish", "distill"})
+    try:
+        found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))
+        found.world()
+        one, other = presets.preset(recipe.preset), presets.preset(found.preset)
+    except OrbitccError as error:
+        raise error.under("finish.join") from None
+    parts = {
+        "observation": (one.observation, other.observation),
+        "action": (one.action, other.action),
+        "network": (recipe.network, found.network),
+        "interval for short RTTs": (one.interval, (other.interval_least_ms, 0.0, one.interval_least_ms)),
+    }
+    for name, (wanted, has) in parts.items():
+        if has != wanted:
+            raise OrbitccError("finish.join", found.name, f"values that leave the {name} as it is")
+    return found
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with changes. Tables are merged, but a `scenario` is one value."""
+    merged = dict(values)
+    for key, new in changes.items():
+        old = merged.get(key)
+        both = key != "scenario" and isinstance(new, Mapping) and isinstance(old, Mapping)
+        merged[key] = _merged(old, new) if both else new  # type: ignore[arg-type]
+    return merged
 
 
 def _put(data: dict[str, Any], key: str, value: Any) -> None:

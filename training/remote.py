@@ -191,7 +191,7 @@ def _train(order: _Order) -> int:
             run,
             resume=job.resume,
             command=job.command,
-            display=_Lines(job.recipe, order, box),
+            show=lambda recipe: _Lines(recipe, order, box),
             logbooks=job.logbooks,
             saved=deliver,
             trust=True,  # the driver has checked what it sends

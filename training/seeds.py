@@ -19,6 +19,7 @@ from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, train
+from orbitcc.training.recipe import Recipe
 from orbitcc.training.remote import Fleet, Job
 from orbitcc.training.resume import check_state
 
@@ -151,7 +152,7 @@ def print_summary(results: Sequence[Result]) -> None:
     if mean is not None and median is not None:
         interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.runs > 1 else ""
         print(f"score: interquartile mean {mean.value:.4f}{interval}, over {mean.runs} of {len(results)} seeds")
-        print(f"median seed {median.seed}: {median.run.best}")
+        print(f"median seed {median.seed}: {median.run.policy}")
 
 
 def exit_code(results: Sequence[Result]) -> int:
@@ -175,7 +176,10 @@ def _start(job: Job, alone: bool) -> BaseProcess:
 
 def _train(job: Job, alone: bool) -> None:
     """The main function of a seed's process."""
-    display = Display(job.recipe.agent_steps, job.recipe.name, who=f"seed {job.seed}", bar=alone)
+
+    def show(recipe: Recipe) -> Display:
+        return Display(recipe.agent_steps, recipe.name, who=f"seed {job.seed}", bar=alone)
+
     try:
         outcome = train(
             job.recipe,
@@ -183,12 +187,12 @@ def _train(job: Job, alone: bool) -> None:
             job.run,
             resume=job.resume,
             command=job.command,
-            display=display,
+            show=show,
             logbooks=job.logbooks,
             trust=job.trust,
         )
     except OrbitccError as error:
-        display.say(f"error: {error}")
+        show(job.recipe).say(f"error: {error}")
         sys.exit(2)
     sys.exit(outcome.exit_code)
 

@@ -222,7 +222,7 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
         )
     else:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
-        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.best}")
+        typer.echo(f"best score {outcome.best_score:.4f}: {job.run.policy}")
         typer.echo(f"curves: tensorboard --logdir {job.run.path.parent}")
     return int(outcome.exit_code)
 

@@ -15,17 +15,47 @@ def test_every_shipped_recipe_is_valid_and_named_after_its_file(name: str) -> No
     assert recipe.load(name).description
 
 
-def test_the_two_parts_of_zenith_can_be_joined_and_share_their_worlds() -> None:
-    short, long = recipe.load("zenith"), recipe.load("zenith-geo")
-    one, other = preset(short.preset), preset(long.preset)
-    for part in ("observation", "action"):
-        assert getattr(one, part) == getattr(other, part)
-    assert short.network.expert_inputs == long.network.expert_inputs
-    assert other.interval_least_ms == one.interval_ms == 30.0
-    assert one.interval_rtts == 0.0
-    *worlds, geo = long.scenario["parts"]
-    assert worlds == list(short.scenario["parts"])
-    assert geo["base"] == "train-geo"
+def test_what_zenith_trains_next_has_its_network_and_other_worlds() -> None:
+    first = recipe.load("zenith")
+    recipe.check_names(first)
+    long = recipe.next_one(first, "runs/x/best")
+    assert (long.name, long.start_from, long.finish) == ("zenith-geo", "runs/x/best", None)
+    assert long.network == first.network
+    assert long.scenario["name"] == "train-geo"
+    assert long.world().delay_preference is not None
+    changed = long.learner.model_dump().items() - first.learner.model_dump().items()
+    assert dict(changed) == {"lr": 1e-3, "lr_decay": 2_000_000, "exploration_std": 0.25}
+    one, other = preset(first.preset), preset(long.preset)
+    assert (one.observation, one.action) == (other.observation, other.action)
+    assert (one.interval, other.interval) == ((30.0, 0.0, 1.0), (30.0, 0.2, 30.0))
+    assert (one.reward.parameters["loss"], other.reward.parameters["loss"]) == (0.5, 1.0)
+    assert one.reward.parameters["delay"] == other.reward.parameters["delay"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("finish.join.network.experts=2", "finish.join: 'zenith-geo'.*leave the network as it is"),
+        ("finish.join.preset.action.step=0.1", "leave the action as it is"),
+        ("finish.join.preset.interval_least_ms=20", "leave the interval for short RTTs as it is"),
+        ("finish.join.scenario=nope", "finish.join.scenario: unknown name 'nope'"),
+        ("finish.join.lerner=2", "finish.join.lerner: unknown name"),
+        ("finish.action.x=1", r"finish\.action\.x"),
+        ("finish.patience_s=-1", r"finish\.patience_s: -1"),
+        ("finish.above_ms=0", r"finish\.above_ms"),
+    ],
+)
+def test_what_becomes_of_a_policy_is_checked_before_the_training(change: str, message: str) -> None:
+    with pytest.raises(OrbitccError, match=message):
+        recipe.check_names(recipe.load("zenith", [change]))
+
+
+def test_only_our_ppo_trains_a_second_part() -> None:
+    first = recipe.load("zenith")
+    with pytest.raises(OrbitccError, match=r"finish.join.*an empty table with rllib-ppo"):
+        recipe.load("zenith", ["algorithm=rllib-ppo"])
+    other = recipe.load("zenith", recipe.by_learner(first, "rllib"))
+    assert (other.finish.join, other.finish.action) == ({}, first.finish.action)
 
 
 def test_values_can_be_set() -> None:

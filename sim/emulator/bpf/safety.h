@@ -22,7 +22,8 @@ struct safety {
 	__u64 most_rate;
 	__u64 usual_gap;
 	__u64 strayed_at_ns;
-	__s64 loss;
+	__s64 lost;
+	__s64 known;
 	struct cubic cubic;
 	__u8 strayed;
 	__u8 taken_over;
@@ -33,7 +34,8 @@ struct safety {
 };
 
 #define SAFETY_BUCKET_NS SECOND
-#define SAFETY_WINDOW_NS (10 * SECOND)
+#define SAFETY_LOSS_NS (3 * SECOND)
+#define MOST_KNOWN ((1ULL << 26) - 1)
 #define SAFETY_GAP_NS 30000000ULL
 #define FIRST_WINDOW (10ULL << 16)
 #define CUBIC_LEAST (2ULL << 16)
@@ -89,7 +91,7 @@ GLOBAL __u64 cubic_step(struct safety *safety, struct statistics *stats)
 		cubic->ssthresh = cubic->cwnd * 7 / 10;
 		if (cubic->ssthresh < CUBIC_LEAST)
 			cubic->ssthresh = CUBIC_LEAST;
-		cubic->cwnd = stats->rtos ? CUBIC_LEAST : cubic->ssthresh;
+		cubic->cwnd = stats->rtos ? 1 << 16 : cubic->ssthresh;
 		cubic->reduced_at_ns = now_ns;
 		safety->reduced = 1;
 		safety->epoch = 0;
@@ -104,11 +106,12 @@ GLOBAL __u64 cubic_step(struct safety *safety, struct statistics *stats)
 
 static __always_inline void lose(struct safety *safety, struct statistics *stats)
 {
-	__u64 acked = least(stats->acked_bytes, MOST_BYTES);
-	__u64 lost = least(stats->lost * (__u64)within(stats->mss, 1, 0xffff), MOST_BYTES);
-	__s64 share = lost ? ratio(lost, acked + lost, ONE24) : 0;
+	__u64 lost = least(stats->lost * (__u64)within(stats->mss, 1, 0xffff), MOST_KNOWN);
+	__u64 known = least(lost + least(stats->acked_bytes, MOST_KNOWN), MOST_KNOWN);
+	__s64 w = weight(stats->interval_ns, SAFETY_LOSS_NS, 1 << 16);
 
-	safety->loss += (weight(stats->interval_ns, SAFETY_WINDOW_NS, 1 << 16) * (share - safety->loss)) >> 24;
+	safety->lost += (w * ((__s64)(lost << 12) - safety->lost)) >> 24;
+	safety->known += (w * ((__s64)(known << 12) - safety->known)) >> 24;
 	if (stats->lost)
 		safety->lost_before = 1;
 }
@@ -124,7 +127,7 @@ static __always_inline void choose(struct safety *safety, struct statistics *sta
 	if (!limits->patience_ns)
 		return;
 	outside = min_rtt_ns < limits->rtt_low_ns || min_rtt_ns > limits->rtt_high_ns || max_rate > limits->most_rate ||
-		  safety->loss > (__s64)limits->most_loss;
+		  (__u64)safety->lost << 24 > least(limits->most_loss, ONE24) * (__u64)safety->known;
 	if (outside == (safety->taken_over > 0)) {
 		safety->strayed = 0;
 		return;

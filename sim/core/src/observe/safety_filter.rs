@@ -19,7 +19,8 @@ pub struct Limits {
     /// Largest window in bandwidth-delay products: the largest delivery rate of ten seconds times the smallest RTT
     /// since the last interruption of the path; 0: no limit.
     pub max_bdp: f64,
-    /// The training range: smallest RTT, largest delivery rate and share of lost packets, each over ten seconds.
+    /// The training range: smallest RTT and largest delivery rate, both over ten seconds, and the share of lost packets
+    /// over about three.
     pub min_rtt_ms: (f64, f64),
     pub max_rate_mbps: f64,
     pub max_loss: f64,
@@ -35,6 +36,8 @@ impl Default for Limits {
 }
 
 const WINDOW_S: f64 = 10.0;
+/// The share of lost packets is an average over so long.
+const LOSS_S: f64 = 3.0;
 /// Length of a pause of the acknowledgements that counts as an interruption of the path.
 const GAP_S: f64 = 0.03;
 /// Window that is always allowed: the initial window of a connection (RFC 6928).
@@ -79,7 +82,9 @@ pub struct SafetyFilter {
     /// not.
     path_rtt: WindowedMin,
     gaps: GapDetector,
-    loss: f64,
+    /// Averages over `LOSS_S` of the lost packets of an interval, and of those whose fate became known.
+    lost: f64,
+    known: f64,
     /// Time since which the path has been outside the training range while the policy decides, or inside while Cubic
     /// does.
     strayed_at_s: Option<f64>,
@@ -95,7 +100,8 @@ impl SafetyFilter {
             max_rate: WindowedMax::new(WINDOW_S),
             path_rtt: WindowedMin::new(0.0),
             gaps: GapDetector::new(GAP_S),
-            loss: 0.0,
+            lost: 0.0,
+            known: 0.0,
             strayed_at_s: None,
             fallback: None,
             lost_before: false,
@@ -111,7 +117,7 @@ impl SafetyFilter {
         let (low, high) = limits.min_rtt_ms;
         let outside = !(low..=high).contains(&(min_rtt * 1e3))
             || max_rate > limits.max_rate_mbps * 1e6
-            || self.loss > limits.max_loss;
+            || self.lost > limits.max_loss * self.known;
         if outside == self.fallback.is_some() {
             self.strayed_at_s = None;
             return;
@@ -144,9 +150,9 @@ impl Filter for SafetyFilter {
         if min_rtt <= 0.0 {
             return asked; // nothing has been measured yet
         }
-        let known = stats.acked_packets + stats.lost_packets;
-        let lost = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        self.loss += weight(stats, WINDOW_S, 1.0) * (lost - self.loss);
+        let weight = weight(stats, LOSS_S, 1.0);
+        self.lost += weight * (stats.lost_packets - self.lost);
+        self.known += weight * (stats.acked_packets + stats.lost_packets - self.known);
         self.lost_before |= stats.lost_packets > 0.0;
         self.choose(stats, max_rate, min_rtt, conn);
         let (mut cwnd, mut pacing) = asked;
@@ -183,7 +189,9 @@ struct CubicWindow {
 
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-const LEAST_WINDOW: f64 = 2.0;
+/// Smallest slow-start threshold, and the window after a timeout (RFC 9438, section 4.8; RFC 5681, section 3.1).
+const LEAST_SSTHRESH: f64 = 2.0;
+const LOSS_WINDOW: f64 = 1.0;
 
 impl CubicWindow {
     fn new(cwnd: f64, slow_start: bool) -> CubicWindow {
@@ -197,8 +205,8 @@ impl CubicWindow {
         if stats.lost_packets > 0.0 && now - self.reduced_at_s > rtt {
             // A flow below its last maximum releases bandwidth to others (fast convergence).
             self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
-            self.ssthresh = (self.cwnd * BETA).max(LEAST_WINDOW);
-            self.cwnd = if stats.rtos > 0.0 { LEAST_WINDOW } else { self.ssthresh };
+            self.ssthresh = (self.cwnd * BETA).max(LEAST_SSTHRESH);
+            self.cwnd = if stats.rtos > 0.0 { LOSS_WINDOW } else { self.ssthresh };
             self.reduced_at_s = now;
             self.epoch_s = None;
         } else if self.cwnd < self.ssthresh {
@@ -308,6 +316,45 @@ mod tests {
     }
 
     #[test]
+    fn losses_count_by_packets_however_few_they_are() {
+        // Every tenth interval brings news of one packet; of four packets one is lost, or one of sixteen.
+        for (every, outside) in [(4, true), (16, false)] {
+            for mut safety_filter in filters() {
+                for k in 0..4_000 {
+                    let (news, lost) = (k % 10 == 0, k / 10 % every == 0);
+                    let stats = IntervalStats {
+                        time_s: 0.03 * f64::from(k),
+                        acked_packets: f64::from(u8::from(news && !lost)),
+                        acked_rate_bps: f64::from(u8::from(news && !lost)) * 1460.0 * 8.0 / 0.03,
+                        lost_packets: f64::from(u8::from(news && lost)),
+                        ..flow(0.9)
+                    };
+                    safety_filter.hold(&conn(4, 4), &stats, (4, None), &mut 4.0);
+                    let decides = safety_filter.has_taken_over();
+                    assert!(k < 1_000 || decides == outside, "{every}: {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn persistent_losses_are_noticed_within_seconds() {
+        for mut safety_filter in filters() {
+            let mut taken_over_s = None;
+            for k in 0..1_000 {
+                let (time_s, lost_packets) = (0.03 * f64::from(k), if k < 500 { 0.0 } else { 20.0 });
+                let acked_packets = 100.0 - lost_packets;
+                let acked_rate_bps = acked_packets * 1460.0 * 8.0 / 0.03;
+                let stats = IntervalStats { time_s, acked_packets, acked_rate_bps, lost_packets, ..flow(0.9) };
+                safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
+                taken_over_s = taken_over_s.or_else(|| safety_filter.has_taken_over().then_some(time_s - 15.0));
+            }
+            // 1 - exp(-2.08 / 3) is half of the 20 %; then a second of patience.
+            assert!((taken_over_s.unwrap() - 3.08).abs() < 0.1, "{taken_over_s:?}");
+        }
+    }
+
+    #[test]
     fn cubic_takes_over_outside_and_hands_back_inside() {
         for mut safety_filter in filters() {
             let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
@@ -395,7 +442,7 @@ mod tests {
         }
         assert!((cubic.cwnd - 1000.0).abs() < 5.0, "{}", cubic.cwnd);
         let again = IntervalStats { lost_packets: 1.0, rtos: 1.0, ..at(t + 1.0) };
-        assert_eq!(cubic.step(&again), LEAST_WINDOW);
+        assert_eq!(cubic.step(&again), LOSS_WINDOW);
         assert!((cubic.ssthresh - 0.7 * 1000.0).abs() < 5.0);
     }
 }

@@ -8,11 +8,13 @@ use super::network::CWND_MAX;
 use super::{Statistics, Window};
 
 const BUCKET_NS: u64 = SECOND;
-const WINDOW_NS: u64 = 10 * SECOND;
+const LOSS_NS: u64 = 3 * SECOND;
+/// More bytes in an interval are taken for these.
+const MOST_KNOWN: u64 = (1 << 26) - 1;
 const GAP_NS: u64 = 30_000_000;
 const MICROSECOND: u64 = 1_000;
 const FIRST_WINDOW: u64 = 10 << 16;
-const LEAST_WINDOW: u64 = 2 << 16;
+const LEAST_SSTHRESH: u64 = 2 << 16;
 const MOST_WINDOW: u64 = CWND_MAX << 16;
 const PATIENCE_RTTS: u64 = 4;
 
@@ -58,8 +60,9 @@ pub struct Safety {
     /// Usual longest pause of the acknowledgements, in sixteenths of a ns.
     pub usual_gap: u64,
     pub strayed_at_ns: u64,
-    /// Share of lost packets, Q24.
-    pub loss: i64,
+    /// Averages of the lost bytes of an interval, and of those whose fate became known, Q12.
+    pub lost: i64,
+    pub known: i64,
     pub cubic: Cubic,
     /// Whether the path is outside while the policy decides, or inside while Cubic does; whether Cubic decides; whether
     /// anything was ever lost; and whether Cubic has ever reduced its window, and has begun an epoch.
@@ -89,10 +92,10 @@ impl Safety {
         if stats.lost > 0 && (self.reduced == 0 || now_ns > cubic.reduced_at_ns + rtt_ns) {
             cubic.w_max = if cubic.cwnd < cubic.w_max { cubic.cwnd * 17 / 20 } else { cubic.cwnd };
             cubic.ssthresh = cubic.cwnd * 7 / 10;
-            if cubic.ssthresh < LEAST_WINDOW {
-                cubic.ssthresh = LEAST_WINDOW;
+            if cubic.ssthresh < LEAST_SSTHRESH {
+                cubic.ssthresh = LEAST_SSTHRESH;
             }
-            cubic.cwnd = if stats.rtos > 0 { LEAST_WINDOW } else { cubic.ssthresh };
+            cubic.cwnd = if stats.rtos > 0 { 1 << 16 } else { cubic.ssthresh };
             cubic.reduced_at_ns = now_ns;
             (self.reduced, self.epoch) = (1, 0);
         } else if cubic.cwnd < cubic.ssthresh {
@@ -190,10 +193,11 @@ pub fn hold(limits: &Limits, safety: &mut Safety, stats: &Statistics, asked: u32
 /// Take in the losses.
 fn lose(safety: &mut Safety, stats: &Statistics) {
     let mss = within(i64::from(stats.mss), 1, 0xffff) as u64;
-    let acked = least(stats.acked_bytes, MOST_BYTES);
-    let lost = least(u64::from(stats.lost) * mss, MOST_BYTES);
-    let share = if lost > 0 { ratio(lost, acked + lost, ONE24) } else { 0 };
-    safety.loss += (weight(stats.interval_ns, WINDOW_NS, 1 << 16) * (share - safety.loss)) >> 24;
+    let lost = least(u64::from(stats.lost) * mss, MOST_KNOWN);
+    let known = least(lost + least(stats.acked_bytes, MOST_KNOWN), MOST_KNOWN);
+    let weight = weight(stats.interval_ns, LOSS_NS, 1 << 16);
+    safety.lost += (weight * ((lost << 12) as i64 - safety.lost)) >> 24;
+    safety.known += (weight * ((known << 12) as i64 - safety.known)) >> 24;
     if stats.lost > 0 {
         safety.lost_before = 1;
     }
@@ -207,7 +211,7 @@ fn choose(limits: &Limits, safety: &mut Safety, stats: &Statistics, time_ns: u64
     let outside = min_rtt_ns < limits.rtt_low_ns
         || min_rtt_ns > limits.rtt_high_ns
         || max_rate > limits.most_rate
-        || safety.loss > limits.most_loss as i64;
+        || (safety.lost as u64) << 24 > least(limits.most_loss, ONE24 as u64) * safety.known as u64;
     if outside == (safety.taken_over > 0) {
         safety.strayed = 0;
         return;
@@ -268,9 +272,9 @@ mod tests {
         }
         assert!(safety.cubic.cwnd.abs_diff(1_000 * SEGMENT) < 5 * SEGMENT, "{}", safety.cubic.cwnd / SEGMENT);
         let timeout = Statistics { lost: 1, rtos: 1, ..stats(t + 1.0, 0) };
-        assert_eq!(safety.step(&timeout), 2 * SEGMENT);
+        assert_eq!(safety.step(&timeout), SEGMENT);
         assert!(safety.cubic.ssthresh.abs_diff(700 * SEGMENT) < 5 * SEGMENT);
-        assert_eq!(safety.step(&stats(t + 1.1, 10)), 12 * SEGMENT, "slow start");
+        assert_eq!(safety.step(&stats(t + 1.1, 10)), 11 * SEGMENT, "slow start");
     }
 
     #[test]

@@ -1,0 +1,112 @@
+"""What a run makes of its best policy at its end."""
+
+import shutil
+
+import pytest
+
+pytest.importorskip("torch")
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.actions import with_parameters
+from orbitcc.agents.joining import joined
+from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.safety_filter import filtered, limits
+from orbitcc.training import loop, recipe
+from tests.commands.shell import called
+
+SMALL = [
+    "agent_steps=1500",
+    "learner.flows=8",
+    "learner.batch=512",
+    "learner.minibatch=256",
+    "evaluation.every=1500",
+    "evaluation.worlds=1",
+    'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=5}',
+    "finish.join.agent_steps=1000",
+    "finish.join.evaluation.every=1000",
+    'finish.join.scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=600, duration_s=5}',
+]
+
+
+def begin(tmp_path, *changes: str) -> tuple[recipe.Recipe, RunFolder]:
+    plan = recipe.load("zenith", [*SMALL, *changes])
+    return plan, loop.new_run(plan, 3, tmp_path, "orbitcc train zenith --seed 3", "run")
+
+
+def test_a_run_trains_and_joins_both_parts_and_changes_action_and_filter(tmp_path, capsys) -> None:
+    plan, run = begin(tmp_path)
+    result = loop.train(plan, 3, run, resume=False, command="orbitcc train zenith --seed 3")
+    assert (result.finished, result.failure, result.agent_steps >= 1500) == (True, "", True)
+    said = capsys.readouterr().err
+    assert said.index("zenith: ") < said.index("zenith-geo: ")
+    stored = run.long.config("recipe", "seed", "command")
+    assert stored["recipe"]["start_from"] == str(run.best)
+    assert (stored["seed"], stored["command"]) == (3, "orbitcc train zenith --seed 3")
+
+    # the same by hand, with the commands of `orbitcc policy`
+    both = joined(run.best, run.long.best, tmp_path / "both", 470.0)
+    wider = with_parameters(both, tmp_path / "wider", plan.finish.action)
+    safe = filtered(wider, tmp_path / "safe", limits(checkpoint.read_card(both).training_range, 4.0, 1.0))
+    assert checkpoint.read_card(run.finished) == checkpoint.read_card(safe)
+    assert (run.finished / checkpoint.WEIGHTS).read_bytes() == (safe / checkpoint.WEIGHTS).read_bytes()
+    assert run.policy == run.finished
+    assert sorted(path.name for path in run.path.iterdir() if path.name.startswith(".")) in ([], [".lock"])
+
+
+def test_an_interrupted_second_part_goes_on(tmp_path, monkeypatch) -> None:
+    plan, run = begin(tmp_path)
+    trained = loop._train
+
+    def interrupted(what, seed, folder, progress, *rest):
+        if what.name == "zenith-geo":
+            monkeypatch.setattr(loop, "_train", trained)
+            return ""  # before anything is saved
+        return trained(what, seed, folder, progress, *rest)
+
+    monkeypatch.setattr(loop, "_train", interrupted)
+    first = loop.train(plan, 3, run, resume=False, command="c")
+    assert (first.finished, first.exit_code) == (False, loop.INTERRUPTED)
+    assert not run.finished.exists()
+    before = (run.path / "metrics.csv").read_bytes()
+    second = loop.train(plan, 3, run, resume=True, command="c")
+    assert second.finished
+    assert loop.TrainingResult.stored(run, plan).finished
+    assert (run.path / "metrics.csv").read_bytes() == before, "the first part is not trained again"
+
+
+def test_a_second_part_that_diverges_is_a_failure_of_the_run(tmp_path, monkeypatch) -> None:
+    plan, run = begin(tmp_path)
+    trained = loop._train
+    monkeypatch.setattr(
+        loop, "_train", lambda what, *rest: "diverged: x" if what.name == "zenith-geo" else trained(what, *rest)
+    )
+    result = loop.train(plan, 3, run, resume=False, command="c")
+    assert (result.finished, result.failure, result.exit_code) == (False, "diverged: x", loop.DIVERGED)
+
+
+def test_a_run_without_a_second_part_keeps_the_intervals_of_the_training(tmp_path) -> None:
+    plan, run = begin(tmp_path, "finish.join={}", "finish.max_bdp=2")
+    assert loop.train(plan, 3, run, resume=False, command="c").finished
+    best, card = checkpoint.read_card(run.best), checkpoint.read_card(run.finished)
+    assert card.interval == best.interval
+    assert (card.gate, card.layers) == (best.gate, best.layers)
+    assert card.action.parameters["occupancy_range"] == plan.finish.action["occupancy_range"]
+    assert card.safety_filter == limits(best.training_range, 2.0, 1.0)
+    assert not run.long.path.exists()
+    shutil.rmtree(run.finished)
+    assert run.policy == run.best
+    assert loop.train(plan, 3, run, resume=True, command="c").finished
+    assert checkpoint.read_card(run.finished) == card
+
+
+def test_the_command_names_the_policy_to_use_and_refuses_parts_that_do_not_fit(tmp_path) -> None:
+    words = [word for change in SMALL for word in ("--set", change)]
+    done = called("train", "zenith", *words, "--name", "one", "--out", str(tmp_path))
+    assert str(tmp_path / "one" / "finished") in done.stdout
+    several = called("train", "zenith", *words, "--seed", "1", "2", "--name", "two", "--out", str(tmp_path))
+    assert "two-1" in several.stdout
+    assert "/finished" in several.stdout
+    refused = called("train", "zenith", "--set", "finish.join.network.experts=2", "--out", str(tmp_path / "no"))
+    assert refused.returncode == 2
+    assert "finish.join" in refused.stderr
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,61 @@
+"""What becomes of the best policy of a run after its training: `finished/`, as the recipe's [finish] says.
+
+A run that joins its policy with one for long paths trains that one, too: in its folder `long/`, itself a run folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitcc.agents import checkpoint
+from orbitcc.agents.actions import with_parameters
+from orbitcc.agents.folders import replace_folder, scratch
+from orbitcc.agents.joining import joined
+from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.safety_filter import filtered, limits
+from orbitcc.envs.errors import FileError
+from orbitcc.training.recipe import Finish, Recipe, next_one
+
+TrainNext = Callable[[Recipe, RunFolder], str | None]
+"""Trains a recipe in a run folder, or goes on with it. Returns None at its end, "" after an interrupt, or why it has
+diverged."""
+
+
+def is_finished(recipe: Recipe, run: RunFolder) -> bool:
+    """Whether nothing is left to be made of `best/`."""
+    return recipe.finish is None or (run.finished / checkpoint.CARD).is_file()
+
+
+def finish(recipe: Recipe, run: RunFolder, train_next: TrainNext) -> str | None:
+    """Train what is still to be trained, and write `finished/`. Returns what `train_next` does.
+
+    Raises:
+        OrbitccError: a policy that cannot be joined, or a folder that cannot be written.
+    """
+    plan = recipe.finish
+    if plan is None or is_finished(recipe, run):
+        return None
+    if plan.join and (stopped := train_next(next_one(recipe, str(run.best)), run.long)) is not None:
+        return stopped
+    steps = scratch(run.finished)
+    try:
+        steps.mkdir()
+        replace_folder(_made(plan, run, steps), run.finished)
+    except OSError as error:
+        raise FileError("out", str(run.path), f"a writable folder ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(steps, ignore_errors=True)
+    return None
+
+
+def _made(plan: Finish, run: RunFolder, steps: Path) -> Path:
+    """The policy, in a folder in `steps`."""
+    policy = run.best
+    if plan.join:
+        policy = joined(policy, run.long.best, steps / "joined", plan.above_ms)
+    if plan.action:
+        policy = with_parameters(policy, steps / "action", plan.action)
+    safe = limits(checkpoint.load(policy).card.training_range, plan.max_bdp, plan.patience_s)
+    return filtered(policy, steps / "filtered", safe)
