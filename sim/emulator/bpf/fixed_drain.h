@@ -6,18 +6,19 @@
 
 #define APART_RTTS 20
 
-static __always_inline __u64 reduced(__u64 window)
+static __always_inline __u64 reduced(const struct parameters *parameters, __u64 window)
 {
-	return window * 3 / 5;
+	return (window * parameters->drain_to) >> 24;
 }
 
 /* A drain is in progress. */
-static __always_inline int go_on(struct drain *drain, __u64 now_ns, __u64 rtt_ns, __u64 *window)
+static __always_inline int go_on(const struct parameters *parameters, struct drain *drain, __u64 now_ns, __u64 rtt_ns,
+				 __u64 *window)
 {
 	if (rtt_ns && (!drain->found_ns || rtt_ns < drain->found_ns))
 		drain->found_ns = rtt_ns;
 	if (now_ns < drain->end_ns) {
-		*window = reduced(drain->window);
+		*window = reduced(parameters, drain->window);
 		return 1;
 	}
 	if (drain->found_ns)
@@ -29,13 +30,15 @@ static __always_inline int go_on(struct drain *drain, __u64 now_ns, __u64 rtt_ns
 }
 
 /* Whether the window is the one that this writes, whatever the policy decides. */
-static __always_inline int drains(struct drain *drain, __u64 every_ns, struct statistics *stats, __u64 *window)
+static __always_inline int drains(const struct parameters *parameters, struct drain *drain, struct statistics *stats,
+				  __u64 *window)
 {
+	__u64 every_ns = parameters->drain_every_ns;
 	__u64 now_ns = least(stats->time_ns, MOST_TIME), rtt_ns = least(stats->rtt_least_ns, MOST_RTT);
 	__u64 srtt_ns = least(stats->srtt_ns, MOST_RTT), apart_ns = APART_RTTS * srtt_ns;
 
 	if (drain->end_ns)
-		return go_on(drain, now_ns, rtt_ns, window);
+		return go_on(parameters, drain, now_ns, rtt_ns, window);
 	if (!rtt_ns)
 		return 0;
 	if (!drain->least_ns || 50 * rtt_ns <= 51 * drain->least_ns + 25000000) {
@@ -49,7 +52,7 @@ static __always_inline int drains(struct drain *drain, __u64 every_ns, struct st
 	drain->end_ns = now_ns + srtt_ns + (srtt_ns >> 1) + 2 * least(stats->interval_ns, MOST_INTERVAL);
 	drain->window = *window;
 	drain->found_ns = 0;
-	*window = reduced(*window);
+	*window = reduced(parameters, *window);
 	return 1;
 }
 

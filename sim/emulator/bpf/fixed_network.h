@@ -173,7 +173,7 @@ GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 ac
 	if (parameters->occupancy_range > 0)
 		action = picked(state, stats, action);
 	if (parameters->drain_every_ns)
-		held = drains(&state->drain, parameters->drain_every_ns, stats, &start);
+		held = drains(parameters, &state->drain, stats, &start);
 	next = held ? start : (start * factor_of(parameters, action) + (1 << 23)) >> 24;
 	return next < floor ? floor : next > CWND_MAX << 16 ? CWND_MAX << 16 : next;
 }

@@ -55,6 +55,8 @@ struct parameters {
 	__u32 pacing_gain;
 	__u32 hold;
 	__s32 occupancy_range;
+	__u32 drain_to;
+	__u32 unused;
 };
 
 struct feature {

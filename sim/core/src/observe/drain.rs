@@ -9,8 +9,6 @@ use super::stats::IntervalStats;
 /// An RTT is near the minimum within this share of it, and within this span.
 const NEAR: f64 = 0.02;
 const NEAR_S: f64 = 0.5e-3;
-/// The window is reduced to this share: enough to empty a queue of a third of the base RTT.
-const SHARE: f64 = 0.6;
 /// A drain takes so many smoothed RTTs and intervals: one to empty the queue, one until the sender sees it.
 const RTTS: f64 = 1.5;
 const INTERVALS: f64 = 2.0;
@@ -40,13 +38,14 @@ pub enum Step {
 
 impl Drain {
     /// Take in an interval. `window`: the window now, segments. `every_s`: the time without an RTT near the minimum after
-    /// which a drain begins.
-    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64) -> Step {
+    /// which a drain begins. `to`: the share of itself that the window is reduced to; 0.6 is enough to empty a queue of a
+    /// third of the base RTT.
+    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64, to: f64) -> Step {
         let (now, rtt) = (stats.time_s, stats.rtt_min_s);
         if let Some((end_s, kept, found)) = &mut self.running {
             *found = found.min(rtt); // NaN is ignored
             if now < *end_s {
-                return Step::Hold(*kept * SHARE);
+                return Step::Hold(*kept * to);
             }
             let kept = *kept;
             if found.is_finite() {
@@ -67,7 +66,7 @@ impl Drain {
         }
         let end_s = now + RTTS * stats.srtt_s + INTERVALS * stats.interval_s;
         self.running = Some((end_s, window, f64::INFINITY));
-        Step::Hold(window * SHARE)
+        Step::Hold(window * to)
     }
 }
 
@@ -82,27 +81,27 @@ mod tests {
     #[test]
     fn a_drain_begins_when_the_rtt_has_not_been_near_its_minimum_and_ends_with_a_new_one() {
         let mut drain = Drain::default();
-        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0), Step::Free);
+        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0, 0.6), Step::Free);
         // 41 ms is within 2 % and half a millisecond; 42 ms is not.
-        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0, 0.6), Step::Hold(60.0));
         // One and a half smoothed RTTs and two intervals are 135 ms.
-        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0), Step::Hold(60.0));
-        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0), Step::Resume(100.0));
+        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0, 0.6), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0, 0.6), Step::Resume(100.0));
         // The minimum is 41.5 ms now, so that 42.5 ms is near it.
-        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0, 0.6), Step::Hold(60.0));
     }
 
     #[test]
     fn drains_are_twenty_rtts_apart_and_wait_for_an_rtt() {
         let mut drain = Drain::default();
         let slow = |time_s, rtt_ms| IntervalStats { srtt_s: 0.6, ..interval(time_s, rtt_ms) };
-        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0), Step::Hold(30.0));
+        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0, 0.6), Step::Hold(30.0));
     }
 }

@@ -66,6 +66,8 @@ struct Steps {
     /// The window is reduced for a moment when the RTT has not been near its minimum for so long ([`super::drain`]); 0:
     /// never.
     drain_every_s: f64,
+    /// The share of itself that it is then reduced to.
+    drain_to: f64,
     /// Height of Nimbus's pulses of the rate in shares of the largest delivery rate ([`super::pulse`]; 0: none), and their
     /// frequency.
     pulse: f64,
@@ -92,6 +94,7 @@ impl Default for Steps {
             recovery: "hold".into(),
             steps_per_rtt: 0.0,
             drain_every_s: 0.0,
+            drain_to: 0.6,
             pulse: 0.0,
             pulse_hz: 5.0,
             occupancy_range: 0.0,
@@ -130,6 +133,7 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("cap_bdp", steps.cap_bdp, 0.0, 1e3)?;
     within("steps_per_rtt", steps.steps_per_rtt, 0.0, 1e3)?;
     within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
+    within("drain_to", steps.drain_to, 0.01, 0.99)?;
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
         return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
     }
@@ -243,7 +247,11 @@ impl Steps {
         // Something else may have changed the window.
         let ActionMemory { window: exact, drain, parts, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
-        let step = if self.drain_every_s > 0.0 { drain.step(stats, start, self.drain_every_s) } else { Step::Free };
+        let step = if self.drain_every_s > 0.0 {
+            drain.step(stats, start, self.drain_every_s, self.drain_to)
+        } else {
+            Step::Free
+        };
         let next = match step {
             Step::Hold(window) => window,
             Step::Resume(window) => window * self.factor(stats, action),

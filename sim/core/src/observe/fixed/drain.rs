@@ -33,7 +33,7 @@ impl Drain {
         let rtt_ns = least(stats.rtt_least_ns, MOST_RTT);
         let srtt_ns = least(stats.srtt_ns, MOST_RTT);
         if self.end_ns > 0 {
-            return self.go_on(now_ns, rtt_ns);
+            return self.go_on(parameters, now_ns, rtt_ns);
         }
         if rtt_ns == 0 {
             return (false, window);
@@ -51,16 +51,16 @@ impl Drain {
         self.end_ns = now_ns + srtt_ns + (srtt_ns >> 1) + 2 * least(stats.interval_ns, MOST_INTERVAL);
         self.window = window;
         self.found_ns = 0;
-        (true, reduced(window))
+        (true, reduced(parameters, window))
     }
 
     /// A drain is in progress.
-    fn go_on(&mut self, now_ns: u64, rtt_ns: u64) -> Step {
+    fn go_on(&mut self, parameters: &Parameters, now_ns: u64, rtt_ns: u64) -> Step {
         if rtt_ns > 0 && (self.found_ns == 0 || rtt_ns < self.found_ns) {
             self.found_ns = rtt_ns;
         }
         if now_ns < self.end_ns {
-            return (true, reduced(self.window));
+            return (true, reduced(parameters, self.window));
         }
         if self.found_ns > 0 {
             self.least_ns = self.found_ns;
@@ -71,7 +71,7 @@ impl Drain {
     }
 }
 
-/// Six tenths.
-fn reduced(window: u64) -> u64 {
-    window * 3 / 5
+/// The window of a drain.
+fn reduced(parameters: &Parameters, window: u64) -> u64 {
+    (window * u64::from(parameters.drain_to)) >> 24
 }

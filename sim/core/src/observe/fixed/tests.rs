@@ -67,6 +67,7 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
             most_bucket_ns: [bucket; MOSTS],
             gap_ns: random.wide() >> 27,
             drain_every_ns: random.wide() >> 20,
+            drain_to: (random.next() % (1 << 24)) as u32,
             network,
             gate: if round % 2 == 0 { Layers::default() } else { gate },
             span_rtts: [0; SPANS].map(|_: u32| random.wide() as u32 % 65_536_001),
@@ -204,7 +205,7 @@ fn a_hand_computed_mixture() {
 
 #[test]
 fn a_drain_is_as_in_floating_point() {
-    let parameters = Parameters { drain_every_ns: 5_000_000_000, ..Parameters::default() };
+    let parameters = Parameters { drain_every_ns: 5_000_000_000, drain_to: 10_066_330, ..Parameters::default() };
     let mut drain = Drain::default();
     let mut step = |time_ms: u64, rtt_us: u64, window: u64| {
         let stats = Statistics {
