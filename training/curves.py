@@ -152,7 +152,7 @@ def main(arguments: list[str]) -> None:
     plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):
-        if other.changed(agent_steps=plan.agent_steps) != plan:
+        if other.changed(agent_steps=plan.agent_steps, start_from=plan.start_from) != plan:
             raise OrbitccError("run", str(folder), f"a run of the same recipe as {folders[0]}")
     heldout = HeldOut(plan.world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})
