@@ -32,6 +32,7 @@ from orbitcc.eval.figures import style
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import aggregate
 from orbitcc.training.loop import DIVERGED
+from orbitcc.training.recipe import load
 
 
 class Cell(NamedTuple):
@@ -212,7 +213,8 @@ def _trained(runs: Path, recipe: str, settings: Sequence[str], seed: int) -> Pat
     """The checkpoint of one seed in a folder of runs."""
     command = [sys.executable, "-m", "orbitcc.cli", "train", recipe, "--seed", str(seed), "--out", str(runs)]
     begun = list(runs.glob(f"*__{seed}__*"))
-    command += ["--resume"] if begun else [part for setting in settings for part in ("--set", setting)]
+    alone = ("finish.join={}",) if load(recipe).finish is not None else ()
+    command += ["--resume"] if begun else [part for setting in (*settings, *alone) for part in ("--set", setting)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode not in (0, DIVERGED):
         raise SystemExit(f"{runs.name}, seed {seed}: {done.stderr.strip()}")

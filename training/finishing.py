@@ -1,4 +1,4 @@
-"""What becomes of the best policy of a run after its training: `finished/`, as the recipe's [finish] says.
+"""The last steps of a run: [finish] in the recipe says how `finished/` is made of the best policy.
 
 A run that joins its policy with one for long paths trains that one, too: in its folder `long/`, itself a run folder.
 """

@@ -169,7 +169,7 @@ class Evaluation(Model):
 
 
 class Finish(Model):
-    """What a finished run makes of `best/` in its folder `finished/` (training/finishing.py).
+    """How a run makes the policy in its folder `finished/` of that in `best/` (training/finishing.py).
 
     join: what differs in a second training for long paths: with the same seed, from the weights of `best/`, in the
         folder `long/` of the run. A table in it changes single values, but
@@ -361,6 +361,10 @@ def next_one(recipe: Recipe, start_from: str = "") -> Recipe:
         OrbitccError: a value that is not allowed, or whose policy could not be joined with one of this recipe.
     """
     assert recipe.finish is not None
+    network, normalises = recipe.network, recipe.options(Ppo).normalise_observations
+    if not network.experts or network.hidden or len(network.gate_hidden) != 1 or not normalises:
+        needs = "an empty table, or a mixture of linear experts with one hidden layer in its gate and normalised inputs"
+        raise OrbitccError("finish.join", recipe.finish.join.get("name", "a table"), needs)
     data = recipe.model_dump(exclude={"finish", "distill"})
     try:
         found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))

@@ -166,6 +166,7 @@ def _tune(
     def jobs(trial: Any) -> Iterator[Job]:
         values = {key: choices.suggest(trial, key) for key, choices in space.items()}
         plan, command = recipes.load(recipe, [*changes, *_as_changes(values)]), f"trial {trial.number} of {folder}"
+        plan = plan.changed(finish=None)  # the score of a trial is that of best/
         for number in seeds:
             yield Job(plan, number, new_run(plan, number, folder / "runs", command), False, command)
 

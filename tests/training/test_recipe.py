@@ -36,6 +36,10 @@ def test_what_zenith_trains_next_has_its_network_and_other_worlds() -> None:
     ("change", "message"),
     [
         ("finish.join.network.experts=2", "finish.join: 'zenith-geo'.*leave the network as it is"),
+        ("network.experts=0", "finish.join: 'zenith-geo'.*a mixture of linear experts"),
+        ("network.hidden=[8]", "a mixture of linear experts"),
+        ("network.gate_hidden=[8,8]", "one hidden layer in its gate"),
+        ("learner.normalise_observations=false", "normalised inputs"),
         ("finish.join.preset.action.step=0.1", "leave the action as it is"),
         ("finish.join.preset.interval_least_ms=20", "leave the interval for short RTTs as it is"),
         ("finish.join.scenario=nope", "finish.join.scenario: unknown name 'nope'"),
