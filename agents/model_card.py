@@ -78,7 +78,7 @@ class TrainingRange(_Model):
 class SafetyFilter(_Model):
     """Limits around the policy network (docs/policies.md): the window is at most `max_bdp` measured bandwidth-delay
     products (0: no bound); Cubic takes over when, for `patience_s` and four RTTs, the path has measured outside of the
-    training range: its smallest RTT and largest delivery rate over ten seconds, and the share of lost packets over three
+    training range: its smallest RTT and largest delivery rate over ten seconds, the share of lost packets over three
     (0: never)."""
 
     max_bdp: Annotated[float, Field(ge=0, le=1e3)] = 4.0

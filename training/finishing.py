@@ -15,7 +15,7 @@ from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.joining import joined
 from orbitcc.agents.runs import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.training.recipe import Finish, Recipe, next_one
 
 TrainNext = Callable[[Recipe, RunFolder], str | None]
@@ -23,13 +23,29 @@ TrainNext = Callable[[Recipe, RunFolder], str | None]
 diverged."""
 
 
+def is_lost(policy: Path) -> bool:
+    """Whether a checkpoint is missing or damaged."""
+    try:
+        checkpoint.load(policy)
+    except OrbitccError:
+        return True
+    return False
+
+
 def is_finished(recipe: Recipe, run: RunFolder) -> bool:
     """Whether nothing is left to be made of `best/`."""
-    return recipe.finish is None or (run.finished / checkpoint.CARD).is_file()
+    return recipe.finish is None or not is_lost(run.finished)
+
+
+def begin_anew(run: RunFolder) -> None:
+    """Remove what an earlier training in this folder has made of its policy."""
+    for folder in (run.finished, run.long.path):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def finish(recipe: Recipe, run: RunFolder, train_next: TrainNext) -> str | None:
-    """Train what is still to be trained, and write `finished/`. Returns what `train_next` does.
+    """Train what is still to be trained, and write `finished/`. Returns None, or what `train_next` returned if it was
+    stopped.
 
     Raises:
         OrbitccError: a policy that cannot be joined, or a folder that cannot be written.

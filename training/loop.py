@@ -27,7 +27,7 @@ from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.training.finishing import finish, is_finished
+from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
@@ -141,17 +141,23 @@ def train(
         OrbitccError: the run folder's state is damaged or cannot be trusted, another process trains in it, or a logbook
             cannot be made.
     """
-    with locked(run.path):
+    with locked(run.path), Interrupt() as interrupt:
         run.recover()
         progress = check_state(run, recipe, trust) if resume else TrainingState()
-        failure = ""
-        if not resume or progress.agent_steps < recipe.agent_steps:
-            failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved)
-        if failure or progress.agent_steps < recipe.agent_steps:
+        if not resume:
+            begin_anew(run)
+        failure = _gave_up(recipe, progress)
+        if not _is_trained(recipe, progress) or (not failure and is_lost(run.best)):
+            failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved, interrupt)
+        if failure or interrupt.requested or not _is_trained(recipe, progress):
             return replace(_outcome(run, recipe, progress), failure=failure)
 
         def train_next(following: Recipe, folder: RunFolder) -> str | None:
             begun = (folder.path / CONFIG).is_file()
+            if not begun and folder.path.exists():
+                raise FileError(
+                    "resume", str(folder.path / CONFIG), "a file; without the folder its training begins again"
+                )
             result = train(
                 following,
                 seed,
@@ -170,6 +176,17 @@ def train(
         return replace(_outcome(run, recipe, progress), failure=failure)
 
 
+def _is_trained(recipe: Recipe, progress: TrainingState) -> bool:
+    """Whether the training is over, its last evaluation included."""
+    return progress.agent_steps >= recipe.agent_steps and progress.evaluated_at == progress.agent_steps
+
+
+def _gave_up(recipe: Recipe, progress: TrainingState) -> str:
+    """Why a training that is over has failed, or nothing."""
+    gave_up = 0 < recipe.evaluation.give_up_after <= progress.failing
+    return "gave up: its last policies flooded or starved" if gave_up and _is_trained(recipe, progress) else ""
+
+
 def _train(
     recipe: Recipe,
     seed: int,
@@ -180,6 +197,7 @@ def _train(
     display: Display,
     logbooks: Sequence[str | MakeLogbook],
     saved: Callable[[TrainingState], None],
+    interrupt: Interrupt,
 ) -> str:
     """Why the run diverged, or nothing. `progress` is brought up to date."""
     progress.restarts += resume
@@ -187,10 +205,12 @@ def _train(
         progress.failing = 0
     heldout = HeldOut(recipe.world(), recipe.preset, recipe.evaluation.worlds, recipe.evaluation.seed)
     failure = ""
-    with Interrupt() as interrupt, display:
+    with display:
         display.say(f"run folder {run.path}")
         for damage in mend(run, progress) if resume else ():
             display.say(damage)
+        if _is_trained(recipe, progress):
+            progress.evaluated_at = -1  # best/ was lost
         display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
@@ -424,7 +444,7 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
 
 
 def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> TrainingResult:
-    finished = progress.agent_steps >= recipe.agent_steps and is_finished(recipe, run)
+    finished = _is_trained(recipe, progress) and is_finished(recipe, run)
     return TrainingResult(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from orbitcc.agents.model_card import Gate, Gru, Layer
+from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
+from orbitcc.agents.safety_filter import limits
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
@@ -175,8 +176,8 @@ class Finish(Model):
         folder `long/` of the run. A table in it changes single values, but
         `scenario` is replaced. Empty: there is none.
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
-    action: parameters of the action that differ from those of the training.
-    max_bdp, patience_s: of a safety filter (agents/safety_filter.py).
+    action: parameters of the action that replace those of the training.
+    max_bdp, patience_s: of a safety filter (agents/safety_filter.py); 0 switches a bound off.
     """
 
     join: dict[str, Any] = Field(default={})
@@ -346,7 +347,10 @@ def check_names(recipe: Recipe) -> None:
         raise OrbitccError("preset.action", str(used.action), f"steps, with {recipe.algorithm}")
     if recipe.finish is not None:
         action = used.native("action")
+        if "name" in recipe.finish.action:
+            raise OrbitccError("finish.action.name", recipe.finish.action["name"], "parameters of the same action")
         try:
+            limits(TrainingRange(scenario=""), recipe.finish.max_bdp, recipe.finish.patience_s)
             presets.definition_hash("action", {"name": action.name, **action.parameters, **recipe.finish.action})
         except OrbitccError as error:
             raise error.under("finish") from None
@@ -354,41 +358,49 @@ def check_names(recipe: Recipe) -> None:
             next_one(recipe)
 
 
-def next_one(recipe: Recipe, start_from: str = "") -> Recipe:
+def next_one(recipe: Recipe, start_from: str = "best") -> Recipe:
     """The recipe of the second training that `recipe.finish.join` describes.
 
     Raises:
         OrbitccError: a value that is not allowed, or whose policy could not be joined with one of this recipe.
     """
     assert recipe.finish is not None
-    network, normalises = recipe.network, recipe.options(Ppo).normalise_observations
-    if not network.experts or network.hidden or len(network.gate_hidden) != 1 or not normalises:
-        needs = "an empty table, or a mixture of linear experts with one hidden layer in its gate and normalised inputs"
-        raise OrbitccError("finish.join", recipe.finish.join.get("name", "a table"), needs)
+    name = recipe.finish.join.get("name", "a table")
+    one = presets.preset(recipe.preset)
+    network, learner, observation = recipe.network, recipe.options(Ppo), one.native("observation")
+    linear = network.experts and not network.hidden and len(network.gate_hidden) == 1 and learner.normalise_observations
+    if not linear or observation.name != "features" or observation.parameters.get("history", 1) != 1:
+        needs = "mixture of linear experts with one hidden layer in its gate and normalised features without a history"
+        raise OrbitccError("finish.join", name, f"an empty table, or a {needs}")
+    if nested := {"finish", "distill", "start_from"} & recipe.finish.join.keys():
+        raise OrbitccError(f"finish.join.{min(nested)}", name, "no such value")
     data = recipe.model_dump(exclude={"finish", "distill"})
     try:
         found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))
         found.world()
-        one, other = presets.preset(recipe.preset), presets.preset(found.preset)
+        other, second = presets.preset(found.preset), found.options(Ppo)
     except OrbitccError as error:
         raise error.under("finish.join") from None
     parts = {
         "observation": (one.observation, other.observation),
         "action": (one.action, other.action),
-        "network": (recipe.network, found.network),
+        "network": (network, found.network),
+        "squash of the learner": (learner.squash, second.squash),
+        "normalisation": (True, second.normalise_observations),
         "interval for short RTTs": (one.interval, (other.interval_least_ms, 0.0, one.interval_least_ms)),
     }
-    for name, (wanted, has) in parts.items():
+    for part, (wanted, has) in parts.items():
         if has != wanted:
-            raise OrbitccError("finish.join", found.name, f"values that leave the {name} as it is")
+            raise OrbitccError("finish.join", name, f"values that leave the {part} as it is")
     return found
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with changes. Tables are merged, but a `scenario` is one value."""
+    """Values with changes. Tables are merged, but a `scenario` is one value. A preset's name is its base."""
     merged = dict(values)
     for key, new in changes.items():
         old = merged.get(key)
+        old = {"base": old} if key == "preset" and isinstance(old, str) else old
         both = key != "scenario" and isinstance(new, Mapping) and isinstance(old, Mapping)
         merged[key] = _merged(old, new) if both else new  # type: ignore[arg-type]
     return merged

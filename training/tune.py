@@ -278,6 +278,8 @@ def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> N
             "--search", "(none)", "KEY=(low, high): this recipe's learner has no settings searched by habit"
         )
     for key, values in space.items():
+        if key.partition(".")[0] == "finish":
+            raise OrbitccError("--search", key, "a value of the first training, whose best/ gives the score of a trial")
         for end in values.choices or (values.low, values.high):
             number = int(end) if values.kind == "int" else end
             recipes.check_names(recipes.load(recipe, [*changes, *_as_changes({key: number})]))

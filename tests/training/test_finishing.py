@@ -1,16 +1,19 @@
 """What a run makes of its best policy at its end."""
 
+import json
 import shutil
+import signal
 
 import pytest
 
 pytest.importorskip("torch")
 
-from orbitcc.agents import checkpoint
+from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.actions import with_parameters
 from orbitcc.agents.joining import joined
 from orbitcc.agents.runs import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
+from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import loop, recipe
 from tests.commands.shell import called
 
@@ -72,6 +75,78 @@ def test_an_interrupted_second_part_goes_on(tmp_path, monkeypatch) -> None:
     assert second.finished
     assert loop.TrainingResult.stored(run, plan).finished
     assert (run.path / "metrics.csv").read_bytes() == before, "the first part is not trained again"
+
+
+def test_an_interrupt_at_the_very_end_of_the_first_part_begins_no_second_one(tmp_path, monkeypatch) -> None:
+    plan, run = begin(tmp_path)
+    evaluate = loop._Loop._evaluate_and_save
+
+    def interrupted(self):
+        evaluate(self)
+        if self.progress.agent_steps >= plan.agent_steps:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(loop._Loop, "_evaluate_and_save", interrupted)
+    first = loop.train(plan, 3, run, resume=False, command="c")
+    assert (first.finished, first.exit_code) == (False, loop.INTERRUPTED)
+    assert not run.long.path.exists()
+    monkeypatch.undo()
+    assert loop.train(plan, 3, run, resume=True, command="c").finished
+
+
+def test_a_run_whose_state_is_saved_but_not_evaluated_is_evaluated_first(tmp_path) -> None:
+    plan, run = begin(tmp_path)
+    assert loop.train(plan, 3, run, resume=False, command="c").finished
+    shutil.rmtree(run.long.path)
+    shutil.rmtree(run.finished)
+    path = run.state / "progress.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    steps = stored["evaluated_at"]
+    path.write_text(json.dumps({**stored, "evaluated_at": 0, "best_score": -1e9}))
+    seal.seal(run.state)
+    assert not loop.TrainingResult.stored(run, plan).finished
+    assert loop.train(plan, 3, run, resume=True, command="c").finished
+    assert json.loads(path.read_text(encoding="utf-8"))["evaluated_at"] == steps
+
+
+def test_lost_policies_are_made_again(tmp_path, capsys) -> None:
+    plan, run = begin(tmp_path)
+    assert loop.train(plan, 3, run, resume=False, command="c").finished
+    for lost in (run.finished, run.best):
+        with (lost / checkpoint.WEIGHTS).open("r+b") as file:
+            file.write(b"damaged")
+    assert not loop.TrainingResult.stored(run, plan).finished
+    assert loop.train(plan, 3, run, resume=True, command="c").finished
+    assert "writes best/ again" in capsys.readouterr().err
+    assert checkpoint.load(run.finished)
+    assert checkpoint.load(run.best)
+
+    (run.long.path / "config.json").unlink()
+    shutil.rmtree(run.finished)
+    with pytest.raises(OrbitccError, match=r"long/config.json.*its training begins again"):
+        loop.train(plan, 3, run, resume=True, command="c")
+
+
+def test_a_run_that_begins_anew_keeps_no_policy_of_the_first_try(tmp_path) -> None:
+    plan, run = begin(tmp_path)
+    assert loop.train(plan, 3, run, resume=False, command="c").finished
+    shutil.rmtree(run.state)
+    for folder in (run.long.path, run.finished):
+        (folder / "old").touch()
+    assert loop.train(plan, 3, run, resume=False, command="c").finished
+    assert not (run.long.path / "old").exists()
+    assert not (run.finished / "old").exists()
+
+
+def test_a_second_part_that_gave_up_is_not_joined_when_the_run_goes_on(tmp_path, monkeypatch) -> None:
+    plan, run = begin(tmp_path, "finish.join.evaluation.give_up_after=1", "finish.join.evaluation.give_up_from=0")
+    monkeypatch.setattr(loop, "failures", lambda scores: ["floods"])
+    first = loop.train(plan, 3, run, resume=False, command="c")
+    assert (first.finished, first.exit_code) == (False, loop.DIVERGED)
+    assert "gave up" in first.failure
+    again = loop.train(plan, 3, run, resume=True, command="c")
+    assert (again.finished, again.exit_code) == (False, loop.DIVERGED)
+    assert not run.finished.exists()
 
 
 def test_a_second_part_that_diverges_is_a_failure_of_the_run(tmp_path, monkeypatch) -> None:
