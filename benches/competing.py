@@ -87,6 +87,7 @@ def _pulsed(loaded: checkpoint.Checkpoint, pulse: float) -> Preset:
         own,
         observation={"name": "features", **seen.parameters, "features": features},
         action={"name": acted.name, **acted.parameters, "pulse": pulse},
+        interval_ms=own.interval_ms,  # elasticity needs a fixed interval
     )
 
 
