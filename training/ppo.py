@@ -378,7 +378,8 @@ class Normaliser:
 
     def __init__(self, dim: int) -> None:
         self._count = 0.0
-        self._mean, self._square = np.zeros(dim), np.zeros(dim)  # float64
+        self._mean: NDArray[Any] = np.zeros(dim)  # float64
+        self._square = np.zeros(dim)
         self.mean: F32 = np.zeros(dim, np.float32)
         self.std: F32 = np.ones(dim, np.float32)
 
@@ -400,14 +401,16 @@ class Normaliser:
         self._freeze()
 
     def begin(self, mean: F32, std: F32, count: float) -> None:
-        """As if `count` rows of this mean and deviation had been added."""
+        """As if `count` rows of this mean and deviation had been added; the mean goes on in single precision."""
+        self._mean = mean
         self.restore({"count": count, "mean": mean, "square": np.square(std, dtype=np.float64) * count})
 
     def state(self) -> dict[str, Any]:
         return {"count": self._count, "mean": self._mean.tolist(), "square": self._square.tolist()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._count, self._mean, self._square = state["count"], np.array(state["mean"]), np.array(state["square"])
+        self._count, self._square = state["count"], np.array(state["square"])
+        self._mean = np.array(state["mean"], self._mean.dtype)
         self._freeze()
 
     def _freeze(self) -> None:

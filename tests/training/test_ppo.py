@@ -213,6 +213,19 @@ def test_training_starts_from_a_checkpoint_and_the_critic_may_learn_first(begun:
     assert not np.array_equal(trained.tensors()["layers.0.weight"], first["layers.0.weight"]), "then the policy learns"
 
 
+def test_a_training_that_started_from_a_checkpoint_resumes_bit_for_bit(begun: Path, tmp_path: Path) -> None:
+    plan = recipe.load("ppo-leo", [*LISTED, f"start_from={begun}"])
+    ahead, resumed = PpoLearner(plan, 2), PpoLearner(plan, 3)
+    ahead.iterate()
+    ahead.save(tmp_path)
+    resumed.load(tmp_path)
+    for _ in range(4):
+        ahead.iterate()
+        resumed.iterate()
+    for name, value in resumed.tensors().items():
+        assert np.array_equal(value, ahead.tensors()[name]), name
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [

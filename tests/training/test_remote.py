@@ -106,7 +106,7 @@ def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nod
 @pytest.mark.slow
 def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
     changes = [*SMALL[:-1], 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=5}',
-               "finish.join.agent_steps=3000", "finish.join.evaluation.every=500",
+               "finish.join.agent_steps=12_000", "finish.join.evaluation.every=500",
                'finish.join.scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=600, duration_s=5}']  # fmt: skip
     words = ["train", "zenith", "--seed", "1", "--name"]
     done = subprocess.run(command("runs", *words, "here", changes=changes), cwd=tmp_path, env=LOCALLY, check=False)
@@ -124,7 +124,7 @@ def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
     here, there = (tmp_path / "runs" / name for name in ("here", "there"))
     assert progress(there / "long")["restarts"] == 1
     for part in ("best", "long/best", "finished"):
-        assert (here / part / checkpoint.WEIGHTS).read_bytes() == (there / part / checkpoint.WEIGHTS).read_bytes()
+        assert (here / part / checkpoint.WEIGHTS).read_bytes() == (there / part / checkpoint.WEIGHTS).read_bytes(), part
 
 
 @pytest.mark.slow
