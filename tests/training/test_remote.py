@@ -58,6 +58,19 @@ def until(happens, seconds=120):
     return found
 
 
+def after_a_kill(driver, nodes, run):
+    """What a training says whose worker is killed once this run has saved a decision."""
+    try:
+        until(lambda: progress(run)["agent_steps"])
+        (node,) = nodes.worker_nodes
+        os.kill(until(lambda: workers(node))[0], signal.SIGKILL)
+        said = driver.communicate(timeout=240)[1]
+    finally:
+        driver.kill()
+    assert driver.returncode == 0, said
+    return said
+
+
 @pytest.mark.parametrize("name", ["rllib-ppo-leo", "rllib-sac-worlds", "rllib-dqn-leo"])
 def test_a_seed_needs_a_core_for_each_env_runner_and_one_more(name):
     assert needed_cores(recipe.load(name, ["learner.env_runners=3"])) == 4
@@ -85,14 +98,7 @@ def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nod
     assert done.returncode == 0
     # A folder that the node, started elsewhere, cannot resolve
     driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path)
-    try:
-        until(lambda: progress(tmp_path / "runs" / "there-1")["agent_steps"])
-        (node,) = ray_nodes.worker_nodes
-        os.kill(until(lambda: workers(node))[0], signal.SIGKILL)
-        said = driver.communicate(timeout=240)[1]
-    finally:
-        driver.kill()
-    assert driver.returncode == 0, said
+    said = after_a_kill(driver, ray_nodes, tmp_path / "runs" / "there-1")
     assert "seed 1: its node or process died; it continues again" in said
     assert progress(tmp_path / "runs" / "there-1")["restarts"] == 1
     for seed in (1, 2):
@@ -112,14 +118,7 @@ def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
     done = subprocess.run(command("runs", *words, "here", changes=changes), cwd=tmp_path, env=LOCALLY, check=False)
     assert done.returncode == 0
     driver = started("runs", *words, "there", "--ray", ray_nodes.address, cwd=tmp_path, changes=changes)
-    try:
-        until(lambda: progress(tmp_path / "runs" / "there" / "long")["agent_steps"])
-        (node,) = ray_nodes.worker_nodes
-        os.kill(until(lambda: workers(node))[0], signal.SIGKILL)
-        said = driver.communicate(timeout=240)[1]
-    finally:
-        driver.kill()
-    assert driver.returncode == 0, said
+    said = after_a_kill(driver, ray_nodes, tmp_path / "runs" / "there" / "long")
     assert "its node or process died; it continues again" in said
     here, there = (tmp_path / "runs" / name for name in ("here", "there"))
     assert progress(there / "long")["restarts"] == 1
