@@ -1,6 +1,7 @@
 """How much delay counts: drawn with a world, told to policy and reward, and an option of a trained policy."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,13 +21,13 @@ from orbitcc.envs.scenarios.training import TRAIN_LEO
 from orbitcc.eval.contenders import from_policy
 from tests.commands.shell import called
 
-FEATURES = ["inflation", {"name": "delay-preference", "usual": 1.0}]
+CONSTANT: dict[str, Any] = {"name": "delay-preference", "usual": 1.0}
 
 
-def preferring(folder: Path) -> Path:
+def preferring(folder: Path, feature: dict[str, Any] = CONSTANT) -> Path:
     """A checkpoint whose action is 0.2 more than the logarithm of the preference."""
     shipped = checkpoint.load("perigee").card
-    parameters = {"features": FEATURES}
+    parameters = {"features": ["inflation", feature]}
     hashed = definition_hash("observation", {"name": "features", **parameters})
     seen = {"preset": "features", "parameters": parameters, "dim": 2, "hash": hashed}
     made = shipped.model_copy(
@@ -91,6 +92,24 @@ def test_the_environment_tells_the_preference_to_the_observation_and_to_the_rewa
     assert paid(0.25, 1.0)[-1] > paid(1.0, 1.0)[-1] + 0.05
 
 
+@pytest.mark.parametrize(("beside", "low", "high"), [(0, 0.09, 0.1), (4, 0.01, 0.012)])
+def test_a_preference_gives_way_where_others_fill_the_queue(beside: int, low: float, high: float) -> None:
+    played = get("dumbbell", duration_s=40.0, buffer_bdp=2.0)
+    flow = played.flows[0]
+    cubic = [
+        flow.changed(name=f"cubic-{k}", controller=ControllerSpec(name="cubic"), start_s=1.0) for k in range(beside)
+    ]
+    own = flow.changed(controller=ControllerSpec(name="external", params={}))
+    feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
+    chosen = preset("ratios", observation={"name": "features", "features": [feature]})
+    env = CongestionEnv(played.with_flows([own, *cubic]), preset=chosen)
+    env.reset(seed=1)
+    # The window grows to about what the link holds, and then swings.
+    for k in range(1_200):
+        observation, *_ = env.step(np.array([0.25 if k < 165 else 0.5 * np.sin(0.5 * k)], np.float32))
+    assert low - 1e-6 <= np.exp(observation[0]) <= high + 1e-6
+
+
 def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> None:
     rates = [simulate(driven(f"{saved}{asked}")).flow_totals[0]["goodput_mbps"] for asked in ("", ":delay=0.5")]
     assert rates[1] < 0.2 * rates[0]  # the window grows at an action of 0.2, and shrinks at 0.2 + ln 0.5
@@ -98,6 +117,12 @@ def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> 
     assert plain.key != asked.key
     assert asked.label == "asked:delay=0.5"
     assert from_policy(f"{saved}:delay=0") == plain
+
+
+def test_a_preference_that_is_asked_for_does_not_give_way(tmp_path: Path) -> None:
+    gives_way = preferring(tmp_path / "asked", {"name": "delay-preference", "usual": 1.0, "contested": 0.01})
+    features = checkpoint.policy_with(checkpoint.load(gives_way), delay=0.5).observation["parameters"]["features"]
+    assert features[1] == {"name": "delay-preference", "usual": 0.5}
 
 
 def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:

@@ -2,7 +2,7 @@
 #ifndef FIXED_FEATURES_H
 #define FIXED_FEATURES_H
 
-#include "fixed_measures.h"
+#include "fixed_occupancy.h"
 
 #define ALWAYS 0
 #define RISING 1
@@ -26,6 +26,7 @@
 #define RTT_SPREAD 15
 #define MIN_RTT_RATIO 16
 #define MAX_RATE_RATIO 17
+#define DELAY_PREFERENCE 18
 
 #define LOWEST (-(3LL << 24))
 #define TEN_MBPS 1250000
@@ -67,6 +68,21 @@ static __always_inline __s64 rtt_rise(struct statistics *stats, __u64 min_ns)
 
 	rise = ratio(10 * least(rise_ns < 0 ? -(__u64)rise_ns : rise_ns, MOST_RTT / 16), min_ns, MOST_AVERAGED);
 	return rise_ns < 0 ? -rise : rise;
+}
+
+/* The queueing delay over the minimum RTT and 50 ms, times the square of the share of others in the queue. */
+static __always_inline __s64 contest(__u64 rtt_ns, __u64 min_ns, __s64 own)
+{
+	__s64 others = ONE24 - own;
+
+	if (rtt_ns <= min_ns)
+		return 0;
+	return (((ratio(rtt_ns - min_ns, min_ns + SECOND / 20, MOST_AVERAGED) * others) >> 24) * others) >> 24;
+}
+
+static __always_inline __s64 preference(const struct feature *feature, __s64 average)
+{
+	return feature->high - ((((__s64)feature->high - feature->low) * within(10 * average, 0, ONE24)) >> 24);
 }
 
 /* The value of a feature in Q24 before it is averaged. */
@@ -120,6 +136,8 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 		return log_ratio(min_ns && m->min_ns[longer], log2_min, m->log2_min[longer]);
 	case MAX_RATE_RATIO:
 		return log_ratio(m->max_rate[max] && m->max_rate[most], m->log2_max[max], m->log2_max[most]);
+	case DELAY_PREFERENCE:
+		return contest(state->rtts_ns[LEAST], min_ns, share_of(&state->occupancy));
 	}
 	return 0;
 }
@@ -154,8 +172,8 @@ GLOBAL __s64 seen(struct state *state, struct statistics *stats, struct scratch 
 	if (!state || !stats || !scratch)
 		return 0;
 	m = &scratch->measures;
-	now = averaged(feature, state, m, value(feature, state, stats, m)) >> 4;
-	return within(now, feature->low, feature->high);
+	now = averaged(feature, state, m, value(feature, state, stats, m));
+	return within(feature->kind == DELAY_PREFERENCE ? preference(feature, now) : now >> 4, feature->low, feature->high);
 }
 
 GLOBAL int observe(struct state *state, struct statistics *stats, struct scratch *scratch)
@@ -163,6 +181,8 @@ GLOBAL int observe(struct state *state, struct statistics *stats, struct scratch
 	int k;
 
 	if (!state || !stats || !scratch || !measure(state, stats, scratch))
+		return 0;
+	if (the_program()->parameters.occupies && !occupy(state, stats))
 		return 0;
 	for (k = 0; k < FEATURES; k++) {
 		if (k >= the_program()->parameters.features)

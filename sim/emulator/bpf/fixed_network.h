@@ -5,7 +5,6 @@
 #include "fixed.h"
 #include "fixed_policy.h"
 #include "fixed_drain.h"
-#include "fixed_occupancy.h"
 #include "fixed_features.h"
 
 #define MOST_VALUE (1LL << 29)
@@ -171,7 +170,7 @@ GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 ac
 	whole = stats->cwnd < CWND_MAX ? (__u64)stats->cwnd << 16 : CWND_MAX << 16;
 	start = state->window < whole + (1 << 16) && whole < state->window + (1 << 16) ? state->window : whole;
 	if (parameters->occupancy_range > 0)
-		action = picked(state, stats, action);
+		action = picked(action, parameters->occupancy_range, share_of(&state->occupancy));
 	if (parameters->drain_every_ns)
 		held = drains(parameters, &state->drain, stats, &start);
 	next = held ? start : (start * factor_of(parameters, action) + (1 << 23)) >> 24;

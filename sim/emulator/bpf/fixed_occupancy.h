@@ -76,11 +76,9 @@ static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_
 	o->square += (__s32)((w * (((x * x) >> 16) - o->square)) >> 24);
 }
 
-GLOBAL __s32 picked(struct state *state, struct statistics *stats, __s32 action)
+GLOBAL int occupy(struct state *state, struct statistics *stats)
 {
-	__s32 range = the_program()->parameters.occupancy_range;
 	__u64 rtt_ns, earlier, rate;
-	__s64 product, square, share;
 	struct occupancy *o;
 	__u32 rtt;
 
@@ -97,9 +95,19 @@ GLOBAL __s32 picked(struct state *state, struct statistics *stats, __s32 action)
 		if (earlier && rate)
 			learn_occupancy(o, stats->interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
 	}
-	product = (__s64)o->product + NOISE / 2;
-	square = (__s64)o->square + NOISE;
-	share = product > 0 ? ratio(product, square, ONE24) : 0;
+	return 1;
+}
+
+/* The estimate, Q24. */
+static __always_inline __s64 share_of(const struct occupancy *o)
+{
+	__s64 product = (__s64)o->product + NOISE / 2, square = (__s64)o->square + NOISE;
+
+	return product > 0 ? ratio(product, square, ONE24) : 0;
+}
+
+static __always_inline __s32 picked(__s32 action, __s32 range, __s64 share)
+{
 	return within(action + ((range * (ONE24 - 2 * share)) >> 24), -ONE20, ONE20);
 }
 

@@ -56,7 +56,7 @@ struct parameters {
 	__u32 hold;
 	__s32 occupancy_range;
 	__u32 drain_to;
-	__u32 unused;
+	__u32 occupies;
 };
 
 struct feature {

@@ -2,7 +2,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
-use orbitcc_core::observe::fixed::features::MAX_RATE_RATIO;
+use orbitcc_core::observe::fixed::features::DELAY_PREFERENCE;
 use orbitcc_core::observe::fixed::safety::{Limits, Safety, hold};
 use orbitcc_core::observe::fixed::{
     AVERAGES, Decision, EXPERTS, FEATURES, Feature, LEASTS, Layers, MOST_UNITS, MOSTS, Parameters, Program, SPANS,
@@ -74,7 +74,7 @@ fn features(random: &mut Stream) -> [Feature; FEATURES] {
     for (k, made) in (0..).zip(&mut made) {
         let span = if k % 3 == 0 { 0 } else { below(SPANS as u32 + 1) };
         *made = Feature {
-            kind: (k + below(2)) % (MAX_RATE_RATIO + 1),
+            kind: (k + below(2)) % (DELAY_PREFERENCE + 1),
             rtt: below(3),
             min: below(LEASTS as u32),
             max: below(MOSTS as u32),
@@ -112,7 +112,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         interval_ns: 30_000_000,
         drain_every_ns: if which.is_multiple_of(2) { 12_000_000_000 } else { 0 },
         drain_to: 5_000_000 * (1 + which % 3),
-        unused: 0,
+        occupies: 1,
         network,
         gate: if which == 4 { gate } else { Layers::default() },
         span_rtts: [1 << 16, 4 << 16, 16 << 16, 64 << 16, 0, 1 << 15, 1000 << 16, 2 << 16],

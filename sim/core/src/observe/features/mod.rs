@@ -4,6 +4,7 @@
 //! the parameters that differ: `{"name": "inflation", "window_s": 1.0, "average_rtts": 1.0}`. A list that adds a feature
 //! changes the definition of no other observation.
 
+mod contest;
 mod elasticity;
 mod filled_queue;
 mod measures;
@@ -19,10 +20,12 @@ use super::memory::{nearness, weight};
 use super::pulse::PULSE_HZ;
 use super::stats::IntervalStats;
 
+use contest::Contest;
 use elasticity::Elasticity;
 use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
 
+pub(super) use contest::{AVERAGE_RTTS, WINDOW_S};
 pub(super) use measures::{SLOW_RTTS, STANDING_S};
 
 /// Least preference of delay.
@@ -85,6 +88,7 @@ struct Asked {
     span_s: Option<f64>,
     capacity: Option<String>,
     usual: Option<f64>,
+    contested: Option<f64>,
     average_rtts: Option<f64>,
 }
 
@@ -145,7 +149,7 @@ const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
 const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
 const FILLED: &[&str] = &["window_s", "empty_share", "look_back_rtts", "average_rtts"];
-const PREFERENCE: &[&str] = &["usual"];
+const PREFERENCE: &[&str] = &["usual", "contested"];
 const PULSED: &[&str] = &["window_s", "capacity", "pulse_hz", "span_s", "average_rtts"];
 
 const KINDS: &[Kind] = &[
@@ -199,6 +203,7 @@ struct Made {
     predicted: bool,
     over_s: f64,
     usual: f64,
+    contested: f64,
     rival: Rival,
     rtts: f64,
     average: f64,
@@ -212,6 +217,7 @@ enum Rival {
     Filled(FilledQueue),
     /// With the true capacity, or the one that the flow has measured.
     Elastic(Box<Elasticity>, bool),
+    Contested(Box<Contest>),
 }
 
 /// Read an entry of the list: the feature with its parameters in full.
@@ -237,10 +243,15 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("pulse_hz", asked.pulse_hz.is_some(), json!(asked.pulse_hz.unwrap_or(5.0))),
         ("span_s", asked.span_s.is_some(), json!(asked.span_s.unwrap_or(5.0))),
         ("usual", asked.usual.is_some(), json!(asked.usual.unwrap_or(1.0))),
+        ("contested", asked.contested.is_some(), json!(asked.contested)),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
     ];
     let mut full = Map::from_iter([("name".to_owned(), json!(kind.text))]);
     for (field, present, value) in all {
+        // A preference is constant unless it is told what it is in a contested queue.
+        if field == "contested" && !present {
+            continue;
+        }
         if kind.takes.contains(&field) {
             full.insert(field.into(), value);
         } else if present {
@@ -260,6 +271,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("pulse_hz", PULSE_HZ.0, PULSE_HZ.1),
         ("span_s", 1.0, 60.0),
         ("usual", LEAST_PREFERENCE, 1.0),
+        ("contested", LEAST_PREFERENCE, 1.0),
     ];
     for (field, least, most) in ranges {
         if let Some(value) = full.get(field).and_then(Value::as_f64) {
@@ -301,6 +313,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("pulse_hz", Some(hz)) => format!("pulses of {hz} Hz"),
             ("span_s", Some(s)) => format!("over {s} s"),
             ("usual", Some(preference)) => format!("{preference} where a flow asks for nothing"),
+            ("contested", Some(preference)) => format!("down to {preference} where others fill the queue"),
             ("capacity", _) => "true capacity".into(),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
@@ -329,7 +342,12 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         let number = |field: &str| full.get(field).and_then(Value::as_f64).unwrap_or(0.0);
         let word = |field: &str| full.get(field).and_then(Value::as_str).unwrap_or_default();
         let rate = kind.name == Name::MaxRateRatio;
-        let span = if kind.takes.contains(&"window_s") { number("window_s") } else { base_window_s };
+        let contested = full.get("contested").and_then(Value::as_f64);
+        let span = match contested {
+            Some(_) => contest::WINDOW_S,
+            None if kind.takes.contains(&"window_s") => number("window_s"),
+            None => base_window_s,
+        };
         let long = if kind.takes.contains(&"long_s") { number("long_s") } else { span };
         let rival = match kind.name {
             Name::FilledQueue => Rival::Filled(FilledQueue::new(number("empty_share"), number("look_back_rtts"))),
@@ -338,6 +356,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
                 let elasticity = Elasticity::new(number("pulse_hz"), number("span_s"));
                 Rival::Elastic(Box::new(elasticity), word("capacity") == "true")
             }
+            _ if contested.is_some() => Rival::Contested(Box::default()),
             _ => Rival::None,
         };
         made.push(Made {
@@ -359,8 +378,9 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             predicted: word("signal") == "reported",
             over_s: number("over_ms") / 1e3,
             usual: number("usual"),
+            contested: contested.unwrap_or(number("usual")),
             rival,
-            rtts: number("average_rtts"),
+            rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
             average: 0.0,
             known: false,
         });
@@ -387,7 +407,8 @@ impl Watch for ListWatch {
         for (made, out) in self.made.iter_mut().zip(out) {
             made.observe(&self.measures, stats, pause);
             let now = made.value(&self.measures, stats, self.base);
-            *out = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
+            let average = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
+            *out = made.told(average, stats);
         }
     }
 
@@ -414,6 +435,9 @@ impl Made {
                 let capacity = if *oracle { Elasticity::true_capacity(stats) } else { seen.max_rate(self.max) };
                 elasticity.update(stats, capacity, seen.known_min_rtt(self.min));
             }
+            // A flow that asks for a preference has it, whoever fills the queue.
+            Rival::Contested(contest) if stats.delay_preference == 0.0 => contest.update(stats),
+            Rival::Contested(_) => {}
         }
     }
 
@@ -459,15 +483,14 @@ impl Made {
             Name::RateSlope => seen.slopes.slopes()[1],
             Name::MinRttRatio => log_ratio(min_rtt(), seen.min_rtt(self.long)),
             Name::MaxRateRatio => log_ratio(seen.max_rate(self.max), seen.max_rate(self.long)),
-            Name::FilledQueue | Name::Elasticity => match &self.rival {
+            Name::FilledQueue | Name::Elasticity | Name::DelayPreference => match &self.rival {
                 Rival::Filled(queue) => queue.value(stats),
                 Rival::Elastic(elasticity, _) => elasticity.value(),
+                Rival::Contested(contest) => contest.value(seen.rtt(Rtt::Least), min_rtt()),
                 Rival::None => 0.0,
             },
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
-            Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
-            Name::DelayPreference => libm::log(self.usual),
         }
     }
 
@@ -483,6 +506,15 @@ impl Made {
         self.average = if kept { self.average + weight * (now - self.average) } else { now };
         self.known = true;
         self.average
+    }
+
+    /// What is observed at this average.
+    fn told(&self, average: f64, stats: &IntervalStats) -> f64 {
+        match self.name {
+            Name::DelayPreference if stats.delay_preference > 0.0 => libm::log(stats.delay_preference),
+            Name::DelayPreference => contest::preference(self.usual, self.contested, average),
+            _ => average,
+        }
     }
 }
 

@@ -215,3 +215,57 @@ fn a_preference_is_that_of_the_flow_or_the_usual_one() {
     let low = refused(json!([{"name": "delay-preference", "usual": 0.0}]));
     assert_eq!(low, "observation.features[0].usual = 0: must be a number in 0.01 .. 1");
 }
+
+/// Intervals of a flow with 100 packets in flight, which swing by 10 %, and an RTT of 80 ms after an empty queue with 50 ms.
+/// `rate`: Mbit/s for such packets an RTT earlier.
+fn contested(rate: fn(f64) -> f64, asked: f64) -> f64 {
+    let list = json!([{"name": "delay-preference", "usual": 0.1, "contested": 0.01}]);
+    let mut watch = watch(list);
+    let mut flights = vec![100.0; 4];
+    let mut found = [0.0];
+    for k in 0..800 {
+        let time_s = 0.03 * f64::from(k);
+        let in_flight_packets = 100.0 * (1.0 + 0.1 * (4.0 * time_s).sin());
+        let rtt_s = if k == 0 { 0.05 } else { 0.08 };
+        // An RTT ago the last interval that had ended was the third before this one.
+        let delivery_rate_bps = 1e6 * rate(flights[flights.len() - 3]);
+        flights.push(in_flight_packets);
+        found = seen(
+            &mut watch,
+            &[IntervalStats {
+                in_flight_packets,
+                delivery_rate_bps,
+                rtt_min_s: rtt_s,
+                rtt_mean_s: rtt_s,
+                srtt_s: rtt_s,
+                delay_preference: asked,
+                time_s,
+                ..flow(1.0)
+            }],
+        );
+    }
+    found[0]
+}
+
+#[test]
+fn a_preference_gives_way_to_the_queue_of_others() {
+    // A queueing delay of 30 ms is 0.3 of the minimum RTT and 50 ms: with (1 - occupancy)^2 above a third, the preference is
+    // the contested one.
+    let (usual, least) = (0.1f64.ln(), 0.01f64.ln());
+    let beside_many = contested(|flight| 80.0 * flight / (flight + 900.0), 0.0);
+    assert!((beside_many - least).abs() < 1e-9, "a tenth of the queue is its own: {beside_many}");
+    // Alone, (1 - 0.98)^2 x 0.3 is a thousandth of what counts in full.
+    let alone = contested(|_| 80.0, 0.0);
+    assert!((alone - usual).abs() < 0.01, "alone: {alone}");
+    // With 70 % of the queue, 0.09 x 0.3 / 0.1 = 0.27 of the way; 4 % of the estimate are its prior of a half.
+    let most = contested(|flight| 80.0 * flight / (flight + 43.0), 0.0);
+    let way = (usual - most) / (usual - least);
+    assert!((0.24..0.34).contains(&way), "{way}");
+    assert_eq!(
+        contested(|flight| 80.0 * flight / (flight + 900.0), 0.2),
+        0.2f64.ln(),
+        "a flow that asks has what it asks"
+    );
+    let low = refused(json!([{"name": "delay-preference", "contested": 2}]));
+    assert_eq!(low, "observation.features[0].contested = 2: must be a number in 0.01 .. 1");
+}

@@ -28,6 +28,7 @@ pub const JITTER: u32 = 14;
 pub const RTT_SPREAD: u32 = 15;
 pub const MIN_RTT_RATIO: u32 = 16;
 pub const MAX_RATE_RATIO: u32 = 17;
+pub const DELAY_PREFERENCE: u32 = 18;
 
 /// The logarithm that stands for a rate of 0.
 const LOWEST: i64 = -(3 << 24);
@@ -37,12 +38,16 @@ const TEN_MBPS: u64 = 1_250_000;
 /// Take in an interval; return the features in Q20.
 pub fn observe(program: &Program, state: &mut State, stats: &Statistics) -> [i32; FEATURES] {
     let m = measure(&program.parameters, state, stats);
+    if program.parameters.occupies > 0 {
+        state.occupancy.update(stats);
+    }
     let mut out = [0; FEATURES];
     for k in 0..FEATURES {
         if k < program.parameters.features as usize {
             let feature = &program.features[k];
             let now = value(feature, program.parameters.base, state, stats, &m);
-            let seen = averaged(feature, state, &m, now) >> 4;
+            let average = averaged(feature, state, &m, now);
+            let seen = if feature.kind == DELAY_PREFERENCE { preference(feature, average) } else { average >> 4 };
             out[k] = within(seen, i64::from(feature.low), i64::from(feature.high)) as i32;
         }
     }
@@ -85,8 +90,24 @@ fn value(feature: &Feature, base: u32, state: &State, stats: &Statistics, m: &Me
         }
         MIN_RTT_RATIO => log_ratio(min_ns > 0 && m.min_ns[long] > 0, log2_min, m.log2_min[long]),
         MAX_RATE_RATIO => log_ratio(m.max_rate[max] > 0 && m.max_rate[long] > 0, m.log2_max[max], m.log2_max[long]),
+        DELAY_PREFERENCE => contest(state.rtts_ns[LEAST as usize], min_ns, state.occupancy.share()),
         _ => 0,
     }
+}
+
+/// The queueing delay over the minimum RTT and 50 ms, times the square of the share of others in the queue, Q24.
+fn contest(rtt_ns: u64, min_ns: u64, own: i64) -> i64 {
+    if rtt_ns <= min_ns {
+        return 0;
+    }
+    let (others, queue) = (ONE24 - own, ratio(rtt_ns - min_ns, min_ns + SECOND / 20, MOST_VALUE));
+    (((queue * others) >> 24) * others) >> 24
+}
+
+/// From the usual preference, the upper bound, to the contested one, the lower bound, at an average of a tenth; Q20.
+fn preference(feature: &Feature, average: i64) -> i64 {
+    let (low, high) = (i64::from(feature.low), i64::from(feature.high));
+    high - (((high - low) * within(10 * average, 0, ONE24)) >> 24)
 }
 
 /// The minimum RTT and so many jitters more; 0 without a sample.

@@ -124,7 +124,8 @@ pub struct Parameters {
     pub occupancy_range: i32,
     /// The share of itself that a drain reduces the window to, Q24.
     pub drain_to: u32,
-    pub unused: u32,
+    /// 1: the occupancy is needed, by the action or by a feature.
+    pub occupies: u32,
 }
 
 /// A feature of the list.
@@ -291,7 +292,7 @@ pub struct Decision {
 pub fn decide(program: &Program, state: &mut State, stats: &Statistics) -> Decision {
     let observation = features::observe(program, state, stats);
     let action = network::act(program, &observation);
-    let State { window, drain, occupancy, .. } = state;
-    *window = network::next_window(&program.parameters, stats, *window, (drain, occupancy), action);
+    let share = state.occupancy.share();
+    state.window = network::next_window(&program.parameters, stats, state.window, &mut state.drain, share, action);
     Decision { observation, action, cwnd: network::whole_window(state.window) }
 }

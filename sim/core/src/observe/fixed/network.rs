@@ -2,7 +2,7 @@
 
 use super::arithmetic::{ONE20, exp, tanh, within};
 use super::drain::Drain;
-use super::occupancy::Occupancy;
+use super::occupancy::picked;
 use super::{EXPERTS, FEATURES, LAYERS, Layers, MOST_UNITS, Parameters, Program, Statistics};
 
 /// Values of units in Q20 are held within 512, weights are below 128: a sum of 64 products fits into 64 bits.
@@ -98,16 +98,17 @@ fn mixed(count: u32, logits: &[i64; MOST_UNITS], experts: &[i64; MOST_UNITS]) ->
 }
 
 /// The exact window after an action, in Q16: the window times exp(step ((1 - cubic) a + cubic a^3)), or that of a drain.
-/// `exact`: the one after the last action.
+/// `exact`: the one after the last action. `share`: the occupancy of the bottleneck, Q24.
 pub fn next_window(
     parameters: &Parameters,
     stats: &Statistics,
     exact: u64,
-    (drain, occupancy): (&mut Drain, &mut Occupancy),
+    drain: &mut Drain,
+    share: i64,
     action: i32,
 ) -> u64 {
     let range = parameters.occupancy_range;
-    let action = if range > 0 { occupancy.picked(stats, action, range) } else { action };
+    let action = if range > 0 { picked(action, range, share) } else { action };
     let whole = if u64::from(stats.cwnd) < CWND_MAX { u64::from(stats.cwnd) << 16 } else { CWND_MAX << 16 };
     // Something else may have changed the window.
     let start = if exact < whole + (1 << 16) && whole < exact + (1 << 16) { exact } else { whole };

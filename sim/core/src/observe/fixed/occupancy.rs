@@ -35,8 +35,8 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// The action in Q20 after the policy's, in a range (Q20) about it.
-    pub fn picked(&mut self, stats: &Statistics, action: i32, range: i32) -> i32 {
+    /// Take in an interval.
+    pub fn update(&mut self, stats: &Statistics) {
         let rtt_ns = least(stats.rtt_least_ns, MOST_RTT);
         if rtt_ns > 0 {
             let rtt = (rtt_ns >> 16) as u32;
@@ -49,9 +49,12 @@ impl Occupancy {
                 self.learn(stats.interval_ns, least(earlier, MOST_FLIGHT) << 8, rate << 4);
             }
         }
+    }
+
+    /// The estimate, Q24.
+    pub fn share(&self) -> i64 {
         let (product, square) = (i64::from(self.product) + NOISE / 2, i64::from(self.square) + NOISE);
-        let occupancy = if product > 0 { ratio(product as u64, square as u64, ONE24) } else { 0 };
-        within(i64::from(action) + ((i64::from(range) * (ONE24 - 2 * occupancy)) >> 24), -ONE20, ONE20) as i32
+        if product > 0 { ratio(product as u64, square as u64, ONE24) } else { 0 }
     }
 
     /// The packets in flight an RTT earlier, 0 if that is not known; those of now are kept.
@@ -97,6 +100,11 @@ impl Occupancy {
         self.product += ((w * (((x * y) >> 16) - i64::from(self.product))) >> 24) as i32;
         self.square += ((w * (((x * x) >> 16) - i64::from(self.square))) >> 24) as i32;
     }
+}
+
+/// The action in Q20 after the policy's, in a range (Q20) about it, by the share of the bottleneck.
+pub fn picked(action: i32, range: i32, share: i64) -> i32 {
+    within(i64::from(action) + ((i64::from(range) * (ONE24 - 2 * share)) >> 24), -ONE20, ONE20) as i32
 }
 
 /// A mean after a value with this weight (Q24).

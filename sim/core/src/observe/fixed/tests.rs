@@ -1,7 +1,7 @@
 use super::arithmetic::ONE20;
 use crate::observe::stats::IntervalStats;
 
-use super::features::MAX_RATE_RATIO;
+use super::features::DELAY_PREFERENCE;
 use super::network::{LEAKY_RELU, LINEAR, RELU, TANH};
 use super::*;
 
@@ -40,7 +40,7 @@ fn layers(random: &mut Random, units: &[u32], at: usize) -> Layers {
 fn feature(random: &mut Random, k: usize) -> Feature {
     let mut below = |n: usize| (random.next() % n as u64) as u32;
     Feature {
-        kind: below(MAX_RATE_RATIO as usize + 1),
+        kind: below(DELAY_PREFERENCE as usize + 1),
         rtt: below(3),
         min: below(LEASTS),
         max: below(MOSTS),
@@ -68,6 +68,7 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
             gap_ns: random.wide() >> 27,
             drain_every_ns: random.wide() >> 20,
             drain_to: (random.next() % (1 << 24)) as u32,
+            occupies: 1,
             network,
             gate: if round % 2 == 0 { Layers::default() } else { gate },
             span_rtts: [0; SPANS].map(|_: u32| random.wide() as u32 % 65_536_001),
@@ -256,7 +257,8 @@ fn the_occupancy_is_as_in_floating_point() {
                 ..IntervalStats::default()
             };
             last = float.update(&stats);
-            let picked = f64::from(fixed.picked(&Statistics::from(&stats), 0, 1 << 19)) / ONE20 as f64;
+            fixed.update(&Statistics::from(&stats));
+            let picked = f64::from(occupancy::picked(0, 1 << 19, fixed.share())) / ONE20 as f64;
             assert!((picked - 0.5 * (1.0 - 2.0 * last)).abs() < 2e-3, "{rtt_s} {k}: {picked} {last}");
         }
         let share = 100.0 / (100.0 + others);
@@ -296,9 +298,7 @@ fn a_hand_computed_network_and_window() {
     // exp(0.25) = 1.2840254; exp(0.25 (0.3 0.5 + 0.7 0.125)) = 1.0611731.
     let next = |cwnd, exact, action| {
         let stats = Statistics { cwnd, ..Statistics::default() };
-        network::next_window(&parameters, &stats, exact, (&mut Drain::default(), &mut Occupancy::default()), action)
-            as f64
-            / 65_536.0
+        network::next_window(&parameters, &stats, exact, &mut Drain::default(), 0, action) as f64 / 65_536.0
     };
     let start = 1_000 << 16;
     assert!((next(1_000, start, one) - 1284.0254).abs() < 1e-3);
@@ -311,15 +311,8 @@ fn a_hand_computed_network_and_window() {
 fn the_exact_window_goes_on_unless_something_else_has_changed_the_window() {
     // Windows of 100 segments, and exact ones beside them in 65,536ths of a segment; an action of 0 keeps the window.
     let stats = Statistics { cwnd: 100, ..Statistics::default() };
-    let after = |halves: u64| {
-        network::next_window(
-            &Parameters::default(),
-            &stats,
-            halves << 15,
-            (&mut Drain::default(), &mut Occupancy::default()),
-            0,
-        )
-    };
+    let after =
+        |halves: u64| network::next_window(&Parameters::default(), &stats, halves << 15, &mut Drain::default(), 0, 0);
     for (halves, kept) in [(197, false), (199, true), (201, true), (202, false), (203, false)] {
         assert_eq!(after(halves), if kept { halves << 15 } else { 100 << 16 }, "{halves} half segments");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::observe::features::{SLOW_RTTS, STANDING_S};
+use crate::observe::features::{AVERAGE_RTTS, SLOW_RTTS, STANDING_S, WINDOW_S};
 use crate::observe::fixed::features::*;
 use crate::observe::fixed::measures::{LEAST, MEAN, STANDING};
 use crate::observe::fixed::{AVERAGES, FEATURES, Feature, LEASTS, MOSTS, Parameters, SPANS};
@@ -29,7 +29,7 @@ const KINDS: [(&str, u32); 18] = [
     ("rtt-spread", RTT_SPREAD),
     ("min-rtt-ratio", MIN_RTT_RATIO),
     ("max-rate-ratio", MAX_RATE_RATIO),
-    ("delay-preference", NOTHING),
+    ("delay-preference", DELAY_PREFERENCE),
 ];
 
 /// A feature with its windows in seconds and its average in RTTs.
@@ -43,8 +43,8 @@ struct Entry {
     when: u32,
     jitters: f64,
     rtts: f64,
-    /// The value of a feature that never changes.
-    constant: Option<f64>,
+    /// The usual preference and the contested one.
+    preference: Option<(f64, f64)>,
 }
 
 /// The list of an observation; its windows and averages become parameters.
@@ -68,8 +68,11 @@ pub(super) fn features(observation: &Observation, to: &mut Parameters) -> Result
     let mut averages = 0;
     for ((made, entry), bounds) in made.iter_mut().zip(&list).zip(&observation.features) {
         *made = feature(entry, to, &mut averages)?;
-        let (low, high) = entry.constant.map_or((bounds.low.into(), bounds.high.into()), |value| (value, value));
-        (made.low, made.high) = (scaled(low, 20), scaled(high, 20));
+        (made.low, made.high) = (scaled(bounds.low.into(), 20), scaled(bounds.high.into(), 20));
+        if let Some((usual, contested)) = entry.preference {
+            (made.low, made.high) = (scaled(libm::log(contested), 20), scaled(libm::log(usual), 20));
+            to.occupies = u32::from(entry.rtts > 0.0);
+        }
     }
     Ok(made)
 }
@@ -129,7 +132,7 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
     let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == name) else {
         return Err(format!("the feature {name} has no fixed-point form"));
     };
-    Ok(Entry {
+    let mut entry = Entry {
         kind: *kind,
         rtt: match word("rtt") {
             "least" => LEAST,
@@ -146,15 +149,21 @@ fn entry(full: &Map<String, Value>) -> Result<Entry, String> {
         },
         jitters: number("jitters"),
         rtts: number("average_rtts"),
-        constant: full.get("usual").and_then(Value::as_f64).map(libm::log),
-    })
+        preference: full.get("usual").map(|_| (number("usual"), number("usual"))),
+    };
+    if full.contains_key("contested") {
+        (entry.min_s, entry.rtts) = (WINDOW_S, AVERAGE_RTTS);
+        entry.preference = Some((number("usual"), number("contested")));
+    }
+    Ok(entry)
 }
 
 fn feature(entry: &Entry, to: &mut Parameters, averages: &mut u32) -> Result<Feature, String> {
     let Entry { kind, rtt, when, .. } = *entry;
     let takes = |kinds: &[u32]| kinds.contains(&kind);
     let mut made = Feature { kind, rtt, when, jitters: scaled(entry.jitters, 16) as u32, ..Feature::default() };
-    if takes(&[INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO]) {
+    let contested = kind == DELAY_PREFERENCE && entry.rtts > 0.0;
+    if contested || takes(&[INFLATION, OWN_QUEUE, RTT_RISE, MIN_RTT, IN_FLIGHT, WINDOW, SILENCE, MIN_RTT_RATIO]) {
         made.min = window(&mut to.leasts, &mut to.least_bucket_ns, entry.min_s)?;
     }
     if takes(&[RATE_SHARE, IN_FLIGHT, WINDOW, MAX_RATE_RATIO]) {

@@ -76,5 +76,6 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
     to.drain_every_ns = nanos(number("drain_every_s"));
     to.drain_to = scaled(number("drain_to"), 24) as u32;
     to.occupancy_range = scaled(number("occupancy_range"), 20);
+    to.occupies = to.occupies.max(u32::from(to.occupancy_range > 0));
     Ok(())
 }
