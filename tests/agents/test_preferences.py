@@ -97,7 +97,7 @@ def test_a_preference_gives_way_where_others_fill_the_queue(beside: int, low: fl
     played = get("dumbbell", duration_s=40.0, buffer_bdp=2.0)
     flow = played.flows[0]
     cubic = [
-        flow.changed(name=f"cubic-{k}", controller=ControllerSpec(name="cubic"), start_s=1.0) for k in range(beside)
+        flow.changed(name=f"other-{k}", controller=ControllerSpec(name="cubic"), start_s=1.0) for k in range(beside)
     ]
     own = flow.changed(controller=ControllerSpec(name="external", params={}))
     feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
