@@ -1,4 +1,4 @@
-"""Copies of checkpoints whose action has other parameters."""
+"""Copies of checkpoints that act otherwise."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from orbitcc.envs.environments.presets import definition_hash
 from orbitcc.envs.errors import OrbitccError
 
 
-def with_parameters(name_or_path: str | Path, out: Path, changes: Mapping[str, Any], name: str = "") -> Path:
+def with_parameters(
+    name_or_path: str | Path, out: Path, changes: Mapping[str, Any], *, name: str = "", interval_rtts: float = 0.0
+) -> Path:
     """Write a copy of a checkpoint to the folder `out` whose action has these parameters; the network stays the same.
 
     name: of the copy; empty: that of the original.
+    interval_rtts: time between decisions in RTTs, at least what a fixed interval was; 0: as it is.
 
     Raises:
         OrbitccError: no such checkpoint, a parameter that its action lacks, a value that is not allowed, or a folder
@@ -27,4 +30,7 @@ def with_parameters(name_or_path: str | Path, out: Path, changes: Mapping[str, A
     definition = {"name": action.preset, **action.parameters, **changes}
     update = {"parameters": {**action.parameters, **changes}, "hash": definition_hash("action", definition)}
     card = found.card.model_copy(update={"name": name or found.card.name, "action": action.model_copy(update=update)})
+    if interval_rtts:
+        least_ms = card.interval_least_ms if card.interval_rtts else card.interval_ms
+        card = card.model_copy(update={"interval_rtts": interval_rtts, "interval_least_ms": least_ms})
     return checkpoint.save(out, card, checkpoint.read_tensors(found.path))

@@ -71,7 +71,7 @@ def _made(plan: Finish, run: RunFolder, steps: Path) -> Path:
     policy = run.best
     if plan.join:
         policy = joined(policy, run.long.best, steps / "joined", plan.above_ms)
-    if plan.action:
-        policy = with_parameters(policy, steps / "action", plan.action)
+    if plan.action or plan.interval_rtts:
+        policy = with_parameters(policy, steps / "action", plan.action, interval_rtts=plan.interval_rtts)
     safe = limits(checkpoint.load(policy).card.training_range, plan.max_bdp, plan.patience_s)
     return filtered(policy, steps / "filtered", safe)

@@ -177,12 +177,14 @@ class Finish(Model):
         `scenario` is replaced. Empty: there is none.
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
     action: parameters of the action that replace those of the training.
+    interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
     max_bdp, patience_s: of a safety filter (agents/safety_filter.py); 0 switches a bound off.
     """
 
     join: dict[str, Any] = Field(default={})
     above_ms: Annotated[float, number(1, 10_000, "ms")] = 470.0
     action: dict[str, Any] = Field(default={})
+    interval_rtts: Annotated[float, number(0, 100, "RTTs")] = 0.0
     max_bdp: Annotated[float, number(0, 1e3, "BDP")] = 4.0
     patience_s: Annotated[float, number(0, 1e4, "s")] = 1.0
 

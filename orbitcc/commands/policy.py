@@ -111,15 +111,18 @@ def add_filter(
 @app.command("action")
 def change_action(
     policy: Name,
+    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
     changes: Annotated[
         list[str],
         typer.Option(
             "--set", metavar="KEY=VALUE", help="A parameter of the action (docs/presets.md); can be given repeatedly."
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the new checkpoint.")],
+    ] = [],  # noqa: B006
+    interval_rtts: Annotated[
+        float, typer.Option(help="Time between decisions, in RTTs; at least a fixed interval. 0: as it is.")
+    ] = 0.0,
 ) -> None:
-    """Write a copy of a checkpoint whose action has other parameters. Nothing is trained."""
+    """Write a copy of a checkpoint with another action or other times between decisions. Nothing is trained."""
     from orbitcc.agents.actions import with_parameters
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import OrbitccError
@@ -130,7 +133,9 @@ def change_action(
         if not equals or not key.strip():
             raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
         values[key.strip()] = parse_value(text)
-    print(with_parameters(policy, out, values))
+    if not 0 <= interval_rtts <= 100:
+        raise OrbitccError("--interval-rtts", interval_rtts, "a number of RTTs in 0 .. 100")
+    print(with_parameters(policy, out, values, interval_rtts=interval_rtts))
 
 
 @app.command()

@@ -6,6 +6,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.actions import with_parameters
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval.contenders import from_policy
 from tests.agents.test_checkpoint import card, tensors
 from tests.agents.test_safety_filter import constant, recorded
 from tests.commands.shell import called
@@ -18,6 +19,19 @@ def test_the_copy_acts_with_the_parameter(tmp_path) -> None:
     smallest = {folder: recorded(folder)[0].flows["cwnd_packets"][100:, 0] for folder in (plain, changed)}
     assert np.all(smallest[plain] == 4), "a policy that always shrinks its window stands at the smallest one"
     assert np.all(smallest[changed] == 20)
+
+
+def test_the_copy_decides_at_other_times(tmp_path) -> None:
+    plain = checkpoint.save(tmp_path / "plain", card(), constant(-1.0))
+    rarer = with_parameters(plain, tmp_path / "rarer", {}, interval_rtts=0.5)
+    assert checkpoint.load(plain).card.interval == (30.0, 0.0, 1.0)
+    assert checkpoint.load(rarer).card.interval == (30.0, 0.5, 30.0), "a fixed interval becomes the shortest one"
+    again = with_parameters(rarer, tmp_path / "again", {}, interval_rtts=0.2)
+    assert checkpoint.load(again).card.interval == (30.0, 0.2, 30.0)
+    assert len({from_policy(str(folder)).digest for folder in (plain, rarer, again)}) == 3, "results are not mixed up"
+    wrong = called("policy", "action", str(plain), "--interval-rtts", "-1", "--out", str(tmp_path / "wrong"))
+    assert wrong.returncode == 2
+    assert "--interval-rtts: -1.0 is not allowed; allowed: a number of RTTs in 0 .. 100" in wrong.stderr
 
 
 @pytest.mark.parametrize(

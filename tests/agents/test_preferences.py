@@ -119,10 +119,16 @@ def test_a_trained_policy_takes_another_preference_as_an_option(saved: Path) -> 
     assert from_policy(f"{saved}:delay=0") == plain
 
 
-def test_a_preference_that_is_asked_for_does_not_give_way(tmp_path: Path) -> None:
-    gives_way = preferring(tmp_path / "asked", {"name": "delay-preference", "usual": 1.0, "contested": 0.01})
-    features = checkpoint.policy_with(checkpoint.load(gives_way), delay=0.5).observation["parameters"]["features"]
-    assert features[1] == {"name": "delay-preference", "usual": 0.5}
+def test_a_preference_that_is_asked_for_does_not_give_way(saved: Path, tmp_path: Path) -> None:
+    gives_way = preferring(tmp_path / "gives-way", {**CONSTANT, "contested": 0.5})
+    cubic = get("dumbbell").flows[0].changed(name="other", controller=ControllerSpec(name="cubic"))
+
+    def own_rate(policy: str) -> float:
+        alone = driven(policy)
+        return float(simulate(alone.with_flows([*alone.flows, cubic])).flow_totals[0]["goodput_mbps"])
+
+    assert own_rate(str(gives_way)) < 0.9 * own_rate(str(saved))  # an action of 0.2 + ln 0.5 instead of 0.2
+    assert own_rate(f"{gives_way}:delay=0.9") == own_rate(f"{saved}:delay=0.9")
 
 
 def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:

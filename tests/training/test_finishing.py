@@ -48,7 +48,9 @@ def test_a_run_trains_and_joins_both_parts_and_changes_action_and_filter(tmp_pat
 
     # the same by hand, with the commands of `orbitcc policy`
     both = joined(run.best, run.long.best, tmp_path / "both", 470.0)
-    wider = with_parameters(both, tmp_path / "wider", plan.finish.action)
+    rtts = plan.finish.interval_rtts
+    wider = with_parameters(both, tmp_path / "wider", plan.finish.action, interval_rtts=rtts)
+    assert checkpoint.read_card(run.long.best).interval_rtts == 0.2 != checkpoint.read_card(wider).interval_rtts == rtts
     safe = filtered(wider, tmp_path / "safe", limits(checkpoint.read_card(both).training_range, 4.0, 1.0))
     assert checkpoint.read_card(run.finished) == checkpoint.read_card(safe)
     assert (run.finished / checkpoint.WEIGHTS).read_bytes() == (safe / checkpoint.WEIGHTS).read_bytes()
@@ -159,11 +161,11 @@ def test_a_second_part_that_diverges_is_a_failure_of_the_run(tmp_path, monkeypat
     assert (result.finished, result.failure, result.exit_code) == (False, "diverged: x", loop.DIVERGED)
 
 
-def test_a_run_without_a_second_part_keeps_the_intervals_of_the_training(tmp_path) -> None:
+def test_without_a_second_part_the_interval_of_the_training_is_the_shortest_one(tmp_path) -> None:
     plan, run = begin(tmp_path, "finish.join={}", "finish.max_bdp=2")
     assert loop.train(plan, 3, run, resume=False, command="c").finished
     best, card = checkpoint.read_card(run.best), checkpoint.read_card(run.finished)
-    assert card.interval == best.interval
+    assert (best.interval, card.interval) == ((30.0, 0.0, 1.0), (30.0, plan.finish.interval_rtts, 30.0))
     assert (card.gate, card.layers) == (best.gate, best.layers)
     assert card.action.parameters["occupancy_range"] == plan.finish.action["occupancy_range"]
     assert card.safety_filter == limits(best.training_range, 2.0, 1.0)
