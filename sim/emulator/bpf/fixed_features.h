@@ -142,7 +142,7 @@ static __always_inline __s64 value(const struct feature *feature, struct state *
 	return 0;
 }
 
-/* The average that a value brings, in Q24; a pause begins averages anew, but not those of losses. */
+/* The average that a value brings, in Q24; a pause begins averages anew, but not those of losses and of a contest. */
 static __always_inline __s64 averaged(const struct feature *feature, struct state *state, struct measures *m, __s64 value)
 {
 	__s64 x = within(value, -MOST_AVERAGED, MOST_AVERAGED) << 8, average, next;
@@ -157,7 +157,7 @@ static __always_inline __s64 averaged(const struct feature *feature, struct stat
 	}
 	if (!feature->span)
 		return value;
-	average = state->known ? next : x;
+	average = state->known || feature->kind == DELAY_PREFERENCE ? next : x;
 	state->averages[at] = average;
 	return average >> 8;
 }

@@ -494,7 +494,7 @@ impl Made {
         }
     }
 
-    /// The average that this value brings; a pause begins averages anew, but not those of losses.
+    /// The average that this value brings; a pause begins averages anew, but not those of losses and of a contest.
     fn averaged(&mut self, now: f64, weight: f64, pause: bool, rising: bool) -> f64 {
         if self.name == Name::Loss {
             if self.when.is_none_or(|when| when == rising) {
@@ -502,7 +502,7 @@ impl Made {
             }
             return libm::sqrt(self.average);
         }
-        let kept = self.known && !pause && self.rtts > 0.0;
+        let kept = self.known && (!pause || self.name == Name::DelayPreference) && self.rtts > 0.0;
         self.average = if kept { self.average + weight * (now - self.average) } else { now };
         self.known = true;
         self.average

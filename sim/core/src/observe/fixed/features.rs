@@ -135,7 +135,7 @@ fn own_queue(feature: &Feature, base: u32, state: &State, m: &Measures) -> i64 {
     natural(log2((1 << 16) + (bytes << 16) / m.mss) - (16 << 24)) >> 2
 }
 
-/// The average that a value brings, in Q24; a pause begins averages anew, but not those of losses.
+/// The average that a value brings, in Q24; a pause begins averages anew, but not those of losses and of a contest.
 fn averaged(feature: &Feature, state: &mut State, m: &Measures, value: i64) -> i64 {
     let x = within(value, -MOST_VALUE, MOST_VALUE) << 8; // Q32
     let average = &mut state.averages[feature.average as usize];
@@ -149,6 +149,6 @@ fn averaged(feature: &Feature, state: &mut State, m: &Measures, value: i64) -> i
     if feature.span == 0 {
         return value;
     }
-    *average = if state.known > 0 { next } else { x };
+    *average = if state.known > 0 || feature.kind == DELAY_PREFERENCE { next } else { x };
     *average >> 8
 }
