@@ -3,8 +3,9 @@
     python -m benches.preferences results/preferences CHECKPOINT [CHECKPOINT ...] [--preferences 1 0.2 0.05 0.01]
         [--beside CONTROLLER ...] [--first-run 2001] [--profile quick] [--page docs/policies.md]
 
-Give one checkpoint per training seed. Every suite runs each of them at each preference. A cell is the interquartile
-mean over the seeds. With `--page`, the table replaces that of the page, and `preferences.png` is drawn beside it.
+Give one checkpoint per training seed. Every suite runs each of them at each preference, and with the one that it has if
+nothing is asked for. A cell is the interquartile mean over the seeds. With `--page`, the table replaces that of the
+page, and `preferences.png` is drawn beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from orbitcc.eval.figures import style
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import aggregate
 
-OWN_COLOUR = "#009E73"
+OWN_COLOUR, USUAL_COLOUR = "#009E73", "#D55E00"
+USUAL = "nothing asked for"
 
 
 class Panel(NamedTuple):
@@ -108,14 +110,14 @@ def table(found: Found) -> str:
 
 
 def draw(found: Found, classics: Sequence[str], path: Path) -> Path:
-    """A panel per plane: a thin line per checkpoint through its preferences, their interquartile mean, and a point per
-    classical controller."""
+    """A panel per plane: a thin line per checkpoint through its preferences, their interquartile mean, a diamond where
+    nothing is asked for, and a point per classical controller."""
     from matplotlib.figure import Figure
 
     def of(shown: tuple[str, str], label: str) -> Any:
         return next(columns[label] for row, columns in found if (row.suite, row.metric) == shown)
 
-    own = [label for label in found[0][1] if label not in classics]
+    own = [label for label in found[0][1] if label not in (*classics, USUAL)]
     with mpl.rc_context(style.LIGHT.rc()):
         figure = Figure(figsize=(13, 6.6), layout="constrained")
         for ax, panel in zip(figure.subplots(2, len(PANELS) // 2).flat, PANELS, strict=True):
@@ -125,6 +127,11 @@ def draw(found: Found, classics: Sequence[str], path: Path) -> Path:
             ax.plot(*curve, "o-", color=OWN_COLOUR, markersize=5, linewidth=2, zorder=4)
             for label, at in zip(own, curve.T, strict=True):
                 ax.annotate(label.rpartition(" ")[2], at, (4, -9), textcoords="offset points", fontsize=7.5, zorder=6)
+            usual = [middle(of(axis, USUAL)) for axis in (panel.x, panel.y)]
+            ax.plot(*usual, "D", color=USUAL_COLOUR, markersize=6, zorder=5)
+            ax.annotate(
+                "default", usual, (5, 5), textcoords="offset points", fontsize=7.5, color=USUAL_COLOUR, zorder=6
+            )
             for label in classics:
                 name = label.split(":")[0]
                 colour = style.CONTROLLER_COLOURS.get(name, style.AGENT_COLOURS[1])
@@ -149,12 +156,14 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="page that gets the table, and beside which the picture is drawn")
     arguments = parser.parse_args()
     own = [f"{path}:delay={x:g}" for x in arguments.preferences for path in arguments.checkpoints]
+    own += arguments.checkpoints
     everyone = contenders.line_up(arguments.beside, own)
     classics, seeds = everyone[: len(arguments.beside)], len(arguments.checkpoints)
     columns: dict[str, list[Contender]] = {contender.label: [contender] for contender in classics}
     for k, preference in enumerate(arguments.preferences):
         first = len(classics) + k * seeds
         columns[f"asked for {preference:g}"] = everyone[first : first + seeds]
+    columns[USUAL] = everyone[-seeds:]
     found = measured(arguments.out, columns, arguments.profile, arguments.first_run)
     made = table(found)
     print(made)
