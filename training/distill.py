@@ -24,7 +24,7 @@ from orbitcc.training.recipe import Distillation, Recipe
 
 F32 = NDArray[np.float32]
 _GRID: F32 = np.linspace(-1.0, 1.0, 4001, dtype=np.float32)
-_FREE = ("steps_per_rtt", "drain_every_s", "drain_to")
+_FREE = ("steps_per_rtt", "drain_every_s", "drain_to", "drain_margin")
 """Parameters of an action function that do not change the step of an action on paths of the teacher's worlds."""
 
 

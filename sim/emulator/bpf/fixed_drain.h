@@ -6,19 +6,21 @@
 
 #define APART_RTTS 20
 
-static __always_inline __u64 reduced(const struct parameters *parameters, __u64 window)
+/* The share of the window that remains in a drain, Q24. */
+static __always_inline __u64 drained_to(const struct parameters *parameters, __u64 least_ns, __u64 srtt_ns)
 {
-	return (window * parameters->drain_to) >> 24;
+	__u64 empties = (parameters->drain_spare * (__u64)ratio(least_ns, srtt_ns, ONE24)) >> 24;
+
+	return empties > parameters->drain_to ? empties : parameters->drain_to;
 }
 
 /* A drain is in progress. */
-static __always_inline int go_on(const struct parameters *parameters, struct drain *drain, __u64 now_ns, __u64 rtt_ns,
-				 __u64 *window)
+static __always_inline int go_on(struct drain *drain, __u64 now_ns, __u64 rtt_ns, __u64 *window)
 {
 	if (rtt_ns && (!drain->found_ns || rtt_ns < drain->found_ns))
 		drain->found_ns = rtt_ns;
 	if (now_ns < drain->end_ns) {
-		*window = reduced(parameters, drain->window);
+		*window = drain->held;
 		return 1;
 	}
 	if (drain->found_ns)
@@ -38,7 +40,7 @@ static __always_inline int drains(const struct parameters *parameters, struct dr
 	__u64 srtt_ns = least(stats->srtt_ns, MOST_RTT), apart_ns = APART_RTTS * srtt_ns;
 
 	if (drain->end_ns)
-		return go_on(parameters, drain, now_ns, rtt_ns, window);
+		return go_on(drain, now_ns, rtt_ns, window);
 	if (!rtt_ns)
 		return 0;
 	if (!drain->least_ns || 50 * rtt_ns <= 51 * drain->least_ns + 25000000) {
@@ -51,8 +53,9 @@ static __always_inline int drains(const struct parameters *parameters, struct dr
 		return 0;
 	drain->end_ns = now_ns + srtt_ns + (srtt_ns >> 1) + 2 * least(stats->interval_ns, MOST_INTERVAL);
 	drain->window = *window;
+	drain->held = (*window * drained_to(parameters, drain->least_ns, srtt_ns)) >> 24;
 	drain->found_ns = 0;
-	*window = reduced(parameters, *window);
+	*window = drain->held;
 	return 1;
 }
 

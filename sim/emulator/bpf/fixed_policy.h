@@ -57,6 +57,8 @@ struct parameters {
 	__s32 occupancy_range;
 	__u32 drain_to;
 	__u32 occupies;
+	__u32 drain_spare;
+	__u32 unused;
 };
 
 struct feature {
@@ -103,6 +105,7 @@ struct drain {
 	__u64 near_at_ns;
 	__u64 end_ns;
 	__u64 window;
+	__u64 held;
 	__u64 found_ns;
 };
 

@@ -21,8 +21,8 @@ pub struct Drain {
     /// The minimum RTT, and when the RTT was near it last; 0: none yet.
     least_s: f64,
     near_at_s: f64,
-    /// The drain in progress: its end, the window before it, and the smallest RTT so far.
-    running: Option<(f64, f64, f64)>,
+    /// The drain in progress: its end, the windows before and during it, and the smallest RTT so far.
+    running: Option<(f64, [f64; 2], f64)>,
 }
 
 /// What a drain makes of a decision.
@@ -39,13 +39,14 @@ pub enum Step {
 impl Drain {
     /// Take in an interval. `window`: the window now, segments. `every_s`: the time without an RTT near the minimum after
     /// which a drain begins. `to`: the share of itself that the window is reduced to; 0.6 is enough to empty a queue of a
-    /// third of the base RTT.
-    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64, to: f64) -> Step {
+    /// third of the base RTT. `margin`: it is reduced by at most this share more than what empties the queue that is known of,
+    /// the smoothed RTT above the minimum; 1: always to `to`.
+    pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64, (to, margin): (f64, f64)) -> Step {
         let (now, rtt) = (stats.time_s, stats.rtt_min_s);
-        if let Some((end_s, kept, found)) = &mut self.running {
+        if let Some((end_s, [kept, held], found)) = &mut self.running {
             *found = found.min(rtt); // NaN is ignored
             if now < *end_s {
-                return Step::Hold(*kept * to);
+                return Step::Hold(*held);
             }
             let kept = *kept;
             if found.is_finite() {
@@ -65,8 +66,10 @@ impl Drain {
             return Step::Free;
         }
         let end_s = now + RTTS * stats.srtt_s + INTERVALS * stats.interval_s;
-        self.running = Some((end_s, window, f64::INFINITY));
-        Step::Hold(window * to)
+        let empties = (1.0 - margin) * (self.least_s / stats.srtt_s).min(1.0);
+        let held = window * to.max(empties);
+        self.running = Some((end_s, [window, held], f64::INFINITY));
+        Step::Hold(held)
     }
 }
 
@@ -81,27 +84,40 @@ mod tests {
     #[test]
     fn a_drain_begins_when_the_rtt_has_not_been_near_its_minimum_and_ends_with_a_new_one() {
         let mut drain = Drain::default();
-        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0, 0.6), Step::Free);
+        assert_eq!(drain.step(&interval(0.0, 40.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
         // 41 ms is within 2 % and half a millisecond; 42 ms is not.
-        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0, 0.6), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(2.0, 41.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&interval(6.9, 42.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&interval(7.0, 42.0), 100.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
         // One and a half smoothed RTTs and two intervals are 135 ms.
-        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0, 0.6), Step::Hold(60.0));
-        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0, 0.6), Step::Resume(100.0));
+        assert_eq!(drain.step(&interval(7.13, 41.5), 60.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(7.14, 41.8), 60.0, 5.0, (0.6, 1.0)), Step::Resume(100.0));
         // The minimum is 41.5 ms now, so that 42.5 ms is near it.
-        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0, 0.6), Step::Hold(60.0));
+        assert_eq!(drain.step(&interval(12.0, 42.5), 100.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&interval(16.9, 50.0), 100.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&interval(17.0, 50.0), 100.0, 5.0, (0.6, 1.0)), Step::Hold(60.0));
     }
 
     #[test]
     fn drains_are_twenty_rtts_apart_and_wait_for_an_rtt() {
         let mut drain = Drain::default();
         let slow = |time_s, rtt_ms| IntervalStats { srtt_s: 0.6, ..interval(time_s, rtt_ms) };
-        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0, 0.6), Step::Free);
-        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0, 0.6), Step::Hold(30.0));
+        assert_eq!(drain.step(&slow(0.0, 600.0), 50.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&slow(11.9, 700.0), 50.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, f64::NAN), 50.0, 5.0, (0.6, 1.0)), Step::Free);
+        assert_eq!(drain.step(&slow(12.1, 700.0), 50.0, 5.0, (0.6, 1.0)), Step::Hold(30.0));
+    }
+
+    #[test]
+    fn a_drain_with_a_margin_empties_the_known_queue_and_little_more() {
+        // 55 ms after a minimum of 50: 10 % below 50 / 55 are 0.818; after 40 they are 0.655, but the drain goes to 0.7.
+        for (least_ms, share) in [(50.0, 0.9 * 50.0 / 55.0), (40.0, 0.7)] {
+            let mut drain = Drain::default();
+            let queued = |time_s| IntervalStats { srtt_s: 0.055, ..interval(time_s, 54.0) };
+            assert_eq!(drain.step(&interval(0.0, least_ms), 100.0, 5.0, (0.7, 0.1)), Step::Free);
+            assert_eq!(drain.step(&queued(5.0), 100.0, 5.0, (0.7, 0.1)), Step::Hold(100.0 * share));
+            assert_eq!(drain.step(&queued(5.03), 70.0, 5.0, (0.7, 0.1)), Step::Hold(100.0 * share));
+            assert_eq!(drain.step(&queued(6.0), 70.0, 5.0, (0.7, 0.1)), Step::Resume(100.0));
+        }
     }
 }

@@ -68,6 +68,8 @@ struct Steps {
     drain_every_s: f64,
     /// The share of itself that it is then reduced to.
     drain_to: f64,
+    /// It is reduced by at most this share more than what empties the known queue; 1: always to `drain_to`.
+    drain_margin: f64,
     /// Height of Nimbus's pulses of the rate in shares of the largest delivery rate ([`super::pulse`]; 0: none), and their
     /// frequency.
     pulse: f64,
@@ -95,6 +97,7 @@ impl Default for Steps {
             steps_per_rtt: 0.0,
             drain_every_s: 0.0,
             drain_to: 0.6,
+            drain_margin: 1.0,
             pulse: 0.0,
             pulse_hz: 5.0,
             occupancy_range: 0.0,
@@ -134,6 +137,7 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     within("steps_per_rtt", steps.steps_per_rtt, 0.0, 1e3)?;
     within("drain_every_s", steps.drain_every_s, 0.0, 1e4)?;
     within("drain_to", steps.drain_to, 0.01, 0.99)?;
+    within("drain_margin", steps.drain_margin, 0.0, 1.0)?;
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
         return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
     }
@@ -248,7 +252,7 @@ impl Steps {
         let ActionMemory { window: exact, drain, parts, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         let step = if self.drain_every_s > 0.0 {
-            drain.step(stats, start, self.drain_every_s, self.drain_to)
+            drain.step(stats, start, self.drain_every_s, (self.drain_to, self.drain_margin))
         } else {
             Step::Free
         };

@@ -113,6 +113,8 @@ fn program(random: &mut Stream, which: u32) -> Program {
         drain_every_ns: if which.is_multiple_of(2) { 12_000_000_000 } else { 0 },
         drain_to: 5_000_000 * (1 + which % 3),
         occupies: 1,
+        drain_spare: 5_000_000 * (which % 4),
+        unused: 0,
         network,
         gate: if which == 4 { gate } else { Layers::default() },
         span_rtts: [1 << 16, 4 << 16, 16 << 16, 64 << 16, 0, 1 << 15, 1000 << 16, 2 << 16],

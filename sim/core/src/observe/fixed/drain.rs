@@ -1,5 +1,6 @@
 //! Drains ([`crate::observe::drain`]) in fixed point: short reductions of the window that let the queue run empty.
 
+use super::arithmetic::{ONE24, ratio};
 use super::measures::{MOST_RTT, least};
 use super::{Parameters, Statistics};
 
@@ -16,9 +17,10 @@ pub struct Drain {
     /// The minimum RTT, and when the RTT was near it last; 0: none yet.
     pub least_ns: u64,
     pub near_at_ns: u64,
-    /// The drain in progress: its end (0: there is none), the window before it (Q16), and the smallest RTT so far.
+    /// The drain in progress: its end (0: there is none), the window before it (Q16), its own, and the smallest RTT so far.
     pub end_ns: u64,
     pub window: u64,
+    pub held: u64,
     pub found_ns: u64,
 }
 
@@ -33,7 +35,7 @@ impl Drain {
         let rtt_ns = least(stats.rtt_least_ns, MOST_RTT);
         let srtt_ns = least(stats.srtt_ns, MOST_RTT);
         if self.end_ns > 0 {
-            return self.go_on(parameters, now_ns, rtt_ns);
+            return self.go_on(now_ns, rtt_ns);
         }
         if rtt_ns == 0 {
             return (false, window);
@@ -50,17 +52,18 @@ impl Drain {
         }
         self.end_ns = now_ns + srtt_ns + (srtt_ns >> 1) + 2 * least(stats.interval_ns, MOST_INTERVAL);
         self.window = window;
+        self.held = (window * to(parameters, self.least_ns, srtt_ns)) >> 24;
         self.found_ns = 0;
-        (true, reduced(parameters, window))
+        (true, self.held)
     }
 
     /// A drain is in progress.
-    fn go_on(&mut self, parameters: &Parameters, now_ns: u64, rtt_ns: u64) -> Step {
+    fn go_on(&mut self, now_ns: u64, rtt_ns: u64) -> Step {
         if rtt_ns > 0 && (self.found_ns == 0 || rtt_ns < self.found_ns) {
             self.found_ns = rtt_ns;
         }
         if now_ns < self.end_ns {
-            return (true, reduced(parameters, self.window));
+            return (true, self.held);
         }
         if self.found_ns > 0 {
             self.least_ns = self.found_ns;
@@ -71,7 +74,8 @@ impl Drain {
     }
 }
 
-/// The window of a drain.
-fn reduced(parameters: &Parameters, window: u64) -> u64 {
-    (window * u64::from(parameters.drain_to)) >> 24
+/// The share of the window that remains in a drain, Q24.
+fn to(parameters: &Parameters, least_ns: u64, srtt_ns: u64) -> u64 {
+    let empties = (u64::from(parameters.drain_spare) * ratio(least_ns, srtt_ns, ONE24) as u64) >> 24;
+    if empties > u64::from(parameters.drain_to) { empties } else { u64::from(parameters.drain_to) }
 }

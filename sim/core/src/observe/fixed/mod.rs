@@ -126,6 +126,9 @@ pub struct Parameters {
     pub drain_to: u32,
     /// 1: the occupancy is needed, by the action or by a feature.
     pub occupies: u32,
+    /// 1 less the margin by which a drain may reduce the window beyond what empties the known queue, Q24.
+    pub drain_spare: u32,
+    pub unused: u32,
 }
 
 /// A feature of the list.

@@ -69,6 +69,7 @@ fn nothing_overflows_whatever_the_statistics_and_weights() {
             drain_every_ns: random.wide() >> 20,
             drain_to: (random.next() % (1 << 24)) as u32,
             occupies: 1,
+            drain_spare: (random.next() % (1 << 24)) as u32,
             network,
             gate: if round % 2 == 0 { Layers::default() } else { gate },
             span_rtts: [0; SPANS].map(|_: u32| random.wide() as u32 % 65_536_001),

@@ -339,7 +339,9 @@ mod tests {
             json!({"name": "ratios", "own_queue": false, "fast_rtts": 0.5, "short_window_s": 0.3}),
             json!("features"),
         ];
-        let drains = json!({"name": "log-window", "drain_every_s": 2.0, "drain_to": 0.75, "occupancy_range": 0.3});
+        let drains = json!({
+            "name": "log-window", "drain_every_s": 2.0, "drain_to": 0.75, "drain_margin": 0.1, "occupancy_range": 0.3
+        });
         let mut random = Random(7);
         for path_s in [0.002, 0.05, 0.6] {
             for request in &ratios {
