@@ -12,12 +12,19 @@ from orbitcc.envs.errors import OrbitccError
 
 
 def with_parameters(
-    name_or_path: str | Path, out: Path, changes: Mapping[str, Any], *, name: str = "", interval_rtts: float = 0.0
+    name_or_path: str | Path,
+    out: Path,
+    changes: Mapping[str, Any],
+    *,
+    name: str = "",
+    interval_rtts: float = 0.0,
+    preference: Mapping[str, float] | None = None,
 ) -> Path:
     """Write a copy of a checkpoint to the folder `out` whose action has these parameters; the network stays the same.
 
     name: of the copy; empty: that of the original.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was; 0: as it is.
+    preference: the parameters of the feature `delay-preference`; empty: as they are.
 
     Raises:
         OrbitccError: no such checkpoint, a parameter that its action lacks, a value that is not allowed, or a folder
@@ -33,4 +40,6 @@ def with_parameters(
     if interval_rtts:
         least_ms = card.interval_least_ms if card.interval_rtts else card.interval_ms
         card = card.model_copy(update={"interval_rtts": interval_rtts, "interval_least_ms": least_ms})
+    if preference:
+        card = card.model_copy(update={"observation": checkpoint.preferring(card, preference)})
     return checkpoint.save(out, card, checkpoint.read_tensors(found.path))

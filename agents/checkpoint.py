@@ -208,21 +208,36 @@ def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 
     if interval_ms:
         changes = {"interval_ms": interval_ms, "interval_rtts": 0.0}
     if delay:
-        changes["observation"] = _preferring(loaded.card, delay)
+        changes["observation"] = preferring(loaded.card, {"usual": delay})
     return build(loaded.card.model_copy(update=changes), read_tensors(loaded.path))
 
 
-def _preferring(card: ModelCard, delay: float) -> Observation:
-    observation = card.observation
-    features = observation.parameters.get("features", ())
+def with_preference(parameters: Mapping[str, Any], values: Mapping[str, float]) -> dict[str, Any] | None:
+    """The parameters of an observation whose preference of delay has these values and no other; None: it has none."""
+    features = parameters.get("features", ())
     names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
     if PREFERENCE not in names:
-        raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
+        return None
     chosen = [
-        {"name": PREFERENCE, "usual": delay} if name == PREFERENCE else feature
+        {"name": PREFERENCE, **values} if name == PREFERENCE else feature
         for name, feature in zip(names, features, strict=True)
     ]
-    return observation.model_copy(update={"parameters": {**observation.parameters, "features": chosen}})
+    return {**parameters, "features": chosen}
+
+
+def preferring(card: ModelCard, values: Mapping[str, float]) -> Observation:
+    """The observation of a policy whose preference of delay has these values and no other.
+
+    Raises:
+        OrbitccError: about `delay` or `observation`; the policy observes no preference, or a value is not allowed.
+    """
+    observation = card.observation
+    parameters = with_preference(observation.parameters, values)
+    if parameters is None:
+        delay = values.get("usual")
+        raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
+    named = definition_hash("observation", {"name": observation.preset, **parameters})
+    return observation.model_copy(update={"parameters": parameters, "hash": named})
 
 
 @lru_cache(maxsize=16)

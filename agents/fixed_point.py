@@ -30,7 +30,7 @@ STATISTICS = np.dtype(
 
 DECISION = np.dtype([("observation", "<i4", FEATURES), ("action", "<i4"), ("cwnd", "<u4")])
 
-STATE_BYTES = 936
+STATE_BYTES = 944
 
 
 def decide(policy: _sim.Policy, statistics: NDArray[np.void]) -> NDArray[np.void]:

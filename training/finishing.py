@@ -71,7 +71,10 @@ def _made(plan: Finish, run: RunFolder, steps: Path) -> Path:
     policy = run.best
     if plan.join:
         policy = joined(policy, run.long.best, steps / "joined", plan.above_ms)
-    if plan.action or plan.interval_rtts:
-        policy = with_parameters(policy, steps / "action", plan.action, interval_rtts=plan.interval_rtts)
+    if plan.action or plan.interval_rtts or plan.preference:
+        changed = steps / "action"
+        policy = with_parameters(
+            policy, changed, plan.action, interval_rtts=plan.interval_rtts, preference=plan.preference
+        )
     safe = limits(checkpoint.load(policy).card.training_range, plan.max_bdp, plan.patience_s)
     return filtered(policy, steps / "filtered", safe)

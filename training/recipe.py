@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
 from orbitcc.envs import scenarios
@@ -178,6 +179,7 @@ class Finish(Model):
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
     action: parameters of the action that replace those of the training.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
+    preference: the parameters of the feature `delay-preference` (`usual`, `contested`); empty: as trained.
     max_bdp, patience_s: of a safety filter (agents/safety_filter.py); 0 switches a bound off.
     """
 
@@ -185,6 +187,7 @@ class Finish(Model):
     above_ms: Annotated[float, number(1, 10_000, "ms")] = 470.0
     action: dict[str, Any] = Field(default={})
     interval_rtts: Annotated[float, number(0, 100, "RTTs")] = 0.0
+    preference: dict[str, float] = Field(default={})
     max_bdp: Annotated[float, number(0, 1e3, "BDP")] = 4.0
     patience_s: Annotated[float, number(0, 1e4, "s")] = 1.0
 
@@ -354,6 +357,12 @@ def check_names(recipe: Recipe) -> None:
         try:
             limits(TrainingRange(scenario=""), recipe.finish.max_bdp, recipe.finish.patience_s)
             presets.definition_hash("action", {"name": action.name, **action.parameters, **recipe.finish.action})
+            if recipe.finish.preference:
+                seen = used.native("observation")
+                told = with_preference(seen.parameters, recipe.finish.preference)
+                if told is None:
+                    raise OrbitccError("preference", recipe.finish.preference, "an empty table: none is observed")
+                presets.definition_hash("observation", {"name": seen.name, **told})
         except OrbitccError as error:
             raise error.under("finish") from None
         if recipe.finish.join:

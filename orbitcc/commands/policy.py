@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -121,21 +121,32 @@ def change_action(
     interval_rtts: Annotated[
         float, typer.Option(help="Time between decisions, in RTTs; at least a fixed interval. 0: as it is.")
     ] = 0.0,
+    preferences: Annotated[
+        list[str],
+        typer.Option(
+            "--preference", metavar="KEY=VALUE", help="usual or contested: a preference of delay; repeatable."
+        ),
+    ] = [],  # noqa: B006
 ) -> None:
-    """Write a copy of a checkpoint with another action or other times between decisions. Nothing is trained."""
+    """Write a copy of a checkpoint with another action, interval or preference. Nothing is trained."""
     from orbitcc.agents.actions import with_parameters
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import OrbitccError
 
-    values = {}
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals or not key.strip():
-            raise OrbitccError("--set", change, "KEY=VALUE, e.g. occupancy_range=0.1")
-        values[key.strip()] = parse_value(text)
+    def read(option: str, given: list[str], example: str) -> dict[str, Any]:
+        values = {}
+        for change in given:
+            key, equals, text = change.partition("=")
+            if not equals or not key.strip():
+                raise OrbitccError(option, change, f"KEY=VALUE, e.g. {example}")
+            values[key.strip()] = parse_value(text)
+        return values
+
+    values = read("--set", changes, "occupancy_range=0.1")
+    preference = read("--preference", preferences, "usual=0.1")
     if not 0 <= interval_rtts <= 100:
         raise OrbitccError("--interval-rtts", interval_rtts, "a number of RTTs in 0 .. 100")
-    print(with_parameters(policy, out, values, interval_rtts=interval_rtts))
+    print(with_parameters(policy, out, values, interval_rtts=interval_rtts, preference=preference))
 
 
 @app.command()

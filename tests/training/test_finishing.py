@@ -49,7 +49,14 @@ def test_a_run_trains_and_joins_both_parts_and_changes_action_and_filter(tmp_pat
     # the same by hand, with the commands of `orbitcc policy`
     both = joined(run.best, run.long.best, tmp_path / "both", 470.0)
     rtts = plan.finish.interval_rtts
-    wider = with_parameters(both, tmp_path / "wider", plan.finish.action, interval_rtts=rtts)
+    told = {"usual": 0.1, "contested": 0.01}
+    wider = with_parameters(both, tmp_path / "wider", plan.finish.action, interval_rtts=rtts, preference=told)
+    preference = checkpoint.read_card(run.finished).observation.parameters["features"][29]
+    assert (
+        preference
+        == {"name": "delay-preference", **told}
+        != checkpoint.read_card(run.best).observation.parameters["features"][29]
+    )
     assert checkpoint.read_card(run.long.best).interval_rtts == 0.2 != checkpoint.read_card(wider).interval_rtts == rtts
     safe = filtered(wider, tmp_path / "safe", limits(checkpoint.read_card(both).training_range, 4.0, 1.0))
     assert checkpoint.read_card(run.finished) == checkpoint.read_card(safe)
