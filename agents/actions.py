@@ -18,13 +18,14 @@ def with_parameters(
     *,
     name: str = "",
     interval_rtts: float = 0.0,
-    preference: Mapping[str, float] | None = None,
+    preference: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a copy of a checkpoint to the folder `out` whose action has these parameters; the network stays the same.
+    """Write a copy of a checkpoint to the folder `out` with these parameters of its action, and perhaps with another
+    interval or preference; the network stays the same.
 
     name: of the copy; empty: that of the original.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was; 0: as it is.
-    preference: the parameters of the feature `delay-preference`; empty: as they are.
+    preference: of the feature `delay-preference`, `usual` and perhaps `contested`; empty: as it is.
 
     Raises:
         OrbitccError: no such checkpoint, a parameter that its action lacks, a value that is not allowed, or a folder
@@ -37,9 +38,11 @@ def with_parameters(
     definition = {"name": action.preset, **action.parameters, **changes}
     update = {"parameters": {**action.parameters, **changes}, "hash": definition_hash("action", definition)}
     card = found.card.model_copy(update={"name": name or found.card.name, "action": action.model_copy(update=update)})
+    if not 0 <= interval_rtts <= 100:
+        raise OrbitccError("interval_rtts", interval_rtts, "a number of RTTs in 0 .. 100")
     if interval_rtts:
         least_ms = card.interval_least_ms if card.interval_rtts else card.interval_ms
         card = card.model_copy(update={"interval_rtts": interval_rtts, "interval_least_ms": least_ms})
     if preference:
-        card = card.model_copy(update={"observation": checkpoint.preferring(card, preference)})
+        card = card.model_copy(update={"observation": checkpoint.preferring(card, preference, "preference")})
     return checkpoint.save(out, card, checkpoint.read_tensors(found.path))

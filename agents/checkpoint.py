@@ -212,8 +212,21 @@ def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 
     return build(loaded.card.model_copy(update=changes), read_tensors(loaded.path))
 
 
-def with_preference(parameters: Mapping[str, Any], values: Mapping[str, float]) -> dict[str, Any] | None:
-    """The parameters of an observation whose preference of delay has these values and no other; None: it has none."""
+def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parameters of an observation whose preference of delay has these values (`usual`, `contested`) and no other;
+    None: it observes no preference.
+
+    Raises:
+        OrbitccError: another name, a value that is not allowed, or no `usual`.
+    """
+    for name, value in values.items():
+        if name not in ("usual", "contested"):
+            raise OrbitccError(name, value, "usual and contested")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.01 <= value <= 1:
+            raise OrbitccError(name, value, "a number in 0.01 .. 1")
+    usual = values.get("usual")
+    if usual is None or values.get("contested", usual) > usual:
+        raise OrbitccError("usual", usual, "a number in 0.01 .. 1, not below contested")
     features = parameters.get("features", ())
     names = [feature["name"] if isinstance(feature, Mapping) else feature for feature in features]
     if PREFERENCE not in names:
@@ -225,17 +238,20 @@ def with_preference(parameters: Mapping[str, Any], values: Mapping[str, float]) 
     return {**parameters, "features": chosen}
 
 
-def preferring(card: ModelCard, values: Mapping[str, float]) -> Observation:
-    """The observation of a policy whose preference of delay has these values and no other.
+def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> Observation:
+    """The observation of a policy whose preference of delay has these values (`usual`, `contested`) and no other.
 
     Raises:
-        OrbitccError: about `delay` or `observation`; the policy observes no preference, or a value is not allowed.
+        OrbitccError: about `field`; the policy observes no preference, or a value is not allowed.
     """
     observation = card.observation
-    parameters = with_preference(observation.parameters, values)
+    try:
+        parameters = with_preference(observation.parameters, values)
+    except OrbitccError as error:
+        raise error.under(field) from None
     if parameters is None:
-        delay = values.get("usual")
-        raise OrbitccError("delay", delay, f"no preference for the policy {card.name}, which does not observe one")
+        given = values["usual"]
+        raise OrbitccError(field, given, f"no preference for the policy {card.name}, which does not observe one")
     named = definition_hash("observation", {"name": observation.preset, **parameters})
     return observation.model_copy(update={"parameters": parameters, "hash": named})
 

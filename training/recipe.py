@@ -179,7 +179,7 @@ class Finish(Model):
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
     action: parameters of the action that replace those of the training.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
-    preference: the parameters of the feature `delay-preference` (`usual`, `contested`); empty: as trained.
+    preference: of the feature `delay-preference`, `usual` and perhaps `contested`; empty: as trained.
     max_bdp, patience_s: of a safety filter (agents/safety_filter.py); 0 switches a bound off.
     """
 
@@ -187,7 +187,7 @@ class Finish(Model):
     above_ms: Annotated[float, number(1, 10_000, "ms")] = 470.0
     action: dict[str, Any] = Field(default={})
     interval_rtts: Annotated[float, number(0, 100, "RTTs")] = 0.0
-    preference: dict[str, float] = Field(default={})
+    preference: dict[str, Any] = Field(default={})
     max_bdp: Annotated[float, number(0, 1e3, "BDP")] = 4.0
     patience_s: Annotated[float, number(0, 1e4, "s")] = 1.0
 
@@ -359,10 +359,12 @@ def check_names(recipe: Recipe) -> None:
             presets.definition_hash("action", {"name": action.name, **action.parameters, **recipe.finish.action})
             if recipe.finish.preference:
                 seen = used.native("observation")
-                told = with_preference(seen.parameters, recipe.finish.preference)
+                try:
+                    told = with_preference(seen.parameters, recipe.finish.preference)
+                except OrbitccError as error:
+                    raise error.under("preference") from None
                 if told is None:
                     raise OrbitccError("preference", recipe.finish.preference, "an empty table: none is observed")
-                presets.definition_hash("observation", {"name": seen.name, **told})
         except OrbitccError as error:
             raise error.under("finish") from None
         if recipe.finish.join:

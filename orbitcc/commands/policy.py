@@ -124,7 +124,9 @@ def change_action(
     preferences: Annotated[
         list[str],
         typer.Option(
-            "--preference", metavar="KEY=VALUE", help="usual or contested: a preference of delay; repeatable."
+            "--preference",
+            metavar="KEY=VALUE",
+            help="The preference of delay, usual and perhaps contested (docs/presets.md).",
         ),
     ] = [],  # noqa: B006
 ) -> None:
@@ -139,14 +141,23 @@ def change_action(
             key, equals, text = change.partition("=")
             if not equals or not key.strip():
                 raise OrbitccError(option, change, f"KEY=VALUE, e.g. {example}")
-            values[key.strip()] = parse_value(text)
+            values[key.strip()] = value = parse_value(text)
+            if not isinstance(value, bool | int | float | str | list):
+                raise OrbitccError(option, change, "a number, a text or a list")
         return values
 
     values = read("--set", changes, "occupancy_range=0.1")
     preference = read("--preference", preferences, "usual=0.1")
-    if not 0 <= interval_rtts <= 100:
-        raise OrbitccError("--interval-rtts", interval_rtts, "a number of RTTs in 0 .. 100")
-    print(with_parameters(policy, out, values, interval_rtts=interval_rtts, preference=preference))
+    if not values and not preference and not interval_rtts:
+        raise OrbitccError("--set", "", "KEY=VALUE, or --interval-rtts or --preference")
+    try:
+        print(with_parameters(policy, out, values, interval_rtts=interval_rtts, preference=preference))
+    except OrbitccError as error:
+        if error.field == "interval_rtts":
+            raise error.at("--interval-rtts") from None
+        if error.field.startswith("preference"):
+            raise error.at("--" + error.field.replace(".", " ")) from None
+        raise
 
 
 @app.command()

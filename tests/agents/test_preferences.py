@@ -131,6 +131,18 @@ def test_a_preference_that_is_asked_for_does_not_give_way(saved: Path, tmp_path:
     assert own_rate(f"{gives_way}:delay=0.9") == own_rate(f"{saved}:delay=0.9")
 
 
+def test_a_flow_that_asks_has_what_it_asks_for_beside_others() -> None:
+    played = get("dumbbell", duration_s=20.0, buffer_bdp=2.0)
+    flow = played.flows[0]
+    own = flow.changed(controller=ControllerSpec(name="external", params={"delay_preference": 0.3}))
+    feature = {"name": "delay-preference", "usual": 0.1, "contested": 0.01}
+    chosen = preset("ratios", observation={"name": "features", "features": [feature]})
+    cubic = flow.changed(name="other", controller=ControllerSpec(name="cubic"))
+    env = CongestionEnv(played.with_flows([own, cubic]), preset=chosen)
+    env.reset(seed=1)
+    assert all(np.exp(env.step(np.array([0.1], np.float32))[0][0]) == pytest.approx(0.3) for _ in range(500))
+
+
 def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:
     loaded = checkpoint.load(saved)
     policy = checkpoint.policy_with(loaded, delay=0.5)

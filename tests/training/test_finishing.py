@@ -49,7 +49,8 @@ def test_a_run_trains_and_joins_both_parts_and_changes_action_and_filter(tmp_pat
     # the same by hand, with the commands of `orbitcc policy`
     both = joined(run.best, run.long.best, tmp_path / "both", 470.0)
     rtts = plan.finish.interval_rtts
-    told = {"usual": 0.1, "contested": 0.01}
+    told = plan.finish.preference
+    assert told == {"usual": 0.1, "contested": 0.01}
     wider = with_parameters(both, tmp_path / "wider", plan.finish.action, interval_rtts=rtts, preference=told)
     preference = checkpoint.read_card(run.finished).observation.parameters["features"][29]
     assert (

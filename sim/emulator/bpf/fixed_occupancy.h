@@ -28,7 +28,7 @@ static __always_inline __u64 chosen(__u64 mask, __u64 a, __u64 b)
 
 static __always_inline __u32 flight_earlier(struct occupancy *o, struct statistics *stats, __u32 rtt)
 {
-	__u32 now = stats->time_ns >> 16;
+	__u32 now = stats->time_ns >> 12;
 	__u64 never = 0xffffffff, found = 0, found_age = never, newest = never, oldest = 0, place = 0, age, mask;
 	int k;
 
@@ -57,7 +57,7 @@ static __always_inline __u64 nearer(__u64 mean, __u64 value, __s64 w)
 
 static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate)
 {
-	__u64 rtt_ns = (__u64)o->least << 16;
+	__u64 rtt_ns = (__u64)o->least << 12;
 	__u64 span_ns = SPAN_RTTS * rtt_ns > SPAN_NS ? SPAN_RTTS * rtt_ns : SPAN_NS;
 	__s64 w = weight(interval_ns, rtt_ns, MEAN_RTTS), e, r, x, y;
 
@@ -87,7 +87,7 @@ GLOBAL int occupy(struct state *state, struct statistics *stats)
 	o = &state->occupancy;
 	rtt_ns = least(stats->rtt_least_ns, MOST_RTT);
 	if (rtt_ns) {
-		rtt = rtt_ns >> 16;
+		rtt = rtt_ns >> 12;
 		if (!o->least || rtt < o->least)
 			o->least = rtt + 1;
 		earlier = flight_earlier(o, stats, rtt);

@@ -113,7 +113,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         drain_every_ns: if which.is_multiple_of(2) { 12_000_000_000 } else { 0 },
         drain_to: 5_000_000 * (1 + which % 3),
         occupies: 1,
-        drain_spare: 5_000_000 * (which % 4),
+        drain_spare: 16_000_000,
         unused: 0,
         network,
         gate: if which == 4 { gate } else { Layers::default() },

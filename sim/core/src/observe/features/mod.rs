@@ -271,12 +271,15 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("pulse_hz", PULSE_HZ.0, PULSE_HZ.1),
         ("span_s", 1.0, 60.0),
         ("usual", LEAST_PREFERENCE, 1.0),
-        ("contested", LEAST_PREFERENCE, 1.0),
     ];
     for (field, least, most) in ranges {
         if let Some(value) = full.get(field).and_then(Value::as_f64) {
             within(field, value, least, most).map_err(|e| format!(".{e}"))?;
         }
+    }
+    if let Some(contested) = full.get("contested").and_then(Value::as_f64) {
+        let usual = full["usual"].as_f64().unwrap_or(1.0);
+        within("contested", contested, LEAST_PREFERENCE, usual).map_err(|e| format!(".{e} (usual)"))?;
     }
     let choices: [(&str, &[&str]); 4] = [
         ("rtt", &["mean", "least", "standing"]),

@@ -266,6 +266,6 @@ fn a_preference_gives_way_to_the_queue_of_others() {
         0.2f64.ln(),
         "a flow that asks has what it asks"
     );
-    let low = refused(json!([{"name": "delay-preference", "contested": 2}]));
-    assert_eq!(low, "observation.features[0].contested = 2: must be a number in 0.01 .. 1");
+    let high = refused(json!([{"name": "delay-preference", "usual": 0.05, "contested": 0.5}]));
+    assert_eq!(high, "observation.features[0].contested = 0.5: must be a number in 0.01 .. 0.05 (usual)");
 }

@@ -21,13 +21,13 @@ const MOST_FLIGHT: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Occupancy {
-    /// Moments in units of 2^16 ns, modulo 2^32, and packets in flight then; 0 packets: none yet.
+    /// Moments in units of 2^12 ns, modulo 2^32, and packets in flight then; 0 packets: none yet.
     pub times: [u32; FLIGHTS],
     pub flights: [u32; FLIGHTS],
     /// Means of the delivery rate (bytes per second in Q4) and of the packets in flight an RTT earlier (Q8); 0: none yet.
     pub rate: u64,
     pub flight: u32,
-    /// The minimum RTT in units of 2^16 ns, rounded up; 0: none yet.
+    /// The minimum RTT in units of 2^12 ns, rounded up; 0: none yet.
     pub least: u32,
     /// Q32.
     pub product: i32,
@@ -39,7 +39,7 @@ impl Occupancy {
     pub fn update(&mut self, stats: &Statistics) {
         let rtt_ns = least(stats.rtt_least_ns, MOST_RTT);
         if rtt_ns > 0 {
-            let rtt = (rtt_ns >> 16) as u32;
+            let rtt = (rtt_ns >> 12) as u32;
             if self.least == 0 || rtt < self.least {
                 self.least = rtt + 1;
             }
@@ -59,7 +59,7 @@ impl Occupancy {
 
     /// The packets in flight an RTT earlier, 0 if that is not known; those of now are kept.
     fn earlier(&mut self, stats: &Statistics, rtt: u32) -> u32 {
-        let now = (stats.time_ns >> 16) as u32;
+        let now = (stats.time_ns >> 12) as u32;
         let (mut found, mut found_age, mut newest, mut oldest, mut place) = (0, u32::MAX, u32::MAX, 0, 0);
         for k in 0..FLIGHTS {
             let age = if self.flights[k] > 0 { now.wrapping_sub(self.times[k]) } else { u32::MAX };
@@ -84,7 +84,7 @@ impl Occupancy {
 
     /// Take in a flight (Q8) and the rate (Q4) an RTT later.
     fn learn(&mut self, interval_ns: u64, flight: u64, rate: u64) {
-        let rtt_ns = u64::from(self.least) << 16;
+        let rtt_ns = u64::from(self.least) << 12;
         if self.flight == 0 {
             self.flight = flight as u32;
             self.rate = rate;

@@ -237,6 +237,32 @@ fn a_drain_is_as_in_floating_point() {
 }
 
 #[test]
+fn a_drain_with_a_margin_is_as_in_floating_point() {
+    // The cases of the test of `Drain` in floating point: to 0.9 x 50 / 55 = 0.818 of the window, and to 0.7.
+    let parameters = Parameters {
+        drain_every_ns: 5_000_000_000,
+        drain_to: 11_744_051,    // 0.7
+        drain_spare: 15_099_494, // 0.9
+        ..Parameters::default()
+    };
+    for (least_ms, share) in [(50, 0.9 * 50.0 / 55.0), (40, 0.7)] {
+        let stats = |time_ms: u64, rtt_ms: u64| Statistics {
+            time_ns: time_ms * 1_000_000,
+            rtt_least_ns: rtt_ms * 1_000_000,
+            srtt_ns: 55_000_000,
+            ..Statistics::default()
+        };
+        let mut drain = Drain::default();
+        assert!(!drain.step(&parameters, &stats(0, least_ms), 100 << 16).0);
+        for time_ms in [5_000, 5_030] {
+            let (held, window) = drain.step(&parameters, &stats(time_ms, 54), 100 << 16);
+            assert!(held && (window as f64 / 6_553_600.0 - share).abs() < 1e-6, "{least_ms}: {window}");
+        }
+        assert_eq!(drain.step(&parameters, &stats(6_000, 54), 70 << 16), (false, 100 << 16));
+    }
+}
+
+#[test]
 fn the_occupancy_is_as_in_floating_point() {
     // A window that swings by 10 % about 100 packets beside 300 others, with RTTs of 20 to 431 ms and gaps.
     for (rtt_s, others) in [(0.02, 300.0), (0.05, 25.0), (0.13, 300.0), (0.431, 0.0)] {

@@ -71,7 +71,7 @@ pub(super) fn features(observation: &Observation, to: &mut Parameters) -> Result
         (made.low, made.high) = (scaled(bounds.low.into(), 20), scaled(bounds.high.into(), 20));
         if let Some((usual, contested)) = entry.preference {
             (made.low, made.high) = (scaled(libm::log(contested), 20), scaled(libm::log(usual), 20));
-            to.occupies = u32::from(entry.rtts > 0.0);
+            to.occupies = to.occupies.max(u32::from(entry.rtts > 0.0));
         }
     }
     Ok(made)
