@@ -102,10 +102,8 @@ def _policy(name_or_path: str, params: Mapping[str, Any]) -> Contender:
     return replace(plain, label=spec_text(plain.label, options), params=given, digest=digest)
 
 
-_TEXTS = {
-    *("schema_version", "name", "description", "training", "training_range", "imported", "scores"),
-    *("weights_sha256", "digest"),
-}
+_TEXTS = {"schema_version", "name", "description", "training", "training_range", "imported", "scores"}
+_DIGESTS = {"weights_sha256", "digest"}
 """Fields of a model card that do not change how a policy decides."""
 
 
@@ -116,7 +114,7 @@ def _as_trained(name_or_path: str) -> Contender:
         python_policy.load(name_or_path)
         return Contender(name_or_path, "policy", {"path": name_or_path}, python_policy.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
-    acting = loaded.card.model_dump_json(exclude=_TEXTS)
+    acting = loaded.card.model_dump_json(exclude=_TEXTS | _DIGESTS)
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
     family = loaded.card.observation.preset

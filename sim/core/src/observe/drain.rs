@@ -39,8 +39,8 @@ pub enum Step {
 impl Drain {
     /// Take in an interval. `window`: the window now, segments. `every_s`: the time without an RTT near the minimum after
     /// which a drain begins. `to`: the share of itself that the window is reduced to; 0.6 is enough to empty a queue of a
-    /// third of the base RTT. `margin`: it is reduced by at most this share more than what empties the queue that is known of,
-    /// the smoothed RTT above the minimum; 1: always to `to`.
+    /// third of the base RTT. `margin`: the window is not reduced below 1 - `margin` times the minimum RTT over the smoothed
+    /// RTT, which just empties the queue that is known of; 1: always to `to`.
     pub fn step(&mut self, stats: &IntervalStats, window: f64, every_s: f64, (to, margin): (f64, f64)) -> Step {
         let (now, rtt) = (stats.time_s, stats.rtt_min_s);
         if let Some((end_s, [kept, held], found)) = &mut self.running {

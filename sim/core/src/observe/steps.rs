@@ -66,9 +66,9 @@ struct Steps {
     /// The window is reduced for a moment when the RTT has not been near its minimum for so long ([`super::drain`]); 0:
     /// never.
     drain_every_s: f64,
-    /// The share of itself that it is then reduced to at most.
+    /// The least share of itself that it is then reduced to.
     drain_to: f64,
-    /// It is reduced by at most this share more than what empties the known queue; 1: always to `drain_to`.
+    /// It is not reduced by more than this share beyond what empties the known queue; 1: always to `drain_to`.
     drain_margin: f64,
     /// Height of Nimbus's pulses of the rate in shares of the largest delivery rate ([`super::pulse`]; 0: none), and their
     /// frequency.

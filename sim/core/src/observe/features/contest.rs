@@ -36,8 +36,7 @@ impl Contest {
     }
 }
 
-/// The logarithm of the preference, between the usual and the contested one, at this average.
+/// The logarithm of the preference at this average, between those of the usual and the contested one.
 pub fn preference(usual: f64, contested: f64, average: f64) -> f64 {
-    let (usual, contested) = (libm::log(usual), libm::log(contested));
     usual + (average / FULL).min(1.0) * (contested - usual)
 }

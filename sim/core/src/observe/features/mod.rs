@@ -202,6 +202,7 @@ struct Made {
     when: Option<bool>,
     predicted: bool,
     over_s: f64,
+    /// Logarithms of preferences.
     usual: f64,
     contested: f64,
     rival: Rival,
@@ -380,8 +381,8 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             },
             predicted: word("signal") == "reported",
             over_s: number("over_ms") / 1e3,
-            usual: number("usual"),
-            contested: contested.unwrap_or(number("usual")),
+            usual: libm::log(number("usual")),
+            contested: libm::log(contested.unwrap_or(number("usual"))),
             rival,
             rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
             average: 0.0,

@@ -122,7 +122,7 @@ pub struct Parameters {
     pub hold: u32,
     /// The action is moved by up to this much, by the occupancy of the bottleneck, Q20; 0: not at all.
     pub occupancy_range: i32,
-    /// The share of itself that a drain reduces the window to at most, Q24.
+    /// The least share of itself that a drain reduces the window to, Q24.
     pub drain_to: u32,
     /// 1: the occupancy is needed, by the action or by a feature.
     pub occupies: u32,
