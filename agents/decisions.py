@@ -102,7 +102,7 @@ def collect(
         scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
         controllers: of the flows that an environment would have as agents: one for all, or one for each. None: those
             that a plain scenario names itself.
-        preset: observation, action, reward and interval; None: those of the policy among the controllers, or astraea's.
+        preset: observation, action, reward and interval; None: those of the policy among the controllers, or the default.
         episodes: worlds to play.
         at_least: decisions that an episode must have to be worth keeping.
 
@@ -113,15 +113,16 @@ def collect(
     source = EpisodeSource(scenario)
     given = list(controllers)
     if not given:
-        if not isinstance(source.scenario, Scenario) or any(
-            f.controller.name == EXTERNAL for f in source.scenario.flows
-        ):
+        drawn = source.scenario
+        if not isinstance(drawn, Scenario):
+            drawn = drawn.sample(np.random.default_rng(0))
+        if any(f.controller.name == EXTERNAL for f in drawn.flows):
             raise OrbitccError("--flow", "(none)", "a controller for the learning flows of a drawn scenario")
-        given = [flow.controller for flow in source.scenario.flows]
+        given = [flow.controller for flow in drawn.flows]
     if len(given) != 1 and len(given) != source.max_agents:
         raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {source.max_agents}")
     actors = [Actor.of(controller) for controller in given]
-    chosen = preset or next((actor.preset for actor in actors if actor.preset is not None), presets.preset("astraea"))
+    chosen = preset or next((actor.preset for actor in actors if actor.preset is not None), presets.preset())
     for actor in actors:
         _check_fit(actor, chosen)
     for number in range(episodes):

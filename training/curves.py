@@ -134,11 +134,11 @@ def _apart(values: list[float], gap: float) -> list[float]:
     return places
 
 
-def main(arguments: list[str]) -> None:
-    """The command line: run folders, a picture, and Cubic, a constant and a random policy to compare with.
+def draw(folders: Sequence[Path], picture: Path) -> Path:
+    """Draw the curves of these run folders, with Cubic, the best constant action and random actions to compare with.
 
     Raises:
-        OrbitccError: no run or picture is named, a folder is no run, or the runs are not of one recipe.
+        OrbitccError: a folder is no run, or the runs are not of one recipe.
     """
     from orbitcc.agents.runs import RunFolder
     from orbitcc.envs import controllers
@@ -146,9 +146,6 @@ def main(arguments: list[str]) -> None:
     from orbitcc.training.heldout import HeldOut, constant, uniform
     from orbitcc.training.recipe import Recipe
 
-    if len(arguments) < 2:
-        raise OrbitccError("arguments", arguments, "one run folder or more, then the picture to write")
-    *folders, picture = (Path(argument) for argument in arguments)
     plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):
@@ -163,7 +160,19 @@ def main(arguments: list[str]) -> None:
         "best constant": max(heldout.reward(constant(value)) for value in CONSTANTS),
         "random": heldout.reward(uniform(plan.evaluation.seed)),
     }
-    plot_curves([read_curves(folder) for folder in folders], picture, marks)
+    return plot_curves([read_curves(folder) for folder in folders], picture, marks)
+
+
+def main(arguments: list[str]) -> None:
+    """The command line: run folders and a picture.
+
+    Raises:
+        OrbitccError: no run or picture is named, or as :func:`draw`.
+    """
+    if len(arguments) < 2:
+        raise OrbitccError("arguments", arguments, "one run folder or more, then the picture to write")
+    *folders, picture = (Path(argument) for argument in arguments)
+    draw(folders, picture)
 
 
 if __name__ == "__main__":

@@ -280,7 +280,7 @@ class Recipe(Model):
         if isinstance(self.scenario, Mapping) and "kind" in self.scenario:
             return scenarios.from_table(self.scenario)
         settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
-        return scenarios.load(self.scenario_name, settings)
+        return scenarios.for_training(self.scenario_name, settings)
 
 
 LEARNERS = {"rllib": {"ppo": "rllib-ppo", "astraea-td3": "rllib-td3"}}

@@ -15,7 +15,7 @@ from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Prese
 from orbitcc.envs.environments.render import MODES
 from orbitcc.envs.environments.source import EpisodeSource
 from orbitcc.envs.errors import OrbitccError, UnknownKeywordError, UnknownNameError
-from orbitcc.envs.scenarios import SCENARIOS, get
+from orbitcc.envs.scenarios import SCENARIOS, for_training
 
 
 class Settings(TypedDict, total=False):
@@ -43,7 +43,8 @@ _PARTS = ("observation", "action", "reward", "interval_ms")
 class EnvConfig:
     """The settings of an environment, checked on construction; every environment class takes one instead of a scenario.
 
-    scenario: a `Scenario`, a `ScenarioDistribution`, or the name or file of one.
+    scenario: a `Scenario`, a `ScenarioDistribution`, or the name or file of one. A named scenario that has a parameter
+        `run` is drawn anew for every episode, from runs that no suite uses, unless `run` is given.
     preset: observation, action, reward and decision interval; a name, a TOML file, a table or a `Preset`.
     max_agents: how many flows of a world are agents at most; None: all of them (one, in views of single agents).
     background: the controller of external flows beyond the agents.
@@ -56,7 +57,7 @@ class EnvConfig:
     """
 
     scenario: str | Scenario | ScenarioDistribution
-    preset: Preset = "astraea"  # type: ignore[assignment]  # what it is given as; a Preset afterwards
+    preset: Preset = presets.DEFAULT  # type: ignore[assignment]  # what it is given as; a Preset afterwards
     max_agents: int | None = None
     background: str = "cubic"
     threads: int = 0
@@ -102,7 +103,7 @@ class EnvConfig:
         if isinstance(given, EnvConfig):
             config = replace(given, **fields)
         else:
-            config = EnvConfig(get(given, **of_scenario) if of_scenario else given, **fields)
+            config = EnvConfig(for_training(given, of_scenario) if of_scenario else given, **fields)
         return replace(config, preset=presets.preset(config.preset, **parts)) if parts else config
 
     def for_one_agent(self) -> EnvConfig:

@@ -386,8 +386,13 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+DEFAULT = "ratios"
+"""The preset of environments and of policies in Python that name none. It does not mistake a longer path for a queue, on
+LEO and GEO links."""
+
+
 def preset(
-    name: str | Mapping[str, Any] | Preset = "astraea",
+    name: str | Mapping[str, Any] | Preset = DEFAULT,
     *,
     observation: ObservationLike | None = None,
     action: ActionLike | None = None,

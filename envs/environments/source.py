@@ -5,7 +5,7 @@ import numpy as np
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import load
+from orbitcc.envs.scenarios import Runs, for_training
 
 
 class EpisodeSource:
@@ -15,7 +15,8 @@ class EpisodeSource:
     of a connection that a proxy splits, the part behind the proxy.
 
     Args:
-        scenario: a scenario, a distribution of scenarios, or the name or file of one.
+        scenario: a scenario, a distribution of scenarios, or the name or file of one. A named scenario that has runs is
+            drawn anew in every episode (:func:`orbitcc.envs.scenarios.for_training`).
         max_agents: how many flows of a world may be agents at most; None = all.
         background: controller of the external flows beyond `max_agents`.
     """
@@ -27,13 +28,14 @@ class EpisodeSource:
         max_agents: int | None = None,
         background: str = "cubic",
     ) -> None:
-        self.scenario = load(scenario) if isinstance(scenario, str) else scenario
+        self.scenario = for_training(scenario) if isinstance(scenario, str) else scenario
         if not isinstance(self.scenario, Scenario | ScenarioDistribution):
             raise OrbitccError("scenario", scenario, "a Scenario, a ScenarioDistribution, or the name or file of one")
         self._max_agents = max_agents
         self._background = ControllerSpec(name=background)
-        if isinstance(self.scenario, Scenario):
-            most = len(agent_flows(self.mark_agents(self.scenario)))
+        if isinstance(self.scenario, Scenario | Runs):
+            example = self.scenario.example if isinstance(self.scenario, Runs) else self.scenario
+            most = len(agent_flows(self.mark_agents(example)))
         else:
             most = self.scenario.max_agents
         self.max_agents = most if max_agents is None else min(most, max_agents)

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import ValidationError, validate_call
 
 from orbitcc.envs.description.flows import parse_value
@@ -97,6 +98,46 @@ def get(name: str, **params: Any) -> Scenario:
         return info.build(**params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
+
+
+TRAINING_RUNS = (2**30, 2**31 - 1)
+"""First and last run from which environments draw. Suites number their runs from 1, at most from 10^9, so that no suite
+uses one of these."""
+
+
+class Runs(ScenarioDistribution):
+    """A named scenario in the runs that are for training (:data:`TRAINING_RUNS`); each is as likely as any other.
+
+    params: values of the scenario's other parameters.
+    """
+
+    kind: Literal["runs"] = "runs"
+    params: dict[str, Any] = {}
+
+    @property
+    def max_agents(self) -> int:
+        return len(self.example.flows)
+
+    @property
+    def example(self) -> Scenario:
+        """The first of the runs; all have equally many flows."""
+        return get(self.name, **self.params, run=TRAINING_RUNS[0])
+
+    def sample(self, rng: np.random.Generator) -> Scenario:
+        low, high = TRAINING_RUNS
+        return get(self.name, **self.params, run=int(rng.integers(low, high, endpoint=True)))
+
+
+def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenario | ScenarioDistribution:
+    """What environments and recipes make of a name or a file: :func:`load`, but a named scenario whose parameter `run`
+    is not set is drawn anew for every episode (:class:`Runs`)."""
+    if "run" in getattr(SCENARIOS.get(name), "params", ()) and "run" not in (settings or {}):
+        settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
+        if settings.keys() <= SCENARIOS[name].params.keys():
+            runs = Runs(name=name, description=SCENARIOS[name].description, params=settings)
+            _ = runs.example  # refuses a value that is not allowed
+            return runs
+    return load(name, settings)
 
 
 def distribution(name: str) -> ScenarioDistribution:
@@ -194,8 +235,11 @@ def _distribution_overridden(chosen: ScenarioDistribution, fields: Mapping[str, 
 __all__ = [
     "DISTRIBUTIONS",
     "SCENARIOS",
+    "TRAINING_RUNS",
+    "Runs",
     "ScenarioInfo",
     "distribution",
+    "for_training",
     "from_table",
     "get",
     "load",

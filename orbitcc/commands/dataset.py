@@ -61,11 +61,11 @@ def dataset(
         for key in parameters:
             if key not in scenarios.SCENARIOS[scenario].params:
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
-    loaded = scenarios.load(scenario, parameters)
+    loaded = scenarios.for_training(scenario, parameters)
     controllers = [Flow.parse(text).controller for text in flow or []]
     controllers += [ControllerSpec(name="policy", params={"path": path}) for path in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)
-    chosen = presets.preset(preset) if preset else next(filter(None, own), presets.preset("astraea"))
+    chosen = presets.preset(preset) if preset else next(filter(None, own), presets.preset())
     if reward:
         chosen = replace(chosen, reward=reward)
     environment: dict[str, Any] = {"scenario": scenario, **parameters}

@@ -100,7 +100,8 @@ def test_a_flow_that_leaves_is_in_its_own_last_state() -> None:
 
 def test_a_curriculum_changes_what_is_paid() -> None:
     def paid(throughput: float) -> float:
-        env = BatchedParallelEnv(1, get("dumbbell", duration_s=3).with_flows([Flow(controller="external")]))
+        alone = get("dumbbell", duration_s=3).with_flows([Flow(controller="external")])
+        env = BatchedParallelEnv(1, alone, preset="astraea")
         env.reset(seed=1)
         env.set_reward({"name": "astraea", "throughput": throughput, "ceiling": 10.0, "stability": 0.0})
         up = np.ones((1, 1, 1), np.float32)

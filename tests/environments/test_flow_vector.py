@@ -36,7 +36,7 @@ def busy(duration_s: float = 30.0):
 def test_flows_add_up_and_the_number_of_flows_varies_across_worlds() -> None:
     env = FlowVectorEnv(40, distribution("train-leo").changed(duration_s=5.0))
     obs, infos = env.reset(seed=1)
-    assert obs.shape == (40, 50)
+    assert obs.shape == (40, 18)
     assert {key for key in infos if not key.startswith("_")} == set(STEP_INFO)
     sizes = np.bincount(env.worlds)
     assert sizes.sum() == 40
@@ -71,7 +71,7 @@ def test_a_compiled_network_has_a_flow_in_every_flow_at_every_time() -> None:
 
 @pytest.mark.parametrize("mode", [NEXT, SAME])
 def test_flows_are_never_idle_and_every_end_is_a_truncation(mode: AutoresetMode) -> None:
-    env = FlowVectorEnv(7, busy(), autoreset_mode=mode, threads=2)
+    env = FlowVectorEnv(7, busy(), autoreset_mode=mode, threads=2, preset="astraea")
     rng = np.random.default_rng(0)
     env.reset(seed=3)
     ended_before = np.zeros(7, bool)

@@ -152,15 +152,15 @@ def test_observations_of_flows_end_with_the_global_state_until_the_very_end() ->
     arguments = {"num_envs": 3, "scenario": world(agent(), agent(start_s=1, stop_s=3)), "stagger": True}
     plain = FlowVectorEnv(**arguments)
     stateful = flows({**arguments, "global_state": True})
-    assert stateful.single_observation_space.shape == (62,)
-    assert stateful.observation_space.shape == (3, 62)
-    assert np.isinf(stateful.single_observation_space.high[50:]).all()
+    assert stateful.single_observation_space.shape == (30,)
+    assert stateful.observation_space.shape == (3, 30)
+    assert np.isinf(stateful.single_observation_space.high[18:]).all()
     obs, _ = plain.reset(seed=1)
     both, _ = stateful.reset(seed=1)
     rng, ends = np.random.default_rng(0), 0
     for _ in range(300):
-        assert np.array_equal(both[:, :50], obs)
-        assert np.array_equal(both[:, 50:], plain.state())  # where a flow ends, that of the world it ended in
+        assert np.array_equal(both[:, :18], obs)
+        assert np.array_equal(both[:, 18:], plain.state())  # where a flow ends, that of the world it ended in
         assert both.dtype == np.float32
         actions = rng.uniform(-1, 1, (3, 1)).astype(np.float32)
         obs, rewards, _, truncated, _ = plain.step(actions)
@@ -183,13 +183,13 @@ def test_a_flow_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the
         both, _, _, truncated, _ = stateful.step(actions)
         _, _, _, _, infos = same_step.step(actions)
         if truncated.any():
-            assert np.array_equal(both[truncated, 50:], infos["final_state"][truncated])
-            assert np.array_equal(both[truncated, :50], np.stack(infos["final_obs"][truncated]))
+            assert np.array_equal(both[truncated, 18:], infos["final_state"][truncated])
+            assert np.array_equal(both[truncated, :18], np.stack(infos["final_obs"][truncated]))
             ended.add(int(truncated.sum()))
         if truncated.all():  # the world's time is up
             break
     assert ended == {1, 2}
-    assert not np.array_equal(both[:, 50:], same_step.state())
+    assert not np.array_equal(both[:, 18:], same_step.state())
 
 
 def test_a_single_flow_or_another_autoreset_is_refused() -> None:
