@@ -64,9 +64,13 @@ class Action(_Model):
 
 
 class TrainingRange(_Model):
-    """The network conditions in which a policy was trained, as [low, high]; None: not stated."""
+    """The network conditions in which a policy was trained, as [low, high]; None: not stated.
+
+    links: if all worlds had the same links, their digest (`Scenario.links_digest`).
+    """
 
     scenario: str
+    links: str = ""
     rate_mbps: Range | None = None
     base_rtt_ms: Range | None = None
     buffer_bdp: Range | None = None

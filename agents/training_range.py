@@ -9,14 +9,16 @@ from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 def training_range(scenario: Scenario | ScenarioDistribution) -> TrainingRange:
     """The ranges of worlds over time, over all parts of a distribution, including changed rates and joining flows.
 
-    For a single scenario or a distribution of another kind only the name is known.
+    For a single scenario the name and the digest of its links are known, for a distribution of another kind the name.
     """
     if isinstance(scenario, Mixture):
         parts: tuple[PathDistribution, ...] = scenario.parts
     elif isinstance(scenario, PathDistribution):
         parts = (scenario,)
+    elif isinstance(scenario, Scenario):
+        return TrainingRange(scenario=scenario.name, links=scenario.links_digest)
     else:
-        return TrainingRange(scenario=scenario.name)
+        return TrainingRange(scenario=scenario.name, remarks=scenario.description)
     return TrainingRange(
         scenario=scenario.name,
         rate_mbps=_union([_rates(part) for part in parts]),

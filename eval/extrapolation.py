@@ -1,4 +1,4 @@
-"""Warns when a policy is evaluated outside its training range."""
+"""Warns when a policy is evaluated outside its training range, or on the links on which it was trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Range = tuple[float, float]
 
 
 def warnings(results: Results) -> list[str]:
-    """One sentence for every policy of the results that is evaluated outside its training range.
+    """Sentences on policies of the results that are evaluated outside their training range, or on the links on which
+    they were trained.
 
     A policy in Python has no model card.
     """
@@ -22,7 +23,8 @@ def warnings(results: Results) -> list[str]:
     from orbitcc.agents.python_policy import is_python_policy
 
     found = []
-    met = conditions(case.scenario for case in results.suite.cases(results.profile, results.runs))
+    cases = results.suite.cases(results.profile, results.runs)
+    met, links = conditions(case.scenario for case in cases), {case.scenario.links_digest for case in cases}
     for contender in results.contenders:
         source = str(contender.params.get("path", contender.controller))
         if not contender.digest or is_python_policy(source):
@@ -33,6 +35,8 @@ def warnings(results: Results) -> list[str]:
             trained = getattr(card.training_range, name)
             if trained is not None and name in met and not _within(met[name], trained):
                 outside.append(f"{what} {_words(met[name], unit)} (trained: {_words(trained, unit)})")
+        if card.training_range.links in links:
+            found.append(f"{contender.label} was trained on links of this suite: its figures are those of a training set")
         if outside:
             found.append(f"{contender.label} is evaluated outside its training range: {'; '.join(outside)}")
     return found

@@ -15,7 +15,7 @@ from PIL import Image
 
 from orbitcc.agents.decisions import Actor
 from orbitcc.envs.description.scenario import ControllerSpec, ScenarioDistribution
-from orbitcc.envs.environments.presets import PRESETS, describe
+from orbitcc.envs.environments.presets import DEFAULT, PRESETS, describe
 from orbitcc.envs.environments.registration import IDS
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.scenarios import SCENARIOS, load
@@ -73,15 +73,26 @@ def parameters(scenario: str) -> str:
     return "\n".join(rows)
 
 
+def episodes(scenario: str) -> str:
+    """What the episodes of an environment are drawn from, and whether one may train on them."""
+    if scenario in DISTRIBUTIONS:
+        return "for training: every episode draws a new world from a distribution"
+    if "run" in SCENARIOS[scenario].params:
+        test = test_id(scenario)
+        return f"for training: every episode draws a run that no suite uses. For tests: `{test}` is run 1 of the suites"
+    return "the same links in every episode, so for tests: suites use them, too"
+
+
 def page(env_id: str, scenario: str) -> str:
     env = CongestionEnv(scenario)
-    loaded = load(scenario)
+    loaded = for_training(scenario)
     drawn = isinstance(loaded, ScenarioDistribution)
-    description = loaded.description if drawn else SCENARIOS[scenario].description
+    example = loaded.example if isinstance(loaded, Runs) else loaded
+    description = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
     act, obs = env.action_space, env.observation_space
     native = env.config.preset.native("action").definition("action")
     reward = env.config.preset.native("reward").definition("reward")
-    length = "drawn" if not hasattr(loaded, "duration_s") else f"{np.max(loaded.duration_s):g} s"
+    length = "drawn" if not hasattr(example, "duration_s") else f"{np.max(example.duration_s):g} s"
     other = ", ".join(f"`{name}`" for name in PRESETS)
     return f"""# {env_id}
 
@@ -100,7 +111,8 @@ observation, reward, terminated, truncated, info = env.step(env.action_space.sam
 
 | | |
 |---|---|
-| scenario | `{scenario}`{" (a distribution: every episode draws a new world)" if drawn else ""} |
+| scenario | `{scenario}` |
+| episodes | {episodes(scenario)} |
 | action space | `Box({act.low.min():g}, {act.high.max():g}, {act.shape}, float32)` |
 | observation space | `Box({obs.low.min():g}, {obs.high.max():g}, {obs.shape}, float32)` |
 | decision interval | {env.config.preset.interval_ms:g} ms |
@@ -116,19 +128,18 @@ Arguments of `gymnasium.make`, in addition to those of [all environments](../../
 
 ## Actions
 
-With the preset `astraea`: {native["meaning"]}.
+With the default preset, `{DEFAULT}`: {native["meaning"]}.
 
 [Presets](../../presets.md) describes the others: {other}.
 
 ## Observations
 
-{describe("astraea")}
+{describe(DEFAULT)}
 
 ## Rewards
 
-With the preset `astraea`, the reward is between {reward["low"]:g} and {reward["high"]:g} per decision and the same for
-all agents of a world: 0.1 × utilisation − 0.02 × excess delay − loss ratio − 0.02 × unfairness − 0.01 × instability
-(Liao et al., EuroSys 2024).
+With the default preset, the reward is between {reward["low"]:.2g} and {reward["high"]:.2g} per decision and the same
+for all agents of a world: the mean of 0.1 × (ln(share of the capacity) − 0.5 × queueing delay / base RTT − needless loss).
 
 ## End of an episode
 
@@ -158,11 +169,11 @@ def write(folder: Path) -> None:
             (images / f"{scenario}.gif").write_bytes(moving)
             print(f"rendered {scenario}", flush=True)
     index = ["# Environments by id", "", "One environment for every scenario that needs no argument.", ""]
-    index += ["| id | scenario |", "|---|---|"]
+    index += ["| id | scenario | episodes |", "|---|---|---|"]
     for env_id, scenario in IDS.items():
         write_changed(folder / f"{scenario}.md", page(env_id, scenario))
         loaded = load(scenario)
         told = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
-        index.append(f"| [{env_id}]({scenario}.md) | {prose(told).replace('|', ' ')} |")
+        index.append(f"| [{env_id}]({scenario}.md) | {prose(told).replace('|', ' ')} | {episodes(scenario)} |")
     index += ["", "```{toctree}", ":hidden:", "", *IDS.values(), "```", ""]
     write_changed(folder / "index.md", "\n".join(index))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from abc import abstractmethod
@@ -201,6 +203,12 @@ class Scenario(Model):
     def unsupported(self, backend: str) -> tuple[str, ...]:
         """The names of the fields that `backend` ("simulator" or "emulator") does not support in a plain run."""
         return support.unsupported(self.sim, self.flows, backend)
+
+    @property
+    def links_digest(self) -> str:
+        """12 hex digits that identify the links with their schedules, whatever the flows and the seed are."""
+        links = json.dumps([link.model_dump(mode="json") for link in self.links], sort_keys=True)
+        return hashlib.sha256(links.encode()).hexdigest()[:12]
 
     def compile(self) -> str:
         """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""

@@ -55,8 +55,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     ## Action, observation, reward
 
-    As in :class:`orbitcc.CongestionEnv`, for each agent. With the preset `astraea` all agents of a world get the same
-    reward.
+    As in :class:`orbitcc.CongestionEnv`, for each agent. With the default preset all agents of a world get the same
+    reward. What an episode is drawn from is described there, too: `run=1` of a named scenario fixes its run.
 
     ## State
 

@@ -35,43 +35,55 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     ## Action Space
 
-    A `ndarray` of shape `(1,)`, float32, for the preset `astraea`:
+    A `ndarray` of shape `(1,)`, float32, for the default preset `ratios`:
 
-    | Num | Action                                                                      | Min | Max |
-    |-----|-----------------------------------------------------------------------------|-----|-----|
-    | 0   | a >= 0: cwnd = ceil(cwnd (1 + 0.025 a)); a < 0: floor(cwnd / (1 - 0.025 a)) | -1  | 1   |
+    | Num | Action                                                                           | Min | Max |
+    |-----|----------------------------------------------------------------------------------|-----|-----|
+    | 0   | a: cwnd is multiplied by exp(0.25 (0.3 a + 0.7 a^3)): 28 % up, 22 % down at most | -1  | 1   |
 
     Values beyond the bounds are clipped; NaN raises an error.
 
     ## Observation Space
 
-    A `ndarray` of shape `(50,)`, float32: 10 features of the last 5 intervals, oldest first, zeros before the start.
+    A `ndarray` of shape `(18,)`, float32: features of the last interval, zeros before the start.
 
-    | Num mod 10 | Observation                                   | Min | Max |
-    |------------|-----------------------------------------------|-----|-----|
-    | 0          | mean delivery rate / its maximum so far       | 0   | 1   |
-    | 1          | mean RTT / minimum RTT                        | 0   | 2   |
-    | 2          | smoothed RTT / minimum RTT                    | 0   | 2   |
-    | 3          | 0.8 x cwnd / bandwidth-delay product          | 0   | 2   |
-    | 4          | maximum delivery rate / 80 Mbit/s             | 0   | 10  |
-    | 5          | minimum RTT / 500 ms                          | 0   | 4   |
-    | 6          | lost bytes per second / maximum delivery rate | 0   | 2   |
-    | 7          | packets out / cwnd                            | 0   | 2   |
-    | 8          | pacing rate / maximum delivery rate           | 0   | 2   |
-    | 9          | retransmitted packets in flight / cwnd        | 0   | 2   |
+    | Num | Observation                                                          | Min | Max |
+    |-----|----------------------------------------------------------------------|-----|-----|
+    | 0   | ln(RTT / min RTT of the last 10 s)                                   | 0   | 3   |
+    | 1   | the same, average over 1 RTT                                         | 0   | 3   |
+    | 2   | ln(RTT / min RTT of the last 1 s)                                    | 0   | 3   |
+    | 3   | 10 x RTT rise in the interval / min RTT, average over 1 RTT          | -3  | 3   |
+    | 4   | ln(acknowledged rate / pacing rate), average over 1 RTT              | -3  | 3   |
+    | 5   | ln(delivery rate / max delivery rate of the last 10 s)               | -3  | 0   |
+    | 6   | the same, average over 4 RTTs                                        | -3  | 0   |
+    | 7   | square root of the share of lost packets, average over 1 RTT         | 0   | 1   |
+    | 8   | the same, average over 16 RTTs                                       | 0   | 1   |
+    | 9   | ln(1 + own queued packets) / 4                                       | 0   | 3   |
+    | 10  | the same, average over 1 RTT                                         | 0   | 3   |
+    | 11  | ln(pacing rate / 10 Mbit/s) / 2                                      | -4  | 4   |
+    | 12  | ln(min RTT of the last 10 s / 50 ms)                                 | -4  | 4   |
+    | 13  | ln(packets in flight / BDP)                                          | -3  | 3   |
+    | 14  | ln(window / BDP)                                                     | -3  | 3   |
+    | 15  | 4 x ln(window / previous window)                                     | -3  | 3   |
+    | 16  | 1 s / (1 s + time since the windows were cleared)                    | 0   | 1   |
+    | 17  | longest time without an ACK / min RTT                                | 0   | 3   |
 
-    The tables above are of the preset `astraea`; docs/presets.md has all presets, and
-    `orbitcc.envs.environments.presets.describe(NAME)` prints the table of an observation.
+    docs/presets.md has all presets, and `orbitcc.envs.environments.presets.describe(NAME)` prints the table of an
+    observation.
 
     ## Rewards
 
-    Within about +-0.1 per step: 0.1 x utilisation - 0.02 x excess delay - loss ratio - 0.02 x unfairness
-    - 0.01 x instability, over all external flows of the world (Liao et al., EuroSys 2024).
+    0.1 x (ln(share of the capacity) - 0.5 x queueing delay / base RTT - needless loss), the mean over all external
+    flows of the world; near 0 for flows that use the whole link without a queue.
 
     ## Starting State
 
-    The scenario is fixed, or drawn from a distribution with the environment's generator. The episode begins at the
-    first decision after the agent's flow has started.
+    Every episode draws a scenario with the environment's generator: from a distribution (the ids `orbitcc/Train...`), or
+    the run of a named scenario that has runs, such as `orbitcc/LeoResponsiveness-v0`. These runs are for training: no
+    suite uses them. `run=1` fixes the run, and so does an id that ends in `Test`, `orbitcc/LeoResponsivenessTest-v0`:
+    it is run 1 of the suites, so evaluate there and do not train there. A scenario without runs
+    (`orbitcc/Dumbbell-v0`) has the same links in every episode. The episode begins at the first decision after the
+    agent's flow has started.
 
     ## Episode End
 
@@ -87,7 +99,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     ```python
     >>> import gymnasium, orbitcc
-    >>> env = gymnasium.make("orbitcc/Dumbbell-v0", preset="astraea", interval_ms=30.0)
+    >>> env = gymnasium.make("orbitcc/LeoPath-v0", preset="ratios", interval_ms=30.0)
     ```
 
     * `scenario`: a `Scenario`, a `ScenarioDistribution`, the name or file of one, or an
