@@ -2,7 +2,7 @@
 
 This module needs Ray; nothing else in this package does.
 
-:func:`register_envs` makes both known to RLlib by name.
+RLlib knows both by name (:mod:`orbitcc.envs.environments.registration`).
 """
 
 import math
@@ -18,10 +18,10 @@ from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
+from orbitcc.envs.environments.registration import FLOWS, WORLDS, register_with_ray
 from orbitcc.envs.errors import OrbitccError
 
-FLOWS, WORLDS = "orbitcc-flows", "orbitcc-worlds"
-"""The names under which RLlib knows :func:`flows` and :class:`RLlibCongestionEnv` after :func:`register_envs`."""
+__all__ = ["FLOWS", "WORLDS", "RLlibCongestionEnv", "StatefulFlowVectorEnv", "flows", "register_envs"]
 
 Obs = dict[str, NDArray[np.float32]]
 
@@ -174,8 +174,5 @@ def flows(config: dict[str, Any]) -> FlowVectorEnv:
 
 
 def register_envs() -> None:
-    """Register the names :data:`FLOWS` and :data:`WORLDS` with RLlib; `ray.shutdown()` removes them."""
-    from ray.tune import register_env
-
-    register_env(FLOWS, flows)
-    register_env(WORLDS, RLlibCongestionEnv)
+    """Register the names :data:`FLOWS` and :data:`WORLDS` with RLlib, as importing orbitcc does."""
+    register_with_ray()

@@ -1,5 +1,9 @@
 """Ids of environments, and what may be given to them by name."""
 
+import os
+import subprocess
+import sys
+
 import gymnasium as gym
 import pytest
 
@@ -37,3 +41,72 @@ def test_unknown_arguments_suggest_the_nearest() -> None:
         orbitcc.parallel_env("dumbbell", max_agent=2)
     with pytest.raises(OrbitccError, match="rate_mbps"):
         gym.make("orbitcc/Dumbbell-v0", rate_mbps=-3)
+
+
+def test_an_episode_of_a_leo_path_ends_within_one_iteration_of_a_ppo_with_two_env_runners() -> None:
+    env = gym.make("orbitcc/LeoPath-v0")
+    env.reset(seed=1)
+    decisions, ended = 0, False
+    while not ended:
+        *_, terminated, truncated, info = env.step(env.action_space.sample())
+        decisions, ended = decisions + 1, terminated or truncated
+    assert decisions < 2000  # RLlib's 4000 decisions per iteration, on two env runners
+    assert info["goodput_mbps"] > 0  # the end of the scenario, not a cut: the totals are there
+    whole = gym.make("orbitcc/LeoPath-v0", duration_s=300).unwrapped
+    whole.reset(seed=1)
+    assert whole.scenario.duration_s == 300
+
+
+KNOWN = """
+{order}
+from ray.tune.registry import ENV_CREATOR, _global_registry
+for name in ("orbitcc/LeoPath-v0", "orbitcc-flows", "orbitcc-worlds"):
+    assert _global_registry.contains(ENV_CREATOR, name), name
+one = _global_registry.get(ENV_CREATOR, "orbitcc/LeoPath-v0")({{"preset": "ratios"}})
+assert one.unwrapped.config.preset.name == "ratios"
+many = _global_registry.get(ENV_CREATOR, "orbitcc/LeoPath-v0")({{"num_envs": 3}})
+assert many.num_envs == 3
+"""
+
+IN_WORKERS = """
+import ray, orbitcc
+from ray.rllib.algorithms.ppo import PPOConfig
+config = PPOConfig().environment("orbitcc/LeoPath-v0", env_config={"duration_s": 3}).env_runners(num_env_runners=2)
+config.training(train_batch_size_per_learner=400, minibatch_size=100, num_epochs=1)
+for cluster in range(2):  # the second Ray knows the ids as well
+    ray.init(num_cpus=2, include_dashboard=False)
+    algorithm = config.copy().build_algo()
+    result = algorithm.train()["env_runners"]
+    print(result["episode_return_mean"], result["episode_len_mean"])
+    algorithm.stop()
+    ray.shutdown()
+"""
+
+
+def in_a_process(code: str) -> str:
+    env = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "order", ["import orbitcc, ray.rllib", "import ray.rllib, orbitcc", "import ray, orbitcc, gymnasium"]
+)
+def test_rllib_knows_the_ids_whichever_is_imported_first(order: str) -> None:
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    in_a_process(KNOWN.format(order=order))
+
+
+@pytest.mark.slow
+def test_remote_env_runners_find_an_id_that_only_the_driver_imports() -> None:
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    lines = in_a_process(IN_WORKERS).strip().splitlines()[-2:]
+    for line in lines:
+        episode_return, length = map(float, line.split())
+        assert abs(episode_return) < 100
+        assert 90 <= length <= 100  # 3 s of 30 ms
