@@ -16,9 +16,9 @@ from PIL import Image
 from orbitcc.agents.decisions import Actor
 from orbitcc.envs.description.scenario import ControllerSpec, ScenarioDistribution
 from orbitcc.envs.environments.presets import DEFAULT, PRESETS, describe
-from orbitcc.envs.environments.registration import IDS
+from orbitcc.envs.environments.registration import IDS, test_id
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.scenarios import SCENARIOS, load
+from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS, Runs, for_training
 
 from . import write_changed
 from .reference import allowed, code, prose
@@ -172,7 +172,7 @@ def write(folder: Path) -> None:
     index += ["| id | scenario | episodes |", "|---|---|---|"]
     for env_id, scenario in IDS.items():
         write_changed(folder / f"{scenario}.md", page(env_id, scenario))
-        loaded = load(scenario)
+        loaded = for_training(scenario)
         told = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
         index.append(f"| [{env_id}]({scenario}.md) | {prose(told).replace('|', ' ')} | {episodes(scenario)} |")
     index += ["", "```{toctree}", ":hidden:", "", *IDS.values(), "```", ""]

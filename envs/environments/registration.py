@@ -30,6 +30,20 @@ def env_id(scenario: str) -> str:
 IDS: dict[str, str] = {env_id(name): name for name in _SCENARIOS}
 """Environment id -> the scenario or distribution its episodes come from."""
 
+_WITH_RUNS = (
+    "leo-responsiveness", "leo-path", "leoem", "leo-access", "starlink-2026", "geo-viasat-2020", "geo-viasat-2021",
+    "geo-rain", "geo-pep", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "cubic-friendliness",
+)  # fmt: skip
+
+
+def test_id(scenario: str) -> str:
+    """The id of a scenario's run 1: `orbitcc/LeoResponsivenessTest-v0` for `leo-responsiveness`."""
+    return env_id(scenario).replace("-v0", "Test-v0")
+
+
+TEST_IDS: dict[str, str] = {test_id(name): name for name in _WITH_RUNS}
+"""Ids for tests: run 1 of the scenario, as in the suites; the ids above draw runs that no suite uses."""
+
 FLOWS, WORLDS = "orbitcc-flows", "orbitcc-worlds"
 """RLlib's names of one sub-environment per flow, and of whole worlds (:mod:`orbitcc.envs.environments.rllib`)."""
 
@@ -42,14 +56,16 @@ def register_envs() -> None:
     """Make the ids known to gymnasium; a second call changes nothing."""
     import gymnasium as gym
 
-    for name, scenario in IDS.items():
+    shorter = {env_id(name): {"duration_s": seconds} for name, seconds in _EPISODE_S.items()}
+    settings = {name: {"scenario": scenario, **shorter.get(name, {})} for name, scenario in IDS.items()}
+    settings |= {name: {"scenario": scenario, "run": 1} for name, scenario in TEST_IDS.items()}
+    for name, kwargs in settings.items():
         if name not in gym.registry:
-            shorter = {"duration_s": _EPISODE_S[scenario]} if scenario in _EPISODE_S else {}
             gym.register(
                 name,
                 entry_point="orbitcc.envs.environments.single:CongestionEnv",
                 vector_entry_point="orbitcc.envs.environments.vector:VectorCongestionEnv",
-                kwargs={"scenario": scenario, **shorter},
+                kwargs=kwargs,
             )
 
 
@@ -57,7 +73,7 @@ def register_with_ray() -> None:
     """Make the ids and names known to RLlib, in every process of this job; a second call changes nothing."""
     from ray.tune.registry import register_env
 
-    for name in IDS:
+    for name in (*IDS, *TEST_IDS):
         register_env(name, partial(_by_id, name))
     for name in (FLOWS, WORLDS):
         register_env(name, partial(_by_name, name))

@@ -43,11 +43,13 @@ def _entries(kind: str) -> list[dict[str, Any]]:
             {"name": d.name, "description": d.description, "distribution": True} for d in DISTRIBUTIONS.values()
         ]
     if kind == "envs":
-        from orbitcc.envs.environments.registration import IDS
+        from orbitcc.envs.environments.registration import IDS, TEST_IDS
         from orbitcc.envs.scenarios import DISTRIBUTIONS, SCENARIOS
 
         described = {**SCENARIOS, **DISTRIBUTIONS}
-        return [{"name": name, "description": described[scenario].description} for name, scenario in IDS.items()]
+        found = [{"name": name, "description": described[scenario].description} for name, scenario in IDS.items()]
+        tests = {name: f"for tests: run 1 of {scenario}, as in the suites" for name, scenario in TEST_IDS.items()}
+        return found + [{"name": name, "description": text} for name, text in tests.items()]
     if kind == "presets":
         from orbitcc.envs.environments.presets import PRESETS
 

@@ -8,9 +8,9 @@ import gymnasium as gym
 import pytest
 
 import orbitcc
-from orbitcc.envs.environments.registration import IDS
+from orbitcc.envs.environments.registration import IDS, TEST_IDS
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import names
+from orbitcc.envs.scenarios import SCENARIOS, TRAINING_RUNS, get, names
 
 
 def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> None:
@@ -18,6 +18,52 @@ def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> N
     assert list(IDS.values()) == [name for name in names() if name not in ("path-trace", "constellation")]
     assert IDS["orbitcc/GeoViasat2020-v0"] == "geo-viasat-2020"
     assert set(IDS) <= set(gym.registry)
+
+
+def test_every_scenario_with_runs_has_an_id_for_tests() -> None:
+    assert set(TEST_IDS.values()) == {name for name in IDS.values() if "run" in getattr(SCENARIOS.get(name), "params", ())}
+    env = gym.make("orbitcc/LeoResponsivenessTest-v0").unwrapped
+    for seed in (1, 2):
+        env.reset(seed=seed)
+        assert env.scenario.links == get("leo-responsiveness", run=1).links
+
+
+def test_episodes_are_drawn_from_runs_that_no_suite_uses() -> None:
+    from orbitcc.eval import suites
+
+    with pytest.raises(OrbitccError, match="first_run"):
+        suites.get("responsiveness", {"first_run": TRAINING_RUNS[0]})
+    env = gym.make("orbitcc/LeoResponsiveness-v0").unwrapped
+    seen = []
+    for seed in (1, 2, None, 1):
+        env.reset(seed=seed)
+        seen.append(env.scenario)
+    runs = [scenario.seed for scenario in seen]
+    assert all(TRAINING_RUNS[0] <= run <= TRAINING_RUNS[1] for run in runs)
+    assert len(set(runs)) == 3
+    assert seen[0] == seen[3]
+    assert seen[0].links == get("leo-responsiveness", run=runs[0]).links
+    many = gym.make_vec("orbitcc/LeoResponsiveness-v0", num_envs=2).unwrapped
+    many.reset(seed=1)
+    assert many.scenario(0).seed != many.scenario(1).seed
+    together = orbitcc.parallel_env("intra-rtt")
+    together.reset(seed=1)
+    assert together.scenario.seed >= TRAINING_RUNS[0]
+    assert len(together.agents) >= 1
+    assert len(together.possible_agents) == 2
+
+
+def test_a_run_can_be_fixed() -> None:
+    env = gym.make("orbitcc/LeoResponsiveness-v0", run=3).unwrapped
+    for seed in (1, 2):
+        env.reset(seed=seed)
+        assert env.scenario.links == get("leo-responsiveness", run=3).links
+        assert env.scenario.seed == seed
+
+
+def test_the_default_preset_does_not_mistake_a_longer_path_for_a_queue() -> None:
+    env = gym.make("orbitcc/LeoResponsiveness-v0").unwrapped
+    assert env.config.preset == orbitcc.preset("ratios")
 
 
 def test_parameters_of_the_scenario_are_arguments_of_its_environments() -> None:

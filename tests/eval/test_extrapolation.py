@@ -61,3 +61,22 @@ def test_the_training_range_of_training_says_what_a_world_may_hold_at_any_time()
     assert training_range(scenarios.get("dumbbell")).rate_mbps is None
     # A mixture has the widest range of its parts: LEO paths of 10 to 250 ms, and GEO links of 480 to 700 ms.
     assert training_range(scenarios.distribution("train-mixed")).base_rtt_ms == (10, 700)
+
+
+def test_a_policy_is_named_that_was_trained_on_links_of_the_suite(tmp_path, checkpoint_folder):
+    from safetensors.numpy import load_file
+
+    from orbitcc.agents import checkpoint
+    from orbitcc.agents.training_range import training_range
+    from orbitcc.eval import contenders, suites
+    from orbitcc.eval.extrapolation import warnings
+    from orbitcc.eval.results import Results
+
+    loaded, tensors = checkpoint.load(str(checkpoint_folder)), load_file(checkpoint_folder / checkpoint.WEIGHTS)
+    for run, warned in ((2, True), (3, False)):
+        range_ = training_range(scenarios.get("leo-responsiveness", run=run))
+        card = loaded.card.model_copy(update={"name": f"on-{run}", "training_range": range_})
+        checkpoint.save(tmp_path / f"on-{run}", card, tensors)
+        line_up = contenders.line_up([], [str(tmp_path / f"on-{run}")])
+        found = warnings(Results(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0"))
+        assert found == (["on-2 was trained on links of this suite: its figures are those of a training set"] * warned)
