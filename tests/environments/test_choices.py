@@ -85,7 +85,7 @@ def test_stable_baselines_learns_choices() -> None:
 def test_learners_of_continuous_actions_refuse_lists() -> None:
     from orbitcc.training import recipe
 
-    for name in ("perigee", "astraea", "sb3-sac-leo", "rllib-ppo-leo"):
+    for name in ("perigee", "astraea", "sb3-ppo-leo", "rllib-ppo-leo"):
         plan = recipe.load(name, ['preset={base = "astraea-leo", action = "window-factors"}'])
         with pytest.raises(OrbitccError, match="window-factors") as refused:
             recipe.check_names(plan)

@@ -21,7 +21,9 @@ def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> N
 
 
 def test_every_scenario_with_runs_has_an_id_for_tests() -> None:
-    assert set(TEST_IDS.values()) == {name for name in IDS.values() if "run" in getattr(SCENARIOS.get(name), "params", ())}
+    assert set(TEST_IDS.values()) == {
+        name for name in IDS.values() if "run" in getattr(SCENARIOS.get(name), "params", ())
+    }
     env = gym.make("orbitcc/LeoResponsivenessTest-v0").unwrapped
     for seed in (1, 2):
         env.reset(seed=seed)

@@ -8,17 +8,18 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.cli import main
 from orbitcc.eval.contenders import from_policy
+from tests.training.named import of
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ppo-mixt"], "did you mean 'ppo-mixed'"),
-        (["ppo-mixed", "--set", "learner.lr=nan"], "learner.lr"),
-        (["ppo-mixed", "--set", "scenario=train-mix"], "did you mean 'train-mixed'"),
-        (["ppo-mixed", "--set", "preset=astrea"], "did you mean 'astraea'"),
-        (["ppo-mixed", "--resume"], "resume"),
-        (["ppo-mixed", "--resume", "--set", "learner.lr=1e-4"], "a folder with a run"),
+        (["ppo-lea"], "did you mean 'ppo-leo'"),
+        ([of("ppo-mixed"), "--set", "learner.lr=nan"], "learner.lr"),
+        ([of("ppo-mixed"), "--set", "scenario=train-mix"], "did you mean 'train-mixed'"),
+        ([of("ppo-mixed"), "--set", "preset=astrea"], "did you mean 'astraea'"),
+        ([of("ppo-mixed"), "--resume"], "resume"),
+        ([of("ppo-mixed"), "--resume", "--set", "learner.lr=1e-4"], "a folder with a run"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -36,7 +37,7 @@ def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypa
 def test_an_unwritable_place_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
     pytest.importorskip("ray.rllib")
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr(sys, "argv", ["orbitcc", "train", "ppo-mixed", "--out", str(tmp_path / "file")])
+    monkeypatch.setattr(sys, "argv", ["orbitcc", "train", of("ppo-mixed"), "--out", str(tmp_path / "file")])
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2

@@ -7,12 +7,13 @@ from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
+from tests.training.named import of
 
 
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_shipped_recipe_is_valid_and_named_after_its_file(name: str) -> None:
-    assert recipe.load(name).name == name
-    assert recipe.load(name).description
+    assert recipe.load(of(name)).name == name
+    assert recipe.load(of(name)).description
 
 
 def test_what_zenith_trains_next_has_its_network_and_other_worlds() -> None:
@@ -70,7 +71,7 @@ def test_only_our_ppo_trains_a_second_part() -> None:
 
 
 def test_values_can_be_set() -> None:
-    changed = recipe.load("ppo-mixed", ["learner.lr=1e-4", "scenario=train-leo", "network.hidden=[32]"])
+    changed = recipe.load(of("ppo-mixed"), ["learner.lr=1e-4", "scenario=train-leo", "network.hidden=[32]"])
     assert changed.learner.lr == 1e-4
     assert changed.scenario == "train-leo"
     assert changed.network.hidden == (32,)
@@ -95,15 +96,15 @@ def test_values_can_be_set() -> None:
 )
 def test_wrong_values_name_the_field(change: str, message: str) -> None:
     with pytest.raises(OrbitccError, match=message):
-        recipe.load("ppo-mixed", [change])
+        recipe.load(of("ppo-mixed"), [change])
 
 
 @pytest.mark.parametrize("name", ["ppo-mixed", "astraea"])
 def test_only_learners_of_single_flows_train_on_the_emulator(name: str) -> None:
     with pytest.raises(OrbitccError, match=r"backend.*simulator, with (rllib-ppo-worlds|astraea-td3)"):
-        recipe.check_names(recipe.load(name, ["backend=emulator"]))
+        recipe.check_names(recipe.load(of(name), ["backend=emulator"]))
     with pytest.raises(OrbitccError, match="backend"):
-        recipe.load(name, ["backend=mininet"])
+        recipe.load(of(name), ["backend=mininet"])
     recipe.check_names(recipe.load("perigee", ["backend=emulator"]))
 
 
@@ -116,8 +117,8 @@ def test_neither_a_recurrent_policy_nor_a_student_starts_from_another() -> None:
 
 
 def test_unknown_recipes_suggest_a_known_one() -> None:
-    with pytest.raises(OrbitccError, match="did you mean 'ppo-mixed'"):
-        recipe.load("ppo-mixt")
+    with pytest.raises(OrbitccError, match="did you mean 'ppo-leo'"):
+        recipe.load("ppo-lea")
 
 
 def test_a_recipe_may_be_a_file(tmp_path) -> None:
@@ -149,7 +150,7 @@ def test_a_setting_that_cannot_apply_is_refused(algorithm: str) -> None:
 
 @pytest.mark.parametrize("name", recipe.names())
 def test_a_run_folder_keeps_the_whole_recipe(name: str) -> None:
-    plan = recipe.load(name)
+    plan = recipe.load(of(name))
     assert recipe.Recipe.build(plan.model_dump()) == plan
 
 

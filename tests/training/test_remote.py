@@ -16,6 +16,7 @@ pytest.importorskip("ray.rllib")
 from orbitcc.agents import checkpoint
 from orbitcc.training import recipe
 from orbitcc.training.remote import needed_cores, pack, unpack
+from tests.training.named import of
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -73,7 +74,7 @@ def after_a_kill(driver, nodes, run):
 
 @pytest.mark.parametrize("name", ["rllib-ppo-leo", "rllib-sac-worlds", "rllib-dqn-leo"])
 def test_a_seed_needs_a_core_for_each_env_runner_and_one_more(name):
-    assert needed_cores(recipe.load(name, ["learner.env_runners=3"])) == 4
+    assert needed_cores(recipe.load(of(name), ["learner.env_runners=3"])) == 4
     assert needed_cores(recipe.load("ppo-leo")) == 1
 
 

@@ -19,6 +19,7 @@ from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe, resume
 from tests.commands.shell import called
+from tests.training.named import of
 
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=4}'
 TINY = (WORLD, "evaluation.worlds=1", "evaluation.every=400", "network.hidden=[8]")
@@ -133,7 +134,7 @@ def test_a_run_that_saved_nothing_begins_anew(run: Path) -> None:
     ],
 )
 def test_what_another_user_saved_is_taken_only_without_pickles(name, pickles, tmp_path, monkeypatch) -> None:
-    run, plan = RunFolder(tmp_path), recipe.load(name)
+    run, plan = RunFolder(tmp_path), recipe.load(of(name))
     run.state.mkdir()
     (run.state / resume.PROGRESS).write_text('{"agent_steps": 7}')
     seal.seal(run.state)

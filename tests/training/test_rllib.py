@@ -16,6 +16,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
+from tests.training.named import of
 
 pytest.importorskip("ray.rllib")
 
@@ -28,7 +29,7 @@ def command(out: Path, *more: str) -> list[str]:
         "-c",
         "from orbitcc.cli import main; main()",
         "train",
-        "ppo-mixed",
+        of("ppo-mixed"),
         "--out",
         str(out),
         *more,
@@ -106,7 +107,7 @@ def test_the_exported_policy_acts_as_the_learner_does() -> None:
     from orbitcc.envs.environments.presets import definition_hash
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("ppo-mixed", ["scenario=dumbbell"])
+    plan = recipe.load(of("ppo-mixed"), ["scenario=dumbbell"])
     config = rllib.config(plan, seed=1)
     from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 
@@ -133,7 +134,7 @@ def test_sac_samples_flows_natively_and_its_exported_policy_acts_as_it_does() ->
     from orbitcc.envs.environments.flow_vector import FlowVectorEnv
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-leo", ["scenario=train-leo", "learner.flows=6"])
+    plan = recipe.load(of("rllib-sac-leo"), ["scenario=train-leo", "learner.flows=6"])
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     runner = SingleAgentEnvRunner(config=rllib.config(plan, seed=1))
@@ -171,7 +172,7 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-sac-worlds", [f"scenario={staggered(tmp_path)}", "learner.worlds=2"])
+    plan = recipe.load(of("rllib-sac-worlds"), [f"scenario={staggered(tmp_path)}", "learner.worlds=2"])
     runner = MultiAgentEnvRunner(rllib.config(plan, seed=1))
     samples = [runner.sample() for _ in range(2)]
     for episodes in samples:
@@ -204,12 +205,12 @@ def test_learners_with_replay_learn_from_flows_that_come_and_go_and_go_on_where_
         own += ["training.num_steps_sampled_before_learning_starts=400"]
     few = ["agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1"]
     changes = [f"scenario={staggered(tmp_path)}", *few, *(f"learner.{change}" for change in own)]
-    plan = recipe.load(name, changes)
+    plan = recipe.load(of(name), changes)
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
     assert first.finished
     before = checkpoint.read_tensors(run.last)
-    longer = recipe.load(name, [*changes, f"agent_steps={first.agent_steps + 500}"])
+    longer = recipe.load(of(name), [*changes, f"agent_steps={first.agent_steps + 500}"])
     second = loop.train(longer, 1, run, resume=True, command="test")
     assert second.agent_steps > first.agent_steps
     with open(run.state / "replay.pkl", "rb") as file:
@@ -235,7 +236,7 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
     from orbitcc.training import recipe, rllib
 
     for changes in ([], ["learner.training.dueling=false"]):
-        plan = recipe.load("rllib-dqn-leo", ["learner.flows=2", *changes])
+        plan = recipe.load(of("rllib-dqn-leo"), ["learner.flows=2", *changes])
         module = SingleAgentEnvRunner(config=rllib.config(plan, seed=1)).module
         tensors = rllib.export(module, plan)
         layers = [
@@ -282,7 +283,7 @@ def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: 
     from orbitcc.training import recipe, rllib
 
     with pytest.raises(OrbitccError) as refused:
-        rllib.config(recipe.load("rllib-dqn-leo", changes), seed=1)
+        rllib.config(recipe.load(of("rllib-dqn-leo"), changes), seed=1)
     assert refused.value.field == field
     assert says in str(refused.value)
 
@@ -290,7 +291,7 @@ def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: 
 def test_a_class_of_rllib_is_a_path_to_its_configuration() -> None:
     from orbitcc.training import recipe, rllib
 
-    plan = recipe.load("rllib-dqn-leo", ["learner.algorithm=ray.rllib.algorithms.dqn:DQNConfig"])
+    plan = recipe.load(of("rllib-dqn-leo"), ["learner.algorithm=ray.rllib.algorithms.dqn:DQNConfig"])
     config = rllib.config(plan, seed=3)
     assert type(config).__name__ == "DQNConfig"
     assert (config.n_step, config.seed, config.num_envs_per_env_runner) == (3, 3, 64)

@@ -11,6 +11,7 @@ pytest.importorskip("stable_baselines3")
 from orbitcc.agents import checkpoint
 from orbitcc.agents.runs import RunFolder
 from orbitcc.training import loop, recipe
+from tests.training.named import of
 
 SMALL = ("scenario=train-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
 OF = {
@@ -25,7 +26,7 @@ def test_the_exported_policy_acts_as_the_learner_does(name: str) -> None:
 
     from orbitcc.training.sb3 import SB3Learner
 
-    learner = SB3Learner(recipe.load(name, [*SMALL, *OF[name]]), seed=1)
+    learner = SB3Learner(recipe.load(of(name), [*SMALL, *OF[name]]), seed=1)
     for value in learner.model.policy.parameters():  # away from the small weights of the start
         with torch.no_grad():
             value += 0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1))
@@ -40,7 +41,7 @@ def _policy(learner, name: str):
     from orbitcc import _sim
 
     tensors = learner.tensors()
-    plan = recipe.load(name)
+    plan = recipe.load(of(name))
     count = len(plan.network.hidden)
     layers = [
         {
@@ -83,11 +84,11 @@ def test_torch_and_native_policies_come_to_the_same_in_closed_loop() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sb3-ppo-leo", "sb3-sac-leo"])
 def test_a_run_leaves_the_usual_folder_and_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
-    plan = recipe.load(name, [*SMALL, *OF[name]])
+    plan = recipe.load(of(name), [*SMALL, *OF[name]])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     first = loop.train(plan, 1, run, resume=False, command="test")
     assert first.finished
-    longer = recipe.load(name, [*SMALL, *OF[name], f"agent_steps={first.agent_steps + 500}"])
+    longer = recipe.load(of(name), [*SMALL, *OF[name], f"agent_steps={first.agent_steps + 500}"])
     second = loop.train(longer, 1, run, resume=True, command="test")
     assert second.agent_steps > first.agent_steps
     assert json.loads((run.state / "progress.json").read_text(encoding="utf-8"))["restarts"] == 1
@@ -106,7 +107,7 @@ def test_sac_learns_what_no_constant_action_knows(tmp_path: Path) -> None:
     """Four seeds were between 0.036 and 0.053 by then; the best constant action has 0.021, untrained policies less."""
     chosen_by = "evaluation.score={reward=1, log_share=0, utilisation=0, queue_delay_ratio=0, loss=0, "
     chosen_by += "ratio_equal_rtt=0, ratio_unequal_rtt=0, unconverged=0, starved=0, flooded=0}"
-    plan = recipe.load("sb3-sac-leo", ["agent_steps=100_000", "evaluation.every=20_000", chosen_by])
+    plan = recipe.load(of("sb3-sac-leo"), ["agent_steps=100_000", "evaluation.every=20_000", chosen_by])
     run = RunFolder.create(tmp_path, plan.scenario, plan.name, 1, {"recipe": plan.model_dump(), "revision": "test"})
     outcome = loop.train(plan, 1, run, resume=False, command="test")
     assert outcome.best["reward"] > 0.028
