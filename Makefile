@@ -1,6 +1,6 @@
-# `make demo` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
+# `make demo`, `make look` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo test libraries lint tables bench build native emulator bpf full docs dist clean
+.PHONY: help demo look test libraries lint tables bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 # Bytecode once: without it, where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and Ray again.
@@ -21,11 +21,19 @@ LIB := sim/target/release/$(if $(filter Darwin,$(shell uname)),lib_sim.dylib,lib
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1: /p' $(MAKEFILE_LIST)
 
-demo: $(UV)  ## a first look: install the light parts, run a small evaluation, print where its report is
-	@echo "1/2 installing Python packages into .venv and building the simulator with cargo (1 to 3 minutes the first time)"
-	@began=$$(date +%s); $(SYNC) --no-dev && echo "    done in $$(($$(date +%s) - began)) s"
-	@echo "2/2 orbitcc demo (half a minute)"
+demo: $(UV)  ## the main job: install everything, train a policy with RLlib, evaluate it beside classical controllers
+	@echo "1/2 installing: this downloads up to 3.5 GB (torch with its CUDA libraries 3 GB, Ray and the rest 0.5 GB; on macOS"
+	@echo "    0.5 GB in all) into .venv, 6 GB when installed, and builds the simulator with cargo (1 to 3 minutes)."
+	@echo "    A light first look without learners (0.2 GB): make look"
+	@began=$$(date +%s); $(SYNC) --no-dev --extra train && echo "    done in $$(($$(date +%s) - began)) s"
+	@echo "2/2 orbitcc demo (two to four minutes on two cores)"
 	@$(BIN)/orbitcc demo
+
+look: $(UV)  ## a light first look without learners: evaluate a policy that ships beside classical controllers
+	@echo "1/2 installing Python packages (0.2 GB) into .venv and building the simulator with cargo (1 to 3 minutes)"
+	@began=$$(date +%s); $(SYNC) --no-dev && echo "    done in $$(($$(date +%s) - began)) s"
+	@echo "2/2 orbitcc demo --shipped (half a minute)"
+	@$(BIN)/orbitcc demo --shipped
 
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)

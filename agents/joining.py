@@ -143,7 +143,7 @@ def _joined_gate(first: Tensors, second: Tensors, columns: Sequence[Sequence[int
 
 def _union(a: TrainingRange, b: TrainingRange, above_ms: float) -> TrainingRange:
     """The smallest range that contains both."""
-    both = {}
+    both: dict[str, Any] = {}
     for name in ("rate_mbps", "base_rtt_ms", "buffer_bdp", "loss", "flows"):
         one, other = getattr(a, name), getattr(b, name)
         both[name] = (min(one[0], other[0]), max(one[1], other[1])) if one and other else None

@@ -262,6 +262,10 @@ def _evaluated(out: Path) -> Any:
     return {"table": _table(out), "series": sorted(_digest(path) for path in (out / "series").glob("*.npz"))}
 
 
+def _looked(out: Path) -> Any:
+    return {suite.name: _evaluated(suite) for suite in sorted(out.iterdir()) if suite.is_dir()}
+
+
 def _reproduced(out: Path) -> Any:
     tables = {path.parent.name: _table(path.parent) for path in sorted(out.glob("*/runs.csv"))}
     return {**tables, "claims": json.loads((out / "claims.json").read_text(encoding="utf-8"))}
@@ -308,7 +312,7 @@ SUBJECTS = {
     "eval": Subject((*_EVAL, "--out", "{out}"), (*_EVAL, "--out", "{out}", "--resume"), _evaluated),
     "reproduce": Subject(_REPRODUCE, (*_REPRODUCE, "--resume"), _reproduced),
     "dataset": Subject(_DATASET, _DATASET, _collected, complete="orbitcc/kills-v0"),
-    "demo": Subject(("demo", "--out", "{out}"), ("demo", "--out", "{out}"), _evaluated),
+    "demo": Subject(("demo", "--shipped", "--out", "{out}"), ("demo", "--shipped", "--out", "{out}"), _looked),
 }
 
 

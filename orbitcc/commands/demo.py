@@ -111,17 +111,16 @@ def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json:
 
 def _lesson(table: dict[str, Any]) -> str:
     """What the first table shows about the trained policy, in words."""
-    found = {c["contender"]: (c["goodput_over_optimal"], c["delay_inflation"]) for c in table["contenders"]}
-    mine = found[NAME]
-    parts = []
-    for name in ("cubic", "bbr3"):
-        other = found[name]
-        goodput = "more" if mine[0]["median"] > other[0]["median"] else "less"
-        delay = "shorter" if mine[1]["median"] < other[1]["median"] else "longer"
-        parts.append(f"{goodput} goodput and a {delay} delay than {name}")
+    found = {
+        c["contender"]: (c["goodput_over_optimal"]["median"], c["delay_inflation"]["median"])
+        for c in table["contenders"]
+    }
+    goodput, delay = found[NAME]
+    better = [name for name in ("cubic", "bbr3") if goodput > found[name][0] and delay < found[name][1]]
+    said = f"more goodput and a shorter delay than {' and '.join(better)}" if better else "no advantage in both"
     return (
-        f"On LEO paths that it never saw in training, {NAME} has {' and '.join(parts)} (medians of "
-        f"{table['runs']} runs). It learned alone or beside itself: beside a Cubic flow it yields."
+        f"On LEO paths that it never saw in training, {NAME} has {said} (medians of {table['runs']} runs).\n"
+        "Its weakness: it learned alone or beside itself, and yields to a Cubic flow on the same link."
     )
 
 

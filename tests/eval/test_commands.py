@@ -99,16 +99,36 @@ def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
     assert ",hystart=off," in lines[1]
 
 
-def test_demo_without_a_checkpoint_says_so_and_shows_the_baselines(orbitcc, monkeypatch, tmp_path):
+def test_demo_without_learners_or_a_checkpoint_says_so_and_shows_the_baselines(orbitcc, monkeypatch, tmp_path):
     from orbitcc.agents import folders
+    from orbitcc.commands import demo
 
     monkeypatch.setattr(folders, "SHIPPED", tmp_path / "none")
+    monkeypatch.setattr(demo, "LEARNERS", ("no_such_learner",))
     code, out, err = orbitcc("demo", "--out", "shown")
     assert code == 0
-    assert "No trained checkpoint is installed" in err
+    assert "no_such_learner is not installed, so the demo trains nothing" in err
+    assert "zenith is not installed" in err
     assert "cubic" in out
-    assert (tmp_path / "shown" / "report.html").stat().st_size > 100_000
-    assert (tmp_path / "shown" / "figures" / "run-1.png").exists()
+    for suite in ("responsiveness", "intra-rtt"):
+        assert (tmp_path / "shown" / suite / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_demo_trains_with_rllib_and_its_policy_beats_cubic_and_bbr3(tmp_path):
+    pytest.importorskip("ray.rllib")
+    words = [sys.executable, "-c", MAIN, "demo", "--out", "shown", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    assert done.returncode == 0, done.stderr
+    table = {c["contender"]: c for c in json.loads(done.stdout)["responsiveness"]["contenders"]}
+    for other in ("cubic", "bbr3"):
+        assert table["my-policy"]["goodput_over_optimal"]["median"] > table[other]["goodput_over_optimal"]["median"]
+        assert table["my-policy"]["delay_inflation"]["median"] < table[other]["delay_inflation"]["median"]
+    assert (tmp_path / "shown" / "curves.png").stat().st_size > 50_000
+    again = subprocess.run([*words[:-1]], capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert again.returncode == 0, again.stderr
+    assert "more goodput and a shorter delay than cubic and bbr3" in again.stdout
+    assert "tensorboard --logdir shown" in again.stdout
 
 
 def test_eval_needs_no_learning_framework(tmp_path):
