@@ -45,7 +45,7 @@ def show(policy: Name, as_json: AsJson = False) -> None:
         often = "decision" if card.gru.every == 1 else f"{card.gru.every} decisions"
         unit = f"GRU of {card.gru.units} units ({len(card.gru.inputs)} inputs, updated every {often})"
         layers = f"{unit}, with {len(card.gru.head_inputs)} inputs → {layers}"
-    inside = card.training_range.model_dump(exclude={"scenario", "remarks"}, exclude_none=True)
+    inside = card.training_range.model_dump(exclude={"scenario", "links", "remarks"}, exclude_none=True)
     console = Console(highlight=False)
     console.print(f"[bold]{card.name}[/bold]: {card.description}")
     console.print(f"network         {card.observation.dim} inputs → {layers}, one decision per {interval}")
