@@ -22,6 +22,9 @@ Kind = Literal["baseline", "policy", "internal"]
 EXTERNAL = "external"
 """The controller of flows that an environment's agents drive."""
 
+CONTENDER = "contender"
+"""The name of `external` in scenario files: a placeholder for whoever is evaluated, run or trained there."""
+
 AnyPolicy: TypeAlias = "Policy | PythonPolicy"
 """A policy that drives flows inside the simulator: a neural network, or a policy in Python."""
 

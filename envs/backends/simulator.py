@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.backends.captures import Captures
-from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.controllers import CONTENDER
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
@@ -133,7 +133,9 @@ def simulate(
     if seed is not None:
         scenario = scenario.with_seed(seed)
     for field in scenario.unsupported("simulator"):
-        raise OrbitccError(field, EXTERNAL, "a controller that runs by itself (choose one)")
+        raise OrbitccError(
+            field, CONTENDER, "a controller that runs by itself in place of this placeholder (choose one)"
+        )
     try:
         checked_number(record_interval_s, 1e-3, scenario.duration_s, "s")
     except OrbitccError as error:

@@ -14,10 +14,17 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.files import parse_toml
 
 
-class ControllerSpec(Model):
-    """A controller by name, with the parameters that differ from their defaults."""
+def _native_name(name: Any) -> Any:
+    return controllers.EXTERNAL if name == controllers.CONTENDER else name
 
-    name: str
+
+class ControllerSpec(Model):
+    """A controller by name, with the parameters that differ from their defaults.
+
+    `contender` is a placeholder for whoever is evaluated, run or trained there. `external` means the same.
+    """
+
+    name: Annotated[str, BeforeValidator(_native_name)]
     params: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -246,16 +253,19 @@ class Flow(Model):
 
         Three parameters belong to the flow, not to its controller: `rate_mbps=` makes it a constant-rate flow (the
         controller `udp` needs it), `uplink_ms=` adds delay on its own access link, and `stop=` is its end.
+        `model_fields_set` of the flow are the fields that the text names.
         """
         head, at, start = text.rpartition("@")
         if not at:
             head, start = text, "0"
+        own: dict[str, Any] = {}
         try:
             start_s = float(start.strip().removesuffix("s"))
         except ValueError:
             raise OrbitccError("flow", text, "NAME[:param=value,...][@start], e.g. cubic:hystart=off@20s") from None
+        if at:
+            own["start_s"] = start_s
         name, colon, rest = head.partition(":")
-        own: dict[str, Any] = {}
         params = []
         for part in rest.split(",") if colon else []:
             key, _, value = part.partition("=")
@@ -269,7 +279,7 @@ class Flow(Model):
                 params.append(part)
         try:
             spec = ControllerSpec.parse(f"{name}:{','.join(params)}" if params else name)
-            return Flow(controller=spec, start_s=start_s, **own)
+            return Flow(controller=spec, **own)
         except OrbitccError as error:
             field = "" if error.field == "name" else error.field.removeprefix("params.")
             raise error.at(field).under("flow") from None

@@ -151,9 +151,7 @@ class Scenario(Model):
         spec = ControllerSpec.parse(controller) if isinstance(controller, str) else controller
         chosen = [f.controller.name == only if only else f.controller.name != "udp" for f in self.flows]
         flows = [
-            # Names that were made from the old controller are made anew.
-            f.changed(controller=spec, name="" if f.name.startswith(f"{_stem(f.controller)}-") else f.name) if c else f
-            for f, c in zip(self.flows, chosen, strict=True)
+            f.changed(controller=spec, name=given_name(f)) if c else f for f, c in zip(self.flows, chosen, strict=True)
         ]
         return self.changed(flows=tuple(flows))
 
@@ -273,6 +271,11 @@ def _check_proxies(flows: Sequence[Flow]) -> None:
         for k in (first, i):
             if flows[k].controller.name == "udp":
                 raise OrbitccError(f"flows.{k}.controller", "udp", "a TCP controller, beside pep")
+
+
+def given_name(flow: Flow) -> str:
+    """The name that a flow keeps with another controller: empty if it was made from the old one."""
+    return "" if flow.name.startswith(f"{_stem(flow.controller)}-") else flow.name
 
 
 def _stem(controller: ControllerSpec) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.controllers import CONTENDER, EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.errors import FileError
 from orbitcc.envs.scenarios.folder import files_of
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite
@@ -23,11 +24,18 @@ AGENT = ControllerSpec(name=EXTERNAL)
 START_S = 10.0
 
 
-def link_values(recording: Recording) -> dict[str, float]:
-    """Metrics of the first flow on the first link, without the start."""
-    after = metrics.window(recording.t_s, START_S, recording.scenario.duration_s + 1)
-    delivered, capacity = (recording.links[name][after, 0] for name in ("delivered_mbps", "capacity_mbps"))
-    flow = {name: series[after, 0] for name, series in recording.flows.items()}
+def _is_contenders(flow: Flow) -> bool:
+    return flow.controller.name == EXTERNAL
+
+
+def link_values(recording: Recording, judged: int = 0) -> dict[str, float]:
+    """Metrics of one flow on the first link of its path, without its start."""
+    scenario = recording.scenario
+    begins, link = scenario.flows[judged].start_s, scenario.path_of(judged)[0]
+    skipped_s = min(START_S, (scenario.duration_s - begins) / 2)
+    after = metrics.window(recording.t_s, begins + skipped_s, scenario.duration_s + 1)
+    delivered, capacity = (recording.links[name][after, link] for name in ("delivered_mbps", "capacity_mbps"))
+    flow = {name: series[after, judged] for name, series in recording.flows.items()}
     sent = float(flow["sent_packets"].sum())
     return {
         "utilisation": metrics.utilisation(delivered, capacity),
@@ -89,7 +97,10 @@ class Extremes(Suite):
 
 
 class FolderSuite(Suite):
-    """The scenarios of a folder, one point each; the contender drives the flows with the controller `external`."""
+    """The scenarios of a folder, one point each; the contender drives the flows with the controller `contender`.
+
+    The metrics are those of the first of these flows.
+    """
 
     name = "worlds"
     scenario = "dumbbell"
@@ -97,6 +108,10 @@ class FolderSuite(Suite):
     def __init__(self, folder: str) -> None:
         super().__init__()
         self.worlds = {path.stem: Scenario.load(path) for path in files_of(folder)}
+        for path in files_of(folder):
+            if not any(map(_is_contenders, self.worlds[path.stem].flows)):
+                given = ", ".join(dict.fromkeys(str(flow.controller) for flow in self.worlds[path.stem].flows))
+                raise FileError(f"{path}, flows", given, f'controller = "{CONTENDER}" for the flows to evaluate')
 
     def grid(self, profile: str) -> Sequence[Point]:
         return [{"world": name} for name in self.worlds]
@@ -105,13 +120,13 @@ class FolderSuite(Suite):
         return Case(seed, self.worlds[str(point["world"])].with_seed(seed), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        return contender.take(case.scenario, lambda flow: flow.controller.name == "external")
+        return contender.take(case.scenario, _is_contenders)
 
     def shows(self, case: Case) -> bool:
         return False
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
-        return link_values(recording)
+        return link_values(recording, next(i for i, flow in enumerate(case.scenario.flows) if _is_contenders(flow)))
 
 
 class GeoSharing(Suite):
@@ -130,7 +145,7 @@ class GeoSharing(Suite):
         return Case(seed, scenario.with_flows(flows), point)
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        return contender.take(case.scenario, lambda flow: flow.controller.name == EXTERNAL)
+        return contender.take(case.scenario, _is_contenders)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         values = ratio_values(recording, 100.0, 200.0, recording.scenario.mean_capacity_mbps())

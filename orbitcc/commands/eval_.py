@@ -36,7 +36,9 @@ def evaluate(
     suite: Annotated[
         str,
         typer.Argument(
-            help="A name from `orbitcc list suites`, or a folder of scenario files.", autocompletion=complete_suite
+            help="A name from `orbitcc list suites`, or a folder of scenario files, where the flows to evaluate have "
+            'controller = "contender".',
+            autocompletion=complete_suite,
         ),
     ],
     controller: Controllers = None,

@@ -14,9 +14,12 @@ import typer
 from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, complete_controller
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from orbitcc.envs.backends.simulator import Recording
+    from orbitcc.envs.description.flows import Flow
     from orbitcc.envs.description.scenario import Scenario
 
 FLOW_KEYS = (
@@ -43,7 +46,9 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME[:param=value,...][@start]",
-            help="A flow of this controller. Flows given here replace those of the scenario, in order. Repeatable.",
+            help="The controller of the scenario's flows, and with @start their start; the rest stays. One is for all "
+            "flows of the contender or, without any, for all except udp; N are for N flows, in order; k for a scenario "
+            "of one flow make k copies of it. Repeatable, also with --policy.",
             autocompletion=complete_controller,
         ),
     ] = None,
@@ -108,10 +113,8 @@ def prepare(
     *,
     policies_first: bool = False,
 ) -> Scenario:
-    """The scenario of the command line.
-
-    A distribution is sampled with the seed (1 without one); flows given replace its learning flows one for one, and a
-    single one stands for all of them.
+    """The scenario of the command line, with these controllers (`driven`). A distribution is sampled with the seed (1
+    without one).
     """
     import numpy as np
 
@@ -128,36 +131,53 @@ def prepare(
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
     if isinstance(loaded, ScenarioDistribution):
-        drawn = loaded.sample(np.random.default_rng(1 if seed is None else seed))
-        return _as_drawn(drawn, given)
+        return driven(loaded.sample(np.random.default_rng(1 if seed is None else seed)), given, drawn=True)
     assert isinstance(loaded, Scenario)
-    if given:
-        loaded = loaded.with_flows(
-            [_in_place_of(loaded.flows[min(k, len(loaded.flows) - 1)], flow) for k, flow in enumerate(given)]
-        )
+    loaded = driven(loaded, given)
     return loaded if seed is None else loaded.with_seed(seed)
 
 
-def _in_place_of(old: Any, new: Any) -> Any:
-    """`new` on the path, and behind the access link, of the scenario's own flow `old`."""
-    return new.changed(path=old.path, uplink_delay_ms=new.uplink_delay_ms or old.uplink_delay_ms)
+def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:
+    """The scenario with the controllers of these flows, and whatever else their texts name (a start).
 
+    They are for the contender's flows; where there are none, for all but the unresponsive `udp` flows. One is for all
+    of them, and N are for N, in order. If there is a single flow to drive, and the scenario is not drawn, k make k
+    copies of it.
 
-def _as_drawn(drawn: Scenario, given: list[Any]) -> Scenario:
-    from orbitcc.envs.controllers import EXTERNAL
+    Raises OrbitccError for another number, and for a contender's flow without a controller.
+    """
+    from orbitcc.envs.controllers import CONTENDER, EXTERNAL
+    from orbitcc.envs.description.scenario import given_name
     from orbitcc.envs.errors import OrbitccError
 
-    if not given:
-        raise OrbitccError(
-            "--flow", "(none)", "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
-        )
-    learning = [i for i, f in enumerate(drawn.flows) if f.controller.name == EXTERNAL]
-    if len(given) not in (1, len(learning)):
-        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or the {len(learning)} this seed draws")
-    flows = list(drawn.flows)
-    for k, i in enumerate(learning):
-        flows[i] = flows[i].changed(controller=given[k % len(given)].controller)
-    return drawn.with_flows(flows)
+    flows = list(scenario.flows)
+    chosen = [i for i, flow in enumerate(flows) if flow.controller.name == EXTERNAL]
+    what = f"the {len(chosen)} learning flows this seed draws" if drawn else f"the contender's {len(chosen)} flows"
+    if chosen and not given:
+        whose = "the learning flows of a drawn scenario" if drawn else f"the contender's flow {flows[chosen[0]].name!r}"
+        raise OrbitccError("--flow", "(none)", f"a controller for {whose}, e.g. --flow cubic")
+    if not chosen:
+        chosen = [i for i, flow in enumerate(flows) if flow.controller.name != "udp"]
+        what = f"the {len(chosen)} flows of {scenario.name}" + (" except udp" if len(chosen) < len(flows) else "")
+    if given and not chosen:
+        raise OrbitccError("--flow", str(given[0].controller), f"nothing, because {scenario.name} has only udp flows")
+    if len(chosen) == 1 and not drawn and given:
+        only = chosen[0]
+        chosen += range(len(flows), len(flows) + len(given) - 1)
+        kept = given_name(flows[only])
+        flows += [flows[only].changed(name=kept and f"{kept}-{k}") for k in range(1, len(given))]
+    if given and len(given) not in (1, len(chosen)):
+        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {what}, in order")
+    for k, i in enumerate(chosen if given else ()):
+        new, old = given[k % len(given)], flows[i]
+        named = {field: getattr(new, field) for field in new.model_fields_set}
+        try:
+            flows[i] = old.changed(**{"name": given_name(old), **named})
+        except OrbitccError as error:
+            raise error.under(f"flows.{i}") from None
+        if new.controller.name == EXTERNAL:
+            raise OrbitccError("--flow", CONTENDER, "a controller that runs by itself, e.g. cubic")
+    return scenario.with_flows(flows) if given else scenario
 
 
 def settings(changes: list[str]) -> dict[str, str]:

@@ -25,7 +25,8 @@ def trace(
         list[str] | None,
         typer.Option(
             metavar="NAME[:param=value,...][@start]",
-            help="A flow beside the policy's. Repeatable.",
+            help="The controller of a further flow: with k, the policy and these drive k + 1 flows of the scenario, in "
+            "order, or copies of a single one, as in `orbitcc run`. None: the policy drives all. Repeatable.",
             autocompletion=complete_controller,
         ),
     ] = None,

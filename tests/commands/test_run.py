@@ -5,8 +5,10 @@ import pytest
 from typer.testing import CliRunner
 
 from orbitcc.cli import app
+from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
+from orbitcc.envs.description.flows import Flow
 from tests.commands.shell import called
 
 FLOW_KEYS = [
@@ -70,6 +72,99 @@ def test_a_distribution_is_drawn_with_the_seed_and_driven_by_the_flow_given():
     assert {flow["controller"] for flow in found["flows"]} == {"reno"}
 
 
+MANY = """
+schema_version = 1
+name = "many"
+duration_s = 10
+
+[[links]]
+name = "slow"
+rate_mbps = 10
+delay_ms = 5
+queue = { kind = "drop_tail_packets", limit_packets = 100 }
+
+[[links]]
+name = "back"
+rate_mbps = 10
+delay_ms = 9
+queue = { kind = "drop_tail_packets", limit_packets = 100 }
+
+[[flows]]
+name = "download"
+controller = "cubic"
+path = ["slow"]
+return_path = ["back"]
+start_s = 1
+stop_s = 8
+uplink_delay_ms = 2
+traffic = { kind = "bytes", bytes = 2_000_000 }
+reroutes = [{ at_s = 4, path = ["back"] }]
+receiver = { kind = "stretch" }
+
+[[flows]]
+controller = "udp"
+path = ["slow"]
+traffic = { kind = "cbr", rate_mbps = 1 }
+
+[[flows]]
+name = "far"
+controller = "cubic"
+
+[[flows]]
+controller = "hybla"
+pep = { of = "far", buffer_bytes = 100_000 }
+"""
+
+
+@pytest.fixture
+def many(tmp_path):
+    (tmp_path / "many.toml").write_text(MANY, encoding="utf-8")
+    return str(tmp_path / "many.toml")
+
+
+def changed_fields(source, *flows, policies=()):
+    """For each flow of the scenario, the fields that these `--flow` options change."""
+    before, after = scenarios.load(source), prepare(source, list(flows), list(policies), [], None)
+    pairs = zip(before.flows, after.flows, strict=True)
+    return [{k for k in type(a).model_fields if getattr(a, k) != getattr(b, k)} for a, b in pairs], after
+
+
+def test_one_flow_option_changes_the_controller_of_all_flows_but_udp_and_nothing_else(many):
+    changes, after = changed_fields(many, "reno")
+    assert changes == [{"controller"}, set(), {"controller"}, {"controller", "name"}]
+    assert [str(flow.controller) for flow in after.flows] == ["reno", "udp", "reno", "reno"]
+    assert after.flow_names == ("download", "udp-1", "far", "reno-3")
+    assert changed_fields(many, policies=["perigee"])[0] == changes
+
+
+def test_flow_options_are_taken_in_order_and_change_the_start_that_they_name(many):
+    changes, after = changed_fields(many, "reno@2s", "bbr3", "vegas")
+    assert changes == [{"controller", "start_s"}, set(), {"controller"}, {"controller", "name"}]
+    assert [str(flow.controller) for flow in after.flows] == ["reno", "udp", "bbr3", "vegas"]
+
+
+def test_flow_options_for_a_scenario_of_one_flow_are_copies_of_it():
+    (only,) = scenarios.get("geo-viasat-2020").flows
+    after = prepare(
+        "geo-viasat-2020", ["cubic", "reno", "cubic@9s"], [], ["flows.0.traffic={kind='bytes', bytes=2000}"], 1
+    )
+    assert after.flow_names == ("cubic-0", "reno-1", "cubic-2")
+    assert [flow.start_s for flow in after.flows] == [only.start_s, only.start_s, 9.0]
+    assert [flow.traffic.bytes for flow in after.flows] == [2000] * 3
+    named = prepare("dumbbell", ["cubic", "reno"], [], ["flows.0.name=mine"], None)
+    assert named.flow_names == ("mine", "mine-1")
+
+
+def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
+    flows = [Flow(controller="cubic"), Flow(controller="contender"), Flow(controller="contender")]
+    path = str(scenarios.get("dumbbell", duration_s=1).with_flows(flows).save(tmp_path / "mine.toml"))
+    assert [str(f.controller) for f in prepare(path, ["bbr3"], [], [], None).flows] == ["cubic", "bbr3", "bbr3"]
+    for options in ([], ["--flow", "reno", "--flow", "reno", "--flow", "reno"], ["--flow", "contender"]):
+        done = called("run", path, *options)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "contender" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -87,6 +182,10 @@ def test_a_distribution_is_drawn_with_the_seed_and_driven_by_the_flow_given():
         (["dumbbell", "--set", "duration_s=1", "--series", "/proc/none/x.csv"], "a writable place"),
         (["none.toml"], "no such file: none.toml"),
         (["train-leo"], "--flow: '(none)' is not allowed"),
+        (
+            ["parking-lot", "--flow", "reno", "--flow", "reno"],
+            "1 for all, or one for each of the 4 flows of parking-lot",
+        ),
         (["dumbbell", "--policy", "nowhere"], "nowhere"),
         (["dumbbell", "--policy", "no/folder"], "checkpoint no/folder: does not exist"),
         (["dumbbell", "--interval", "abc"], "--interval: 'abc' is not allowed; allowed: a number"),

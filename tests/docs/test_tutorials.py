@@ -14,7 +14,7 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec
-from orbitcc.eval import cluster, suites
+from orbitcc.eval import cluster, contenders, suites
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -83,12 +83,17 @@ def test_examples_import_what_they_use(path):
 
 
 def test_your_scenario(folder):
-    (text,) = blocks("your-scenario", "toml")
+    text, mine = blocks("your-scenario", "toml")
     (folder / "pass.toml").write_text(text, encoding="utf-8")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "shared.toml").write_text(mine, encoding="utf-8")
     made = run("your-scenario")
     goodputs = [flow["goodput_mbps"] for flow in made["recording"].flow_totals]
     assert 25 < sum(goodputs) < 80
     assert 2 <= made["drawn"].mean_capacity_mbps() <= 40
+    (case,) = suites.get("mine").cases("quick", 1)
+    played = suites.get("mine").enter(case, contenders.from_controller("bbr3"))
+    assert [str(flow.controller) for flow in played.flows] == ["cubic", "bbr3"]
 
 
 def write_module(folder, name, tutorial, index):
@@ -178,7 +183,7 @@ def test_commands_exist():
                 command = command.commands[rest.pop(0)]
             given = command.make_context("orbitcc", rest, resilient_parsing=False).params
             if arguments[0] == "eval":
-                assert given["suite"] in suites.SUITES
+                assert given["suite"] in {*suites.SUITES, "mine"}  # the folder of your-scenario.md
             if arguments[0] == "train":
                 assert recipe.load(arguments[1], given["changes"] or ())
 

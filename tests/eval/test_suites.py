@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
@@ -228,3 +230,32 @@ def test_the_rival_of_bbr3_friendliness_is_bbr3() -> None:
     case = suite.case({"base_rtt_ms": 40, "buffer_bdp": 1.0}, 3)
     assert [str(flow.controller) for flow in case.scenario.flows] == ["cubic", "bbr3"]
     assert case.scenario.flows[1].name == "bbr3-0"
+
+
+def _folder(path, *flows):
+    """A folder with the scenario `one`: a dumbbell of 24 s with these flows."""
+    scenarios.get("dumbbell", duration_s=24, rate_mbps=10).with_flows(list(flows)).save(path / "one.toml")
+    return str(path)
+
+
+def test_a_folder_without_a_flow_of_the_contender_is_refused(tmp_path):
+    folder = _folder(tmp_path, Flow(controller="cubic"), Flow(controller="bbr3"))
+    with pytest.raises(OrbitccError, match=r"one.toml, flows: 'cubic, bbr3'.*controller = \"contender\""):
+        suites.get(folder)
+
+
+def test_the_contender_of_a_folder_drives_its_flows_alone_and_is_measured(tmp_path):
+    folder = _folder(tmp_path, Flow(name="beside", controller="reno"), Flow(controller="contender", start_s=4.0))
+    suite = suites.get(folder)
+    (case,) = suite.cases("quick", 1)
+    played = suite.enter(case, contenders.from_controller("cubic"))
+    assert [str(flow.controller) for flow in played.flows] == ["reno", "cubic"]
+    recording = simulate(played, record_interval_s=1.0)
+    got = suite.measure(case, recording)["goodput_mbps"]
+    # the contender starts at 4 s, and its first 10 s are left out: t = 15..24 s of the second flow
+    assert got == pytest.approx(recording.flows["goodput_mbps"][14:, 1].mean())
+    assert got != pytest.approx(recording.flows["goodput_mbps"][14:, 0].mean())
+
+
+def test_the_placeholder_of_files_is_the_external_controller():
+    assert Flow(controller="contender") == Flow(controller="external")
