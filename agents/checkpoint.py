@@ -23,6 +23,7 @@ from orbitcc.agents.folders import CARD as CARD
 from orbitcc.agents.folders import SENT, replace_folder, scratch
 from orbitcc.agents.folders import SHIPPED as SHIPPED
 from orbitcc.agents.folders import shipped as shipped
+from orbitcc.agents.libraries import suggestion
 from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
@@ -98,6 +99,8 @@ def resolve(name_or_path: str | Path) -> Path:
     path = Path(text).expanduser()
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent
+    if not (path / CARD).exists() and (meant := suggestion(path)):
+        raise OrbitccError("policy", text, f"{meant} for a policy in the files of another library")
     if text and path.is_dir():
         return path
     if text and path.exists():

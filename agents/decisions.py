@@ -54,13 +54,20 @@ class Episode:
 class Actor:
     """What decides for a flow: a classical controller, or a policy (`act`) with its `preset`.
 
-    state_size: above 0, `act` also takes the state of each flow, f32[n, state_size], and updates it.
+    state_size: above 0, `act` also takes the state of each flow, f32[n, state_size], and updates it. begin: instead of
+    `act`, makes one for each flow.
     """
 
     controller: ControllerSpec
     act: Callable[..., NDArray[np.float32]] | None = None
     preset: Preset | None = None
     state_size: int = 0
+    begin: Callable[[], Callable[..., NDArray[np.float32]]] | None = None
+
+    @property
+    def decides(self) -> bool:
+        """Is it a policy?"""
+        return self.act is not None or self.begin is not None
 
     @staticmethod
     def of(controller: ControllerSpec) -> Actor:
@@ -72,7 +79,7 @@ class Actor:
         path = controller.params.get("path") if controller.name == "policy" else controller.name
         if isinstance(path, str) and python_policy.is_python_policy(path):
             made = python_policy.Run(path)
-            return Actor(controller, made.act, made.preset)
+            return Actor(controller, preset=made.preset, begin=made.begin)
         if controller.name != "policy" and controller.name not in checkpoint.shipped():
             return Actor(controller)
         if any(controller.params.get(name, option.default) != option.default for name, option in OPTIONS.items()):
@@ -147,13 +154,13 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
     marked = [i for i, flow in enumerate(drawn.flows) if flow.controller.name == EXTERNAL]
     roles = {i: actors[k % len(actors)] for k, i in enumerate(marked)}
     flows = [
-        flow.changed(controller=roles[i].controller) if i in roles and roles[i].act is None else flow
+        flow.changed(controller=roles[i].controller) if i in roles and not roles[i].decides else flow
         for i, flow in enumerate(drawn.flows)
     ]
     played = drawn.with_flows(flows)
     network = json.loads(played.compile())
     for i in roles:
-        network["flows"][i]["watched"] = roles[i].act is None
+        network["flows"][i]["watched"] = not roles[i].decides
     learning = list(roles)
     batch = Batch([json.dumps(network)], max_agents=len(learning), preset=preset, policies=played.policies())
     batch.reset(0, json.dumps(network))
@@ -166,9 +173,10 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         statistics = batch.statistics()[0]
         for agent in np.flatnonzero(acting).tolist():
             actor = roles[learning[agent]]
-            if actor.act is not None:
+            if actor.decides:
                 kept = [logs[agent].state(actor.state_size)] if actor.state_size else []
-                actions[0, agent] = np.clip(actor.act(batch.obs[0, agent : agent + 1], *kept)[0], -1.0, 1.0)
+                decided = logs[agent].act(actor)(batch.obs[0, agent : agent + 1], *kept)
+                actions[0, agent] = np.clip(decided[0], -1.0, 1.0)
             logs[agent].decide(batch.obs[0, agent], actions[0, agent], statistics[agent])
         batch.step(actions)
         statistics = batch.statistics()[0]
@@ -184,7 +192,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
             continue
         history = np.array([*log.before[: len(log.rewards)], log.after])
         acted = np.array(log.actions[: len(log.rewards)], np.float32)
-        if actor.act is None:
+        if not actor.decides:
             acted = np.zeros((len(log.rewards), dim), np.float32)
             acted[:, 0] = expressed(preset.action, history[:-1], history[1:])
         yield Episode(
@@ -212,6 +220,14 @@ class _Log:
         self.after: NDArray[np.float64] = np.zeros(0)
         self.terminated = False
         self._state: NDArray[np.float32] | None = None
+        self._act: Callable[..., NDArray[np.float32]] | None = None
+
+    def act(self, actor: Actor) -> Callable[..., NDArray[np.float32]]:
+        """What decides for the flow."""
+        if self._act is None:
+            self._act = actor.act if actor.begin is None else actor.begin()
+        assert self._act is not None
+        return self._act
 
     def state(self, size: int) -> NDArray[np.float32]:
         """What a recurrent policy keeps of the flow, f32[1, size]."""

@@ -1,6 +1,7 @@
 """Learned policies in the table of controllers: every shipped checkpoint by its name, any other as `policy:path=...`.
 
-A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.python_policy`).
+A path is a checkpoint's folder, or `package.module:factory` (:mod:`orbitcc.agents.python_policy`), or the checkpoint of
+another library, `rllib:FOLDER` or `sb3:FILE` with its own options (:mod:`orbitcc.agents.libraries`).
 """
 
 from __future__ import annotations
@@ -39,8 +40,11 @@ def policy_spec(text: str) -> ControllerSpec:
     Raises:
         OrbitccError: an option that policies do not have, or a value that is not allowed.
     """
+    from orbitcc.agents.libraries import is_library_policy
     from orbitcc.envs.description.flows import ControllerSpec
 
+    if is_library_policy(text):
+        return ControllerSpec(name="policy", params={"path": text})
     path, colon, options = text.rpartition(":")
     if not colon or "=" not in options:
         return ControllerSpec(name="policy", params={"path": text})

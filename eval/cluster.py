@@ -334,11 +334,18 @@ def line(error: Exception) -> str:
 
 
 def checkpoints(contenders: Iterable[Contender]) -> Sent:
-    """The checkpoints of contenders, for nodes that do not share this machine's disks."""
+    """The checkpoints of contenders, for nodes that do not share this machine's disks.
+
+    Raises:
+        OrbitccError: a policy in the files of another library, which other machines neither have nor trust.
+    """
     from orbitcc.agents.checkpoint import CARD, WEIGHTS, resolve
+    from orbitcc.agents.libraries import is_library_policy
     from orbitcc.agents.python_policy import is_python_policy
 
     paths = {str(c.params["path"]) for c in contenders if c.params.get("path")}
+    for path in filter(is_library_policy, sorted(paths)):
+        raise OrbitccError("ray", path, "policies of OrbitCC; those of other libraries run on this machine (--workers)")
     own = {path: resolve(path) for path in paths if not is_python_policy(path)}
     return {path: {name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)} for path, folder in own.items()}
 

@@ -77,8 +77,7 @@ def from_controller(text: str) -> Contender:
 
 
 def from_policy(text: str) -> Contender:
-    """A `--policy` argument: a checkpoint or package.module:factory, `[:option=value,...]`. Raises OrbitccError if it
-    cannot be used."""
+    """A `--policy` argument: the policy, then `[:option=value,...]`. Raises OrbitccError if it cannot be used."""
     from orbitcc.agents.registry import policy_spec
 
     try:
@@ -108,11 +107,12 @@ _DIGESTS = {"weights_sha256", "digest"}
 
 
 def _as_trained(name_or_path: str) -> Contender:
-    from orbitcc.agents import checkpoint, python_policy
+    from orbitcc.agents import checkpoint, libraries, python_policy
 
     if python_policy.is_python_policy(name_or_path):
         python_policy.load(name_or_path)
-        return Contender(name_or_path, "policy", {"path": name_or_path}, python_policy.digest(name_or_path))
+        label = libraries.label(name_or_path) if libraries.is_library_policy(name_or_path) else name_or_path
+        return Contender(label, "policy", {"path": name_or_path}, python_policy.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
     acting = loaded.card.model_dump_json(exclude=_TEXTS | _DIGESTS)
     weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()

@@ -2,7 +2,7 @@
 
 A *contribution* is the part of the action, before it is bounded, that an input adds: weight times normalised input in a
 linear network, and in a mixture of linear experts with the weights averaged by the gate. With a recurrent unit and a
-linear layer, the part of the state counts as constant. Other networks have none.
+linear layer, the part of the state counts as constant. Other networks, and policies in Python, have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.agents import checkpoint
+from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.checkpoint import Checkpoint
 from orbitcc.agents.decisions import Episode, collect
 from orbitcc.agents.model_card import Layer
@@ -79,9 +79,9 @@ def trace(scenario: Scenario, policy: str) -> Trace:
     """Play the scenario with `policy` in its first flow, and return what that flow observed and did.
 
     Raises:
-        OrbitccError: the policy is no checkpoint, or its flow takes no decision.
+        OrbitccError: there is no such policy, or it cannot be used, or its flow takes no decision.
     """
-    loaded = checkpoint.load(policy)
+    loaded = python_policy.Run(policy) if python_policy.is_python_policy(policy) else checkpoint.load(policy)
     first = scenario.flows[0].changed(controller=ControllerSpec(name="policy", params={"path": policy}))
     played = scenario.with_flows([first, *scenario.flows[1:]])
     episodes = collect(played, preset=loaded.preset)
@@ -91,7 +91,7 @@ def trace(scenario: Scenario, policy: str) -> Trace:
     return of_episode(loaded, found)
 
 
-def of_episode(loaded: Checkpoint, episode: Episode) -> Trace:
+def of_episode(loaded: Checkpoint | python_policy.Run, episode: Episode) -> Trace:
     """The trace of an episode that the policy has played."""
     statistics = episode.statistics[:-1]
     mss = np.maximum(statistics[:, STATS["mss_bytes"]], 1.0)
@@ -100,11 +100,20 @@ def of_episode(loaded: Checkpoint, episode: Episode) -> Trace:
         for name, (column, factor) in MEASURED.items()
     }
     inputs = episode.observations[:-1].astype(np.float64)
-    contributions, constant, gate = explained(loaded, inputs)
+    rows = len(inputs)
+    if isinstance(loaded, Checkpoint):
+        name = loaded.card.name
+        contributions, constant, gate = explained(loaded, inputs)
+    else:
+        name = loaded.name
+        contributions, constant, gate = np.zeros_like(inputs), np.zeros(rows), np.zeros((rows, 0))
     observation = loaded.preset.observation
-    assert isinstance(observation, Native)  # a checkpoint has no other
+    if isinstance(observation, Native):
+        labels = observation.definition("observation")["labels"]
+    else:
+        labels = [getattr(observation, "name", "")] * inputs.shape[1]
     return Trace(
-        policy=loaded.card.name,
+        policy=name,
         scenario=episode.scenario,
         flow=episode.flow,
         time_s=statistics[:, STATS["time_s"]],
@@ -114,7 +123,7 @@ def of_episode(loaded: Checkpoint, episode: Episode) -> Trace:
         contributions=contributions,
         constant=constant,
         gate=gate,
-        labels=tuple(f"{k} {label}" for k, label in enumerate(observation.definition("observation")["labels"])),
+        labels=tuple(f"{k} {label}" for k, label in enumerate(labels)),
     )
 
 

@@ -16,6 +16,7 @@ from orbitcc.commands.options import (
     Out,
     Ray,
     Resume,
+    Trust,
     Workers,
     again,
     complete_controller,
@@ -49,6 +50,7 @@ def assess(
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
+    trust: Trust = None,
 ) -> None:
     """Assess a controller by RFC 9743: pass, concern or fail for each criterion, beside Cubic, BBRv3 and LeoCC."""
     from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import Policies
+from orbitcc.commands.options import Policies, Trust
 
 if TYPE_CHECKING:
     from orbitcc.agents.decisions import Episode
@@ -41,6 +41,7 @@ def dataset(
     root: Annotated[
         Path | None, typer.Option(help="Folder of data sets. Default: Minari's (MINARI_DATASETS_PATH).")
     ] = None,
+    trust: Trust = None,
 ) -> None:
     """Write the decisions of flows as a Minari data set, one flow per episode (extra `data`)."""
     from dataclasses import replace

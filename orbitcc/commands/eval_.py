@@ -19,6 +19,7 @@ from orbitcc.commands.options import (
     Profile,
     Ray,
     Resume,
+    Trust,
     Workers,
     again,
     complete_suite,
@@ -59,6 +60,7 @@ def evaluate(
     resume: Resume = False,
     as_json: AsJson = False,
     backend: Backend = "simulator",
+    trust: Trust = None,
 ) -> None:
     """Evaluate controllers and policies with a suite of experiments: table, CSV, pictures, report.
 

@@ -75,7 +75,9 @@ def complete_recipe(incomplete: str) -> list[str]:
     return _starting_with(incomplete, names())
 
 
-POLICY_FORMS = "a shipped name, a checkpoint's folder, or package.module:factory, then [:option=value,...]"
+POLICY_FORMS = (
+    "a shipped name, a checkpoint's folder, package.module:factory, rllib:FOLDER or sb3:FILE, then [:option=value,...]"
+)
 
 ScenarioName = Annotated[
     str,
@@ -106,6 +108,26 @@ Policies = Annotated[
         autocompletion=complete_policy,
     ),
 ]  # fmt: skip
+
+
+def _trust(places: list[str] | None) -> list[str] | None:
+    """Allow it at once: policies are loaded in many places, and never because a file says so."""
+    if places:
+        from orbitcc.agents.libraries import trust
+
+        trust(places)
+    return places
+
+
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH",
+        help="Load policies of RLlib and Stable-Baselines3 at this path or below it, although their files can run "
+        "code. Repeatable.",
+        callback=_trust,
+    ),
+]
 Controllers = Annotated[
     list[str] | None,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, Out, Policies, Profile, Ray, Resume, Workers, again
+from orbitcc.commands.options import AsJson, Out, Policies, Profile, Ray, Resume, Trust, Workers, again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ def reproduce(
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
+    trust: Trust = None,
 ) -> None:
     """Run all experiments of a paper and check its claims."""
     from orbitcc.commands.run import settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, complete_controller
+from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, Trust, complete_controller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +67,7 @@ def run(
     qlog: Annotated[Path | None, typer.Option(help="Write the flows' events to this .qlog file (qvis).")] = None,
     as_json: AsJson = False,
     backend: Backend = "simulator",
+    trust: Trust = None,
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
     from orbitcc.envs import backends

@@ -17,6 +17,7 @@ from orbitcc.commands.options import (
     Out,
     Ray,
     Resume,
+    Trust,
     Workers,
     again,
     complete_controller,
@@ -49,6 +50,7 @@ def search(
     out: Out = None,
     resume: Resume = False,
     as_json: AsJson = False,
+    trust: Trust = None,
 ) -> None:
     """Search for realistic worlds in which a controller does much worse than another; save them as files."""
     from orbitcc.agents import python_policy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import Changes, ScenarioName, complete_controller, complete_policy
+from orbitcc.commands.options import POLICY_FORMS, Changes, ScenarioName, Trust, complete_controller, complete_policy
 
 if TYPE_CHECKING:
     from orbitcc.eval.trace import Trace
@@ -17,7 +17,7 @@ def trace(
     policy: Annotated[
         str,
         typer.Argument(
-            metavar="POLICY", help="A shipped name, or a checkpoint's folder.", autocompletion=complete_policy
+            metavar="POLICY", help=f"{POLICY_FORMS[0].upper()}{POLICY_FORMS[1:]}.", autocompletion=complete_policy
         ),
     ],
     scenario: ScenarioName,
@@ -34,6 +34,7 @@ def trace(
     seed: Annotated[int | None, typer.Option(help="Seed of noise and losses. Default: the scenario's.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a row per decision to this file.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
+    trust: Trust = None,
 ) -> None:
     """Show what each input of a policy adds to its action: a table, and with --plot a picture over time."""
     from orbitcc.commands.run import prepare
