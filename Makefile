@@ -22,15 +22,15 @@ help:  ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1: /p' $(MAKEFILE_LIST)
 
 demo: $(UV)  ## the main job: install everything, train a policy with RLlib, evaluate it beside classical controllers
-	@echo "1/2 installing: this downloads up to 3.5 GB (torch with its CUDA libraries 3 GB, Ray and the rest 0.5 GB; on macOS"
-	@echo "    0.5 GB in all) into .venv, 6 GB when installed, and builds the simulator with cargo (1 to 3 minutes)."
-	@echo "    A light first look without learners (0.2 GB): make look"
+	@echo "1/2 installing into .venv: this downloads 3.1 GB on Linux (torch with its CUDA libraries 2.8 GB, Ray and the rest"
+	@echo "    0.3 GB), 6 GB when installed, and builds the simulator with cargo (1 to 3 minutes)."
+	@echo "    A light first look without learners (0.1 GB): make look"
 	@began=$$(date +%s); $(SYNC) --no-dev --extra train && echo "    done in $$(($$(date +%s) - began)) s"
 	@echo "2/2 orbitcc demo (two to four minutes on two cores)"
 	@$(BIN)/orbitcc demo
 
 look: $(UV)  ## a light first look without learners: evaluate a policy that ships beside classical controllers
-	@echo "1/2 installing Python packages (0.2 GB) into .venv and building the simulator with cargo (1 to 3 minutes)"
+	@echo "1/2 installing Python packages (0.1 GB) into .venv and building the simulator with cargo (1 to 3 minutes)"
 	@began=$$(date +%s); $(SYNC) --no-dev && echo "    done in $$(($$(date +%s) - began)) s"
 	@echo "2/2 orbitcc demo --shipped (half a minute)"
 	@$(BIN)/orbitcc demo --shipped

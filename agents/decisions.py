@@ -109,7 +109,8 @@ def collect(
         scenario: what the worlds are drawn from; world k is that of an environment reset with `seed + k`.
         controllers: of the flows that an environment would have as agents: one for all, or one for each. None: those
             that a plain scenario names itself.
-        preset: observation, action, reward and interval; None: those of the policy among the controllers, or the default.
+        preset: observation, action, reward and interval; None: those of the policy among the
+            controllers, or the default ones.
         episodes: worlds to play.
         at_least: decisions that an episode must have to be worth keeping.
 

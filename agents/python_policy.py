@@ -1,7 +1,7 @@
 """Policies in Python: `package.module:factory`, accepted wherever a checkpoint is.
 
 `factory()` returns an object with `act(obs f32[n, D]) -> actions [n, A]`, in [-1, 1] unless the preset has an action of
-its own, and optionally `preset` (:func:`orbitcc.preset`; default astraea), whose functions are native or in Python.
+its own, and optionally `preset` (:func:`orbitcc.preset`; default ratios), whose functions are native or in Python.
 The factory is called for every run, so that runs do not influence each other. The object decides for all flows of the
 run that use the policy, one at a time. State of a flow belongs into the `memory` of a function, or into what `begin()`
 returns: where the object has this method, it is called for each flow and returns an object whose `act(obs)` decides for
@@ -27,7 +27,7 @@ from orbitcc import _sim
 from orbitcc.agents import libraries
 from orbitcc.agents.libraries import Act
 from orbitcc.envs.environments.custom import control, observe
-from orbitcc.envs.environments.presets import Action, Observation, Preset, Who, preset
+from orbitcc.envs.environments.presets import DEFAULT, Action, Observation, Preset, Who, preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -76,7 +76,7 @@ class Run:
         self.name = name
         self._policy = libraries.load(name) if libraries.is_library_policy(name) else _made(name)
         try:
-            self.preset: Preset = preset(getattr(self._policy, "preset", "astraea")).for_deployment()
+            self.preset: Preset = preset(getattr(self._policy, "preset", DEFAULT)).for_deployment()
         except (OrbitccError, AttributeError, TypeError) as error:
             raise _refused(name, "a policy whose preset is a name, a table or a Preset", error) from error
         self._shape = (1, self.preset.action_dim)

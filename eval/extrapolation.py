@@ -36,7 +36,8 @@ def warnings(results: Results) -> list[str]:
             if trained is not None and name in met and not _within(met[name], trained):
                 outside.append(f"{what} {_words(met[name], unit)} (trained: {_words(trained, unit)})")
         if card.training_range.links in links:
-            found.append(f"{contender.label} was trained on links of this suite: its figures are those of a training set")
+            what = "was trained on links of this suite: its figures are those of a training set"
+            found.append(f"{contender.label} {what}")
         if outside:
             found.append(f"{contender.label} is evaluated outside its training range: {'; '.join(outside)}")
     return found

@@ -86,7 +86,6 @@ def episodes(scenario: str) -> str:
 def page(env_id: str, scenario: str) -> str:
     env = CongestionEnv(scenario)
     loaded = for_training(scenario)
-    drawn = isinstance(loaded, ScenarioDistribution)
     example = loaded.example if isinstance(loaded, Runs) else loaded
     description = loaded.description if isinstance(loaded, ScenarioDistribution) else SCENARIOS[scenario].description
     act, obs = env.action_space, env.observation_space
@@ -139,7 +138,8 @@ With the default preset, `{DEFAULT}`: {native["meaning"]}.
 ## Rewards
 
 With the default preset, the reward is between {reward["low"]:.2g} and {reward["high"]:.2g} per decision and the same
-for all agents of a world: the mean of 0.1 × (ln(share of the capacity) − 0.5 × queueing delay / base RTT − needless loss).
+for all agents of a world: the mean of 0.1 × (ln(share of the capacity) − 0.5 × queueing delay / base RTT − needless
+loss).
 
 ## End of an episode
 

@@ -387,8 +387,8 @@ PRESETS: dict[str, Preset] = {
 
 
 DEFAULT = "ratios"
-"""The preset of environments and of policies in Python that name none. It does not mistake a longer path for a queue, on
-LEO and GEO links."""
+"""The preset of environments and of policies in Python that name none. It does not mistake a longer path for a
+queue, on LEO and GEO links."""
 
 
 def preset(

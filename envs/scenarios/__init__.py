@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import ValidationError, validate_call
+from pydantic import Field, ValidationError, validate_call
 
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
@@ -112,7 +112,7 @@ class Runs(ScenarioDistribution):
     """
 
     kind: Literal["runs"] = "runs"
-    params: dict[str, Any] = {}
+    params: Mapping[str, Any] = Field(default={})
 
     @property
     def max_agents(self) -> int:
