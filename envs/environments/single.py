@@ -80,10 +80,9 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     Every episode draws a scenario with the environment's generator: from a distribution (the ids `orbitcc/Train...`),
     or the run of a named scenario that has runs, such as `orbitcc/LeoResponsiveness-v0`. These runs are for training:
-    no suite uses them. `run=1` fixes the run, and so does an id that ends in `Test`, `orbitcc/LeoResponsivenessTest-v0`:
-    it is run 1 of the suites, so evaluate there and do not train there. A scenario without runs
-    (`orbitcc/Dumbbell-v0`) has the same links in every episode. The episode begins at the first decision after the
-    agent's flow has started.
+    no suite uses them. `run=1` fixes the run. So do the ids that end in `Test`: `orbitcc/LeoResponsivenessTest-v0` is
+    run 1 of the suites, so evaluate there and do not train there. A scenario without runs (`orbitcc/Dumbbell-v0`) has
+    the same links in every episode. The episode begins at the first decision after the agent's flow has started.
 
     ## Episode End
 

@@ -22,6 +22,8 @@ from orbitcc.training.mlp import Mixture, Mlp
 from orbitcc.training.ppo import Normaliser, PpoLearner, gae
 
 SMALL = (
+    "preset=astraea-leo",
+    "learner.normalise_observations=false",
     "agent_steps=1000",
     "evaluation.every=500",
     "evaluation.worlds=1",

@@ -20,6 +20,8 @@ from orbitcc.training.gru import GruNetwork
 from orbitcc.training.recurrent_ppo import RecurrentPpoLearner
 
 SMALL = (
+    "preset=astraea-leo",
+    "learner.normalise_observations=false",
     "agent_steps=1000",
     "evaluation.every=500",
     "evaluation.worlds=1",

@@ -27,6 +27,8 @@ def small(folder: Path, *more: str) -> list[str]:
     flows = [Flow(controller="external"), Flow(controller="external", start_s=1, stop_s=3)]
     scenario = get("dumbbell", duration_s=6).with_flows(flows).save(folder / "leavers.toml")
     settings = (
+        "preset=astraea-leo",
+        "learner.normalise_observations=false",
         "learner.flows=8",
         "learner.batch=1024",
         "learner.minibatch=256",

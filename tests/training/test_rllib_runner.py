@@ -29,6 +29,8 @@ def leavers(folder: Path) -> str:
 def config_of(folder: Path, *changes: str):
     settings = [
         f"scenario={leavers(folder)}",
+        "preset=astraea-leo",
+        "learner.normalise_observations=false",
         "learner.flows=6",
         "learner.batch=1200",
         "learner.minibatch=256",

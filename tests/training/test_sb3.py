@@ -13,7 +13,7 @@ from orbitcc.agents.runs import RunFolder
 from orbitcc.training import loop, recipe
 from tests.training.named import of
 
-SMALL = ("scenario=train-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
+SMALL = ("scenario=train-leo", "preset=astraea-leo", "agent_steps=2000", "evaluation.every=1000", "evaluation.worlds=1")
 OF = {
     "sb3-ppo-leo": ("learner.flows=8", "learner.batch=512", "learner.minibatch=256", "learner.epochs=2"),
     "sb3-sac-leo": ("learner.flows=8", "learner.batch=512", "learner.learning_starts=300", "learner.buffer=2000"),
