@@ -207,13 +207,16 @@ def print_tables(recording: Recording) -> None:
     """One table of flows, one of links."""
     from rich.console import Console
 
+    from orbitcc.envs.description.scenario import stem
+
     scenario, console = recording.scenario, Console()
     console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
     flows = table(
         "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
-        controller = str(flow.controller)
+        only_path = flow.controller.params.keys() == {"path"}
+        controller = stem(flow.controller) if only_path else str(flow.controller)
         named_after_it = flow.name.rpartition("-")[0] == controller
         flows.add_row(
             flow.name if named_after_it else f"{flow.name} [dim]{controller}[/dim]",

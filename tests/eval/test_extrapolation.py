@@ -3,7 +3,7 @@
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.eval.extrapolation import conditions
+from orbitcc.eval.extrapolation import ABSOLUTE, _within, conditions
 
 
 def test_conditions_of_a_static_path():
@@ -61,3 +61,14 @@ def test_the_training_range_of_training_says_what_a_world_may_hold_at_any_time()
     assert training_range(scenarios.get("dumbbell")).rate_mbps is None
     # A mixture has the widest range of its parts: LEO paths of 10 to 250 ms, and GEO links of 480 to 700 ms.
     assert training_range(scenarios.distribution("train-mixed")).base_rtt_ms == (10, 700)
+
+
+def test_rounding_and_a_residual_loss_are_no_warning():
+    def outside(met, trained, name):
+        return not _within(met, trained, ABSOLUTE.get(name, 0.0))
+
+    assert not outside((5e-6, 5e-6), (0.0, 0.0), "loss")  # the GEO links
+    assert outside((0.0, 1e-4), (0.0, 0.0), "loss")
+    assert not outside((9.96, 200.9), (10.0, 200.0), "rate_mbps")  # 9.96 and 201 with three digits
+    assert outside((9.9, 200.0), (10.0, 200.0), "rate_mbps")
+    assert outside((1, 6), (1, 5), "flows")
