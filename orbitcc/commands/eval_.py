@@ -170,7 +170,7 @@ def print_table(results: Results) -> None:
         heading, cells = column
         return max(map(len, [*heading.split(), *(line for lines in cells for line in lines)]))
 
-    first = min(max(map(len, results.labels), default=0) + 2, WIDEST_LABEL)
+    first = min(max(len("contender"), *(len(label) + 2 for label in results.labels)), WIDEST_LABEL)
     parts: list[list[tuple[str, list[list[str]]]]] = []
     left = 0
     for column in columns:

@@ -154,8 +154,11 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
     chosen = [i for i, flow in enumerate(flows) if flow.controller.name == EXTERNAL]
     what = f"the {len(chosen)} learning flows this seed draws" if drawn else f"the contender's {len(chosen)} flows"
     if chosen and not given:
-        whose = "the learning flows of a drawn scenario" if drawn else f"the contender's flow {flows[chosen[0]].name!r}"
-        raise OrbitccError("--flow", "(none)", f"a controller for {whose}, e.g. --flow cubic")
+        if drawn:
+            allowed = "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
+            raise OrbitccError("--flow", "(none)", allowed)
+        allowed = "a controller that runs by itself, with --flow NAME or --policy POLICY"
+        raise OrbitccError(f"flows.{chosen[0]}.controller", CONTENDER, allowed)
     if not chosen:
         chosen = [i for i, flow in enumerate(flows) if flow.controller.name != "udp"]
         what = f"the {len(chosen)} flows of {scenario.name}" + (" except udp" if len(chosen) < len(flows) else "")
