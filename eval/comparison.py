@@ -1,29 +1,40 @@
-"""Compares the results of two folders under the same conditions."""
+"""Compares results under the same conditions: one contender in two folders, or two contenders of one folder."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbitcc.envs.errors import FileError
+import numpy as np
+
+from orbitcc.envs.errors import FileError, MissingError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_text
 from orbitcc.eval import suites
 from orbitcc.eval.results import CaseKey, Row, read_rows, value_of
-from orbitcc.eval.statistics import Estimate, Standing, median_estimate, paired_difference, verdict
+from orbitcc.eval.statistics import Estimate, Standing, median_estimate, verdict
 from orbitcc.eval.suites import Metric
+
+Runs = Mapping[CaseKey, Row]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of one contender in both results, over the cases both have; change: B - A, paired."""
+    """A metric on side A and on side B, over the cases both have; change: B - A, paired.
+
+    contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs.
+    """
 
     suite: str
     contender: str
+    other: str
     metric: Metric
     a: Estimate
     b: Estimate
     change: Estimate
+    seeds: bool = False
 
     @property
     def verdict(self) -> Standing:
@@ -31,47 +42,136 @@ class Difference:
         return verdict(self.change, self.metric.better)
 
 
-def differences(a: str | os.PathLike[str], b: str | os.PathLike[str]) -> list[Difference]:
-    """Every metric of every contender with runs in both folders.
+def differences(
+    a: str | os.PathLike[str],
+    b: str | os.PathLike[str] | None = None,
+    first: Sequence[str] = (),
+    second: Sequence[str] = (),
+) -> list[Difference]:
+    """Every metric of every contender with runs in both folders; or of the contenders `first` of folder a (side A)
+    against `second` of folder b (side B), which is a by default.
+
+    first, second: names of contenders, with `*` and `?` for any letters. Several on a side are one design, trained with
+    several seeds: the median over runs of each pair of seeds is one difference. A side with one contender is paired
+    with each of the other side.
 
     A case counts by its scenario and seed; of a contender's runs of one case (several versions) the last one counts.
-    Raises FileError for a folder without the results, and where the two have nothing in common.
+    Raises FileError for a folder without the results, and where the two have nothing in common; OrbitccError for
+    names that are not there, or that cannot be paired.
     """
-    one, two = _rows(Path(a)), _rows(Path(b))
-    found = []
-    for (suite, contender), mine in one.items():
-        other = two.get((suite, contender), {})
-        common = [case for case in mine if case in other]
-        if not common:
-            continue
-        for metric in suites.metrics_of(suite):
-            left, right = ({case: value_of(rows[case], metric.key) for case in common} for rows in (mine, other))
-            found.append(
-                Difference(
-                    suite,
-                    contender,
-                    metric,
-                    median_estimate(left.values()),
-                    median_estimate(right.values()),
-                    paired_difference(right, left),
-                )
-            )
+    one, two = _rows(Path(a)), _rows(Path(a if b is None else b))
+    if bool(first) != bool(second):
+        raise MissingError("--b" if first else "--a")
+    if b is None and not first:
+        raise OrbitccError("run_b", "(none)", "a second folder, or --a NAME and --b NAME for two contenders of one")
+    sides: list[tuple[str, str, str, list[tuple[Runs, Runs]]]]
+    if not first:
+        sides = [(suite, name, name, [(mine, two[suite][name])]) for suite, found in one.items()
+                 for name, mine in found.items() if name in two.get(suite, {})]  # fmt: skip
+    else:
+        chosen, others = _chosen(one, first, "--a"), _chosen(two, second, "--b")
+        names = ", ".join(first), ", ".join(second)
+        sides = [(suite, *names, _pairs(mine, others[suite])) for suite, mine in chosen.items() if suite in others]
+    found = [difference for side in sides for difference in _differences(*side)]
     if not found:
-        raise FileError("run_b", str(b), f"the results with runs of a suite and contender that {a} has, too")
+        raise FileError("run_b", str(a if b is None else b), f"the results with runs of a suite that {a} has, too")
     return found
 
 
-def _rows(folder: Path) -> dict[tuple[str, str], dict[CaseKey, Row]]:
-    """(suite, contender) -> case -> row."""
+def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
+    cases = [sorted(mine.keys() & theirs.keys()) for mine, theirs in pairs]
+    if not all(cases):
+        return []
+    found = []
+    for metric in suites.metrics_of(suite):
+        sides: list[list[list[float]]] = [[], []]
+        for pair, common in zip(pairs, cases, strict=True):
+            for side, rows in zip(sides, pair, strict=True):
+                side.append([value_of(rows[case], metric.key) for case in common])
+        changes = [np.subtract(theirs, mine) for mine, theirs in zip(*sides, strict=True)]
+        seeds = len(pairs) > 1
+        a, b, change = (
+            median_estimate(_median(x) for x in side) if seeds else median_estimate(side[0])
+            for side in (*sides, changes)
+        )
+        found.append(Difference(suite, contender, other, metric, a, b, change, seeds))
+    return found
+
+
+def _median(values: Sequence[float]) -> float:
+    known = [value for value in values if value == value]
+    return float(np.median(known)) if known else float("nan")
+
+
+def _chosen(rows: Mapping[str, Mapping[str, Runs]], names: Sequence[str], option: str) -> dict[str, dict[str, Runs]]:
+    """Suite -> contenders with one of these names, in every suite that has all."""
+    known = list(dict.fromkeys(key for found in rows.values() for key in found))
+    for name in names:
+        if not any(_is_called(key, name) for key in known):
+            raise UnknownNameError(option, name, (key.partition("#")[0] for key in known))
+    chosen = {
+        suite: {key: runs for key, runs in found.items() if any(_is_called(key, name) for name in names)}
+        for suite, found in rows.items()
+    }
+    for found in chosen.values():
+        untrained = [key for key in found if "#" not in key]
+        if len(found) > 1 and untrained:
+            raise OrbitccError(option, untrained[0], "a single contender, or policies, one for each training seed")
+    return {suite: found for suite, found in chosen.items() if found}
+
+
+def _is_called(key: str, name: str) -> bool:
+    """Whether `name` is that of a contender with this key: `mine` and `mine#8f73...` are `mine#8f7337f67a92`."""
+    label, _, digest = key.partition("#")
+    text, _, start = name.replace(" #", "#").partition("#")
+    return fnmatch.fnmatchcase(label, text) and digest.startswith(start)
+
+
+def _pairs(mine: Mapping[str, Runs], theirs: Mapping[str, Runs]) -> list[tuple[Runs, Runs]]:
+    """Pairs of contenders: by training seed, in the order of the seeds; a single one with each of the others."""
+    first, second = (_by_seed(side) for side in (mine, theirs))
+    if set(first) == set(second):
+        return [(first[seed], second[seed]) for seed in first]
+    ones, twos = list(first.values()), list(second.values())
+    if len(ones) != len(twos) and 1 not in (len(ones), len(twos)):
+        counts = f"{len(ones)} and {len(twos)} contenders"
+        raise OrbitccError("--b", counts, "one on a side, or as many on both: one for each training seed")
+    count = max(len(ones), len(twos))
+    return list(zip(ones * (count // len(ones)), twos * (count // len(twos)), strict=True))
+
+
+def _by_seed(side: Mapping[str, Runs]) -> dict[tuple[int, int], Runs]:
+    """Training seed, and how often it came before -> runs; contenders without a seed have -1, in the folder's order."""
+    seeds = [(_training_seed(next(iter(runs.values()))), runs) for runs in side.values()]
+    found: dict[tuple[int, int], Runs] = {}
+    for seed, runs in sorted(seeds, key=lambda item: item[0]):
+        found[seed, sum(known == seed for known, _ in found)] = runs
+    return found
+
+
+def _training_seed(row: Row) -> int:
+    """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone."""
+    from orbitcc.agents import checkpoint
+
+    try:
+        training = checkpoint.load(row["params"].get("path", row["controller"])).card.training
+    except OrbitccError:
+        return -1
+    return -1 if training is None else training.seed
+
+
+def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
+    """Suite -> contender -> case -> row."""
     files = [folder / "runs.jsonl"] if (folder / "runs.jsonl").exists() else sorted(folder.glob("*/runs.jsonl"))
     if not files:
         raise FileError("run", str(folder), "the folder of the results, with runs.jsonl, or of several")
-    found: dict[tuple[str, str], dict[CaseKey, Row]] = {}
+    found: dict[str, dict[str, dict[CaseKey, Row]]] = {}
     for file in files:
         text = read_text(file)
         whole = text[: text.rfind("\n") + 1]  # a torn last line is a run that was not finished
         for row in read_rows(whole.encode(), file):
-            found.setdefault((row["suite"], row["contender"]), {})[(row["scenario"], row["seed"])] = row
+            runs = found.setdefault(row["suite"], {}).setdefault(row["contender"], {})
+            runs[row["scenario"], row["seed"]] = row
     return found
 
 

@@ -15,6 +15,9 @@ TIE = 0.005
 USES_THE_LINK = 0.8
 """Below this part of the largest goodput a contender leaves the link idle, and low delay is no merit."""
 
+SHARES = ("goodput_share", "goodput_over_optimal", "utilisation")
+"""Metrics that say which share of the link is used; a suite has one of them, or none."""
+
 
 def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> set[str]:
     """Contenders on the Pareto front: no other is at least as near the ideal in all metrics and nearer in one."""
@@ -61,3 +64,19 @@ def idle(results: Results) -> set[str]:
     medians = {c.label: median_estimate(results.by_case(c, metrics[0].key).values()).median for c in results.contenders}
     most = max(medians.values(), default=0.0)
     return {label for label, median in medians.items() if median < USES_THE_LINK * most}
+
+
+def unused(results: Results) -> dict[str, float]:
+    """Label -> median share of the link that the flows use, for contenders that leave a fifth or more of it unused.
+
+    Fair shares and short queues are no merit there. Nobody where the suite does not measure the share.
+    """
+    found = {}
+    for contender in results.contenders:
+        for key in SHARES:
+            used = median_estimate(results.by_case(contender, key).values())
+            if used.n:
+                if used.median < USES_THE_LINK:
+                    found[contender.label] = used.median
+                break
+    return found

@@ -147,10 +147,7 @@ def run_paper(
     settings: `first_run`, and parameters of scenarios; a suite takes those that its scenario has.
     Raises FileError for a folder that holds something else, OrbitccError for wrong arguments.
     """
-    folder, chosen = Path(out_dir), suites_of(paper, settings or {})
-    others = [name for name in ("", *suites.names()) if name not in paper.suites and (folder / name / RUNS).exists()]
-    if others:
-        raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
+    folder, chosen = check_folder(paper, out_dir), suites_of(paper, settings or {})
     all_results, reports = {}, []
     # Pictures of a finished suite are drawn beside the runs of the next one.
     with cluster.joined(ray, workers) if ray else nullcontext(), ThreadPoolExecutor(1) as reporter:
@@ -170,6 +167,44 @@ def run_paper(
     for report in reports:
         report.result()
     return all_results
+
+
+def check_folder(paper: Paper, out_dir: str | os.PathLike[str]) -> Path:
+    """The folder. Raises FileError if it holds runs of something else."""
+    folder = Path(out_dir)
+    others = [name for name in ("", *suites.names()) if name not in paper.suites and (folder / name / RUNS).exists()]
+    if others:
+        raise FileError("out", str(folder), f"a folder of the paper {paper.name} alone (there are other runs in it)")
+    return folder
+
+
+class _Planned(dict[str, float]):
+    """The metrics of a run that was not made yet: it will have each."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return 1.0
+
+
+def decidable(
+    paper: Paper,
+    policies: Sequence[str],
+    profile: str,
+    settings: Mapping[str, Any] | None = None,
+    others: Sequence[Mapping[str, Results]] = (),
+) -> list[str]:
+    """The claims that runs of this profile can decide, together with other draws."""
+    planned = {}
+    for name, suite in suites_of(paper, settings or {}).items():
+        entering = contenders.line_up(paper.suites[name], [] if name in WITHOUT_POLICIES else policies)
+        own = REDUCED_AT_MOST.get(name, profile) if profile == "full" else profile
+        runs = suite.runs(own)
+        rows = [
+            {"contender": contender.key, "point": dict(point), "seed": seed, "metrics": _Planned()}
+            for contender in entering for point in suite.points(own) for seed in range(runs)
+        ]  # fmt: skip
+        rows += [row for draw in others for row in draw[name].rows]
+        planned[name] = Results(suite, entering, own, runs, Path(), "", "", rows)
+    return [claim.key for claim in paper.claims if claim.decidable(planned)]
 
 
 def suites_of(paper: Paper, settings: Mapping[str, Any]) -> dict[str, Suite]:

@@ -275,18 +275,20 @@ def _check_proxies(flows: Sequence[Flow]) -> None:
 
 def given_name(flow: Flow) -> str:
     """The name that a flow keeps with another controller: empty if it was made from the old one."""
-    return "" if flow.name.startswith(f"{_stem(flow.controller)}-") else flow.name
+    return "" if flow.name.startswith(f"{stem(flow.controller)}-") else flow.name
 
 
-def _stem(controller: ControllerSpec) -> str:
-    return str(controller.params.get("name") or controller.name)
+def stem(controller: ControllerSpec) -> str:
+    """The controller in the name of a flow without one of its own: of a policy, the end of its path (`mine/best`)."""
+    path = controller.params.get("path") if controller.name == "policy" else None
+    return "/".join(Path(path).parts[-2:]) if path else controller.name
 
 
 def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     """The flows; those without a name get one from their controller and position."""
     if not all(flow.name for flow in flows):
         flows = tuple(
-            f if f.name else f.model_copy(update={"name": f"{_stem(f.controller)}-{i}"}) for i, f in enumerate(flows)
+            f if f.name else f.model_copy(update={"name": f"{stem(f.controller)}-{i}"}) for i, f in enumerate(flows)
         )
     names = [flow.name for flow in flows]
     if len(set(names)) < len(names):

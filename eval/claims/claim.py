@@ -98,6 +98,16 @@ class Claim(Criterion):
         values, holds = self.check(evidence)
         return self.measured.format(**values), holds
 
+    def decidable(self, all_results: Mapping[str, Results]) -> bool:
+        """Whether these runs can decide the claim; their metrics do not matter."""
+        evidence = Evidence(all_results)
+        try:
+            with np.errstate(all="ignore"):
+                self.measure(evidence)
+        except Missing:
+            return False
+        return not self.closed and evidence.least_runs >= LEAST_RUNS
+
     def judge(self, all_results: Mapping[str, Results], resamples: int = RESAMPLES) -> ClaimResult:
         evidence = Evidence(all_results, resamples)
         try:

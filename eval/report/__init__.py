@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
-from orbitcc.eval.front import front, idle
+from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, unused
 from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
@@ -43,8 +43,8 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         kicker="OrbitCC evaluation",
         title=results.suite.title,
         lead=_lead(results),
-        about=results.suite.description,
-        runs=_runs(results.runs),
+        about=about(results),
+        runs=html.escape(pairs(results)),
         table=_table(results),
         table_note=_table_note(results),
         differences=_differences(results),
@@ -65,46 +65,87 @@ def _runs(count: int) -> str:
     return f"{count} run{'s' if count != 1 else ''}"
 
 
+def pairs(results: Results) -> str:
+    """How many runs each contender has, under all conditions together."""
+    conditions = len(results.points())
+    each = f" under each of {conditions} conditions, {results.runs * conditions} in all" if conditions > 1 else ""
+    return f"{_runs(results.runs)} per contender{each}"
+
+
+def about(results: Results) -> str:
+    """What was run: the suite in words, after the conditions of these results where they are not those of the suite."""
+    suite, points = results.suite, results.points()
+    if points == list(suite.grid("full")):
+        own = ""
+    else:
+        levels = {factor: list(dict.fromkeys(str(point[factor]) for point in points)) for factor in points[0]}
+        own = "; ".join(f"{factor} {', '.join(values)}" for factor, values in levels.items())
+    fixed = ", ".join(f"{key} = {value}" for key, value in suite.settings.items() if key not in points[0])
+    own = "; ".join(part for part in (own, fixed) if part)
+    return (
+        f"Conditions of this evaluation: {own}. The suite as a whole: {suite.description}" if own else suite.description
+    )
+
+
 def leaders(results: Results, metric: Metric) -> list[str]:
     """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs.
 
-    At other things than goodput nobody leads who leaves the link idle.
+    Paired by run, nobody is better than the first, and the interval of the others' difference to it holds zero. At
+    other things than goodput nobody leads who leaves the link idle.
     """
     out = set() if results.suite.trade is None or metric.key == results.suite.trade[0] else idle(results)
     runs = {c.label: results.by_case(c, metric.key) for c in results.contenders if c.label not in out}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
-    ranked = [label for label, e in medians.items() if e.n >= MIN_PAIRS]
-    if not ranked:
+    ranked = sorted((label for label, e in medians.items() if e.has_interval), key=lambda k: sign * medians[k].median)
+    if len(ranked) < 2:
         return []
-    best, *others = sorted(ranked, key=lambda label: sign * medians[label].median)
-    return [best, *(o for o in others if verdict(paired_difference(runs[o], runs[best]), metric.better) == "tied")]
+
+    def against(other: str, first: str) -> str:
+        return verdict(paired_difference(runs[other], runs[first]), metric.better)
+
+    best = ranked[0]
+    for other in ranked[1:]:
+        best = other if against(other, best) == "better" else best
+    return [best, *(other for other in ranked if other != best and against(other, best) == "tied")]
 
 
 def _lead(results: Results) -> str:
     """What came out: who is on the front of goodput against delay, then a sentence per metric."""
-    estimates = results.estimates()
+    estimates, marks = results.estimates(), unused(results)
     sentences = []
+
+    def strong(label: str) -> str:
+        return f"<strong>{html.escape(label)}</strong>"
+
+    def marked(label: str, metric: Metric) -> str:
+        return strong(label) + (f" ({_mark(marks[label])})" if label in marks and metric.key not in SHARES else "")
+
     on_it = front(results)
     if on_it:
-        names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in on_it)
-        sentences.append(f"On the front of goodput against delay: {names}.")
+        sentences.append(f"On the front of goodput against delay: {' and '.join(map(strong, on_it))}.")
+    decided = False
     for m in results.suite.metrics:
         first = leaders(results, m) if len(estimates) > 1 else []
+        decided = decided or bool(first)
+        left_out = results.suite.trade is not None and m.key != results.suite.trade[0] and idle(results)
+        among = f" of the contenders with at least {USES_THE_LINK:.0%} of the best goodput".replace("%", " %")
+        among = among if left_out else ""
         if len(first) > 1:
-            names = " and ".join(f"<strong>{html.escape(label)}</strong>" for label in first)
-            said = f"{names} are tied at about {m.format(estimates[first[0]][m.key].median)}"
+            names = " and ".join(marked(label, m) for label in first)
+            said = f"{names} are tied best{among} at about {m.format(estimates[first[0]][m.key].median)}"
         elif first:
-            alone = results.suite.trade is None or not idle(results)
-            leads = "is best" if alone else "is best of the contenders with at least 80 % of the best goodput"
-            value = m.format(estimates[first[0]][m.key].median)
-            said = f"<strong>{html.escape(first[0])}</strong> {leads} with {value}"
+            said = f"{marked(first[0], m)} is best{among} with {m.format(estimates[first[0]][m.key].median)}"
         else:
-            own = (f"<strong>{html.escape(k)}</strong> {m.format(e[m.key].median)}" for k, e in estimates.items())
-            said = ", ".join(own)
+            said = ", ".join(f"{marked(k, m)} {m.format(e[m.key].median)}" for k, e in estimates.items())
         sentences.append(f"{html.escape(m.title)}: {said}.")
-    few = len(estimates) > 1 and results.runs < MIN_PAIRS
-    return " ".join(sentences) + (f" Fewer than {MIN_PAIRS} runs do not tell contenders apart." if few else "")
+    if len(estimates) > 1 and not decided:
+        sentences.append(f"Fewer than {MIN_PAIRS} runs per contender do not tell contenders apart.")
+    return " ".join(sentences)
+
+
+def _mark(used: float) -> str:
+    return f"uses {100 * used:.0f} % of the link"
 
 
 def _who(results: Results, contender: Contender, tag: str, content: str) -> str:
@@ -117,7 +158,7 @@ def _name(contender: Contender) -> str:
 
 
 def _table(results: Results) -> str:
-    estimates = results.estimates()
+    estimates, marks = results.estimates(), unused(results)
     first = {m.key: leaders(results, m) for m in results.suite.metrics}
     head = "".join(
         f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in results.suite.metrics
@@ -130,6 +171,8 @@ def _table(results: Results) -> str:
             content = f'<span class="value">{html.escape(m.format(estimate.median))}</span>'
             if len(estimates) > 1 and c.label in first[m.key]:
                 content += f'<span class="rank">{"best" if len(first[m.key]) == 1 else "tied best"}</span>'
+            if c.label in marks and m.key not in SHARES:
+                content += f'<span class="idle">{_mark(marks[c.label])}</span>'
             if estimate.has_interval:
                 content += f'<span class="range">{_between(m, estimate)}</span>'
                 content += _track(m, estimate, [e[m.key] for e in estimates.values()])
@@ -146,7 +189,7 @@ def _between(metric: Metric, estimate: Estimate) -> str:
 
 def _track(metric: Metric, own: Estimate, everyone: Sequence[Estimate]) -> str:
     """Median and interval on an axis that all contenders share and that reaches the ideal value."""
-    ends = [metric.ideal, *(e.low for e in everyone), *(e.high for e in everyone)]
+    ends = [metric.ideal, *(end for e in everyone if e.has_interval for end in (e.low, e.high))]
     low, span = min(ends), (max(ends) - min(ends)) or 1.0
     left, middle, right = (100 * (x - low) / span for x in (own.low, own.median, own.high))
     return (
@@ -156,20 +199,28 @@ def _track(metric: Metric, own: Estimate, everyone: Sequence[Estimate]) -> str:
 
 
 def _table_note(results: Results) -> str:
-    if results.runs == 1:
-        return "A single run: no interval can be given."
-    return (
-        "Below each median, its 95 % bootstrap interval over the runs; dot and bar show both on a shared axis. "
-        "“Tied”: paired by run, the difference to the best median is within chance."
+    most = max(e.n for own in results.estimates().values() for e in own.values())
+    words = (
+        f"Below each median of {MIN_PAIRS} runs or more, its 95 % bootstrap interval; dot and bar show both on a "
+        "shared axis. “Tied best”: paired by run, the interval of the difference to the best holds zero."
+        if most >= MIN_PAIRS
+        else f"With fewer than {MIN_PAIRS} runs per contender there is no interval, and nobody is best: even if all of "
+        "them point the same way, that is chance in more than 5 % of cases."
     )
+    if unused(results):
+        words += (
+            " Who uses less than 80 % of the link has a mark: where capacity is left over, equal shares and short "
+            "queues are no merit."
+        )
+    return words
 
 
 def _differences(results: Results) -> str:
     """Each other contender against the first, run by run under the same conditions."""
-    if len(results.contenders) < 2 or results.runs < 2:
-        return ""
     first, rows = results.contenders[0], []
     differences = results.differences()
+    if all(d.n < 2 for own in differences.values() for d in own.values()):
+        return ""
     for c in results.contenders[1:]:
         cells = []
         for m in results.suite.metrics:
@@ -177,9 +228,10 @@ def _differences(results: Results) -> str:
             word = verdict(d, m.better)
             scale, unit = (100, " points") if m.percent else (1, m.unit)
             low, middle, high = (f"{scale * x:+.{m.decimals}f}".replace("-", "−") for x in (d.low, d.median, d.high))
+            interval = f'<span class="range">{low} to {high}</span>' if d.has_interval else ""
             cells.append(
                 f'<td data-title="{html.escape(m.title)}"><span class="value">{middle}{unit}</span> '
-                f'<span class="{word.split()[0]}">{word}</span><span class="range">{low} to {high}</span></td>'
+                f'<span class="{word.split()[0]}">{word}</span>{interval}</td>'
             )
         who = _who(results, c, "th", _name(c)).replace("<th ", "<th scope=row ", 1)
         rows.append(f"<tr>{who}{''.join(cells)}</tr>")
@@ -190,7 +242,7 @@ def _differences(results: Results) -> str:
         + "\n".join(rows)
         + "\n</tbody></table>\n"
         '<p class="note">Median of the differences under the same conditions and its 95 % bootstrap interval; '
-        "“tied” where the interval holds zero.</p>\n</section>"
+        f"“tied” where the interval holds zero, “too few runs” below {MIN_PAIRS}.</p>\n</section>"
     )
 
 

@@ -81,6 +81,7 @@ class ParkingLot(_Sharing):
             "seconds": float(ratios.size),
             "long_mbps": float(goodput[:, 0].mean()),
             "cross_mbps": float(goodput[:, 1:].mean()),
+            "goodput_share": float(goodput[:, 0].mean() + goodput[:, 1:].mean()) / RATE_MBPS,
         }
 
 

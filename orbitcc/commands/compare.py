@@ -1,4 +1,4 @@
-"""`orbitcc compare`: compare the results in two folders."""
+"""`orbitcc compare`: compare the results in two folders, or two contenders of one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,29 @@ COLOURS = {"better": "green", "worse": "red", "tied": "dim", "too few runs": "ye
 
 def compare(
     run_a: Annotated[Path, typer.Argument(help="Folder with the results of a suite, or of a paper.")],
-    run_b: Annotated[Path, typer.Argument(help="Folder with the results to compare.")],
+    run_b: Annotated[
+        Path | None, typer.Argument(help="Folder with the results to compare. Not needed with --a and --b.")
+    ] = None,
+    a: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--a",
+            metavar="CONTENDER",
+            help="The contender of side A, as the report names it; * stands for any letters. Several are training "
+            "seeds of one design. Repeatable.",
+        ),
+    ] = None,
+    b: Annotated[
+        list[str] | None,
+        typer.Option("--b", metavar="CONTENDER", help="The contender of side B, from RUN_B if given. Repeatable."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Compare two folders of results, run by run: is B better than A, worse, or tied?"""
+    """Compare two folders of results, or with --a and --b two contenders of one, run by run: is B better than A, worse,
+    or tied?"""
     from orbitcc.eval.comparison import differences
 
-    found = differences(run_a, run_b)
+    found = differences(run_a, run_b, a or [], b or [])
     if as_json:
         print(json.dumps([_as_dict(d) for d in found], indent=2))
         return
@@ -35,39 +51,63 @@ def _as_dict(d: Difference) -> dict[str, Any]:
     return {
         "suite": d.suite,
         "contender": d.contender,
+        **({"other": d.other} if d.other != d.contender else {}),
         "metric": d.metric.key,
         "a": finite(d.a.median),
         "b": finite(d.b.median),
         "difference": finite(d.change.median),
         "low": finite(d.change.low),
         "high": finite(d.change.high),
-        "runs": d.change.n,
+        "training_seeds" if d.seeds else "runs": d.change.n,
         "verdict": d.verdict,
     }
 
 
 def _print(found: list[Difference]) -> None:
+    """One table per suite and pair of contenders."""
+    from itertools import groupby
+
     from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
-    for head in ("suite", "contender", "metric"):
-        table.add_column(head, overflow="fold")
-    for head in ("A", "B", "B − A, run by run", ""):
-        table.add_column(head, justify="right")
-    for d in found:
-        scale, m = (100, d.metric) if d.metric.percent else (1, d.metric)
-        low, high = (f"{scale * x:+.{m.decimals}f}" for x in (d.change.low, d.change.high))
-        interval = f" [dim]({low} to {high})[/dim]" if d.change.has_interval else ""
-        table.add_row(
-            d.suite,
-            escape(d.contender),
-            m.title,
-            m.format(d.a.median),
-            m.format(d.b.median),
-            f"{scale * d.change.median:+.{m.decimals}f}{interval}" if d.change.n else "–",
-            f"[{COLOURS[d.verdict]}]{d.verdict}[/]",
+    from orbitcc.eval.statistics import MIN_PAIRS
+
+    console = Console()
+    for (suite, contender, other, seeds), group in groupby(
+        found, key=lambda d: (d.suite, d.contender, d.other, d.seeds)
+    ):
+        who = contender if contender == other else f"A {contender}, B {other}"
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            header_style="bold",
+            border_style="dim",
+            pad_edge=False,
+            title=f"{suite}: {escape(who)}",
+            title_justify="left",
+            title_style="bold",
         )
-    Console().print(table)
+        table.add_column("metric", overflow="fold")
+        for head in ("A", "B", "B − A", "seeds" if seeds else "runs", ""):
+            table.add_column(head, justify="right", no_wrap=True)
+        for d in group:
+            scale, m = (100, d.metric) if d.metric.percent else (1, d.metric)
+            low, high = (f"{scale * x:+.{m.decimals}f}" for x in (d.change.low, d.change.high))
+            interval = f"\n[dim]{low} to {high}[/dim]" if d.change.has_interval else ""
+            table.add_row(
+                m.title,
+                m.format(d.a.median),
+                m.format(d.b.median),
+                f"{scale * d.change.median:+.{m.decimals}f}{interval}" if d.change.n else "–",
+                str(d.change.n),
+                f"[{COLOURS[d.verdict]}]{d.verdict}[/]",
+            )
+        console.print(table)
+    pairs = "training seed" if any(d.seeds for d in found) else "run"
+    console.print(
+        f"median of the differences, paired by {pairs}, and below it its 95 % bootstrap interval; tied: it holds zero; "
+        f"fewer than {MIN_PAIRS} pairs decide nothing",
+        style="dim",
+        highlight=False,
+    )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from orbitcc.eval.suites import Metric
 
 DEFAULT_CONTROLLERS = ("cubic", "reno")
+WIDEST_LABEL = 32
+"""Longer names of contenders take several lines."""
 
 
 def evaluate(
@@ -120,7 +122,7 @@ def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None
 
 
 def as_dict(results: Results, report: Path) -> dict[str, Any]:
-    """The table for `--json`; a bound that a single run does not allow is null."""
+    """The table for `--json`; a bound that so few runs do not allow is null."""
     estimates = results.estimates()
     return {
         "suite": results.suite.name,
@@ -145,36 +147,66 @@ def as_dict(results: Results, report: Path) -> dict[str, Any]:
 
 
 def print_table(results: Results) -> None:
-    """Medians and 95 % intervals, one line per contender."""
+    """Medians and 95 % intervals, one line per contender; several tables where one does not fit the terminal."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from orbitcc.eval.figures.style import DARK, lines_of
+    from orbitcc.eval.front import SHARES, unused
+    from orbitcc.eval.report import pairs
+    from orbitcc.eval.statistics import MIN_PAIRS
 
-    runs, conditions = f"{results.runs} run{'s' if results.runs != 1 else ''}", len(results.points())
-    if conditions > 1:
-        runs += f" of each of {conditions} conditions"
-    table = Table(
-        title=f"{results.suite.title}, {runs} per contender",
-        caption="median, and below it its 95 % bootstrap interval" if results.runs > 1 else None,
-        caption_justify="left",
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        border_style="dim",
-    )
-    table.add_column("contender", no_wrap=True)
+    console, estimates, lines, marks = Console(), results.estimates(), lines_of(results), unused(results)
+    columns: list[tuple[str, list[list[str]]]] = []
     for metric in results.suite.metrics:
-        table.add_column(f"{metric.title} {goal(metric)}", justify="right")
-    estimates, lines = results.estimates(), lines_of(results)
-    for label in results.labels:
         cells = []
-        for metric in results.suite.metrics:
+        for label in results.labels:
             e = estimates[label][metric.key]
-            interval = f"\n[dim]{metric.format(e.low)} – {metric.format(e.high)}[/dim]" if e.has_interval else ""
-            cells.append(f"[bold]{metric.format(e.median)}[/bold]{interval}")
-        table.add_row(f"[{DARK.tone(lines[label].colour)}]●[/] {label}", *cells)
-    Console().print(table)
+            marked = "*" if label in marks and metric.key not in SHARES else ""
+            interval = [f"{metric.format(e.low)} – {metric.format(e.high)}"] if e.has_interval else []
+            cells.append([metric.format(e.median) + marked, *interval])
+        columns.append((f"{metric.title} {goal(metric)}", cells))
+
+    def width(column: tuple[str, list[list[str]]]) -> int:
+        heading, cells = column
+        return max(map(len, [*heading.split(), *(line for lines in cells for line in lines)]))
+
+    first = min(max(len("contender"), *(len(label) + 2 for label in results.labels)), WIDEST_LABEL)
+    parts: list[list[tuple[str, list[list[str]]]]] = []
+    left = 0
+    for column in columns:
+        needed = width(column) + 3  # a border and two spaces
+        if not parts or needed > left:
+            parts.append([])
+            left = console.width - first - 4
+        parts[-1].append(column)
+        left -= needed
+    few = all(not e.has_interval for own in estimates.values() for e in own.values())
+    notes = [
+        f"fewer than {MIN_PAIRS} runs: no intervals" if few else "median, and below it its 95 % bootstrap interval"
+    ]
+    notes += ["* uses less than 80 % of the link"] if marks else []
+    for number, part in enumerate(parts, start=1):
+        table = Table(
+            title=f"{results.suite.title}, {pairs(results)}" if number == 1 else None,
+            caption="\n".join(notes) if number == len(parts) else None,
+            caption_justify="left",
+            title_justify="left",
+            title_style="bold",
+            header_style="bold",
+            border_style="dim",
+        )
+        table.add_column("contender", overflow="fold", min_width=first, max_width=first)
+        for column in part:
+            table.add_column(column[0], justify="right", min_width=width(column))
+        for row, label in enumerate(results.labels):
+            shown = (cells[row] for _, cells in part)
+            table.add_row(
+                f"[{DARK.tone(lines[label].colour)}]●[/] {escape(label)}",
+                *(f"[bold]{median}[/bold]" + "".join(f"\n[dim]{i}[/dim]" for i in rest) for median, *rest in shown),
+            )
+        console.print(table)
 
 
 def goal(metric: Metric) -> str:

@@ -55,6 +55,7 @@ def reproduce(
     from orbitcc.envs.description.flows import parse_value
     from orbitcc.envs.errors import StateError
     from orbitcc.eval import papers, provenance
+    from orbitcc.eval.claims.claim import LEAST_RUNS
     from orbitcc.eval.report import write_report
     from orbitcc.eval.report.paper import write_paper_report
 
@@ -66,6 +67,15 @@ def reproduce(
     others = [papers.load_paper(chosen, other) for other in beside or []]
     if others:
         papers.together(others)  # refused before anything is run
+    papers.check_folder(chosen, folder)
+    given = {k: parse_value(v) for k, v in settings(changes or []).items()}
+    found, reduced = (len(papers.decidable(chosen, policy or [], p, given, others)) for p in (profile, "reduced"))
+    if found < reduced:
+        print(
+            f"warning: the profile {profile} decides {found or 'none'} of the {len(chosen.claims)} claims (reduced: "
+            f"{reduced}), because a claim takes {LEAST_RUNS} runs of everything that it compares",
+            file=sys.stderr,
+        )
     try:
         all_results = papers.run_paper(
             chosen,
@@ -75,7 +85,7 @@ def reproduce(
             workers=workers,
             ray=ray,
             resume=resume,
-            settings={k: parse_value(v) for k, v in settings(changes or []).items()},
+            settings=given,
             command=command,
             done=lambda results: write_report(results),
         )

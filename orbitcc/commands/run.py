@@ -155,8 +155,11 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
     chosen = [i for i, flow in enumerate(flows) if flow.controller.name == EXTERNAL]
     what = f"the {len(chosen)} learning flows this seed draws" if drawn else f"the contender's {len(chosen)} flows"
     if chosen and not given:
-        whose = "the learning flows of a drawn scenario" if drawn else f"the contender's flow {flows[chosen[0]].name!r}"
-        raise OrbitccError("--flow", "(none)", f"a controller for {whose}, e.g. --flow cubic")
+        if drawn:
+            allowed = "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
+            raise OrbitccError("--flow", "(none)", allowed)
+        allowed = "a controller that runs by itself, with --flow NAME or --policy POLICY"
+        raise OrbitccError(f"flows.{chosen[0]}.controller", CONTENDER, allowed)
     if not chosen:
         chosen = [i for i, flow in enumerate(flows) if flow.controller.name != "udp"]
         what = f"the {len(chosen)} flows of {scenario.name}" + (" except udp" if len(chosen) < len(flows) else "")
@@ -208,13 +211,16 @@ def print_tables(recording: Recording) -> None:
     """One table of flows, one of links."""
     from rich.console import Console
 
+    from orbitcc.envs.description.scenario import stem
+
     scenario, console = recording.scenario, Console()
     console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
     flows = table(
         "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
     for flow, total in zip(scenario.flows, recording.flow_totals, strict=True):
-        controller = str(flow.controller)
+        only_path = flow.controller.params.keys() == {"path"}
+        controller = stem(flow.controller) if only_path else str(flow.controller)
         named_after_it = flow.name.rpartition("-")[0] == controller
         flows.add_row(
             flow.name if named_after_it else f"{flow.name} [dim]{controller}[/dim]",

@@ -3,7 +3,11 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
+from orbitcc.cli import app
+from orbitcc.eval import contenders, papers
+from orbitcc.eval.results import Results
 from tests.commands.shell import called
 
 
@@ -40,6 +44,37 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     inner.rename(tmp_path / "whatever")
     (tmp_path / "runs.jsonl").touch()
     refused("reproduce", "geo", "--profile", "quick")
+
+
+@pytest.mark.parametrize(
+    ("paper", "profile", "says"),
+    [
+        ("geo", "quick", "warning: the profile quick decides none of the 82 claims (reduced: 59)"),
+        ("leo", "quick", "warning: the profile quick decides 7 of the 47 claims (reduced: 36)"),
+        ("geo", "reduced", None),
+    ],
+)
+def test_a_profile_that_decides_nothing_is_named_before_it_runs(paper, profile, says, monkeypatch, tmp_path):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(papers, "run_paper", interrupted)
+    done = CliRunner().invoke(app, ["reproduce", paper, "--profile", profile, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 130
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(says or "interrupted")
+
+
+def test_draws_that_are_judged_together_decide_together(tmp_path):
+    paper = papers.get("c4")
+    assert papers.decidable(paper, [], "quick") == []
+    suite, line_up = papers.suites_of(paper, {})["c4-tests"], contenders.line_up(paper.suites["c4-tests"], [])
+    rows = [
+        {"contender": c.key, "point": dict(point), "seed": seed, "metrics": {}}
+        for c in line_up for point in suite.points("full") for seed in range(100, 103)
+    ]  # fmt: skip
+    nothing = {"c4-tests": Results(suite, line_up, "full", 3, tmp_path, "", "", rows)}
+    assert papers.decidable(paper, [], "quick", others=[nothing]) == []  # runs without the metrics do not count
 
 
 @pytest.mark.slow

@@ -155,6 +155,12 @@ def test_flow_options_for_a_scenario_of_one_flow_are_copies_of_it():
     assert named.flow_names == ("mine", "mine-1")
 
 
+def test_flows_of_policies_are_named_after_the_policy(tmp_path):
+    texts = ["perigee", str(tmp_path / "mine" / "best"), "module:make"]
+    names = prepare("dumbbell", ["cubic"], texts, [], None).flow_names
+    assert names == ("cubic-0", "perigee-1", "mine/best-2", "module:make-3")
+
+
 def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
     flows = [Flow(controller="cubic"), Flow(controller="contender"), Flow(controller="contender")]
     path = str(scenarios.get("dumbbell", duration_s=1).with_flows(flows).save(tmp_path / "mine.toml"))

@@ -89,8 +89,7 @@ def test_eval_json_is_the_table(orbitcc, tmp_path, checkpoint_folder):
     assert idle["contender"] == "idle-policy"
     for entry in (cubic, idle):
         for key in ("goodput_over_optimal", "delay_inflation", "retransmission_rate"):
-            assert entry[key]["low"] <= entry[key]["median"] <= entry[key]["high"]
-            assert entry[key]["runs"] == 2
+            assert (entry[key]["low"], entry[key]["high"], entry[key]["runs"]) == (None, None, 2)
     # ten packets per round trip, for ever, are no match
     assert idle["goodput_over_optimal"]["median"] < cubic["goodput_over_optimal"]["median"]
     lines = (tmp_path / "here" / "runs.csv").read_text(encoding="utf-8").splitlines()

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.eval.comparison import differences
 
 
@@ -65,3 +65,105 @@ def test_a_metric_without_a_value_is_null_in_json(results, other):
     (rate,) = (d for d in found if d["contender"] == "cubic" and d["metric"] == "retransmission_rate")
     assert (rate["a"], rate["difference"], rate["runs"]) == (None, None, 0)
     assert "nan" not in CliRunner().invoke(app, ["compare", *folders]).stdout
+
+
+def test_two_contenders_of_one_folder_are_compared_run_by_run(results):
+    found = {d.metric.key: d for d in differences(results.out_dir, first=["cubic"], second=["reno"])}
+    assert found.keys() == {m.key for m in results.suite.metrics}
+    for key, difference in found.items():
+        assert (difference.contender, difference.other, difference.change.n) == ("cubic", "reno", 3)
+        assert difference.change.median == results.differences()["reno"][key].median
+
+
+def test_contenders_of_two_folders_are_compared_under_the_conditions_of_both(results, other):
+    (found,) = (
+        d for d in differences(results.out_dir, other, ["reno"], ["cubic"]) if d.metric.key == "goodput_over_optimal"
+    )
+    (plain,) = (
+        d for d in differences(results.out_dir, None, ["reno"], ["cubic"]) if d.metric.key == "goodput_over_optimal"
+    )
+    assert found.change.median == pytest.approx(plain.change.median + 0.05)
+
+
+def seeds_of(folder, tmp_path, scores):
+    """Results of eight runs in which design -> training seed -> shift of the goodput; and a model card for each."""
+    (row, *_) = [json.loads(line) for line in (folder / "runs.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = []
+    for design, shifts in scores.items():
+        for seed, shift in shifts.items():
+            for run in range(8):
+                goodput = 0.4 + 0.05 * run + shift  # schedules differ more than policies
+                metrics = row["metrics"] | {"goodput_over_optimal": goodput}
+                key = f"{design}#{seed:012d}"
+                own = {"seed": run, "contender": key, "params": {"path": f"{design}-{seed}"}, "metrics": metrics}
+                lines.append(json.dumps(row | own))
+    (tmp_path / "seeds").mkdir()
+    (tmp_path / "seeds" / "runs.jsonl").write_text("\n".join(lines) + "\n")
+    return tmp_path / "seeds"
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Model cards whose training seed is the end of the path."""
+    from types import SimpleNamespace
+
+    from orbitcc.agents import checkpoint
+
+    def load(path):
+        seed = int(path.rpartition("-")[2])
+        return SimpleNamespace(card=SimpleNamespace(training=SimpleNamespace(seed=seed)))
+
+    monkeypatch.setattr(checkpoint, "load", load)
+
+
+def test_designs_with_several_training_seeds_are_paired_by_seed(results, tmp_path, trained):
+    # Seed k is worth 0.01 k in both designs, and `new` adds 0.001 to it: nothing that unpaired seeds could show.
+    numbers = range(1, 7)
+    scores = {"old": {k: 0.01 * k for k in numbers}, "new": {k: 0.01 * k + 0.001 for k in reversed(numbers)}}
+    folder = seeds_of(results.out_dir, tmp_path, scores)
+    found = differences(folder, first=["old"], second=["new"])
+    (goodput,) = (d for d in found if d.metric.key == "goodput_over_optimal")
+    assert goodput.seeds
+    assert goodput.change.n == 6  # the pairs are six seeds, not 48 runs
+    assert (goodput.change.low, goodput.change.high) == pytest.approx((0.001, 0.001))
+    assert goodput.verdict == "better"
+
+
+def test_five_training_seeds_decide_nothing_however_many_runs_they_have(results, tmp_path, trained):
+    scores = {design: dict.fromkeys(range(5), shift) for design, shift in (("old", 0.0), ("new", 0.2))}
+    folder = seeds_of(results.out_dir, tmp_path, scores)
+    assert {d.verdict for d in differences(folder, first=["old"], second=["new"])} == {"too few runs"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (["cubic"], [], "--b: missing"),
+        ([], ["cubic"], "--a: missing"),
+        ([], [], "run_b: '\\(none\\)'"),
+        (["cubik"], ["reno"], "--a: unknown name 'cubik'; did you mean 'cubic'"),
+        (["cubic"], ["*"], "--b: 'cubic' is not allowed; allowed: a single contender, or policies"),
+    ],
+)
+def test_contenders_that_cannot_be_paired_are_refused(results, first, second, says):
+    with pytest.raises(OrbitccError, match=says):
+        differences(results.out_dir, first=first, second=second)
+
+
+def test_designs_with_other_numbers_of_seeds_are_refused(results, tmp_path, trained):
+    folder = seeds_of(results.out_dir, tmp_path, {"old": {1: 0.0, 2: 0.0}, "new": {1: 0.0, 2: 0.0, 3: 0.0}})
+    with pytest.raises(OrbitccError, match="'2 and 3 contenders'"):
+        differences(folder, first=["old"], second=["new"])
+
+
+def test_the_table_fits_80_columns(results, monkeypatch):
+    from typer.testing import CliRunner
+
+    from orbitcc.cli import app
+
+    monkeypatch.setenv("COLUMNS", "80")
+    out = CliRunner().invoke(app, ["compare", str(results.out_dir), "--a", "cubic", "--b", "reno"]).stdout
+    assert "responsiveness: A cubic, B reno" in out
+    assert "too few runs" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out

@@ -3,7 +3,7 @@
 import pytest
 
 from orbitcc.envs import scenarios
-from orbitcc.eval.extrapolation import conditions
+from orbitcc.eval.extrapolation import ABSOLUTE, _within, conditions
 
 
 def test_conditions_of_a_static_path():
@@ -80,3 +80,14 @@ def test_a_policy_is_named_that_was_trained_on_links_of_the_suite(tmp_path, chec
         line_up = contenders.line_up([], [str(tmp_path / f"on-{run}")])
         found = warnings(Results(suites.get("responsiveness"), line_up, "quick", 2, tmp_path, "0"))
         assert found == (["on-2 was trained on links of this suite: its figures are those of a training set"] * warned)
+
+
+def test_rounding_and_a_residual_loss_are_no_warning():
+    def outside(met, trained, name):
+        return not _within(met, trained, ABSOLUTE.get(name, 0.0))
+
+    assert not outside((5e-6, 5e-6), (0.0, 0.0), "loss")  # the GEO links
+    assert outside((0.0, 1e-4), (0.0, 0.0), "loss")
+    assert not outside((9.96, 200.9), (10.0, 200.0), "rate_mbps")  # 9.96 and 201 with three digits
+    assert outside((9.9, 200.0), (10.0, 200.0), "rate_mbps")
+    assert outside((1, 6), (1, 5), "flows")

@@ -10,9 +10,10 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from orbitcc.eval import contenders
-from orbitcc.eval.front import front, idle
-from orbitcc.eval.report import leaders, write_report
+from orbitcc.commands.eval_ import print_table
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.front import front, idle, unused
+from orbitcc.eval.report import about, leaders, pairs, write_report
 
 VOID = {"meta", "img", "source", "br", "hr", "link", "input"}
 
@@ -91,7 +92,6 @@ def test_numbers_in_the_table_are_the_all_results(page, results):
         assert label in page.text
         for metric in results.suite.metrics:
             assert metric.format(own[metric.key].median) in page.text
-            assert f"{metric.format(own[metric.key].low)} – {metric.format(own[metric.key].high)}" in page.text
 
 
 def test_the_page_says_how_it_was_made(page, results):
@@ -112,6 +112,93 @@ def test_few_runs_crown_nobody(page, results):
     assert "Fewer than 6 runs" in page.text
     assert "too few runs" in page.text
     assert all(leaders(results, metric) == [] for metric in results.suite.metrics)
+    assert "nan" not in page.text
+    assert not any("range" in attributes.get("class", "") for _, attributes in page.tags)
+
+
+def written(made, tmp_path):
+    """The text of the report of these results, and its classes with the text of each."""
+    path = write_report(dataclasses.replace(made, out_dir=tmp_path))
+    raw = path.read_text(encoding="utf-8")
+    parsed = Page()
+    parsed.feed(raw)
+    return parsed.text, raw
+
+
+def test_six_runs_have_intervals_and_table_and_words_name_the_same_as_best(results, tmp_path):
+    rows = {"cubic": 0.9, "reno": 0.9, "vegas": 0.85}
+    made = made_of(results, {label: (goodput, 1.2, 0.01) for label, goodput in rows.items()}, runs=6)
+    text, raw = written(made, tmp_path)
+    assert "cubic and reno are tied best at about 0.900" in text
+    cells = re.findall(r"<tr><th scope=row[^>]*>.*?</tr>", raw)[:3]
+    assert ["tied best" in cell.split("Delay")[0] for cell in cells] == [True, True, False]
+    assert "0.900 – 0.900" in text
+
+
+def test_the_first_is_nobody_whom_another_beats_run_by_run(results):
+    # reno has the lower median, and beats cubic in 7 of 8 runs
+    goodputs = {"cubic": [0.3] * 4 + [0.7] * 4, "reno": [0.32] * 4 + [0.45, 0.72, 0.72, 0.72]}
+    made = made_of(results, {"cubic": (0.5, 1.0, 0.0), "reno": (0.5, 1.0, 0.0)})
+    for row in made.rows:
+        row["metrics"]["goodput_over_optimal"] = goodputs[row["contender"]][row["seed"]]
+    metric = made.suite.metrics[0]
+    assert leaders(made, metric) == ["reno"]
+    assert made.differences()["reno"][metric.key].low > 0
+
+
+def test_a_fair_contender_that_leaves_a_fifth_of_the_link_unused_has_a_mark(results, tmp_path, capsys):
+    suite = suites.get("intra-rtt")
+    shares = {"cubic": (0.7, 0.95), "vegas": (0.99, 0.4)}
+    rows = [
+        {
+            "scenario": str(point["base_rtt_ms"]), "point": dict(point), "contender": label, "seed": seed,
+            "metrics": {"goodput_ratio": ratio, "goodput_share": share},
+        }
+        for label, (ratio, share) in shares.items() for point in suite.points("quick") for seed in range(1, 4)
+    ]  # fmt: skip
+    made = dataclasses.replace(
+        results, suite=suite, contenders=contenders.line_up(list(shares), []), runs=3, rows=rows, profile="quick"
+    )
+    assert unused(made) == {"vegas": 0.4}
+    text, raw = written(made, tmp_path)
+    assert "vegas (uses 40 % of the link) is best with 0.990" in text
+    assert raw.count('<span class="idle">uses 40 % of the link</span>') == 1
+    print_table(made)
+    shown = capsys.readouterr().out
+    assert "0.990*" in shown
+    assert "* uses less than 80 % of the link" in shown
+
+
+def test_the_page_says_which_conditions_were_run(results):
+    suite = suites.get("intra-rtt")
+    quick, full = (dataclasses.replace(results, suite=suite, profile=profile) for profile in ("quick", "full"))
+    assert about(quick).startswith("Conditions of this evaluation: base_rtt_ms 40, 120. The suite as a whole: ")
+    assert about(full) == suite.description
+    fixed = dataclasses.replace(results, suite=suites.get("intra-rtt", {"base_rtt_ms": 80}), profile="full")
+    assert about(fixed).startswith("Conditions of this evaluation: base_rtt_ms 80. ")
+    assert pairs(quick) == "3 runs per contender under each of 2 conditions, 6 in all"
+
+
+@pytest.mark.parametrize("name", ["constellation-sharing", "responsiveness-shown", "geo-pep"])
+def test_tables_on_the_terminal_fit_80_columns_and_show_every_figure_whole(results, name, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    suite = suites.get(name)
+    line_up = contenders.line_up(["cubic", "leocc:trigger=global"], [])
+    rows = [
+        {
+            "scenario": str(k), "point": dict(point), "contender": contender.key, "seed": seed,
+            "metrics": {m.key: 0.123456 + 100 * seed for m in suite.metrics},
+        }
+        for contender in line_up for k, point in enumerate(suite.points("quick")) for seed in range(1, 8)
+    ]  # fmt: skip
+    made = dataclasses.replace(results, suite=suite, contenders=line_up, runs=7, rows=rows, profile="quick")
+    print_table(made)
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    for metric in suite.metrics:
+        estimate = made.estimates()["cubic"][metric.key]
+        assert f"{metric.format(estimate.low)} – {metric.format(estimate.high)}" in out
 
 
 def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(results):
@@ -135,8 +222,8 @@ def test_the_best_median_leads_together_with_those_it_cannot_be_told_from(result
     assert set(first) == {"cubic", "cubic:hystart=off"}
 
 
-def made_of(results, medians):
-    """The results of eight runs with these goodputs, inflations and losses by label."""
+def made_of(results, medians, runs=8):
+    """The results of runs with these goodputs, inflations and losses by label."""
     rows = [
         {
             "scenario": "s",
@@ -146,9 +233,9 @@ def made_of(results, medians):
             "metrics": {"goodput_over_optimal": g, "delay_inflation": d, "retransmission_rate": r},
         }
         for label, (g, d, r) in medians.items()
-        for seed in range(8)
+        for seed in range(runs)
     ]
-    return dataclasses.replace(results, contenders=contenders.line_up(list(medians), []), runs=8, rows=rows)
+    return dataclasses.replace(results, contenders=contenders.line_up(list(medians), []), runs=runs, rows=rows)
 
 
 def test_who_leaves_the_link_idle_is_best_at_nothing_but_may_be_on_the_front(results):
