@@ -223,7 +223,7 @@ class _Rllib:
         self._id, self._agent = "", None
         module = modules
         if isinstance(modules, MultiRLModule):
-            self._id = _module_id(name, list(modules.keys()), options.get("module"))
+            self._id = _module_id(name, sorted(modules.keys()), options.get("module"))
             module = modules[self._id]
         elif "module" in options:
             raise OrbitccError("policy.module", options["module"], "a checkpoint of several policies")

@@ -53,6 +53,37 @@ def make():
 """
 
 
+COUNTING = """
+import numpy as np
+
+class Flow:
+    def __init__(self, log):
+        self.log, self.calls = log, 0
+        log.append(self)
+
+    def act(self, obs):
+        self.calls += 1
+        return np.zeros((len(obs), 1))
+
+class Counting:
+    log = []
+
+    def begin(self):
+        return Flow(self.log)
+
+make = Counting
+"""
+
+
+def test_each_flow_has_an_object_of_its_own_where_a_policy_begins_them(write) -> None:
+    write("counting", COUNTING)
+    simulate(scenario("policy:path=counting:make"))
+    import counting
+
+    early, late = sorted((flow.calls for flow in counting.Counting.log), reverse=True)
+    assert early - late == pytest.approx(1000 / 30, abs=2)  # the second starts a second later
+
+
 def test_an_python_policy_around_a_network_sends_the_same_packets(write) -> None:
     write("same_packets", NETWORK)
     native = simulate(scenario("perigee"))
