@@ -17,7 +17,10 @@ PROGRESS = "progress.json"
 
 @dataclass
 class TrainingState:
-    """The state of a run, saved with the learner's state."""
+    """The state of a run, saved with the learner's state.
+
+    best_at: agent steps after which `best/` was saved; -1: unknown.
+    """
 
     agent_steps: int = 0
     seconds: float = 0.0
@@ -27,6 +30,7 @@ class TrainingState:
     scores: Figures = field(default_factory=dict)
     best: Figures = field(default_factory=dict)
     best_score: float = -math.inf
+    best_at: int = -1
 
 
 def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> TrainingState:
@@ -73,7 +77,7 @@ def mend(run: RunFolder, progress: TrainingState) -> list[str]:
         except OrbitccError as error:
             found.append(f"{error}; the next evaluation writes {folder.name}/ again")
             if folder == run.best:
-                progress.best_score = -math.inf
+                progress.best_score, progress.best_at = -math.inf, -1
     if (reached := last_step(run.path / METRICS)) < progress.evaluated_at:
         found.append(f"{run.path / METRICS}: the figures after {reached:,} of {progress.agent_steps:,} steps are lost")
     return found
