@@ -25,6 +25,7 @@ TINY = (WORLD, "evaluation.worlds=1", "evaluation.every=400", "network.hidden=[8
 OF = {
     "ppo-leo": ("learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1"),
     "astraea": (
+        "least_agent_steps=1",
         "learner.worlds=2",
         "learner.iteration=100",
         "learner.learning_starts=100",
