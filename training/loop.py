@@ -27,7 +27,7 @@ from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost
+from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
@@ -138,7 +138,8 @@ def train(
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
-    At its end, `recipe.finish` makes `finished/` of the best policy, after it has trained what that needs.
+    `best/` is the policy to use. With `recipe.finish` it is made at the end, of the best policy in `selected/`, after
+    what that needs has been trained.
 
     resume: continue from the saved state. With our own learners the run continues bit for bit as if it had never ended.
 
@@ -160,7 +161,7 @@ def train(
         if not resume:
             begin_anew(run)
         failure = _gave_up(recipe, progress)
-        if not _is_trained(recipe, progress) or (not failure and is_lost(run.best)):
+        if not _is_trained(recipe, progress) or (not failure and is_lost(selected(recipe, run))):
             failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved, interrupt)
         if failure or interrupt.requested or not _is_trained(recipe, progress):
             return replace(_outcome(run, recipe, progress), failure=failure)
@@ -220,10 +221,10 @@ def _train(
     failure = ""
     with display:
         display.say(f"run folder {run.path}")
-        for damage in mend(run, progress) if resume else ():
+        for damage in mend(run, recipe, progress) if resume else ():
             display.say(damage)
         if _is_trained(recipe, progress):
-            progress.evaluated_at = -1  # best/ was lost
+            progress.evaluated_at = -1  # its best policy was lost
         display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
@@ -337,7 +338,8 @@ class _Loop:
 
     def _diverged(self, reason: str, cause: Exception | None = None) -> NoReturn:
         raise Diverged(
-            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; best/ and last/ are those after "
+            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; "
+            f"{selected(self.recipe, self.run_folder).name}/ and last/ are those after "
             f"{self.progress.evaluated_at:,}"
         ) from cause
 
@@ -363,7 +365,7 @@ class _Loop:
         )
         if score > progress.best_score:
             progress.best, progress.best_score, progress.best_at = scores, score, progress.agent_steps
-            checkpoint.save(self.run_folder.best, card, tensors)
+            checkpoint.save(selected(self.recipe, self.run_folder), card, tensors)
         checkpoint.save(self.run_folder.last, card, tensors)
         self._count_failures(scores)
         self._save_state()

@@ -157,7 +157,7 @@ class Evaluation(Model):
     """Evaluations on held-out worlds, which are the same every time.
 
     every: agent steps between evaluations.
-    score: weights of the score that selects `best/`.
+    score: weights of the score that selects the best policy.
     give_up_after: end the run after this number of consecutive evaluations in which the policy floods or starves; 0:
     never.
     give_up_from: count these evaluations from this share of the agent steps on.
@@ -172,11 +172,11 @@ class Evaluation(Model):
 
 
 class Finish(Model):
-    """How a run makes the policy in its folder `finished/` of that in `best/` (training/finishing.py).
+    """How a run makes the policy to use, `best/`, of the one that it has selected (training/finishing.py).
 
-    join: what differs in a second training for long paths: with the same seed, from the weights of `best/`, in the
-        folder `long/` of the run. A table in it changes single values, but
-        `scenario` is replaced. Empty: there is none.
+    join: what differs in a second training for long paths: with the same seed, from the weights of the selected
+        policy, in the folder `long/` of the run. A table in it changes single values, but `scenario` is replaced.
+        Empty: there is none.
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
     action: parameters of the action that replace those of the training.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
@@ -201,7 +201,7 @@ class Recipe(Model):
     start_from: name or path of a checkpoint whose policy our own PPO begins with; empty: with random weights.
     distill: teachers that our own PPO imitates first.
     learner: options of the learner.
-    finish: what is made of `best/` after the training.
+    finish: how `best/` is made of the selected policy after the training.
 
     `--set agent_steps=N` makes a run shorter or longer. It scales the schedules of the learner
     (`orbitcc.training.learners.Algorithm.schedules`) that are not set themselves: where the learning rate and the
@@ -431,7 +431,7 @@ def _check_length(recipe: Recipe) -> None:
         raise OrbitccError("agent_steps", recipe.agent_steps, f"at least {least:,} ({why})")
 
 
-def next_one(recipe: Recipe, start_from: str = "best") -> Recipe:
+def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
     """The recipe of the second training that `recipe.finish.join` describes.
 
     Raises:
