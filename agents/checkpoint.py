@@ -19,8 +19,8 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
+from orbitcc.agents.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
 from orbitcc.agents.folders import CARD as CARD
-from orbitcc.agents.folders import SENT, replace_folder, scratch
 from orbitcc.agents.folders import SHIPPED as SHIPPED
 from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.libraries import suggestion
@@ -86,10 +86,11 @@ class Checkpoint:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The folder of a checkpoint: a shipped name, or a path to the folder (or to one of its files).
+    """The folder of a checkpoint: a shipped name, or a path to the folder, to one of its files, or to the folder of a
+    run, which stands for the `best/` in it.
 
     Raises:
-        OrbitccError: neither a shipped name nor an existing path.
+        OrbitccError: neither a shipped name nor an existing path, or a run that has no `best/` yet.
     """
     text = str(name_or_path)
     if text in shipped():
@@ -99,15 +100,27 @@ def resolve(name_or_path: str | Path) -> Path:
     path = Path(text).expanduser()
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent
+    if text and (path / CONFIG).is_file() and not (path / CARD).is_file():
+        path = path / BEST
     if not (path / CARD).exists() and (meant := suggestion(path)):
         raise OrbitccError("policy", text, f"{meant} for a policy in the files of another library")
     if text and path.is_dir():
         return path
+    if path.name == BEST and (path.parent / CONFIG).is_file():
+        raise CheckpointError(path, _unfinished(path.parent))
     if text and path.exists():
         raise CheckpointError(path, "is a file")
     if "/" in text:
         raise CheckpointError(path, "does not exist")
     raise UnknownPolicyError("policy", text, shipped(), "orbitcc list policies")
+
+
+def _unfinished(run: Path) -> str:
+    """Why a run has no `best/`."""
+    how = f"`orbitcc train {run} --resume` goes on"
+    if (run / SELECTED).is_dir():
+        return f"does not exist: the run is not finished, {how}; its policy until now, unfinished, is {run / SELECTED}"
+    return f"does not exist: nothing was evaluated in this run, {how}"
 
 
 def load(name_or_path: str | Path) -> Checkpoint:

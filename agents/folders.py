@@ -14,6 +14,8 @@ from pathlib import Path
 from orbitcc.envs.errors import StateError
 
 CARD = "card.json"
+CONFIG, BEST, SELECTED = "config.json", "best", "selected"
+"""In a run folder: its configuration, the policy to use, and what that is still to be made of."""
 LOCK = ".lock"
 SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 SENT: dict[str, Path] = {}

@@ -4,9 +4,10 @@ runs/<scenario>__<recipe>__<seed>__<time>/
     config.json     the resolved recipe, command, seed, versions, revision
     metrics.csv     step, tag, value: what TensorBoard shows, as text
     events.out.*    TensorBoard
-    best/ last/     checkpoints (policy.safetensors + card.json)
-    finished/       what the recipe's [finish] makes of best/ at the end
-    long/           the run folder of the policy for long paths that it joins
+    best/           checkpoint (policy.safetensors + card.json): the policy to use
+    last/           checkpoint: the last policy
+    selected/       checkpoint, if the recipe has [finish]: the best policy, of which best/ is made at the end
+    long/           the run folder of the policy for long paths that is joined with it
     state/          the learner's state for --resume: safetensors and JSON, what other libraries store, and the digests
 """
 
@@ -24,11 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import LOCK, settle
+from orbitcc.agents.folders import BEST, LOCK, SELECTED, settle
+from orbitcc.agents.folders import CONFIG as CONFIG
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import atomic_write_text, read_text
 
-CONFIG, METRICS, BEST, LAST, STATE = "config.json", "metrics.csv", "best", "last", "state"
+METRICS, LAST, STATE = "metrics.csv", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STAMP = re.compile(r"(\d{8}-\d{6})(?:-(\d+))?")
 _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselines3", "safetensors")
@@ -143,13 +145,13 @@ class RunFolder:
         return self.path / STATE
 
     @property
-    def finished(self) -> Path:
-        return self.path / "finished"
+    def selected(self) -> Path:
+        return self.path / SELECTED
 
     @property
     def policy(self) -> Path:
-        """The policy to use: `finished/`, or `best/` in a run that makes nothing of it."""
-        return self.finished if self.finished.is_dir() else self.best
+        """The best policy that there is: `best/`, or `selected/` as long as [finish] has not made `best/` of it."""
+        return self.selected if self.selected.is_dir() and not self.best.is_dir() else self.best
 
     @property
     def long(self) -> "RunFolder":

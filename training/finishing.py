@@ -1,4 +1,4 @@
-"""The last steps of a run: [finish] in the recipe says how `finished/` is made of the best policy.
+"""The last steps of a run: [finish] in the recipe says how `best/`, the policy to use, is made of the selected one.
 
 A run that joins its policy with one for long paths trains that one, too: in its folder `long/`, itself a run folder.
 """
@@ -32,19 +32,24 @@ def is_lost(policy: Path) -> bool:
     return False
 
 
+def selected(recipe: Recipe, run: RunFolder) -> Path:
+    """Where the training keeps the policy with the highest score: `selected/`, if the recipe makes `best/` of it."""
+    return run.best if recipe.finish is None else run.selected
+
+
 def is_finished(recipe: Recipe, run: RunFolder) -> bool:
-    """Whether nothing is left to be made of `best/`."""
-    return recipe.finish is None or not is_lost(run.finished)
+    """Whether `best/` is the policy to use."""
+    return recipe.finish is None or not is_lost(run.best)
 
 
 def begin_anew(run: RunFolder) -> None:
     """Remove what an earlier training in this folder has made of its policy."""
-    for folder in (run.finished, run.long.path):
+    for folder in (run.best, run.selected, run.long.path):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def finish(recipe: Recipe, run: RunFolder, train_next: TrainNext) -> str | None:
-    """Train what is still to be trained, and write `finished/`. Returns None, or what `train_next` returned if it was
+    """Train what is still to be trained, and write `best/`. Returns None, or what `train_next` returned if it was
     stopped.
 
     Raises:
@@ -53,12 +58,12 @@ def finish(recipe: Recipe, run: RunFolder, train_next: TrainNext) -> str | None:
     plan = recipe.finish
     if plan is None or is_finished(recipe, run):
         return None
-    if plan.join and (stopped := train_next(next_one(recipe, str(run.best)), run.long)) is not None:
+    if plan.join and (stopped := train_next(next_one(recipe, str(run.selected)), run.long)) is not None:
         return stopped
-    steps = scratch(run.finished)
+    steps = scratch(run.best)
     try:
         steps.mkdir()
-        replace_folder(_made(plan, run, steps), run.finished)
+        replace_folder(_made(plan, run, steps), run.best)
     except OSError as error:
         raise FileError("out", str(run.path), f"a writable folder ({error.strerror or error})") from None
     finally:
@@ -68,7 +73,7 @@ def finish(recipe: Recipe, run: RunFolder, train_next: TrainNext) -> str | None:
 
 def _made(plan: Finish, run: RunFolder, steps: Path) -> Path:
     """The policy, in a folder in `steps`."""
-    policy = run.best
+    policy = run.selected
     if plan.join:
         policy = joined(policy, run.long.best, steps / "joined", plan.above_ms)
     if plan.action or plan.interval_rtts or plan.preference:

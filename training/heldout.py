@@ -5,6 +5,7 @@ step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` meas
 """
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
 from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.training.heldout_metrics import Figures, mean_figures, measure
+from orbitcc.training.heldout_metrics import FAILURE_SHARE, Figures, flooded_windows, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """obs f32[n, D] -> actions f32[n, A]."""
@@ -28,10 +29,14 @@ Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 ACTION_BINS = 40
 
 Report = Callable[[str], None]
-"""A callback for the progress of an evaluation."""
+"""A callback for the progress of an evaluation, several times a second. What it raises ends the evaluation."""
 
 _WINDOW_NS = 10**9
 """Length of the windows that the held-out metrics use."""
+_PARTS = 16
+"""Parts in which native runs advance; after each, a flood may end them."""
+_BEGINNING = 1 / 16
+"""Share of the worlds in which the actions of a policy that floods are looked at, before its queues are long."""
 
 
 class HeldOut:
@@ -57,11 +62,16 @@ class HeldOut:
         return self.play(act)["reward"]
 
     def play(
-        self, act: Callable[..., NDArray[np.float32]], progress: Report | None = None, state_size: int = 0
+        self,
+        act: Callable[..., NDArray[np.float32]],
+        progress: Report | None = None,
+        state_size: int = 0,
+        share: float = 1.0,
     ) -> Figures:
         """`reward` and `action_spread` of `act`; a spread near 0 means a constant action.
 
         state_size: above 0, `act` also takes the states of the flows, f32[n, state_size], and updates them.
+        share: of the duration of each world, from its beginning.
         """
         self.actions[:] = 0
         batch = Batch(
@@ -75,7 +85,8 @@ class HeldOut:
         actions = np.zeros((*batch.status.shape, batch.preset.action_dim), np.float32)
         states = np.zeros((*batch.status.shape, state_size), np.float32)
         total, decisions, first, second = 0.0, 0, 0.0, 0.0
-        while not batch.finished().all():
+        until = share * np.array([scenario.duration_s for scenario in self.scenarios])
+        while not (batch.finished() | (batch.now_s() >= until)).all():
             active = batch.status == ACTIVE
             if active.any():
                 states[~active] = 0.0  # of flows that have not begun
@@ -101,33 +112,85 @@ class HeldOut:
         progress: Report | None = None,
     ) -> Figures:
         """Run every agent's flow with a native controller, e.g. `{"name": "cubic", "params": {}}`; without a reward."""
-
-        def one(scenario: Scenario) -> Figures:
-            network = json.loads(scenario.compile())
-            agents = agent_flows(scenario)
-            for index in agents:
-                network["flows"][index]["controller"] = dict(controller)
-            networks = {**scenario.policies(), **(policies or {})}
-            simulation = _sim.Simulation(json.dumps(network), record_interval_ns=_WINDOW_NS, policies=networks)
-            simulation.run()
-            series = simulation.recording()
-            return measure(scenario, agents, series, simulation.flow_totals(), simulation.link_totals())
-
-        # the simulator releases the interpreter while it runs
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            found = []
-            for figures in pool.map(one, self.scenarios):
-                found.append(figures)
-                if progress is not None:
-                    progress(f"evaluating {len(found)}/{len(self.scenarios)}")
-            return mean_figures(found)
+        return self._run(controller, policies or {}, progress, to_the_end=True)[0]
 
     def score(self, policy: _sim.Policy, progress: Report | None = None) -> Figures:
-        """All figures of a policy: its reward, and the metrics of its native runs."""
-        return {
-            **self.play(policy.act, progress, policy.state_size),
-            **self.run({"name": "policy", "params": {"policy": "p"}}, {"p": policy}, progress),
-        }
+        """All figures of a policy: its reward, and the metrics of its native runs.
+
+        As soon as it is certain that the policy floods (:func:`failures`), the native runs stop, because a flood takes
+        many times as long to simulate. Then the rest of every world counts as flooded, the other metrics are those of
+        the seconds before, and there is no reward. `action_spread` is that of the beginning of the worlds.
+        """
+        controller = {"name": "policy", "params": {"policy": "p"}}
+        metrics, complete = self._run(controller, {"p": policy}, progress, to_the_end=False)
+        if not complete:
+            begun = self.play(policy.act, progress, policy.state_size, _BEGINNING)
+            return {**begun, "reward": math.nan, **metrics}
+        return {**self.play(policy.act, progress, policy.state_size), **metrics}
+
+    def _run(
+        self,
+        controller: Mapping[str, Any],
+        policies: Mapping[str, AnyPolicy],
+        progress: Report | None,
+        to_the_end: bool,
+    ) -> tuple[Figures, bool]:
+        """The metrics of native runs, and whether the worlds ran to their ends.
+
+        All worlds advance by the same share of their durations, one part after the other.
+        """
+        worlds = [_Running(scenario, controller, policies) for scenario in self.scenarios]
+        # the simulator releases the interpreter while it runs
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for part in range(1, _PARTS + 1):
+                for index, _ in enumerate(pool.map(lambda world: world.advance(part / _PARTS), worlds)):  # noqa: B023
+                    if progress is not None:
+                        progress(f"evaluating, part {part}/{_PARTS}: {index + 1}/{len(worlds)} worlds")
+                if to_the_end or not _PARTS / 2 < part < _PARTS:
+                    continue
+                if sum(pool.map(_Running.flooded_at_least, worlds)) > FAILURE_SHARE * len(worlds):
+                    return mean_figures(list(pool.map(_Running.measure_flood, worlds))), False
+            return mean_figures(list(pool.map(_Running.measure, worlds))), True
+
+
+class _Running:
+    """A world in which one controller drives the flow of every agent."""
+
+    def __init__(self, scenario: Scenario, controller: Mapping[str, Any], policies: Mapping[str, AnyPolicy]) -> None:
+        network = json.loads(scenario.compile())
+        self.scenario, self.agents = scenario, agent_flows(scenario)
+        for index in self.agents:
+            network["flows"][index]["controller"] = dict(controller)
+        self.simulation = _sim.Simulation(
+            json.dumps(network), record_interval_ns=_WINDOW_NS, policies={**scenario.policies(), **policies}
+        )
+
+    def advance(self, share: float) -> None:
+        """Run until this share of the world's duration."""
+        duration = self.simulation.duration_ns
+        self.simulation.run_until(duration if share == 1 else int(share * duration))
+
+    def measure(self) -> Figures:
+        simulation = self.simulation
+        series = simulation.recording()
+        return measure(self.scenario, self.agents, series, simulation.flow_totals(), simulation.link_totals())
+
+    def measure_flood(self) -> Figures:
+        """The metrics until now; all seconds that are left count as flooded."""
+        flooded, left = self._flooded()
+        judged = len(flooded) + left
+        return {**self.measure(), "flooded": (flooded.sum() + left) / judged if judged else math.nan}
+
+    def flooded_at_least(self) -> float:
+        """What `flooded` will be at the end of the world if it does not flood any more."""
+        flooded, left = self._flooded()
+        return float(flooded.sum()) / max(1, len(flooded) + left)
+
+    def _flooded(self) -> tuple[NDArray[np.bool_], int]:
+        """Which seconds were flooded until now, and the number of seconds that are left."""
+        series = self.simulation.recording()
+        left = math.ceil(self.simulation.duration_ns / _WINDOW_NS) - len(series["t_s"])
+        return flooded_windows(self.scenario, self.agents, series), left
 
 
 def constant(value: float) -> Act:

@@ -54,7 +54,7 @@ class Figure:
 
 
 FIGURES = {
-    "reward": Figure("mean reward per decision", "higher", 0.0),
+    "reward": Figure("mean reward per decision", "higher", -10.0),
     "log_share": Figure(
         f"ln(goodput over fair share), at least ln {LEAST_SHARE:g} and at most 0, mean over the seconds of all flows",
         "higher",
@@ -69,6 +69,14 @@ FIGURES = {
     "jain_unequal_rtt": Figure("Jain's index, seconds with unequal base RTTs only", "higher", 0.0),
     "ratio_equal_rtt": Figure("smallest over largest goodput per fair share, equal base RTTs", "higher", 0.0),
     "ratio_unequal_rtt": Figure("smallest over largest goodput per fair share, unequal base RTTs", "higher", 0.0),
+    "least_equal_rtt": Figure(
+        "smallest goodput over fair share of the flows, at most 1, seconds with two flows or more and equal base RTTs",
+        "higher",
+        0.0,
+    ),
+    "least_unequal_rtt": Figure(
+        "smallest goodput over fair share of the flows, at most 1, seconds with unequal base RTTs", "higher", 0.0
+    ),
     "convergence_s": Figure("time from a flow's entry to convergence, or to the next change", "lower", 60.0),
     "unconverged": Figure("share of entries without convergence before the next change", "lower", 1.0),
     "goodput_cv": Figure("standard deviation over mean of goodput per fair share after convergence", "lower", 1.0),
@@ -103,6 +111,8 @@ class Weights(Model):
     jain_unequal_rtt: Annotated[float, _weight] = 0.0
     ratio_equal_rtt: Annotated[float, _weight] = 0.3
     ratio_unequal_rtt: Annotated[float, _weight] = 0.2
+    least_equal_rtt: Annotated[float, _weight] = 0.0
+    least_unequal_rtt: Annotated[float, _weight] = 0.0
     convergence_s: Annotated[float, _weight] = 0.0
     unconverged: Annotated[float, _weight] = 0.2
     goodput_cv: Annotated[float, _weight] = 0.0
@@ -173,7 +183,7 @@ def measure(
         **fairness(parts, counts, flows["base_rtt_ms"][:, learning]),
         **convergence(parts, there),
         "starved": _mean(parts[counts] < STARVED),
-        "flooded": _flooded(scenario, learning, series),
+        "flooded": _mean(flooded_windows(scenario, learning, series)),
     }
 
 
@@ -210,10 +220,13 @@ def max_min_shares(room: Array, crosses: NDArray[np.bool_], there: NDArray[np.bo
 
 
 def fairness(parts: Array, there: NDArray[np.bool_], base_rtt_ms: Array) -> Figures:
-    """Over windows with two flows or more that get anything, all [T, F]: Jain's index, and smallest over largest."""
+    """Over windows with two flows or more, all [T, F]: Jain's index and smallest over largest, where any flow gets
+    something; and the smallest, at most 1."""
     x = np.where(there, parts, 0.0)
     count, squares = there.sum(axis=1), (x**2).sum(axis=1)
-    shared = (count >= 2) & (squares > 0)
+    several = count >= 2
+    shared = several & (squares > 0)
+    least = np.minimum(np.where(there, x, np.inf).min(axis=1), 1.0)
     jain, ratio = np.full(len(x), np.nan), np.full(len(x), np.nan)
     jain[shared] = x.sum(axis=1)[shared] ** 2 / (count * squares)[shared]
     ratio[shared] = np.where(there, x, np.inf).min(axis=1)[shared] / x.max(axis=1)[shared]
@@ -225,6 +238,8 @@ def fairness(parts: Array, there: NDArray[np.bool_], base_rtt_ms: Array) -> Figu
         "jain_unequal_rtt": _mean(jain[shared & ~equal]),
         "ratio_equal_rtt": _mean(ratio[shared & equal]),
         "ratio_unequal_rtt": _mean(ratio[shared & ~equal]),
+        "least_equal_rtt": _mean(least[several & equal]),
+        "least_unequal_rtt": _mean(least[several & ~equal]),
     }
 
 
@@ -266,8 +281,8 @@ def convergence(parts: Array, there: NDArray[np.bool_]) -> Figures:
     }
 
 
-def _flooded(scenario: Scenario, learning: Sequence[int], series: Mapping[str, Any]) -> float:
-    """The share of windows with a learning flow, and without an outage now or just before, that are flooded."""
+def flooded_windows(scenario: Scenario, learning: Sequence[int], series: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which windows are flooded, of those with a learning flow and without an outage now or just before."""
     flows, links = series["flows"], series["links"]
     there = flows["active"][:, learning] >= 1.0
     base_ms = np.where(there, flows["base_rtt_ms"][:, learning], 0.0)
@@ -281,7 +296,7 @@ def _flooded(scenario: Scenario, learning: Sequence[int], series: Mapping[str, A
     out = (links["outage"] > 0).any(axis=1)
     out[1:] |= out[:-1]
     judged = there.any(axis=1) & ~out
-    return _mean((standing | losing)[judged])
+    return (standing | losing)[judged]
 
 
 def _crosses(scenario: Scenario, t_s: Array) -> NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
@@ -49,7 +49,7 @@ class FlowPpo(PpoSettings):
     """PPO on `flows` parallel flows.
 
     batch: agent steps per iteration.
-    lr_decay: agent steps in which the learning rate falls from `lr` to `lr_final`.
+    lr_decay: agent steps in which the learning rate falls from `lr` to `lr_final`; `--set agent_steps` scales it.
     """
 
     flows: Annotated[int, number(1, 100_000, "flows", whole=True)] = 256
@@ -221,7 +221,9 @@ class Td3(Model):
         default=0.5,
         description="expected mean share of sub-environments with a flow, which sets the size of the replay buffer",
     )
-    learning_starts: Annotated[int, _steps] = Field(default=20_000, description="decisions before the first update")
+    learning_starts: Annotated[int, _steps] = Field(
+        default=20_000, description="decisions before the first update; at most a fifth of the run"
+    )
     scale_share: Annotated[float, _fraction] = Field(
         default=0.0,
         description="share of the run in which the scales of the inputs are measured, if learning starts earlier",
@@ -247,7 +249,8 @@ class Td3(Model):
     )
     tau: Annotated[float, _rate] = Field(default=0.01, description="update rate of the target networks [0.005]")
     averaging: Annotated[float, _rate] = Field(
-        default=0.01, description="update rate of the averaged actor that is exported [1]"
+        default=0.01,
+        description="update rate of the averaged actor that is exported; `--set agent_steps` scales it inversely [1]",
     )
     gamma: Annotated[float, _fraction] = Field(default=0.98, description="discount factor [0.98]")
     steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(default=5, description="steps of a return [1]")
@@ -318,6 +321,7 @@ class Algorithm:
     activations: of hidden layers.
     by_flow: it samples one sub-environment per flow, whose world may be on the emulator; others sample whole worlds.
     discrete: it learns actions that select from a list, too.
+    schedules: options that `--set agent_steps` multiplies (1) or divides (-1) by the ratio of the lengths.
     """
 
     options: type[Model]
@@ -327,8 +331,10 @@ class Algorithm:
     activations: tuple[str, ...] = ("tanh", "relu")
     by_flow: bool = True
     discrete: bool = False
+    schedules: Mapping[str, int] = field(default_factory=dict)
 
 
+_DECAY, _AVERAGE = {"lr_decay": 1}, {"averaging": -1}
 _LEAKY = ("tanh", "relu", "leaky_relu")
 _EXPERTS = ("experts", "gate_hidden", "gate_inputs", "expert_inputs")
 _GRU = ("gru", "gru_inputs", "head_inputs", "gru_every")
@@ -336,20 +342,27 @@ _RLLIB = "orbitcc.training.rllib:RLlibLearner"
 _SB3 = "orbitcc.training.sb3:SB3Learner"
 
 ALGORITHMS = {
-    "ppo": Algorithm(Ppo, "orbitcc.training.ppo:PpoLearner", network=(*_EXPERTS, *_GRU), activations=_LEAKY),
+    "ppo": Algorithm(
+        Ppo, "orbitcc.training.ppo:PpoLearner", network=(*_EXPERTS, *_GRU), activations=_LEAKY, schedules=_DECAY
+    ),
     "astraea-td3": Algorithm(
         Td3,
         "orbitcc.training.astraea_td3:AstraeaTd3Learner",
         network=("norm", "critic_hidden"),
         activations=_LEAKY,
         by_flow=False,
+        schedules=_AVERAGE,
     ),
-    "sb3-ppo": Algorithm(FlowPpo, _SB3, "stable_baselines3", discrete=True),
+    "sb3-ppo": Algorithm(FlowPpo, _SB3, "stable_baselines3", discrete=True, schedules=_DECAY),
     "sb3-sac": Algorithm(FlowSac, _SB3, "stable_baselines3"),
     "rllib": Algorithm(RllibAlgorithm, _RLLIB, "ray.rllib", discrete=True),
-    "rllib-ppo": Algorithm(RllibPpo, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY),
-    "rllib-td3": Algorithm(RllibTd3, _RLLIB, "ray.rllib", network=("norm", "critic_hidden"), activations=_LEAKY),
-    "rllib-ppo-worlds": Algorithm(RllibPpoWorlds, _RLLIB, "ray.rllib", by_flow=False),
+    "rllib-ppo": Algorithm(RllibPpo, _RLLIB, "ray.rllib", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY),
+    "rllib-td3": Algorithm(
+        RllibTd3, _RLLIB, "ray.rllib", network=("norm", "critic_hidden"), activations=_LEAKY, schedules=_AVERAGE
+    ),
+    "rllib-ppo-worlds": Algorithm(
+        RllibPpoWorlds, _RLLIB, "ray.rllib", by_flow=False, schedules={"lr_decay_world_steps": 1}
+    ),
     "rllib-sac-worlds": Algorithm(RllibSacWorlds, _RLLIB, "ray.rllib", by_flow=False),
 }
 """Algorithms of recipes by name."""

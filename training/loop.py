@@ -27,7 +27,7 @@ from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError
-from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost
+from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
 from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
@@ -36,6 +36,8 @@ from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, 
 
 SAVE_EVERY_S, SAVE_SHARE = 60.0, 0.02
 """Between evaluations the state is saved once a minute, or less often where saving takes a larger share of the time."""
+UNTRAINED = "best/ IS THE UNTRAINED POLICY: no later evaluation had a higher score"
+"""What a run says at its end if its training did not improve the policy."""
 DIVERGED, INTERRUPTED = 3, 130
 """Exit codes of a run whose policy has diverged, and of one that was interrupted (128 + SIGINT)."""
 
@@ -75,7 +77,8 @@ class Learner(Protocol):
 class TrainingResult:
     """The result of a run.
 
-    scores, best: figures of the last policy and of `best/`. failure: why it stopped for good, or nothing.
+    scores, best: figures of the last policy and of `best/`. best_at: agent steps after which `best/` was saved (-1:
+    unknown). failure: why it stopped for good, or nothing.
     """
 
     run: RunFolder
@@ -84,7 +87,13 @@ class TrainingResult:
     scores: Figures
     best: Figures
     best_score: float
+    best_at: int = -1
     failure: str = ""
+
+    @property
+    def untrained(self) -> bool:
+        """Whether `best/` is the policy from before the training, although later ones were evaluated."""
+        return self.best_at == 0 < self.agent_steps
 
     @property
     def exit_code(self) -> int:
@@ -111,6 +120,10 @@ class Diverged(Exception):
     """The run diverged."""
 
 
+class Interrupted(Exception):
+    """An interrupt ended an evaluation."""
+
+
 def train(
     recipe: Recipe,
     seed: int,
@@ -125,7 +138,8 @@ def train(
 ) -> TrainingResult:
     """Train until `recipe.agent_steps`, or until an interrupt (Ctrl-C or SIGTERM), which saves and returns.
 
-    At its end, `recipe.finish` makes `finished/` of the best policy, after it has trained what that needs.
+    `best/` is the policy to use. With `recipe.finish` it is made at the end, of the best policy in `selected/`, after
+    what that needs has been trained.
 
     resume: continue from the saved state. With our own learners the run continues bit for bit as if it had never ended.
 
@@ -147,7 +161,7 @@ def train(
         if not resume:
             begin_anew(run)
         failure = _gave_up(recipe, progress)
-        if not _is_trained(recipe, progress) or (not failure and is_lost(run.best)):
+        if not _is_trained(recipe, progress) or (not failure and is_lost(selected(recipe, run))):
             failure = _train(recipe, seed, run, progress, resume, command, show(recipe), logbooks, saved, interrupt)
         if failure or interrupt.requested or not _is_trained(recipe, progress):
             return replace(_outcome(run, recipe, progress), failure=failure)
@@ -207,10 +221,10 @@ def _train(
     failure = ""
     with display:
         display.say(f"run folder {run.path}")
-        for damage in mend(run, progress) if resume else ():
+        for damage in mend(run, recipe, progress) if resume else ():
             display.say(damage)
         if _is_trained(recipe, progress):
-            progress.evaluated_at = -1  # best/ was lost
+            progress.evaluated_at = -1  # its best policy was lost
         display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
@@ -224,8 +238,7 @@ def _train(
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
                 learner.load(run.state)
-            loop = _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner, saved)
-            loop.run(interrupt)
+            _Loop(recipe, seed, run, command, progress, heldout, logbook, display, learner, saved, interrupt).run()
         except Diverged as error:
             failure = str(error)
             display.say(failure)
@@ -248,15 +261,27 @@ class _Loop:
     display: Display
     learner: Learner
     saved: Callable[[TrainingState], None]
+    interrupt: Interrupt
     _numbers: set[str] = field(default_factory=set)
     _saved_at: float = field(default_factory=time.monotonic)
     _save_s: float = 0.0
     _references: dict[str, Figures] = field(default_factory=dict)
 
-    def run(self, interrupt: Interrupt) -> None:
+    def run(self) -> None:
         """Iterate sampling and learning, with regular evaluations and saves, and one of each at the end."""
+        progress = self.progress
+        try:
+            self._run()
+        except Interrupted:
+            if 0 <= progress.evaluated_at < progress.agent_steps:
+                self._save_state()  # without an evaluation, so that a resumed run has the evaluations of any other
+            saved = "saved" if self.run_folder.state.is_dir() else "nothing to save yet"
+            self.display.say(f"interrupted; {saved}: continue with --resume")
+
+    def _run(self) -> None:
         progress, target, every = self.progress, self.recipe.agent_steps, self.recipe.evaluation.every
-        while not interrupt.requested:
+        while True:
+            self._stop_if_interrupted()
             if progress.evaluated_at < 0 or progress.agent_steps - progress.evaluated_at >= every:
                 self._evaluate_and_save()
             if progress.agent_steps >= target:
@@ -271,7 +296,7 @@ class _Loop:
             self.logbook.write(progress.agent_steps, figures)
             self.display.update(
                 progress.agent_steps,
-                f"reward {figures['train/reward']:.4f}, held-out {progress.scores['reward']:.4f}, "
+                f"reward {figures['train/reward']:.4f}, held-out {_shown(progress.scores['reward'])}, "
                 f"score {progress.scores['score']:.3f}{self._failing()}, "
                 f"{figures['train/agent_steps_per_s']:,.0f} steps/s",
             )
@@ -279,13 +304,17 @@ class _Loop:
             if self._save_is_due():
                 self._check_weights(self.learner.tensors())
                 self._save_state()
-        if interrupt.requested:
-            if 0 <= progress.evaluated_at < progress.agent_steps:
-                self._save_state()  # without an evaluation, so that a resumed run has the evaluations of any other
-            saved = "saved" if progress.evaluated_at >= 0 else "nothing to save yet"
-            self.display.say(f"interrupted; {saved}: continue with --resume")
-        elif progress.evaluated_at != progress.agent_steps:
+        if progress.evaluated_at != progress.agent_steps:
             self._evaluate_and_save()
+
+    def _stop_if_interrupted(self) -> None:
+        if self.interrupt.requested:
+            raise Interrupted
+
+    def _evaluating(self, text: str) -> None:
+        """Called several times a second during an evaluation, which writes nothing before it is complete."""
+        self._stop_if_interrupted()
+        self.display.working(text)
 
     def _iterate(self) -> dict[str, float]:
         try:
@@ -309,7 +338,8 @@ class _Loop:
 
     def _diverged(self, reason: str, cause: Exception | None = None) -> NoReturn:
         raise Diverged(
-            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; best/ and last/ are those after "
+            f"diverged: after {self.progress.agent_steps:,} agent steps {reason}; "
+            f"{selected(self.recipe, self.run_folder).name}/ and last/ are those after "
             f"{self.progress.evaluated_at:,}"
         ) from cause
 
@@ -318,8 +348,9 @@ class _Loop:
         self._check_weights(tensors)
         card = self._card().model_copy(update={"normaliser": "normaliser.mean" in tensors})
         began, weights = time.monotonic(), self.recipe.evaluation.score
-        scores = self.heldout.score(build(card, tensors), self.display.working)
+        scores = self.heldout.score(build(card, tensors), self._evaluating)
         scores["score"] = score = weights.score(scores)
+        self._measure_references()
         if progress.agent_steps and failures(scores):
             self.display.say(f"{progress.agent_steps:,} agent steps: the policy {' and '.join(failures(scores))}")
         progress.scores, progress.evaluated_at = scores, progress.agent_steps
@@ -327,13 +358,14 @@ class _Loop:
         figures["train/evaluation_seconds"] = time.monotonic() - began
         self.logbook.write(progress.agent_steps, figures)
         self.logbook.write_histogram(progress.agent_steps, "heldout/actions", self.heldout.actions)
-        self._write_references()
+        for name, lines in self._references.items():
+            self.logbook.write_reference(name, progress.agent_steps, lines)
         card = card.model_copy(
             update={"scores": {"heldout": _rounded(scores), "score": round(score, 6), "selection": self._selection()}}
         )
         if score > progress.best_score:
-            progress.best, progress.best_score = scores, score
-            checkpoint.save(self.run_folder.best, card, tensors)
+            progress.best, progress.best_score, progress.best_at = scores, score, progress.agent_steps
+            checkpoint.save(selected(self.recipe, self.run_folder), card, tensors)
         checkpoint.save(self.run_folder.last, card, tensors)
         self._count_failures(scores)
         self._save_state()
@@ -344,16 +376,21 @@ class _Loop:
                 "(--resume continues, evaluation.give_up_after=0 never gives up)"
             )
 
-    def _write_references(self) -> None:
-        """Figures of Cubic and of a constant action on the same worlds, as flat lines beside the curves."""
-        if not self._references:
-            self.display.say("evaluating Cubic and a constant action for comparison")
-            cubic = self.heldout.run({"name": "cubic", "params": {}}, progress=self.display.working)
-            cubic["score"] = self.recipe.evaluation.score.score(cubic)
-            self._references = {"cubic": cubic, "constant-action": self.heldout.play(constant(0.0))}
-        for name, figures in self._references.items():
-            lines = {f"heldout/{key}": value for key, value in figures.items()}
-            self.logbook.write_reference(name, self.progress.agent_steps, lines)
+    def _measure_references(self) -> None:
+        """Figures of Cubic and of a constant action on the same worlds, for flat lines beside the curves."""
+        if self._references:
+            return
+        self.display.say("evaluating Cubic and a constant action for comparison")
+        actions, weights = self.heldout.actions.copy(), self.recipe.evaluation.score
+        cubic = self.heldout.run({"name": "cubic", "params": {}}, progress=self._evaluating)
+        if not weights.reward:  # Cubic has none
+            cubic["score"] = weights.score(cubic)
+        same = self.heldout.play(constant(0.0), self._evaluating)
+        self.heldout.actions[:] = actions
+        self._references = {
+            name: {f"heldout/{key}": value for key, value in figures.items()}
+            for name, figures in (("cubic", cubic), ("constant-action", same))
+        }
 
     def _count_failures(self, scores: Figures) -> None:
         steps = self.progress.agent_steps
@@ -445,7 +482,13 @@ def _learner(recipe: Recipe, seed: int) -> Learner:
 
 def _outcome(run: RunFolder, recipe: Recipe, progress: TrainingState) -> TrainingResult:
     finished = _is_trained(recipe, progress) and is_finished(recipe, run)
-    return TrainingResult(run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score)
+    return TrainingResult(
+        run, progress.agent_steps, finished, progress.scores, progress.best, progress.best_score, progress.best_at
+    )
+
+
+def _shown(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "none"
 
 
 def _rounded(scores: Figures) -> dict[str, float | None]:

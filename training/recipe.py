@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,7 +21,7 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.files import read_toml
 from orbitcc.training.heldout_metrics import Weights
-from orbitcc.training.learners import ALGORITHMS, Algorithm, Ppo
+from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpo, Ppo
 
 RECIPES = Path(__file__).resolve().parent / "recipes"
 
@@ -156,7 +157,7 @@ class Evaluation(Model):
     """Evaluations on held-out worlds, which are the same every time.
 
     every: agent steps between evaluations.
-    score: weights of the score that selects `best/`.
+    score: weights of the score that selects the best policy.
     give_up_after: end the run after this number of consecutive evaluations in which the policy floods or starves; 0:
     never.
     give_up_from: count these evaluations from this share of the agent steps on.
@@ -171,11 +172,11 @@ class Evaluation(Model):
 
 
 class Finish(Model):
-    """How a run makes the policy in its folder `finished/` of that in `best/` (training/finishing.py).
+    """How a run makes the policy to use, `best/`, of the one that it has selected (training/finishing.py).
 
-    join: what differs in a second training for long paths: with the same seed, from the weights of `best/`, in the
-        folder `long/` of the run. A table in it changes single values, but
-        `scenario` is replaced. Empty: there is none.
+    join: what differs in a second training for long paths: with the same seed, from the weights of the selected
+        policy, in the folder `long/` of the run. A table in it changes single values, but `scenario` is replaced.
+        Empty: there is none.
     above_ms: its policy acts above this minimum RTT (agents/joining.py).
     action: parameters of the action that replace those of the training.
     interval_rtts: time between decisions in RTTs, at least what a fixed interval was in the training; 0: as trained.
@@ -200,7 +201,13 @@ class Recipe(Model):
     start_from: name or path of a checkpoint whose policy our own PPO begins with; empty: with random weights.
     distill: teachers that our own PPO imitates first.
     learner: options of the learner.
-    finish: what is made of `best/` after the training.
+    finish: how `best/` is made of the selected policy after the training.
+
+    `--set agent_steps=N` makes a run shorter or longer. It scales the schedules of the learner
+    (`orbitcc.training.learners.Algorithm.schedules`) that are not set themselves: where the learning rate and the
+    exploration of PPO reach their final values (`lr_decay`), and how far back the averaged actor of TD3 reaches
+    (`averaging`, in the inverse ratio). Shares of the run scale by themselves. Nothing else changes: not the warm-up
+    (`learning_starts`, `critic_first`), buffers and batches, nor the distance of evaluations (`evaluation.every`).
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
@@ -212,6 +219,9 @@ class Recipe(Model):
     )
     preset: str | dict[str, Any] = "astraea"
     agent_steps: Annotated[int, _steps]
+    least_agent_steps: Annotated[int, _steps] = Field(
+        default=1, description="`orbitcc train` refuses a length below this one, with which the recipe does not work"
+    )
     backend: Backend = Field(
         default="simulator",
         description="what runs the training worlds; the emulator plays one world at a time, in real time. Held-out "
@@ -283,6 +293,8 @@ class Recipe(Model):
         return scenarios.for_training(self.scenario_name, settings)
 
 
+WARM_UP = ("learning_starts", "learning_starts_world_steps")
+"""Settings of learners that are at most a fifth of a run."""
 LEARNERS = {"rllib": {"ppo": "rllib-ppo", "astraea-td3": "rllib-td3"}}
 """Other learners -> the algorithms whose recipes they train, and the algorithm by which they do."""
 
@@ -310,15 +322,49 @@ def load(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
     """A recipe from its values, with changes as `key=value` (dotted keys).
 
+    A change of `agent_steps` scales the schedules of the learner (see :class:`Recipe`), and the second training of
+    `finish.join`, unless these are set themselves.
+
     Raises:
         OrbitccError: an unknown key, or a value that is not allowed.
     """
+    given: dict[str, Any] = {}
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
             raise OrbitccError("set", change, "KEY=VALUE, e.g. learner.lr=1e-4")
-        _put(data, key.strip(), parse_value(text))
+        given[key.strip()] = parse_value(text)
+    stated = copy.deepcopy(data)
+    for key, value in given.items():
+        _put(data, key, value)
+    if any(key.rpartition(".")[2] == "agent_steps" for key in given):
+        _scale_schedules(data, stated, Recipe.build(copy.deepcopy(data)), given)
     return Recipe.build(data)
+
+
+def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], recipe: Recipe, given: Mapping[str, Any]) -> None:
+    """Scale the schedules in `data` with the lengths of its trainings; `stated` has those before the change."""
+    schedules = recipe.kind.schedules
+    factor = recipe.agent_steps / stated.get("agent_steps", recipe.agent_steps)
+    for name, power in schedules.items():
+        if factor != 1 and not {f"learner.{name}", "learner"} & given.keys():
+            _put(data, f"learner.{name}", _scaled(getattr(recipe.learner, name), factor**power))
+    if recipe.finish is None or {"finish", "finish.join"} & given.keys():
+        return
+    join, first = data["finish"].get("join", {}), stated["finish"].get("join", {})
+    if "agent_steps" not in first:
+        return
+    if "finish.join.agent_steps" not in given:
+        join["agent_steps"] = _scaled(first["agent_steps"], factor)
+    factor = join["agent_steps"] / first["agent_steps"]
+    for name, power in schedules.items():
+        if name in first.get("learner", {}) and f"finish.join.learner.{name}" not in given:
+            join["learner"][name] = _scaled(first["learner"][name], factor**power)
+
+
+def _scaled(value: float, factor: float) -> float:
+    """A number of agent steps, at least 1, or a rate, at most 1."""
+    return max(1, round(value * factor)) if isinstance(value, int) else min(1.0, value * factor)
 
 
 def by_learner(recipe: Recipe, learner: str) -> list[str]:
@@ -341,8 +387,10 @@ def check_names(recipe: Recipe) -> None:
     """Check the names in a recipe before anything is written.
 
     Raises:
-        OrbitccError: its scenario or preset is unknown, or its learner does not learn such actions or on this backend.
+        OrbitccError: its scenario or preset is unknown, its learner does not learn such actions or on this backend, or
+            its length is too short to learn anything.
     """
+    _check_length(recipe)
     recipe.world()
     if recipe.backend != "simulator" and not recipe.kind.by_flow:
         those = ", ".join(name for name, kind in ALGORITHMS.items() if kind.by_flow)
@@ -371,7 +419,19 @@ def check_names(recipe: Recipe) -> None:
             next_one(recipe)
 
 
-def next_one(recipe: Recipe, start_from: str = "best") -> Recipe:
+def _check_length(recipe: Recipe) -> None:
+    """At least `least_agent_steps`, five times the warm-up of a replay buffer, and one batch of PPO."""
+    least, why = recipe.least_agent_steps, "least_agent_steps; shorter runs of this recipe do not work"
+    for name in WARM_UP:
+        if (length := 5 * getattr(recipe.learner, name, 0)) > least:
+            least, why = length, f"five times learner.{name}"
+    if isinstance(recipe.learner, FlowPpo) and recipe.learner.batch > least:
+        least, why = recipe.learner.batch, "learner.batch"
+    if recipe.agent_steps < least:
+        raise OrbitccError("agent_steps", recipe.agent_steps, f"at least {least:,} ({why})")
+
+
+def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
     """The recipe of the second training that `recipe.finish.join` describes.
 
     Raises:

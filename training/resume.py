@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.runs import METRICS, RunFolder, last_step
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.training.finishing import selected
 from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.recipe import Recipe
 
@@ -17,7 +18,10 @@ PROGRESS = "progress.json"
 
 @dataclass
 class TrainingState:
-    """The state of a run, saved with the learner's state."""
+    """The state of a run, saved with the learner's state.
+
+    best_at: agent steps after which `best/` was saved; -1: unknown.
+    """
 
     agent_steps: int = 0
     seconds: float = 0.0
@@ -27,6 +31,7 @@ class TrainingState:
     scores: Figures = field(default_factory=dict)
     best: Figures = field(default_factory=dict)
     best_score: float = -math.inf
+    best_at: int = -1
 
 
 def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> TrainingState:
@@ -40,7 +45,7 @@ def check_state(run: RunFolder, recipe: Recipe, trust: bool = False) -> Training
         seal.check(run.state)
         progress = read_progress(run)
     except OrbitccError as error:
-        left = " and ".join(f"{path.name}/" for path in (run.best, run.last) if path.is_dir())
+        left = " and ".join(f"{path.name}/" for path in (run.best, run.selected, run.last) if path.is_dir())
         lost = f"the run cannot continue and its training is lost{f', but not the policies in {left}' if left else ''}"
         raise StateError("resume", f"{error.value}: {error.allowed}; {lost}") from None
     if recipe.kind.library and not trust:  # its state contains pickled objects
@@ -61,19 +66,21 @@ def read_progress(run: RunFolder) -> TrainingState:
         raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
 
 
-def mend(run: RunFolder, progress: TrainingState) -> list[str]:
+def mend(run: RunFolder, recipe: Recipe, progress: TrainingState) -> list[str]:
     """What else in the folder of a resumed run is missing or damaged, and how the run goes on, one line each.
 
-    The learner does not need these files. If `best/` is lost, the next evaluation writes it again.
+    The learner does not need these files. If the best policy is lost, the next evaluation writes
+    it again.
     """
     found = []
-    for folder in (run.best, run.last):
+    best = selected(recipe, run)
+    for folder in (best, run.last):
         try:
             checkpoint.load(folder)
         except OrbitccError as error:
             found.append(f"{error}; the next evaluation writes {folder.name}/ again")
-            if folder == run.best:
-                progress.best_score = -math.inf
+            if folder == best:
+                progress.best_score, progress.best_at = -math.inf, -1
     if (reached := last_step(run.path / METRICS)) < progress.evaluated_at:
         found.append(f"{run.path / METRICS}: the figures after {reached:,} of {progress.agent_steps:,} steps are lost")
     return found

@@ -18,7 +18,7 @@ from orbitcc.eval import cluster
 from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, train
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult, train
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.remote import Fleet, Job
 from orbitcc.training.resume import check_state
@@ -131,6 +131,8 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
                 "agent_steps": result.outcome.agent_steps if result.outcome else 0,
                 "best_score": result.outcome.best_score if result.outcome else None,
                 "best": result.outcome.best if result.outcome else {},
+                "best_at": result.outcome.best_at if result.outcome else -1,
+                "untrained": result.outcome is not None and result.outcome.untrained,
             }
             for result in results
         ],
@@ -147,6 +149,7 @@ def print_summary(results: Sequence[Result]) -> None:
         if result.outcome is not None:
             named = "".join(f", {failure}" for failure in failures(result.outcome.best))
             line += f", {result.outcome.agent_steps:,} agent steps, best score {_score(result):.4f}{named}"
+            line += f"; {UNTRAINED}" if result.outcome.untrained else ""
         print(line)
     mean, median = over_seeds(results), median_seed(results)
     if mean is not None and median is not None:

@@ -215,6 +215,8 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
                     "agent_steps": outcome.agent_steps,
                     "best_score": outcome.best_score,
                     "best": outcome.best,
+                    "best_at": outcome.best_at,
+                    "untrained": outcome.untrained,
                     "scores": outcome.scores,
                     "failure": outcome.failure,
                 }
@@ -224,6 +226,8 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
         typer.echo(f"best score {outcome.best_score:.4f}: {job.run.policy}")
         typer.echo(f"curves: tensorboard --logdir {job.run.path.parent}")
+    if outcome.untrained:
+        typer.echo(f"{loop.UNTRAINED} (docs/training.md, When training fails)", err=True)
     return int(outcome.exit_code)
 
 

@@ -235,3 +235,18 @@ def test_checkpoints_of_other_presets_run_with_their_own_interval(name: str, tmp
     flows = [Flow.parse(f"policy:path={folder}"), Flow.parse("cubic@2s")]
     run = simulate(get("dumbbell", duration_s=10).with_flows(flows))
     assert run.flow_totals[0]["goodput_mbps"] > 5
+
+
+def test_the_folder_of_a_run_stands_for_its_best_policy(tmp_path) -> None:
+    run = tmp_path / "mine"
+    run.mkdir()
+    (run / "config.json").write_text("{}")
+    with pytest.raises(checkpoint.CheckpointError, match=r"mine/best: does not exist: nothing was evaluated in this run"):
+        checkpoint.load(run)
+    shutil.copytree(checkpoint.SHIPPED / "astraea", run / "selected")
+    for path in (run, run / "best"):
+        with pytest.raises(checkpoint.CheckpointError, match=r"the run is not finished.* --resume.*mine/selected"):
+            checkpoint.load(path)
+    shutil.copytree(checkpoint.SHIPPED / "perigee", run / "best")
+    assert checkpoint.load(run).card.name == "perigee"
+    assert checkpoint.load(str(run / "selected")).card.name == "astraea"

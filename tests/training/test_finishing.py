@@ -43,26 +43,27 @@ def test_a_run_trains_and_joins_both_parts_and_changes_action_and_filter(tmp_pat
     said = capsys.readouterr().err
     assert said.index("zenith: ") < said.index("zenith-geo: ")
     stored = run.long.config("recipe", "seed", "command")
-    assert stored["recipe"]["start_from"] == str(run.best)
+    assert stored["recipe"]["start_from"] == str(run.selected)
     assert (stored["seed"], stored["command"]) == (3, "orbitcc train zenith --seed 3")
 
     # the same by hand, with the commands of `orbitcc policy`
-    both = joined(run.best, run.long.best, tmp_path / "both", 470.0)
+    both = joined(run.selected, run.long.best, tmp_path / "both", 470.0)
     rtts = plan.finish.interval_rtts
     told = plan.finish.preference
     assert told == {"usual": 0.1, "contested": 0.01}
     wider = with_parameters(both, tmp_path / "wider", plan.finish.action, interval_rtts=rtts, preference=told)
-    preference = checkpoint.read_card(run.finished).observation.parameters["features"][29]
+    preference = checkpoint.read_card(run.best).observation.parameters["features"][29]
     assert (
         preference
         == {"name": "delay-preference", **told}
-        != checkpoint.read_card(run.best).observation.parameters["features"][29]
+        != checkpoint.read_card(run.selected).observation.parameters["features"][29]
     )
     assert checkpoint.read_card(run.long.best).interval_rtts == 0.2 != checkpoint.read_card(wider).interval_rtts == rtts
     safe = filtered(wider, tmp_path / "safe", limits(checkpoint.read_card(both).training_range, 4.0, 1.0))
-    assert checkpoint.read_card(run.finished) == checkpoint.read_card(safe)
-    assert (run.finished / checkpoint.WEIGHTS).read_bytes() == (safe / checkpoint.WEIGHTS).read_bytes()
-    assert run.policy == run.finished
+    assert checkpoint.read_card(run.best) == checkpoint.read_card(safe)
+    assert (run.best / checkpoint.WEIGHTS).read_bytes() == (safe / checkpoint.WEIGHTS).read_bytes()
+    assert run.policy == run.best
+    assert checkpoint.load(run.path).path == run.best.resolve()  # the run itself stands for it
     assert sorted(path.name for path in run.path.iterdir() if path.name.startswith(".")) in ([], [".lock"])
 
 
@@ -79,7 +80,12 @@ def test_an_interrupted_second_part_goes_on(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(loop, "_train", interrupted)
     first = loop.train(plan, 3, run, resume=False, command="c")
     assert (first.finished, first.exit_code) == (False, loop.INTERRUPTED)
-    assert not run.finished.exists()
+    assert not run.best.exists()
+    with pytest.raises(
+        OrbitccError, match=r"best: does not exist: the run is not finished, `orbitcc train .*/run --res"
+    ):
+        checkpoint.load(run.path)
+    assert run.policy == run.selected
     before = (run.path / "metrics.csv").read_bytes()
     second = loop.train(plan, 3, run, resume=True, command="c")
     assert second.finished
@@ -108,7 +114,7 @@ def test_a_run_whose_state_is_saved_but_not_evaluated_is_evaluated_first(tmp_pat
     plan, run = begin(tmp_path)
     assert loop.train(plan, 3, run, resume=False, command="c").finished
     shutil.rmtree(run.long.path)
-    shutil.rmtree(run.finished)
+    shutil.rmtree(run.best)
     path = run.state / "progress.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     steps = stored["evaluated_at"]
@@ -122,17 +128,17 @@ def test_a_run_whose_state_is_saved_but_not_evaluated_is_evaluated_first(tmp_pat
 def test_lost_policies_are_made_again(tmp_path, capsys) -> None:
     plan, run = begin(tmp_path)
     assert loop.train(plan, 3, run, resume=False, command="c").finished
-    for lost in (run.finished, run.best):
+    for lost in (run.best, run.selected):
         with (lost / checkpoint.WEIGHTS).open("r+b") as file:
             file.write(b"damaged")
     assert not loop.TrainingResult.stored(run, plan).finished
     assert loop.train(plan, 3, run, resume=True, command="c").finished
-    assert "writes best/ again" in capsys.readouterr().err
-    assert checkpoint.load(run.finished)
+    assert "writes selected/ again" in capsys.readouterr().err
     assert checkpoint.load(run.best)
+    assert checkpoint.load(run.selected)
 
     (run.long.path / "config.json").unlink()
-    shutil.rmtree(run.finished)
+    shutil.rmtree(run.best)
     with pytest.raises(OrbitccError, match=r"long/config.json.*its training begins again"):
         loop.train(plan, 3, run, resume=True, command="c")
 
@@ -141,11 +147,12 @@ def test_a_run_that_begins_anew_keeps_no_policy_of_the_first_try(tmp_path) -> No
     plan, run = begin(tmp_path)
     assert loop.train(plan, 3, run, resume=False, command="c").finished
     shutil.rmtree(run.state)
-    for folder in (run.long.path, run.finished):
+    for folder in (run.long.path, run.best, run.selected):
         (folder / "old").touch()
     assert loop.train(plan, 3, run, resume=False, command="c").finished
     assert not (run.long.path / "old").exists()
-    assert not (run.finished / "old").exists()
+    assert not (run.best / "old").exists()
+    assert not (run.selected / "old").exists()
 
 
 def test_a_second_part_that_gave_up_is_not_joined_when_the_run_goes_on(tmp_path, monkeypatch) -> None:
@@ -156,7 +163,7 @@ def test_a_second_part_that_gave_up_is_not_joined_when_the_run_goes_on(tmp_path,
     assert "gave up" in first.failure
     again = loop.train(plan, 3, run, resume=True, command="c")
     assert (again.finished, again.exit_code) == (False, loop.DIVERGED)
-    assert not run.finished.exists()
+    assert not run.best.exists()
 
 
 def test_a_second_part_that_diverges_is_a_failure_of_the_run(tmp_path, monkeypatch) -> None:
@@ -172,25 +179,25 @@ def test_a_second_part_that_diverges_is_a_failure_of_the_run(tmp_path, monkeypat
 def test_without_a_second_part_the_interval_of_the_training_is_the_shortest_one(tmp_path) -> None:
     plan, run = begin(tmp_path, "finish.join={}", "finish.max_bdp=2")
     assert loop.train(plan, 3, run, resume=False, command="c").finished
-    best, card = checkpoint.read_card(run.best), checkpoint.read_card(run.finished)
+    best, card = checkpoint.read_card(run.selected), checkpoint.read_card(run.best)
     assert (best.interval, card.interval) == ((30.0, 0.0, 1.0), (30.0, plan.finish.interval_rtts, 30.0))
     assert (card.gate, card.layers) == (best.gate, best.layers)
     assert card.action.parameters["occupancy_range"] == plan.finish.action["occupancy_range"]
     assert card.safety_filter == limits(best.training_range, 2.0, 1.0)
     assert not run.long.path.exists()
-    shutil.rmtree(run.finished)
-    assert run.policy == run.best
+    shutil.rmtree(run.best)
+    assert run.policy == run.selected
     assert loop.train(plan, 3, run, resume=True, command="c").finished
-    assert checkpoint.read_card(run.finished) == card
+    assert checkpoint.read_card(run.best) == card
 
 
 def test_the_command_names_the_policy_to_use_and_refuses_parts_that_do_not_fit(tmp_path) -> None:
     words = [word for change in SMALL for word in ("--set", change)]
     done = called("train", "zenith", *words, "--name", "one", "--out", str(tmp_path))
-    assert str(tmp_path / "one" / "finished") in done.stdout
+    assert str(tmp_path / "one" / "best") in done.stdout
     several = called("train", "zenith", *words, "--seed", "1", "2", "--name", "two", "--out", str(tmp_path))
     assert "two-1" in several.stdout
-    assert "/finished" in several.stdout
+    assert "/best" in several.stdout
     refused = called("train", "zenith", "--set", "finish.join.network.experts=2", "--out", str(tmp_path / "no"))
     assert refused.returncode == 2
     assert "finish.join" in refused.stderr

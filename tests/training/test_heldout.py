@@ -1,5 +1,6 @@
 """Held-out scores: fixed worlds, the same figures whoever drives."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
 from orbitcc.agents.runs import RunFolder
+from orbitcc.envs.environments.source import agent_flows
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import compare, recipe
-from orbitcc.training.heldout import HeldOut, constant, uniform
-from orbitcc.training.heldout_metrics import FIGURES, Weights, print_figures
+from orbitcc.training.heldout import HeldOut, _Running, constant, uniform
+from orbitcc.training.heldout_metrics import FIGURES, Weights, failures, mean_figures, measure, print_figures
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,11 @@ def test_a_policy_has_every_score() -> None:
     scores = HeldOut("train-leo", shipped.preset, worlds=2, seed=77).score(shipped.policy)
     assert set(scores) == {*FIGURES, "action_spread"}
     without = {name for name, value in scores.items() if not np.isfinite(value)}
-    assert without == {"jain_unequal_rtt", "ratio_unequal_rtt"}  # flows of `train-leo` have equal RTTs
+    assert without == {
+        "jain_unequal_rtt",
+        "ratio_unequal_rtt",
+        "least_unequal_rtt",
+    }  # flows of `train-leo` have equal RTTs
 
 
 def test_cubic_fills_the_links(heldout: HeldOut) -> None:
@@ -110,9 +116,80 @@ def test_no_crawling_and_no_flooding_policy_scores_as_well_as_a_trained_one(part
     assert max(scores, key=scores.__getitem__) == "trained", scores
 
 
+def test_an_evaluation_in_parts_has_the_figures_of_one_in_a_piece() -> None:
+    shipped = checkpoint.load("astraea")
+    worlds = HeldOut("train-leo", shipped.preset, worlds=2, seed=77)
+    native = {"name": "policy", "params": {"policy": "p"}}
+    scores = worlds.score(shipped.policy)
+    again = {**worlds.play(shipped.policy.act), **worlds.run(native, {"p": shipped.policy})}
+    np.testing.assert_array_equal([scores[key] for key in again], list(again.values()))
+    found = []
+    for scenario in worlds.scenarios:
+        network = json.loads(scenario.compile())
+        agents = agent_flows(scenario)
+        for index in agents:
+            network["flows"][index]["controller"] = native
+        whole = _sim.Simulation(json.dumps(network), record_interval_ns=10**9, policies={"p": shipped.policy})
+        whole.run()
+        found.append(measure(scenario, agents, whole.recording(), whole.flow_totals(), whole.link_totals()))
+    in_a_piece = mean_figures(found)
+    np.testing.assert_array_equal([scores[key] for key in in_a_piece], list(in_a_piece.values()))
+
+
+def test_the_evaluation_of_a_policy_that_floods_ends_when_that_is_certain(monkeypatch) -> None:
+    """No world reaches its end; what was not simulated counts as flooded."""
+    card = checkpoint.load("astraea").card
+    worlds = HeldOut("train-leo", checkpoint.load("astraea").preset, worlds=2, seed=77)
+    native, flood = {"name": "policy", "params": {"policy": "p"}}, always(card, 1.0)
+    whole = worlds.run(native, {"p": flood})
+    shares = []
+    advance = _Running.advance
+    monkeypatch.setattr(_Running, "advance", lambda self, share: (shares.append(share), advance(self, share)))
+    scores = worlds.score(flood)
+    assert 0.5 < max(shares) < 0.8
+    assert scores["flooded"] >= whole["flooded"] > 0.5
+    assert failures(scores)[0] == "floods"
+    assert np.isnan(scores["reward"])
+    assert set(scores) == {*FIGURES, "action_spread"}
+    assert scores["loss"] == pytest.approx(whole["loss"], abs=0.1)
+    assert scores["action_spread"] == 0
+    assert np.flatnonzero(worlds.actions).tolist() == [len(worlds.actions) - 5]  # tanh(1)
+
+
 def always(card: ModelCard, action: float) -> _sim.Policy:
     """A native policy with the observation of this card that always takes the same action."""
     weight, bias = np.zeros((1, card.observation.dim), np.float32), np.array([action], np.float32)
     layers = (Layer(units=1, activation="linear"),)
     linear = card.model_copy(update={"layers": layers, "gate": None, "normaliser": False})
     return build(linear, {"layers.0.weight": weight, "layers.0.bias": bias})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", recipe.names())
+def test_no_recipe_prefers_a_policy_that_hardly_sends(name: str) -> None:
+    """With its own score and held-out worlds (the first four), every classical controller is far better."""
+    plan, card = recipe.load(name), checkpoint.load("astraea").card
+    worlds = HeldOut(plan.world(), plan.preset, worlds=4, seed=plan.evaluation.seed)
+    weights, native = plan.evaluation.score, {"name": "policy", "params": {"policy": "p"}}
+    idle = {
+        action: weights.score(worlds.run(native, {"p": always(card, action)}))
+        for action in (0.0, -1.0)  # an untrained network, whose window stays at ten segments; the least window
+    }
+    useful = {
+        controller: weights.score(worlds.run({"name": controller, "params": {}}))
+        for controller in ("cubic", "reno", "vegas", "bbr")
+    }
+    assert max(idle.values()) < min(useful.values()) - 0.2, (idle, useful)
+
+
+def test_fair_shares_of_an_idle_link_do_not_make_a_score() -> None:
+    """Whoever uses 1.3 % of the link, and that in equal shares, is below all who use it, however unfairly."""
+    figures = dict.fromkeys(FIGURES, 0.0) | {"jain_equal_rtt": 1.0, "jain_unequal_rtt": 1.0, "jain": 1.0}
+    idle = figures | {"utilisation": 0.013, "log_share": np.log(0.013), "starved": 1.0, "unconverged": 1.0}
+    idle |= {"ratio_equal_rtt": 0.976, "ratio_unequal_rtt": 0.976, "least_equal_rtt": 0.013, "least_unequal_rtt": 0.013}
+    # one of two flows has nine tenths of the link, and one RTT of queue
+    unfair = figures | {"utilisation": 0.9, "log_share": np.log(0.2) / 2, "unconverged": 1.0, "queue_delay_ratio": 1.0}
+    unfair |= dict.fromkeys(("ratio_equal_rtt", "ratio_unequal_rtt", "least_equal_rtt", "least_unequal_rtt"), 0.1)
+    for name in recipe.names():
+        weights = recipe.load(name).evaluation.score
+        assert weights.score(idle) < weights.score(unfair) - 0.5, name

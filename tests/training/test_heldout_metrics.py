@@ -13,11 +13,11 @@ from orbitcc.training.heldout import HeldOut
 from orbitcc.training.heldout_metrics import (
     FIGURES,
     Weights,
-    _flooded,
     convergence,
     failures,
     fair_shares,
     fairness,
+    flooded_windows,
     max_min_shares,
     measure,
 )
@@ -112,7 +112,15 @@ def test_fairness_counts_windows_with_two_flows_apart_by_rtt() -> None:
     assert found["jain_unequal_rtt"] == pytest.approx(16 / 20)
     assert found["ratio_equal_rtt"] == pytest.approx((1.0 + 0.0) / 2)
     assert found["ratio_unequal_rtt"] == pytest.approx(1 / 3)
+    assert found["least_equal_rtt"] == pytest.approx((1.0 + 0.0) / 2)
+    assert found["least_unequal_rtt"] == 1.0  # 3 and 1, at most 1
     assert all(np.isnan(list(fairness(parts[2:3], there[2:3], base[2:3]).values())))
+
+
+def test_flows_that_share_an_idle_link_equally_have_no_least_share() -> None:
+    parts, there = np.array([[0.01, 0.01], [0.0, 0.0]]), np.ones((2, 2), bool)
+    found = fairness(parts, there, np.full((2, 2), 40.0))
+    assert (found["ratio_equal_rtt"], found["least_equal_rtt"]) == (1.0, pytest.approx(0.005))
 
 
 # -- convergence ---
@@ -201,7 +209,7 @@ def test_windows_with_and_after_an_outage_are_not_judged(outage: list[float], ju
             },
         }
         expected = 1 / len(judged) if flooded in judged else 0.0
-        assert _flooded(scenario, [0], series) == pytest.approx(expected), flooded
+        assert flooded_windows(scenario, [0], series).mean() == pytest.approx(expected), flooded
 
 
 # -- scores ---

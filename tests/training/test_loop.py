@@ -18,7 +18,7 @@ from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import StateError
 from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
-from orbitcc.training.heldout_metrics import Weights
+from orbitcc.training.heldout_metrics import FIGURES, Weights
 
 WORLD = 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=8}'
 """A link that is soon full, and an evaluation on it soon over."""
@@ -101,6 +101,29 @@ def test_a_policy_that_floods_is_named_and_ends_the_run(tmp_path, monkeypatch, c
     assert min(flooded.values()) > 0.6
     assert loop.read_progress(outcome.run).agent_steps == 4000  # saved
     checkpoint.load(outcome.run.last)
+
+
+def test_a_run_whose_best_policy_is_the_untrained_one_says_so(tmp_path, monkeypatch) -> None:
+    class Worse(Stubborn):
+        """Fills the queue more and more."""
+
+        bias = -2.0
+
+        def iterate(self) -> dict[str, float]:
+            self.bias += 1.0
+            return super().iterate()
+
+        def tensors(self) -> dict[str, np.ndarray]:
+            return super().tensors() | {"layers.1.bias": np.full(1, self.bias, np.float32)}
+
+    zero = [f"evaluation.score.{name}=0" for name in FIGURES if name != "loss"]
+    loses = train(tmp_path / "one", Worse, monkeypatch, *zero, "agent_steps=2000")
+    assert (loses.best_at, loses.untrained, loses.exit_code) == (0, True, 0)
+    assert loop.TrainingResult.stored(loses.run, recipe.Recipe.build(loses.run.config()["recipe"])).untrained
+    zero = [f"evaluation.score.{name}=0" for name in FIGURES if name != "utilisation"]
+    gains = train(tmp_path / "two", Worse, monkeypatch, *zero, "evaluation.score.utilisation=1", "agent_steps=2000")
+    assert gains.best_at > 0
+    assert not gains.untrained
 
 
 def test_a_run_may_be_told_never_to_give_up(tmp_path, monkeypatch) -> None:
@@ -264,7 +287,7 @@ def test_training_says_what_it_does_and_logs_what_there_is_to_see(tmp_path, monk
     events = EventAccumulator(str(outcome.run.path))
     events.Reload()
     last = events.Histograms("heldout/actions")[-1].histogram_value
-    assert last.num > 100
+    assert last.num > 10  # it floods: the beginning of its world
     assert last.sum / last.num == pytest.approx(0.3, abs=0.05)  # what Stubborn always does
     assert any("hparams" in tag for tag in events.summary_metadata)
     cubic = read_curves(outcome.run.path / "reference" / "cubic")

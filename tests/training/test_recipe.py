@@ -191,3 +191,45 @@ def test_a_mixture_names_what_is_wrong(changes: dict, message: str) -> None:
     table = {"kind": "mixture", "name": "worlds", "parts": [{"base": "train-leo"}], **changes}
     with pytest.raises(OrbitccError, match=message):
         recipe.Recipe.build({"name": "mine", "algorithm": "ppo", "scenario": table, "agent_steps": 10}).world()
+
+
+def test_a_shorter_run_has_shorter_schedules_and_the_same_warm_up() -> None:
+    whole, short = (recipe.load("ppo-leo", changes) for changes in ([], ["agent_steps=300_000"]))
+    assert (whole.agent_steps, whole.learner.lr_decay, short.learner.lr_decay) == (1_500_000, 1_500_000, 300_000)
+    assert short.changed(agent_steps=whole.agent_steps, learner=whole.learner) == whole
+    assert recipe.load("ppo-leo", ["agent_steps=300_000", "learner.lr_decay=7"]).learner.lr_decay == 7
+    worlds = recipe.load("ppo-mixed", ["agent_steps=1_000_000"])
+    assert worlds.learner.lr_decay_world_steps == 250_000  # of 1,000,000, as the run a quarter of 4,000,000
+    whole, short = (recipe.load("astraea", changes) for changes in ([], ["agent_steps=1_800_000"]))
+    assert (whole.learner.averaging, short.learner.averaging) == (0.001, 0.002)
+    assert short.learner.changed(averaging=0.001) == whole.learner  # learning_starts, replay, shares of the run ...
+
+
+def test_a_shorter_run_has_a_shorter_second_part() -> None:
+    short = recipe.load("zenith", ["agent_steps=400_000"])
+    assert (short.learner.lr_decay, short.finish.join["agent_steps"]) == (400_000, 200_000)
+    assert short.finish.join["learner"]["lr_decay"] == 200_000
+    alone = recipe.load("zenith", ["finish.join.agent_steps=100_000"])
+    assert (alone.agent_steps, alone.learner.lr_decay) == (4_000_000, 4_000_000)
+    assert alone.finish.join["learner"]["lr_decay"] == 100_000
+
+
+@pytest.mark.parametrize("name", recipe.names())
+def test_a_recipe_that_is_loaded_again_keeps_its_schedules(name: str) -> None:
+    plan = recipe.load(name, ["agent_steps=2_400_000"])
+    assert recipe.changed(plan.model_dump(), ["agent_steps=2_400_000"]) == plan
+    recipe.check_names(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("astraea", ["agent_steps=600_000"], r"agent_steps: 600000 .* at least 1,200,000 \(least_agent_steps"),
+        ("astraea-quick", ["agent_steps=99_999"], r"agent_steps: 99999 .* at least 100,000 \(five times .*learning_st"),
+        ("rllib-sac-worlds", ["agent_steps=39_999"], r"at least 40,000 \(five times learner.learning_starts_world_"),
+        ("zenith", ["agent_steps=32_000"], r"agent_steps: 32000 .* at least 32,768 \(learner.batch\)"),
+    ],
+)
+def test_a_run_that_is_too_short_to_learn_is_refused(name: str, changes: list[str], message: str) -> None:
+    with pytest.raises(OrbitccError, match=message):
+        recipe.check_names(recipe.load(name, changes))

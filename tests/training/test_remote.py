@@ -123,7 +123,7 @@ def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
     assert "its node or process died; it continues again" in said
     here, there = (tmp_path / "runs" / name for name in ("here", "there"))
     assert progress(there / "long")["restarts"] == 1
-    for part in ("best", "long/best", "finished"):
+    for part in ("selected", "long/best", "best"):
         assert (here / part / checkpoint.WEIGHTS).read_bytes() == (there / part / checkpoint.WEIGHTS).read_bytes(), part
 
 

@@ -26,6 +26,7 @@ TINY = (WORLD, "evaluation.worlds=1", "evaluation.every=400", "network.hidden=[8
 OF = {
     "ppo-leo": ("learner.flows=8", "learner.batch=128", "learner.minibatch=64", "learner.epochs=1"),
     "astraea": (
+        "least_agent_steps=1",
         "learner.worlds=2",
         "learner.iteration=100",
         "learner.learning_starts=100",
@@ -227,6 +228,39 @@ def test_an_interrupted_run_ends_as_one_that_was_not(recipe: str, tmp_path: Path
     assert train(tmp_path, recipe, *few, "--name", "parts").returncode == loop.INTERRUPTED
     done = train(tmp_path, recipe, "--name", "parts", "--resume")
     assert done.returncode == 0, done.stderr
+    assert figures(tmp_path / "parts") == figures(tmp_path / "whole")
+    for name in ("best", "last"):
+        ours, theirs = (checkpoint.read_tensors(tmp_path / run / name) for run in ("parts", "whole"))
+        assert all(np.array_equal(ours[key], theirs[key]) for key in theirs)
+
+
+@pytest.mark.parametrize("recipe", ["ppo-leo", "astraea"])
+@pytest.mark.parametrize("phase", ["part 3/", "decision by decision"])
+def test_an_interrupt_ends_an_evaluation_too(recipe: str, phase: str, tmp_path: Path, monkeypatch) -> None:
+    """SIGTERM in the second evaluation: the run ends at once, and goes on as one without an interrupt, bit for bit."""
+    from orbitcc.training import loop
+
+    few = settings(recipe, "agent_steps=1000")
+    assert train(tmp_path, recipe, *few, "--name", "whole").returncode == 0
+    working, update = loop.Display.working, loop.Display.update
+    begun, later = [], []
+
+    def work(self, text: str) -> None:
+        working(self, text)
+        if begun and later:
+            later.append(text)
+        elif begun and phase in text:
+            later.append(text)
+            os.kill(os.getpid(), loop.signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Display, "working", work)
+        patch.setattr(loop.Display, "update", lambda self, *words: (begun.append(1), update(self, *words)))
+        stopped = train(tmp_path, recipe, *few, "--name", "parts")
+    assert stopped.returncode == loop.INTERRUPTED
+    assert "interrupted; saved" in stopped.stderr
+    assert len(later) == 1, "nothing is evaluated after the signal"
+    assert train(tmp_path, recipe, "--name", "parts", "--resume").returncode == 0
     assert figures(tmp_path / "parts") == figures(tmp_path / "whole")
     for name in ("best", "last"):
         ours, theirs = (checkpoint.read_tensors(tmp_path / run / name) for run in ("parts", "whole"))

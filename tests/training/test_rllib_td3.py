@@ -26,6 +26,7 @@ from orbitcc.training.rllib.td3 import ActorCritics, CriticFlows, Experience, Td
 
 SMALL = (
     "agent_steps=3000",
+    "least_agent_steps=1",
     "evaluation.every=1500",
     "evaluation.worlds=2",
     "learner.worlds=4",
