@@ -52,7 +52,7 @@ def demo(
     began = time.monotonic()
     if trains:
         _say(f"1/{parts} training a policy with RLlib on simulated LEO paths (recipe {RECIPE}; about a minute)")
-        policies.insert(0, str(_trained(folder) / "best"))
+        policies.insert(0, str(_trained(folder)))
         _say(f"2/{parts} drawing the learning curves")
         from orbitcc.training.curves import draw
 
@@ -128,5 +128,5 @@ def _next(folder: Path) -> str:
     """The commands to go on with."""
     return f"""Go on with:
   tensorboard --logdir {folder}
-  orbitcc eval geo-download --policy {folder / NAME / "best"} --controller cubic
+  orbitcc eval geo-download --policy {folder / NAME} --controller cubic
   orbitcc train {RECIPE} --set agent_steps=2_000_000 --name longer"""
