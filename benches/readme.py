@@ -1,8 +1,10 @@
 """The pictures of the README: a film of Cubic beside a trained policy, and a thumbnail of each environment it lists.
 
     python -m benches.readme [--out docs/images] [--policy zenith] [--run 9401] [--report RESULTS]
+    python -m benches.readme --table RESULTS
 
-With --report also the top of the report in that folder of results (`orbitcc demo --out RESULTS`); it needs chromium.
+With --report also the top of the report in that results folder (`orbitcc demo --out RESULTS`); it needs chromium.
+With --table only the table of results, from evaluations in that folder, which are run where they are missing.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from benches import pages
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.runner import run_suite
 
 SECONDS, FRAMES_PER_S, SPEED = 60.0, 10, 6.0
 """Simulated seconds in the film, its frames per second, simulated seconds per second."""
@@ -121,13 +126,55 @@ def _png(image: Image.Image, colours: int = 64) -> bytes:
     return file.getvalue()
 
 
+FIRST_RUN = 36001
+"""Schedules on which nothing was developed."""
+COLUMNS = (
+    ("responsiveness", "goodput_over_optimal", "goodput / optimal ↑"),
+    ("responsiveness", "delay_inflation", "RTT / base RTT ↓"),
+    ("responsiveness-loss", "goodput_over_optimal", "goodput / optimal with 0–1 % loss ↑"),
+    ("leo-access", "utilisation", "use of an access link ↑"),
+    ("intra-rtt", "goodput_ratio", "fairness, same RTT ↑"),
+    ("inter-rtt", "goodput_ratio", "fairness, different RTTs ↑"),
+    ("cubic-friendliness", "own_share", "share beside Cubic (0.5 is fair)"),
+)
+ROWS = {
+    "zenith": "zenith",
+    "perigee": "perigee",
+    "cubic": "Cubic",
+    "bbr3": "BBRv3",
+    "leocc:trigger=global": "LeoCC",
+    "c4": "C4",
+    "vivace": "PCC Vivace",
+}
+"""Contender -> its name in the table; the first two are policies."""
+
+
+def results_table(folder: Path) -> str:
+    """The results as Markdown: of each suite the medians that `orbitcc eval` prints."""
+    policies, classical = list(ROWS)[:2], list(ROWS)[2:]
+    line_up = contenders.line_up(classical, policies)
+    found = {}
+    for name in dict.fromkeys(suite for suite, _, _ in COLUMNS):
+        suite = suites.get(name, {"first_run": FIRST_RUN})
+        found[name] = run_suite(suite, line_up, out_dir=folder / name, profile="quick", resume=True).estimates()
+    lines = ["| contender | " + " | ".join(title for _, _, title in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for label, shown in ROWS.items():
+        cells = [f"{found[suite][label][metric].median:.3f}" for suite, metric, _ in COLUMNS]
+        lines.append(f"| {shown} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--policy", default="zenith")
     parser.add_argument("--run", type=int, default=9401, help="of leo-responsiveness; nothing was developed on it")
     parser.add_argument("--report", type=Path, help="folder with a report.html")
+    parser.add_argument("--table", type=Path, help="folder with a results folder of each suite")
     arguments = parser.parse_args(argv)
+    if arguments.table is not None:
+        pages.replace(Path("README.md"), {"results": results_table(arguments.table)})
+        return
     if arguments.report is not None:
         picture = screenshot(arguments.report / "report.html")
         print(atomic_write_bytes(arguments.out / "report.png", _png(picture, 128)))
