@@ -77,7 +77,7 @@ def episodes(scenario: str) -> str:
     """What the episodes of an environment are drawn from, and whether one may train on them."""
     if scenario in DISTRIBUTIONS:
         return "for training: every episode draws a new world from a distribution"
-    if "run" in SCENARIOS[scenario].params:
+    if isinstance(for_training(scenario), Runs):
         test = test_id(scenario)
         return f"for training: every episode draws a run that no suite uses. For tests: `{test}` is run 1 of the suites"
     return "the same links in every episode, so for tests: suites use them, too"

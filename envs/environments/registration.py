@@ -32,7 +32,7 @@ IDS: dict[str, str] = {env_id(name): name for name in _SCENARIOS}
 
 _WITH_RUNS = (
     "leo-responsiveness", "leo-path", "leoem", "leo-access", "starlink-2026", "geo-viasat-2020", "geo-viasat-2021",
-    "geo-rain", "geo-pep", "inter-rtt", "intra-rtt", "parking-lot", "efficiency", "cubic-friendliness",
+    "geo-rain", "geo-pep", "intra-rtt", "parking-lot", "efficiency",
 )  # fmt: skip
 
 

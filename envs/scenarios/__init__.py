@@ -130,13 +130,13 @@ class Runs(ScenarioDistribution):
 
 def for_training(name: str, settings: Mapping[str, Any] | None = None) -> Scenario | ScenarioDistribution:
     """What environments and recipes make of a name or a file: :func:`load`, but a named scenario whose parameter `run`
-    is not set is drawn anew for every episode (:class:`Runs`)."""
+    is not set is drawn anew for every episode (:class:`Runs`) where runs have different links."""
     if "run" in getattr(SCENARIOS.get(name), "params", ()) and "run" not in (settings or {}):
         settings = {k: parse_value(v) if isinstance(v, str) else v for k, v in (settings or {}).items()}
         if settings.keys() <= SCENARIOS[name].params.keys():
             runs = Runs(name=name, description=SCENARIOS[name].description, params=settings)
-            _ = runs.example  # refuses a value that is not allowed
-            return runs
+            if runs.example.links != get(name, **settings, run=1).links:  # else the run is the seed of the noise only
+                return runs
     return load(name, settings)
 
 

@@ -10,7 +10,7 @@ import pytest
 import orbitcc
 from orbitcc.envs.environments.registration import IDS, TEST_IDS
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.scenarios import SCENARIOS, TRAINING_RUNS, get, names
+from orbitcc.envs.scenarios import TRAINING_RUNS, Runs, for_training, get, names
 
 
 def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> None:
@@ -21,9 +21,9 @@ def test_every_scenario_and_distribution_that_needs_no_argument_has_an_id() -> N
 
 
 def test_every_scenario_with_runs_has_an_id_for_tests() -> None:
-    assert set(TEST_IDS.values()) == {
-        name for name in IDS.values() if "run" in getattr(SCENARIOS.get(name), "params", ())
-    }
+    drawn = {name for name in IDS.values() if isinstance(for_training(name), Runs)}
+    assert set(TEST_IDS.values()) == drawn
+    assert not isinstance(for_training("inter-rtt"), Runs)  # its run is the seed of the noise
     env = gym.make("orbitcc/LeoResponsivenessTest-v0").unwrapped
     for seed in (1, 2):
         env.reset(seed=seed)
