@@ -119,7 +119,7 @@ def _lead(results: Results) -> str:
         return f"<strong>{html.escape(label)}</strong>"
 
     def marked(label: str, metric: Metric) -> str:
-        return strong(label) + (f" ({_mark(marks[label])})" if label in marks and metric.key not in SHARES else "")
+        return strong(label) + (f" ({_uses(marks[label])})" if label in marks and metric.key not in SHARES else "")
 
     on_it = front(results)
     if on_it:
@@ -144,8 +144,15 @@ def _lead(results: Results) -> str:
     return " ".join(sentences)
 
 
-def _mark(used: float) -> str:
-    return f"uses {100 * used:.0f} % of the link"
+def mark(label: str, metric: Metric, shares: Mapping[str, float]) -> str:
+    """What stands beside a figure of a contender that leaves a fifth of the link unused (`front.unused`)."""
+    if label not in shares or metric.key in SHARES:
+        return ""
+    return f'<span class="idle">{_uses(shares[label])}</span>'
+
+
+def _uses(share: float) -> str:
+    return f"uses {100 * share:.0f} % of the link"
 
 
 def _who(results: Results, contender: Contender, tag: str, content: str) -> str:
@@ -171,8 +178,7 @@ def _table(results: Results) -> str:
             content = f'<span class="value">{html.escape(m.format(estimate.median))}</span>'
             if len(estimates) > 1 and c.label in first[m.key]:
                 content += f'<span class="rank">{"best" if len(first[m.key]) == 1 else "tied best"}</span>'
-            if c.label in marks and m.key not in SHARES:
-                content += f'<span class="idle">{_mark(marks[c.label])}</span>'
+            content += mark(c.label, m, marks)
             if estimate.has_interval:
                 content += f'<span class="range">{_between(m, estimate)}</span>'
                 content += _track(m, estimate, [e[m.key] for e in estimates.values()])

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from orbitcc.eval.claims import Claim, ClaimResult
 from orbitcc.eval.figures.style import THEMES, ThemeName
+from orbitcc.eval.front import unused
 from orbitcc.eval.papers import Paper, counts, medians
-from orbitcc.eval.report import leaders
+from orbitcc.eval.report import about, leaders, mark
 from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.results import Results
 
@@ -50,6 +51,7 @@ def _medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
         for score in paper.scores
     )
     table = medians(paper, all_results)
+    marks = {score.suite: unused(all_results[score.suite]) for score in paper.scores}
     first = [
         leaders(all_results[score.suite], metric)
         for score, (metric, _) in zip(paper.scores, next(iter(table.values())), strict=True)
@@ -58,7 +60,8 @@ def _medians(paper: Paper, all_results: Mapping[str, Results]) -> str:
     for label, cells in table.items():
         columns = "".join(
             f'<td data-value="{value!r}" data-title="{html.escape(score.title)}"><span class="value">'
-            f"{html.escape(metric.format(value))}</span>{_rank(label, top)}</td>"
+            f"{html.escape(metric.format(value))}</span>{_rank(label, top)}"
+            f"{mark(label, metric, marks[score.suite])}</td>"
             for score, (metric, value), top in zip(paper.scores, cells, first, strict=True)
         )
         rows.append(f"<tr><th scope=row>{html.escape(label)}</th>{columns}</tr>")
@@ -109,6 +112,6 @@ def _suite(results: Results) -> str:
             files[name] = (results.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
         caption = f"<strong>{html.escape(figure.title)}.</strong> {html.escape(figure.caption)}"
         pictures.append(picture(files, figure.title, caption))
-    text = html.escape(results.suite.description)
+    text = html.escape(about(results))
     body = "\n".join(pictures)
     return f"<section>\n<h2>{html.escape(results.suite.title)}</h2>\n<p>{text}</p>\n{body}\n</section>"
