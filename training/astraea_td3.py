@@ -25,6 +25,7 @@ from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.envs.errors import FileError
+from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Td3
 from orbitcc.training.recipe import Network, Recipe
 
@@ -251,6 +252,7 @@ class AstraeaTd3Learner:
         self.scale_fixed = not settings.scale_inputs
         self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
         self.decisions = self.critic_steps = 0
+        self.episodes = Episodes((settings.worlds, self.env.max_agents))
         self._low, self._high = seen.low, seen.high
         self.env.reset(seed=int(np.random.SeedSequence([seed, 1]).generate_state(1)[0]))
         self._apply_schedule()
@@ -268,6 +270,7 @@ class AstraeaTd3Learner:
             row, statistics = self._step()
             acted = row["acted"]
             paid.add(row["reward"][acted])
+            self.episodes.add(row["reward"], acted, row["ended"])
             moves.add(row["action"][acted] ** 2)
             flooded.add(window_bdp(statistics)[acted] > self.settings.brake_bdp)
             rate, fair = statistics[..., STATS["delivery_rate_bps"]], statistics[..., STATS["fair_share_bps"]]
@@ -280,6 +283,7 @@ class AstraeaTd3Learner:
         return {
             "agent_steps": float(self.decisions - before),
             "train/reward": paid.value,
+            **self.episodes.take(),
             "train/over_brake": flooded.value,
             "train/below_tenth_of_fair": starved.value,
             "train/action_rms": math.sqrt(moves.value),
@@ -398,6 +402,7 @@ class AstraeaTd3Learner:
         state = {
             "replay": {name: value for name, value in vars(self.replay).items() if name not in arrays},
             "scale": vars(self.scale),
+            "episodes": self.episodes.state(),
             **{name: getattr(self, name) for name in _PLAIN},
             "rng": self.rng.bit_generator.state,
             "noise_generator": self.noise_generator.get_state(),
@@ -421,6 +426,8 @@ class AstraeaTd3Learner:
             self.noise_generator.set_state(state["noise_generator"])
             vars(self.replay).update(state["replay"], **replay)
             vars(self.scale).update(state["scale"])
+            if "episodes" in state:  # not in a run that an earlier version has saved
+                self.episodes.restore(state["episodes"])
             for name in _PLAIN:
                 setattr(self, name, state[name])
             self.rng.bit_generator.state = state["rng"]

@@ -150,6 +150,8 @@ class Logbooks(Logbook):
 
 _TAGS = {
     "train/reward": "Mean reward per decision in the last iteration, with exploration. Higher is better.",
+    "train/episode_return": "Mean return (sum of rewards) of the training episodes that ended in the last iteration.",
+    "train/episode_length": "Mean number of decisions of these episodes.",
     "train/agent_steps_per_s": "Decisions per second of wall-clock time, learning included.",
     "train/seconds": "Wall-clock time spent in training, without evaluation.",
     "train/evaluation_seconds": "Wall-clock time of the last evaluation on held-out worlds.",

@@ -58,7 +58,8 @@ class Learner(Protocol):
     """The recurrent unit whose state the layers observe, if there is one."""
 
     def iterate(self) -> dict[str, float]:
-        """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, and `learner/...`."""
+        """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, `train/episode_return` and
+        `train/episode_length` of episodes that have ended, and `learner/...`."""
 
     def tensors(self) -> Tensors:
         """The policy network as the tensors of a checkpoint: deterministic actions, no exploration."""

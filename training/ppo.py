@@ -23,6 +23,7 @@ from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import definition_hash
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.training import privileged
+from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Ppo
 from orbitcc.training.mlp import Mixture, Mlp
 from orbitcc.training.recipe import Network, Recipe
@@ -83,6 +84,7 @@ class PpoLearner:
         if recipe.start_from:
             self._begin_with(recipe.start_from)
         self._obs, _ = self._env.reset(seed=seed)
+        self._episodes = Episodes(ppo.flows, ppo.reward_scale)
         self._rollout = _Rollout(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
 
     def iterate(self) -> dict[str, float]:
@@ -96,7 +98,14 @@ class PpoLearner:
         steps = int(np.count_nonzero(roll.heeded))
         self.agent_steps += steps
         paid = float(roll.rewards.sum(where=roll.heeded, dtype=np.float64))
-        return {"agent_steps": steps, "train/reward": paid / (steps * self.settings.reward_scale), **figures}
+        for t in range(roll.steps):
+            self._episodes.add(roll.rewards[t], roll.heeded[t], roll.ended[t])
+        return {
+            "agent_steps": steps,
+            "train/reward": paid / (steps * self.settings.reward_scale),
+            **self._episodes.take(),
+            **figures,
+        }
 
     def tensors(self) -> Tensors:
         found: dict[str, F32] = self.actor.tensors()
@@ -113,6 +122,7 @@ class PpoLearner:
             "normaliser": None if self.normaliser is None else self.normaliser.state(),
             "rng": self._rng.bit_generator.state,
             "agent_steps": self.agent_steps,
+            "episodes": self._episodes.state(),
         }
         plain_state.write(folder, _LEARNER, state)
         if self._can_replay:
@@ -137,6 +147,8 @@ class PpoLearner:
                 self.normaliser.restore(state["normaliser"])
             self._rng.bit_generator.state = state["rng"]
             self.agent_steps = state["agent_steps"]
+            if "episodes" in state:  # not in a run that an earlier version has saved
+                self._episodes.restore(state["episodes"])
             if worlds is not None:
                 self._obs = self._env.replay(worlds)
         except Exception as error:  # torch raises what it pleases

@@ -19,6 +19,7 @@ from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
+from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import FlowPpo, FlowSac
 from orbitcc.training.recipe import Recipe
 
@@ -59,7 +60,7 @@ class SB3Learner:
             backend=recipe.backend,
         )
         self._env = SB3VecEnv(native)
-        self._meter = _RewardMeter()
+        self._meter = _RewardMeter(Episodes(settings.flows, settings.reward_scale))
         self._figures = _Figures()
         self._use(self._ppo(seed) if self._is_ppo else self._sac(seed))
 
@@ -78,6 +79,7 @@ class SB3Learner:
             "agent_steps": steps,
             "learner/learning_rate": self._learning_rate() if self._is_ppo else self._settings.lr,
             "train/reward": self._meter.total / (steps * self._settings.reward_scale),
+            **self._meter.episodes.take(),
             **{
                 f"learner/{tag}": float(learned[name])
                 for tag, names in _LEARNED.items()
@@ -179,12 +181,18 @@ def _nothing(progress: float) -> float:
 
 
 class _RewardMeter(BaseCallback):
-    """Adds up all rewards."""
+    """Adds up all rewards, and those of each episode."""
 
     total = 0.0
 
+    def __init__(self, episodes: Episodes) -> None:
+        super().__init__()
+        self.episodes = episodes
+
     def _on_step(self) -> bool:
-        self.total += float(self.locals["rewards"].sum(dtype=np.float64))
+        rewards, ended = self.locals["rewards"], self.locals["dones"]
+        self.total += float(rewards.sum(dtype=np.float64))
+        self.episodes.add(rewards, np.ones_like(ended), ended)
         return True
 
 

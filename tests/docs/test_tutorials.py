@@ -1,8 +1,10 @@
 """Tutorials run as they are written, shorter where they learn."""
 
+import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -55,7 +57,8 @@ def folder(tmp_path, monkeypatch):
 
 def test_every_tutorial_is_run_here():
     assert {path.stem for path in TUTORIALS.glob("*.md")} == {
-        "gymnasium", "sb3", "rllib", "multi-agent", "your-scenario", "your-controller", "reading-a-report"
+        "gymnasium", "sb3", "rllib", "bring-your-rllib-script", "multi-agent", "your-scenario", "your-controller",
+        "reading-a-report",
     }  # fmt: skip
 
 
@@ -171,12 +174,85 @@ def test_rllib(folder):
     assert totals("trained:make", duration_s=2)["sent_packets"] > 10
 
 
+SCRIPTS = ("plain", "mapping", "module", "lstm", "search", "again")
+SHORT_PPO = "PPOConfig()\n    .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=1)"
+
+
+def short_script(folder, index):
+    """Write one of the six scripts with short episodes, small batches and one iteration, and run it."""
+    code = blocks("bring-your-rllib-script", "python")[index]
+    assert len(code.splitlines()) < 40
+    for before, after in (
+        (r"= \(\n    PPOConfig\(\)", f"= (\n    {SHORT_PPO}"),
+        (r'"preset": "ratios"', '"preset": "ratios", "duration_s": 2'),
+        (r'"duration_s": 15, ', ""),
+        (r"range\(\d+\)", "range(1)"),
+        (r"train_batch_size_per_learner=2_000", "train_batch_size_per_learner=200, minibatch_size=100"),
+        (r'"training_iteration": \d+', '"training_iteration": 1'),
+        (r"lr=tune.grid_search\(\[5e-5, 1e-3\]\)", "lr=tune.grid_search([1e-3]), train_batch_size_per_learner=200"),
+    ):
+        code = re.sub(before, after, code)
+    (folder / f"{SCRIPTS[index]}.py").write_text(code, encoding="utf-8")
+    environment = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(
+        [sys.executable, f"{SCRIPTS[index]}.py"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def evaluated(index):
+    """Run the command under a script for a suite of one short scenario."""
+    arguments = commands("bring-your-rllib-script")[index]
+    Path("suite").mkdir(exist_ok=True)
+    short = scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="external")])
+    short.save(Path("suite", "short.toml"))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from orbitcc.cli import main; main()",
+            "eval",
+            "suite",
+            *arguments[2:],
+            "--workers",
+            "1",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["contenders"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", range(6), ids=SCRIPTS)
+def test_bring_your_rllib_script(folder, ray_folder, index):
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    if SCRIPTS[index] == "again":
+        short_script(folder, 0)
+    printed = short_script(folder, index)
+    assert "nan" not in printed.lower()
+    contenders = {entry["contender"] for entry in evaluated(index)}
+    assert "cubic" in contenders
+    assert any(label.startswith("rllib:") for label in contenders)
+
+
 def test_commands_exist():
     """Every command of the tutorials parses; suites and recipes exist and take the settings."""
     from orbitcc.training import recipe
 
     known = get_command(app)
-    for name in ("gymnasium", "sb3", "rllib", "your-controller", "reading-a-report", "your-scenario"):
+    for name in sorted({path.stem for path in TUTORIALS.glob("*.md")} - {"multi-agent"}):
         for arguments in commands(name):
             command, rest = known, list(arguments)
             while hasattr(command, "commands"):

@@ -1,8 +1,10 @@
 """Ids of environments, and what may be given to them by name."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium as gym
 import pytest
@@ -89,6 +91,29 @@ def test_unknown_arguments_suggest_the_nearest() -> None:
         orbitcc.parallel_env("dumbbell", max_agent=2)
     with pytest.raises(OrbitccError, match="rate_mbps"):
         gym.make("orbitcc/Dumbbell-v0", rate_mbps=-3)
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_a_package_registers_an_environment_of_its_own() -> None:
+    text = (DOCS / "environments.md").read_text(encoding="utf-8")
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "gymnasium.register(" in block)
+    made: dict = {}
+    exec(code, made)
+    observation, _ = made["env"].reset(seed=1)
+    assert made["env"].unwrapped.scenario.duration_s == 20
+    assert observation.shape == made["envs"].single_observation_space.shape
+    del gym.registry["mine/Pass-v0"]
+
+
+def test_the_site_and_the_readme_cite_alike() -> None:
+    entries = [
+        re.findall(r"```bibtex\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+        for path in (DOCS / "index.md", DOCS.parent / "README.md")
+    ]
+    assert len(entries[0]) == 1
+    assert entries[0] == entries[1]
 
 
 def test_an_episode_of_a_leo_path_ends_within_one_iteration_of_a_ppo_with_two_env_runners() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import shutil
 import tempfile
@@ -134,5 +135,14 @@ def _figures(result: dict[str, Any], module: str, reward_scale: float) -> dict[s
         **({"learner/learning_rate": rates[0]} if rates else {}),
         "agent_steps": decisions,
         **({"train/reward": float(sampled["reward_sum"]) / (decisions * reward_scale)} if decisions else {}),
+        **_episodes(sampled, reward_scale),
         **{f"learner/{tag}": float(np.mean(learned[name])) for tag, name in _LEARNED.items() if name in learned},
     }
+
+
+def _episodes(sampled: dict[str, Any], reward_scale: float) -> dict[str, float]:
+    """RLlib's means over the last episodes; empty before the first has ended."""
+    total, length = (float(sampled.get(name, math.nan)) for name in ("episode_return_mean", "episode_len_mean"))
+    if math.isnan(total) or math.isnan(length):
+        return {}
+    return {"train/episode_return": total / reward_scale, "train/episode_length": length}
