@@ -14,6 +14,7 @@ import numpy as np
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.eval.figures.style import CONTROLLER_COLOURS, LIGHT
 from orbitcc.eval.statistics import interquartile_mean
+from orbitcc.training.recipe import Recipe
 
 Curve = tuple[list[int], list[float]]
 """Agent steps and values."""
@@ -134,6 +135,15 @@ def _apart(values: list[float], gap: float) -> list[float]:
     return places
 
 
+def _as_long_as(other: Recipe, plan: Recipe) -> Recipe:
+    """A recipe with the length of another one, and so with its schedules."""
+    if other.algorithm != plan.algorithm:
+        return other
+    schedules = {name: getattr(plan.learner, name) for name in plan.kind.schedules}
+    learner = other.learner.changed(**schedules)
+    return other.changed(agent_steps=plan.agent_steps, learner=learner, finish=plan.finish)
+
+
 def draw(folders: Sequence[Path], picture: Path) -> Path:
     """Draw the curves of these run folders, with Cubic, the best constant action and random actions to compare with.
 
@@ -144,12 +154,11 @@ def draw(folders: Sequence[Path], picture: Path) -> Path:
     from orbitcc.envs import controllers
     from orbitcc.training.compare import CONSTANTS
     from orbitcc.training.heldout import HeldOut, constant, uniform
-    from orbitcc.training.recipe import Recipe
 
     plans = [Recipe.build(RunFolder(folder).config()["recipe"]) for folder in folders]
     plan = plans[0]
     for folder, other in zip(folders, plans, strict=True):
-        if other.changed(agent_steps=plan.agent_steps, start_from=plan.start_from) != plan:
+        if _as_long_as(other, plan).changed(start_from=plan.start_from) != plan:
             raise OrbitccError("run", str(folder), f"a run of the same recipe as {folders[0]}")
     heldout = HeldOut(plan.world(), plan.preset, plan.evaluation.worlds, plan.evaluation.seed)
     cubic, _ = controllers.make("cubic", {})

@@ -5,7 +5,7 @@ import pytest
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe
-from orbitcc.training.curves import _apart, main, mean_curve, plot_curves
+from orbitcc.training.curves import _apart, _as_long_as, main, mean_curve, plot_curves
 
 
 def test_labels_of_close_lines_stand_apart_in_the_order_of_their_lines() -> None:
@@ -52,3 +52,10 @@ def test_runs_of_different_recipes_are_not_drawn_together(tmp_path) -> None:
         main([*folders, str(tmp_path / "both.png")])
     with pytest.raises(OrbitccError, match="then the picture"):
         main(folders[:1])
+
+
+@pytest.mark.parametrize("name", ["sb3-ppo-leo", "astraea", "zenith"])
+def test_runs_of_one_recipe_may_have_different_lengths(name: str) -> None:
+    whole, short = (recipe.load(name, change) for change in ([], ["agent_steps=1_300_000"]))
+    assert _as_long_as(short, whole) == whole
+    assert _as_long_as(recipe.load(name, ["evaluation.worlds=3"]), whole) != whole
