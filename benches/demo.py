@@ -18,6 +18,7 @@ from pathlib import Path
 from benches import pages
 from orbitcc.agents.runs import RunFolder
 from orbitcc.commands.demo import RECIPE
+from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.results import Results
 from orbitcc.eval.runner import run_suite
@@ -27,27 +28,17 @@ RIVALS = ("cubic", "bbr3")
 
 
 def train(folder: Path, recipe: str, seed: int) -> tuple[Path, float]:
-    """The policy of a seed, and the CPU seconds of its training (of all its processes that have ended)."""
+    """The policy of a seed, and the CPU seconds of its training, Ray's start and the evaluations included."""
     name = f"{recipe}-{seed}"
-    words = [
-        sys.executable,
-        "-m",
-        "orbitcc.cli",
-        "train",
-        recipe,
-        "--seed",
-        str(seed),
-        "--out",
-        str(folder),
-        "--name",
-        name,
-    ]
-    begun = (folder / name / "config.json").exists()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words + ["--resume"] * begun, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return RunFolder(folder / name).best, spent
+    measured = folder / f"{name}.cpu_s"
+    if not measured.exists():
+        words = ["train", recipe, "--seed", str(seed), "--out", str(folder), "--name", name]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "orbitcc.cli", *words], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        atomic_write_text(measured, f"{spent:.1f}\n")
+    return RunFolder(folder / name).best, float(measured.read_text(encoding="utf-8"))
 
 
 def table(results: dict[str, Results], spent: dict[str, float]) -> tuple[str, list[str]]:

@@ -14,14 +14,20 @@ from orbitcc.envs.environments.registration import IDS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-LOOP, SB3 = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+LOOP, SB3, RLLIB = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 COMMANDS = re.findall(r"^    orbitcc (.*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
 
 
-def run_python(code: str) -> list[str]:
+def run_python(code: str, folder: Path = ROOT) -> list[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False, timeout=300
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=300,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -42,6 +48,24 @@ def test_stable_baselines3_learns_on_an_environment() -> None:
     lines = run_python(SB3.replace("400_000", "200_000").replace("verbose=1", "verbose=1, seed=1"))
     means = [float(line.split()[3]) for line in lines if "ep_rew_mean" in line]
     assert means[-1] > means[0] + 3
+
+
+@pytest.mark.slow
+def test_the_script_for_rllib_trains_and_its_checkpoint_is_evaluated(tmp_path: Path) -> None:
+    pytest.importorskip("ray.rllib")
+    assert "range(5)" in RLLIB
+    patient = "num_env_runners=2, sample_timeout_s=600"  # beside other tests
+    script = RLLIB.replace("range(5)", "range(1)").replace("num_env_runners=2", patient)
+    (printed,) = run_python(script, tmp_path)[-1:]
+    assert float(printed) < 0  # a number within the first iteration
+    (command,) = [text for text in COMMANDS if "rllib:" in text]
+    words = [sys.executable, "-m", "orbitcc.cli", *command.split(), "--runs", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "rllib:script" in done.stdout
 
 
 def test_environments_exist() -> None:
