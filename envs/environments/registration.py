@@ -96,10 +96,10 @@ def _by_name(name: str, config: dict[str, Any]) -> Any:
 
 def _ray_is_there() -> None:
     """Register now, and again whenever Ray starts: `ray.shutdown()` forgets its registry."""
-    from ray._private.worker import _post_init_hooks
-
     register_with_ray()
-    _post_init_hooks.append(register_with_ray)
+    # Ray has no public hook for its start. Without this one the names are lost after a shutdown, and nothing else.
+    hooks = getattr(import_module("ray._private.worker"), "_post_init_hooks", [])
+    hooks.append(register_with_ray)
 
 
 _WAITING: dict[str, Callable[[], None]] = {"gymnasium": register_envs, "ray.tune.registry": _ray_is_there}
