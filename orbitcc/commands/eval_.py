@@ -197,9 +197,12 @@ def print_table(results: Results) -> None:
             header_style="bold",
             border_style="dim",
         )
-        table.add_column("contender", overflow="fold", min_width=first, max_width=first)
+        table.add_column("contender", overflow="fold", width=first)
+        spare = console.width - first - 4 - sum(width(column) + 3 for column in part)
         for column in part:
-            table.add_column(column[0], justify="right", min_width=width(column))
+            more = max(0, min(spare, len(column[0]) - width(column)))  # so that the heading is one line
+            spare -= more
+            table.add_column(column[0], justify="right", width=width(column) + more)
         for row, label in enumerate(results.labels):
             shown = (cells[row] for _, cells in part)
             table.add_row(

@@ -216,3 +216,15 @@ def runs(folder: Path) -> list[dict]:
 
 def metrics(folder: Path) -> dict:
     return {(row["contender"], row["seed"]): row["metrics"] for row in runs(folder)}
+
+
+@pytest.mark.slow
+def test_the_table_fits_80_columns_beside_a_long_name(orbitcc, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["responsiveness", "--runs", "6", "--controller", "leocc:trigger=global"]
+    code, out, err = orbitcc("eval", *words, "--controller", "cubic")
+    assert code == 0, err
+    table = [line for line in out.splitlines() if line[:1] in "│┃└┏"]
+    assert max(map(len, table)) <= 80
+    assert all(line[-1] in "│┃┘┓" for line in table)
+    assert out.count(" % – ") == 2  # nothing is cut
