@@ -14,7 +14,7 @@ from orbitcc.envs.environments.registration import IDS
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-LOOP, SB3, RLLIB = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+LOOP, RLLIB = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 COMMANDS = re.findall(r"^    orbitcc (.*?)(?:  #.*)?$", TEXT, flags=re.MULTILINE)
 
 
@@ -38,16 +38,6 @@ def test_the_loop_prints_goodput_and_delay() -> None:
     assert len(lines) == 5
     assert all(re.fullmatch(r"\d+\.\d Mbit/s at \d+ ms", line) for line in lines)
     assert max(float(line.split()[0]) for line in lines) > 40
-
-
-@pytest.mark.slow
-def test_stable_baselines3_learns_on_an_environment() -> None:
-    pytest.importorskip("stable_baselines3")
-    assert "learn(400_000)" in SB3
-    # Without a seed one run of two had not learned by then; with this one the mean reward rises from 0.3 to 19.3.
-    lines = run_python(SB3.replace("400_000", "200_000").replace("verbose=1", "verbose=1, seed=1"))
-    means = [float(line.split()[3]) for line in lines if "ep_rew_mean" in line]
-    assert means[-1] > means[0] + 3
 
 
 @pytest.mark.slow

@@ -107,13 +107,12 @@ def test_a_package_registers_an_environment_of_its_own() -> None:
     del gym.registry["mine/Pass-v0"]
 
 
-def test_the_site_and_the_readme_cite_alike() -> None:
-    entries = [
-        re.findall(r"```bibtex\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
-        for path in (DOCS / "index.md", DOCS.parent / "README.md")
-    ]
-    assert len(entries[0]) == 1
-    assert entries[0] == entries[1]
+def test_the_site_cites_as_the_citation_file_does() -> None:
+    (entry,) = re.findall(r"```bibtex\n(.*?)```", (DOCS / "index.md").read_text(encoding="utf-8"), re.DOTALL)
+    citation = (DOCS.parent / "CITATION.cff").read_text(encoding="utf-8")
+    (title,), (version,) = re.findall(r'^title: "(.*)"', citation, re.M), re.findall(r"^version: (.*)", citation, re.M)
+    assert f"title = {{{title}}}" in entry
+    assert f"version = {{{version}}}" in entry
 
 
 def test_an_episode_of_a_leo_path_ends_within_one_iteration_of_a_ppo_with_two_env_runners() -> None:
