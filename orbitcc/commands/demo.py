@@ -88,6 +88,7 @@ def _trained(folder: Path) -> Path:
         run = loop.new_run(plan, seed, folder, f"orbitcc train {RECIPE} --seed {seed}", NAME)
     result = loop.train(plan, seed, run, resume=run.recover(), command=str(run.config("command")["command"]))
     if result.exit_code:
+        _say(f"the demo is not finished; continue with: orbitcc demo --out {folder}")
         raise typer.Exit(result.exit_code)
     return path
 
@@ -100,7 +101,11 @@ def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json:
     _say(f"{part} suite {name}: {SUITES[name]}")
     line_up = contenders.line_up(CONTROLLERS, policies)
     command = provenance.command_line()
-    results = run_suite(suites.get(name), line_up, out_dir=folder, profile="quick", resume=True, command=command)
+    try:
+        results = run_suite(suites.get(name), line_up, out_dir=folder, profile="quick", resume=True, command=command)
+    except KeyboardInterrupt:
+        _say(f"interrupted; finished runs are kept. Continue with: orbitcc demo --out {folder.parent}")
+        raise typer.Exit(130) from None
     if as_json:
         from orbitcc.eval.report import write_report
 
