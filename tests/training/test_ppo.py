@@ -479,6 +479,7 @@ def test_it_learns_on_a_tiny_world(tmp_path: Path) -> None:
         "learner.batch=4096",
         "learner.minibatch=512",
         "learner.lr=1e-3",
+        "learner.lr_decay=1_500_000",
         f"scenario={scenario}",
     ]
     trained = learner(*changes, "learner.epochs=4")

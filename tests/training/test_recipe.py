@@ -195,10 +195,10 @@ def test_a_mixture_names_what_is_wrong(changes: dict, message: str) -> None:
 
 def test_a_shorter_run_has_shorter_schedules_and_the_same_warm_up() -> None:
     whole, short = (recipe.load("ppo-leo", changes) for changes in ([], ["agent_steps=300_000"]))
-    assert (whole.agent_steps, whole.learner.lr_decay, short.learner.lr_decay) == (1_500_000, 1_500_000, 300_000)
+    assert (whole.agent_steps, whole.learner.lr_decay, short.learner.lr_decay) == (400_000, 400_000, 300_000)
     assert short.changed(agent_steps=whole.agent_steps, learner=whole.learner) == whole
     assert recipe.load("ppo-leo", ["agent_steps=300_000", "learner.lr_decay=7"]).learner.lr_decay == 7
-    worlds = recipe.load("ppo-mixed", ["agent_steps=1_000_000"])
+    worlds = recipe.load(of("ppo-mixed"), ["agent_steps=1_000_000"])
     assert worlds.learner.lr_decay_world_steps == 250_000  # of 1,000,000, as the run a quarter of 4,000,000
     whole, short = (recipe.load("astraea", changes) for changes in ([], ["agent_steps=1_800_000"]))
     assert (whole.learner.averaging, short.learner.averaging) == (0.001, 0.002)
@@ -232,4 +232,4 @@ def test_a_recipe_that_is_loaded_again_keeps_its_schedules(name: str) -> None:
 )
 def test_a_run_that_is_too_short_to_learn_is_refused(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(OrbitccError, match=message):
-        recipe.check_names(recipe.load(name, changes))
+        recipe.check_names(recipe.load(of(name), changes))
