@@ -343,7 +343,7 @@ def _stored_preset(config: Mapping[str, Any]) -> Preset | None:
     if named is None and not ours:
         return None
     parts = {key: settings[key] for key in ("observation", "action", "interval_ms") if settings.get(key) is not None}
-    return presets.preset(named or "astraea", **parts)
+    return presets.preset(named or presets.DEFAULT, **parts)
 
 
 def _has_state(config: Mapping[str, Any]) -> bool:

@@ -217,7 +217,7 @@ class Recipe(Model):
         description="a name or a file, or a table with its `name` and settings: {name = 'train-leo', duration_s = 30}; "
         "with a `kind`, the table is a whole distribution (orbitcc.envs.scenarios.from_table)"
     )
-    preset: str | dict[str, Any] = "astraea"
+    preset: str | dict[str, Any] = presets.DEFAULT
     agent_steps: Annotated[int, _steps]
     least_agent_steps: Annotated[int, _steps] = Field(
         default=1, description="`orbitcc train` refuses a length below this one, with which the recipe does not work"
