@@ -3,7 +3,7 @@
     python -m benches.readme [--out docs/images] [--policy zenith] [--run 9401] [--report RESULTS]
     python -m benches.readme --table RESULTS
 
-With --report also the top of the report in that results folder (`responsiveness` of `orbitcc demo --out`); it needs chromium.
+With --report also the top of the report in that results folder (`responsiveness/` of a demo); it needs chromium.
 With --table only the table of results, from evaluations in that folder, which are run where they are missing.
 """
 
