@@ -14,6 +14,7 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.errors import OrbitccError
+from tests.training.named import of
 
 THREE = {"name": "window-factors", "factors": [0.5, 1.0, 2.0]}
 TWO_FLOWS: dict[str, Any] = {"duration_s": 5, "join_s": 1}
@@ -85,7 +86,7 @@ def test_stable_baselines_learns_choices() -> None:
 def test_learners_of_continuous_actions_refuse_lists() -> None:
     from orbitcc.training import recipe
 
-    for name in ("perigee", "astraea", "sb3-ppo-leo", "rllib-ppo-leo"):
+    for name in ("perigee", "astraea", of("sb3-sac-leo"), "rllib-ppo-leo"):
         plan = recipe.load(name, ['preset={base = "astraea-leo", action = "window-factors"}'])
         with pytest.raises(OrbitccError, match="window-factors") as refused:
             recipe.check_names(plan)

@@ -104,7 +104,7 @@ def test_progress_ends_at_one():
 
 def test_a_flow_without_a_driver_is_refused():
     drawn = scenarios.distribution("train-leo").sample(np.random.default_rng(1))
-    with pytest.raises(OrbitccError, match="flows.0.controller: 'external'"):
+    with pytest.raises(OrbitccError, match="flows.0.controller: 'contender'"):
         simulate(drawn)
 
 

@@ -114,6 +114,7 @@ def test_seeds_on_a_node_that_loses_its_worker_are_those_of_this_machine(ray_nod
 def test_the_second_part_of_a_policy_survives_its_worker(ray_nodes, tmp_path):
     changes = [*SMALL[:-1], 'scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=20, duration_s=5}',
                "finish.join.agent_steps=12_000", "finish.join.evaluation.every=500",
+               "finish.join.evaluation.give_up_after=0",
                'finish.join.scenario={name="dumbbell", rate_mbps=10, base_rtt_ms=600, duration_s=5}']  # fmt: skip
     words = ["train", "zenith", "--seed", "1", "--name"]
     done = subprocess.run(command("runs", *words, "here", changes=changes), cwd=tmp_path, env=LOCALLY, check=False)
