@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.agents, pytest.mark.usefixtures("leaves_nothing")]
 
 def test_an_agent_moves_the_window_of_a_real_connection_and_sees_what_comes_of_it():
     env = gymnasium.make(
-        "orbitcc/Dumbbell-v0", rate_mbps=30.0, base_rtt_ms=20.0, duration_s=4.0, backend="emulator"
+        "orbitcc/Dumbbell-v0", rate_mbps=30.0, base_rtt_ms=20.0, duration_s=4.0, backend="emulator", preset="astraea"
     ).unwrapped
     obs, info = env.reset(seed=3)
     assert obs.shape == (50,)
@@ -95,7 +95,7 @@ def test_the_handshake_is_none_of_a_flows_acknowledgements_and_no_pause_between_
 
 def test_a_window_that_is_raised_while_nothing_comes_back_holds_at_once():
     broken = {"outages": [{"at_s": 1.0, "duration_ms": 300, "mode": "drop"}]}
-    rows = steps(CongestionEnv(alone(link=broken), backend="emulator"), 1.0)
+    rows = steps(CongestionEnv(alone(link=broken), backend="emulator", preset="astraea"), 1.0)
     # The last acknowledgements come 100 ms after the last packets, and TCP's timers fire after another 200.
     silent = [row for row in rows if 1.12 < row["time_s"] < 1.28 and row["acked_packets"] == 0]
     assert len(silent) >= 3
