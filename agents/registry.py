@@ -7,6 +7,7 @@ another library, `rllib:FOLDER` or `sb3:FILE` with its own options (:mod:`orbitc
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.agents.folders import CARD, SHIPPED, shipped
@@ -96,6 +97,12 @@ def _agent(params: dict[str, Any]) -> Made:
     return _make(params["path"], **{option: params[option] for option in OPTIONS})
 
 
+def _names_code(params: Mapping[str, Any]) -> bool:
+    from orbitcc.agents.python_policy import is_python_policy
+
+    return is_python_policy(str(params.get("path", "")))
+
+
 def register_agents() -> None:
     """Register `policy` and every shipped checkpoint; weights are read at the first use."""
     controllers.register(
@@ -108,6 +115,7 @@ def register_agents() -> None:
                 "path": Param("", "folder or name of the checkpoint, or package.module:factory"),
                 **OPTIONS,
             },
+            names_code=_names_code,
         )
     )
     for name in shipped():

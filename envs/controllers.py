@@ -104,6 +104,7 @@ class ControllerInfo:
     """A controller in the registry.
 
     make: called with all parameters of `params`, checked and with defaults filled in.
+    names_code: do these parameters name code that would be imported? No file may do so.
     """
 
     name: str
@@ -112,6 +113,7 @@ class ControllerInfo:
     make: Callable[[dict[str, Any]], Made]
     paper: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
+    names_code: Callable[[Mapping[str, Any]], bool] = lambda params: False
 
 
 _TABLE: dict[str, ControllerInfo] = {}

@@ -172,7 +172,7 @@ class FlowSac(SacSettings):
 class RllibAlgorithm(Model):
     """An algorithm of RLlib with its own settings, on one sub-environment per flow.
 
-    algorithm: APPO, DQN, IMPALA, PPO or SAC, or `module:Class`, a configuration of RLlib. DQN needs an action that
+    algorithm: APPO, DQN, IMPALA, PPO or SAC, or `ray.rllib.algorithms.MODULE:CLASS`. DQN needs an action that
     selects from a list of factors.
     flows: sub-environments per env runner.
     batch: an iteration lasts at least so many agent steps.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from orbitcc.envs.backends.captures import Captures
 from orbitcc.envs.controllers import CONTENDER
 from orbitcc.envs.description.compile import ns
-from orbitcc.envs.description.scenario import Scenario
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import DAMAGED_ARRAYS, atomic_write_bytes, atomic_write_text
+from orbitcc.envs.files import DAMAGED_ARRAYS, atomic_write_bytes, atomic_write_text, parse_toml
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
@@ -90,7 +90,7 @@ class Recording:
             if about["format"] != FORMAT_VERSION:
                 raise ValueError
             return Recording(
-                scenario=Scenario.from_toml(about["scenario"]),
+                scenario=_recorded(about["scenario"]),
                 t_s=arrays["t_s"],
                 flows={k.removeprefix("flow/"): v for k, v in arrays.items() if k.startswith("flow/")},
                 links={k.removeprefix("link/"): v for k, v in arrays.items() if k.startswith("link/")},
@@ -112,6 +112,15 @@ class Recording:
         lines = [",".join(columns)]
         lines += [",".join(_cell(v) for v in row) for row in np.column_stack(list(columns.values()))]
         return atomic_write_text(path, "\n".join(lines) + "\n")
+
+
+def _recorded(text: str) -> Scenario:
+    """The scenario of a recording. Policies in Python become the placeholder `contender`: no file can name code."""
+    data = parse_toml(text)
+    for flow in data["flows"]:
+        if ControllerSpec.build(flow["controller"]).names_code:
+            flow["controller"] = CONTENDER
+    return Scenario.from_dict(data)
 
 
 def simulate(

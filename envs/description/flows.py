@@ -47,6 +47,11 @@ class ControllerSpec(Model):
             params[key.strip()] = parse_value(value)
         return ControllerSpec(name=name.strip(), params=params)
 
+    @property
+    def names_code(self) -> bool:
+        """Would this controller import code: `policy` with `package.module:factory`, `rllib:FOLDER` or `sb3:FILE`?"""
+        return controllers.get(self.name).names_code(self.params)
+
     def __str__(self) -> str:
         return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.params.items()) if self.params else "")
 
@@ -181,9 +186,18 @@ def _optional_receiver(value: Any) -> Any:
 
 
 def _controller(value: Any) -> Any:
+    """A ControllerSpec as it is. Text and tables come from files, so they must not name code."""
     if isinstance(value, ControllerSpec):
         return value
-    return ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+    spec = ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+    if spec.names_code:
+        raise OrbitccError(
+            "params.path",
+            spec.params["path"],
+            "the folder or the name of a checkpoint: a file cannot name code; use `contender` here, and name the "
+            "policy by --policy or --flow (in Python: a ControllerSpec)",
+        )
+    return spec
 
 
 ControllerChoice = Annotated[ControllerSpec, BeforeValidator(_controller)]

@@ -164,7 +164,11 @@ class Scenario(Model):
 
         Links and flows can be given by name instead of number (`links.bottleneck.rate_mbps`).
         """
-        return Scenario.build(replaced(self.model_dump(), key, parse_value(value) if isinstance(value, str) else value))
+        data = self.model_dump()
+        for flow, own in zip(data["flows"], self.flows, strict=True):
+            if own.controller.names_code:  # it was named in Python, and stays
+                flow["controller"] = own.controller
+        return Scenario.build(replaced(data, key, parse_value(value) if isinstance(value, str) else value))
 
     # -- files ------------------------------------------------------------------------------------------------------
 

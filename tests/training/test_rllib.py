@@ -264,8 +264,14 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
     ("changes", "field", "says"),
     [
         (["learner.algorithm=A2C"], "learner.algorithm", "APPO, DQN, IMPALA"),
-        (["learner.algorithm=json:JSONDecoder"], "learner.algorithm", "AlgorithmConfig"),
-        (["learner.algorithm=no_such_module:Config"], "learner.algorithm", "can be imported"),
+        (["learner.algorithm=json:JSONDecoder"], "learner.algorithm", "cannot name other code"),
+        (["learner.algorithm=ray.rllib.algorithms.ppo:PPO"], "learner.algorithm", "AlgorithmConfig"),
+        (["learner.algorithm=ray.rllib.algorithms.none:Config"], "learner.algorithm", "can be imported"),
+        (
+            ["learner.training.replay_buffer_config={ type = 'json.JSONDecoder' }"],
+            "learner.training.replay_buffer_config.type",
+            "cannot name code",
+        ),
         (["learner.training.lr_rate=1e-3"], "learner.training.lr_rate", "lr"),
         (["learner.sampling.fragment=1"], "learner.sampling.fragment", "rollout_fragment_length"),
         (["learner.training.n_step=9"], "learner", "rollout_fragment_length"),

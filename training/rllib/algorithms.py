@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,9 @@ CONFIGS = {
     name: f"ray.rllib.algorithms.{name.lower()}:{name}Config" for name in ("APPO", "DQN", "IMPALA", "PPO", "SAC")
 }
 """Algorithm of RLlib -> module and class of its configuration."""
+_RLLIB = "ray.rllib.algorithms."
+_OF_RLLIB = re.compile(re.escape(_RLLIB) + r"\w+(\.\w+)*:\w+")
+_PLAIN = re.compile(r"[\w -]*")
 DISCRETE = ("DQN",)
 CONTINUOUS = ("SAC",)
 
@@ -63,16 +67,17 @@ def _set(config: Any, method: str, table: str, given: Mapping[str, Any]) -> None
         if name not in known:
             raise UnknownNameError(f"learner.{table}.{name}", name, sorted(known))
     try:
-        getattr(config, method)(**{name: _plain(value) for name, value in given.items()})
+        getattr(config, method)(**{name: _plain(f"learner.{table}.{name}", value) for name, value in given.items()})
     except (TypeError, ValueError) as error:
         raise OrbitccError(f"learner.{table}", dict(given), f"settings that RLlib accepts ({error})") from None
 
 
 def _class(algorithm: str) -> Any:
     path = CONFIGS.get(algorithm, algorithm)
+    if not _OF_RLLIB.fullmatch(path):
+        own = f"{_RLLIB}MODULE:CLASS, a configuration of RLlib (a recipe cannot name other code)"
+        raise UnknownNameError("learner.algorithm", algorithm, [*CONFIGS, own])
     module, _, name = path.partition(":")
-    if not name:
-        raise UnknownNameError("learner.algorithm", algorithm, [*CONFIGS, "module:Class, a configuration of RLlib"])
     try:
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -84,11 +89,18 @@ def _class(algorithm: str) -> Any:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Tables of a recipe as dictionaries, and arrays as lists: RLlib takes nothing else."""
+def _plain(field: str, value: Any) -> Any:
+    """Tables of a recipe as dictionaries, and arrays as lists: RLlib takes nothing else.
+
+    RLlib imports the module that a dotted text names, so that only plain words are allowed.
+    """
     if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(f"{field}.{key}", part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(f"{field}.{number}", part) for number, part in enumerate(value)]
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        raise OrbitccError(field, value, "a word without dots: a recipe cannot name code")
+    return value
 
 
 def export(state: Mapping[str, NDArray[Any]], recipe: Recipe) -> dict[str, NDArray[np.float32]]:

@@ -1,0 +1,91 @@
+"""No file that OrbitCC reads can name code that is then imported, whatever reads it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.scenario import ControllerSpec, Flow, Scenario
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.training.recipe import Recipe
+from tests.commands.shell import called
+
+CODE = """
+from pathlib import Path
+Path("ran").touch()
+
+class Policy:
+    def act(self, obs):
+        return obs[:, :1] * 0
+
+make = Policy
+"""
+LINK = 'name = "n"\nduration_s = 1\nlinks = [{ name = "l", rate_mbps = 10, delay_ms = 10 }]\n'
+NAMES = ("planted:make", "rllib:planted", "sb3:planted.zip")
+WAYS = ('{{ name = "policy", params = {{ path = "{}" }} }}', '"policy:path={}"')
+
+
+@pytest.fixture(autouse=True)
+def _planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "planted", raising=False)
+    Path("planted.py").write_text(CODE)
+
+
+def _scenario(way: str, name: str) -> str:
+    return LINK + f"flows = [{{ controller = {way.format(name)} }}]\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "s.toml"],
+        ["run", "s.toml", "--set", "duration_s=2"],
+        ["eval", ".", "--controller", "cubic"],
+        ["scenario", "show", "s.toml"],
+        ["trace", "perigee", "s.toml"],
+    ],
+)
+def test_scenario_files(command: list[str], way: str, name: str) -> None:
+    Path("s.toml").write_text(_scenario(way, name))
+    done = called(*command)
+    assert done.returncode == 2
+    assert "cannot name code" in " ".join(done.stderr.split())
+    assert "flows.0.controller.params.path" in done.stderr
+    assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_distributions_and_recipes(way: str) -> None:
+    controller = way.format(NAMES[0])
+    text = f'name = "d"\nkind = "mixture"\n[[parts]]\nweight = 1\nbase = "train-leo"\nbackground = {controller}\n'
+    Path("d.toml").write_text(text)
+    assert called("run", "d.toml").returncode == 2
+    recipe = {"name": "r", "algorithm": "ppo", "agent_steps": 1000, "preset": "ratios"}
+    with pytest.raises(OrbitccError):
+        Recipe.build({**recipe, "scenario": {"kind": "mixture", "parts": [{"base": "s.toml"}]}}).world().sample(1)
+    assert not Path("ran").exists()
+
+
+def test_a_recording_names_the_placeholder() -> None:
+    code = ControllerSpec(name="policy", params={"path": NAMES[0]})
+    played = simulate(Scenario.from_toml(_scenario('"{}"', "cubic")).with_controller(code))
+    assert Path("ran").exists()  # it was named in Python
+    played.save("r.npz")
+    read = Recording.load("r.npz").scenario.flows[0]
+    assert (read.controller.name, read.name) == ("external", "planted:make-0")
+
+
+def test_python_and_the_command_line_may_name_code() -> None:
+    Path("s.toml").write_text(_scenario('"{}"', "contender"))
+    assert called("run", "s.toml", "--flow", f"policy:path={NAMES[0]}").returncode == 0
+    assert Path("ran").exists()
+    own = Scenario.load("s.toml").with_controller(f"policy:path={NAMES[0]}")
+    assert own.override("duration_s", 2).flows[0].controller.params == {"path": NAMES[0]}
+    with pytest.raises(OrbitccError, match="cannot name code"):
+        Flow.build({"controller": f"policy:path={NAMES[0]}"})
+    assert simulate(own).flow_totals
