@@ -45,4 +45,4 @@ def with_parameters(
         card = card.model_copy(update={"interval_rtts": interval_rtts, "interval_least_ms": least_ms})
     if preference:
         card = card.model_copy(update={"observation": checkpoint.preferring(card, preference, "preference")})
-    return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
+    return checkpoint.save(out, card, found.tensors)

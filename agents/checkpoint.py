@@ -4,6 +4,7 @@ Loading reads these two files and nothing else; neither can carry code. The card
 compared whenever they are read.
 """
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Mapping
@@ -33,6 +34,9 @@ from orbitcc.envs.files import atomic_write_bytes
 WEIGHTS = "policy.safetensors"
 PREFERENCE = "delay-preference"
 """The feature that tells a policy how much delay counts."""
+_LOOKS = 100
+"""How often a checkpoint is read that is being replaced meanwhile."""
+_Stamps = tuple[tuple[int, int, int], ...]
 _NO_DIGEST, _END = b"0" * 64, b'"\n}\n'
 
 
@@ -63,11 +67,12 @@ class UnknownPolicyError(UnknownNameError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy that can act, and its model card."""
+    """A policy that can act, its model card and its weights."""
 
     card: ModelCard
     policy: _sim.Policy
     path: Path
+    tensors: Tensors
 
     @property
     def preset(self) -> Preset:
@@ -131,8 +136,7 @@ def load(name_or_path: str | Path) -> Checkpoint:
             observation or action this version does not have or defines differently.
     """
     folder = resolve(name_or_path).resolve()
-    stamps = tuple(_stamp(folder / name) for name in (CARD, WEIGHTS))
-    return _load(folder, stamps)
+    return _load(folder, _stamps(folder))
 
 
 def read_card(folder: Path) -> ModelCard:
@@ -141,8 +145,11 @@ def read_card(folder: Path) -> ModelCard:
     Raises:
         OrbitccError: it is missing, is no model card, or was changed after it was written.
     """
+    return _sealed_card(folder, _read(folder / CARD))
+
+
+def _sealed_card(folder: Path, text: bytes) -> ModelCard:
     path = folder / CARD
-    text = _read(path)
     card = _card(path, text)
     if text[-len(_END) - 64 :] != card.digest.encode() + _END or card.digest != _digest(text):
         reason = "is damaged, or was changed after it was written: its digest does not fit"
@@ -150,17 +157,33 @@ def read_card(folder: Path) -> ModelCard:
     return card
 
 
-def read_tensors(folder: Path) -> Tensors:
-    """The weights alone; they need not fit the card.
+def read(folder: Path) -> tuple[ModelCard, Tensors]:
+    """The card and the weights, which need not fit it; both of one version, even while training overwrites them.
 
     Raises:
         OrbitccError: a file is missing, or the weights are not those for which the card was written.
     """
-    card, path = read_card(folder), folder / WEIGHTS
-    data = _read(path)
+    text, data = _snapshot(folder)
+    card, path = _sealed_card(folder, text), folder / WEIGHTS
     if hashlib.sha256(data).hexdigest() != card.weights_sha256:
         raise CheckpointError(path, f"is truncated, damaged or another file: its SHA-256 is not the one in {CARD}")
-    return _tensors(path, data)
+    return card, _tensors(path, data)
+
+
+def read_tensors(folder: Path) -> Tensors:
+    """The weights of :func:`read`."""
+    return read(folder)[1]
+
+
+def _snapshot(folder: Path) -> tuple[bytes, bytes]:
+    """The bytes of both files, which were there together: nothing replaced them between the first look and the last."""
+    for _ in range(_LOOKS - 1):
+        with contextlib.suppress(CheckpointError):  # perhaps just while the folder is replaced
+            before = _stamps(folder)
+            found = _read(folder / CARD), _read(folder / WEIGHTS)
+            if _stamps(folder) == before:
+                return found
+    return _read(folder / CARD), _read(folder / WEIGHTS)
 
 
 def seal(folder: Path) -> Path:
@@ -225,7 +248,7 @@ def policy_with(loaded: Checkpoint, *, interval_ms: float = 0.0, delay: float = 
         changes = {"interval_ms": interval_ms, "interval_rtts": 0.0}
     if delay:
         changes["observation"] = preferring(loaded.card, {"usual": delay})
-    return build(loaded.card.model_copy(update=changes), read_tensors(loaded.path))
+    return build(loaded.card.model_copy(update=changes), loaded.tensors)
 
 
 def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -273,14 +296,14 @@ def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay")
 
 
 @lru_cache(maxsize=16)
-def _load(folder: Path, stamps: tuple[tuple[int, int], ...]) -> Checkpoint:
+def _load(folder: Path, stamps: _Stamps) -> Checkpoint:
     # stamps only key the cache: a checkpoint that training overwrites is read anew
-    card, tensors = read_card(folder), read_tensors(folder)
+    card, tensors = read(folder)
     _check_native(folder / CARD, card)
     reason = mismatch(card, tensors)
     if reason:
         raise CheckpointError(folder / WEIGHTS, f"does not fit its card: {reason}")
-    return Checkpoint(card, build(card, tensors), folder)
+    return Checkpoint(card, build(card, tensors), folder, tensors)
 
 
 def _check_native(path: Path, card: ModelCard) -> None:
@@ -299,12 +322,15 @@ def _check_native(path: Path, card: ModelCard) -> None:
             raise CheckpointError(path, f"was trained on another definition of the {kind} {function.preset!r}")
 
 
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise CheckpointError(path, error.strerror or "cannot be read") from None
-    return status.st_mtime_ns, status.st_size
+def _stamps(folder: Path) -> _Stamps:
+    found = []
+    for path in (folder / CARD, folder / WEIGHTS):
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise CheckpointError(path, error.strerror or "cannot be read") from None
+        found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 def save(folder: Path, card: ModelCard, tensors: Tensors) -> Path:

@@ -51,7 +51,7 @@ def joined(short: str | Path, long: str | Path, out: Path, above_ms: float) -> P
     gate, other = a.card.gate, b.card.gate
     assert gate is not None
     assert other is not None
-    first, second = checkpoint.read_tensors(a.path), _renormalised(b, a)
+    first, second = dict(a.tensors), _renormalised(b, a)
     tensors = {
         "normaliser.mean": np.append(first["normaliser.mean"], np.float32(math.log(above_ms / 50.0))),
         "normaliser.std": np.append(first["normaliser.std"], np.float32(1.0)),
@@ -103,7 +103,7 @@ def _comparing(observation: Observation) -> Observation:
 
 def _renormalised(of: Checkpoint, to: Checkpoint) -> dict[str, NDArray[np.float32]]:
     """The tensors of a policy, its first layers for inputs in the mean and the standard deviation of another one."""
-    tensors, other, gate = checkpoint.read_tensors(of.path), checkpoint.read_tensors(to.path), of.card.gate
+    tensors, other, gate = dict(of.tensors), dict(to.tensors), of.card.gate
     assert gate is not None
     std = tensors["normaliser.std"].astype(float)
     scale = other["normaliser.std"] / std

@@ -13,6 +13,7 @@ runs/<scenario>__<recipe>__<seed>__<time>/
 
 import contextlib
 import csv
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -33,6 +34,8 @@ from orbitcc.envs.files import atomic_write_text, read_text
 METRICS, LAST, STATE = "metrics.csv", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _STAMP = re.compile(r"(\d{8}-\d{6})(?:-(\d+))?")
+DIGEST = "digest"
+"""The entry of a run's configuration that shows damage."""
 _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselines3", "safetensors")
 
 
@@ -80,7 +83,7 @@ class RunFolder:
         except OSError as error:
             raise FileError("out", str(root), f"a folder that can be written ({error.strerror})") from None
         folder = RunFolder(path)
-        atomic_write_text(path / CONFIG, json.dumps(dict(config), indent=2) + "\n")
+        folder.write_config(config)
         return folder
 
     @staticmethod
@@ -114,11 +117,15 @@ class RunFolder:
                 (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
 
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write `config.json`, with a digest of its contents."""
+        atomic_write_text(self.path / CONFIG, json.dumps({**config, DIGEST: _digest(config)}, indent=2) + "\n")
+
     def config(self, *needed: str) -> dict[str, Any]:
         """The content of `config.json`.
 
         Raises:
-            OrbitccError: it cannot be read, or one of the `needed` entries is missing.
+            OrbitccError: it cannot be read or was changed, or one of the `needed` entries is missing.
         """
         path = str(self.path / CONFIG)
         try:
@@ -127,6 +134,8 @@ class RunFolder:
             raise FileError("file", path, f"JSON text ({error})") from None
         if not isinstance(data, dict):
             raise FileError("file", path, "a JSON table")
+        if data.pop(DIGEST, "") != _digest(data):
+            raise FileError("file", path, f"the configuration as it was written (its {DIGEST} does not fit: damaged?)")
         for key in needed:
             if key not in data:
                 raise FileError("file", path, f"the configuration of a run ({key!r} is missing)")
@@ -157,6 +166,10 @@ class RunFolder:
     def long(self) -> "RunFolder":
         """The run of the policy for long paths; it may not exist."""
         return RunFolder(self.path / "long")
+
+
+def _digest(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def _runs(root: Path, recipe: str, seed: int) -> list[Path]:

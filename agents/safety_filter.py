@@ -44,7 +44,7 @@ def filtered(name_or_path: str | Path, out: Path, safety_filter: SafetyFilter | 
     if out.exists():
         raise OrbitccError("out", str(out), "a folder that does not exist yet")
     card = found.card.model_copy(update={"safety_filter": safety_filter})
-    return checkpoint.save(out, card, checkpoint.read_tensors(found.path))
+    return checkpoint.save(out, card, found.tensors)
 
 
 def _check(field: str, value: float, low: float, high: float, unit: str, otherwise: str = "") -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import atexit
 import importlib
 import importlib.util
+import json
 import logging
 import os
 import pickle
+import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -37,19 +41,21 @@ PER_CORE = 2
 """Tasks that are submitted at once, per core of the cluster: one runs, one waits."""
 BATCHES, WAIT_S = 8, 0.1
 """Results are taken when one of so many parts of the tasks has ended, or after so many seconds."""
+ANSWER_S = 10.0
+"""So long may a cluster take to answer before it is joined."""
+LOOPBACK = "127.0.0.1"
 LOOK_EVERY_S = 1.0
 """Seconds between two looks at the size of the cluster, which may grow."""
 
 
 def ray_module() -> Any:
-    """Ray, imported with the settings that it reads then: no token file in the home folder, no reports to its makers.
+    """Ray, imported with the settings that it reads then: no reports to its makers.
 
     Raises:
         OrbitccError: it is not installed.
     """
     if importlib.util.find_spec("ray") is None:
         raise OrbitccError("ray", "(not installed)", "the learners installed: pip install 'orbitcc[train]'")
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # of workers; Ray itself waits 30 s, whatever is set
     import ray
@@ -74,7 +80,7 @@ def find(address: str) -> str:
         if address == AUTO:  # what `ray start` has left, perhaps of a cluster that was killed
             left = find_bootstrap_address(None)
             return left if left and not _silent(left) else LOCAL
-    if address != LOCAL and (why := _silent(address)):
+    if address != LOCAL and (why := _silent(address) or _unusable(address)):
         raise OrbitccError("ray", address, f"HOST:PORT of a running Ray cluster, auto or local ({why})")
     return address
 
@@ -89,6 +95,59 @@ def _silent(address: str) -> str:
     return ""
 
 
+_ASK = """
+import json, sys
+from ray._raylet import GcsClient
+print(flush=True)
+nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=10).values()
+print(json.dumps([node.node_manager_address for node in nodes if node.state == 0]))
+"""
+"""Asks in a process of its own: Ray's client cannot be interrupted. The first line says that Ray is imported."""
+
+
+def _unusable(address: str) -> str:
+    """Why this process cannot join what answers at an address; empty where it can.
+
+    A driver needs a node of the cluster on its own machine; without one, Ray waits for minutes.
+    """
+    if address.startswith("ray://"):
+        return ""
+    asking = subprocess.Popen(
+        [sys.executable, "-c", _ASK, address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with asking, ThreadPoolExecutor(1) as reader:
+        assert asking.stdout is not None
+        asking.stdout.readline()
+        answer = reader.submit(asking.stdout.readline)
+        try:
+            nodes = json.loads(answer.result(ANSWER_S))
+        except (TimeoutError, ValueError):
+            return f"what listens there did not answer as Ray within {ANSWER_S:g} s"
+        finally:
+            asking.kill()
+    here = ray_module()._private.services.node_ip_address_from_perspective(address)
+    if here in nodes:
+        return ""
+    if LOOPBACK in nodes:
+        _loopback(True)
+        return ""
+    return f"none of its nodes, {', '.join(nodes)}, runs on this machine: ray start --address={address}"
+
+
+def _loopback(only: bool) -> None:
+    """Let Ray use this machine's loopback address, as it does by itself on macOS, or the one that others can reach."""
+    constants = importlib.import_module("ray._private.ray_constants")
+    os.environ[constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = str(int(not only))
+    constants.ENABLE_RAY_CLUSTER = not only
+
+
+def _keep_to_this_machine() -> None:
+    """A local Ray listens on the loopback address, and answers only who has the token that this process made."""
+    _loopback(True)
+    if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" not in os.environ:
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
+
+
 def start(address: str = LOCAL, cpus: int | None = None) -> bool:
     """Start Ray on this machine, or join the cluster at an address of :func:`find`.
 
@@ -100,6 +159,7 @@ def start(address: str = LOCAL, cpus: int | None = None) -> bool:
         return False
     arguments: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
+        _keep_to_this_machine()
         arguments |= {"include_dashboard": False, "num_cpus": cpus}
     elif wheel := os.environ.get(WHEEL):
         if not Path(wheel).is_file():

@@ -1,12 +1,74 @@
-"""Optuna's journal of a search, put in order after a process that was killed or a disk that was full."""
+"""The folder of a search: what was asked for there, and Optuna's journal, put in order after a kill or a full disk."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs.errors import FileError
+from orbitcc.agents.folders import locked
+from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
+from orbitcc.envs.files import atomic_write_text, read_text
+
+ASKED = "search.json"
+
+
+@contextmanager
+def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path) -> Iterator[None]:
+    """Keep a folder for one search within a `with` block; nothing is left of a search that is refused in it.
+
+    asked: what makes this search; plain values. resume: may it continue the same search? journal: of its trials.
+
+    Raises:
+        OrbitccError: the folder cannot be written, another process uses it, or it holds another search.
+    """
+    fresh = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError("out", str(folder), f"a folder that can be written ({error.strerror})") from None
+    path = folder / ASKED
+    with locked(folder):
+        known = _known(path, journal)
+        if known is None:
+            atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
+        elif not resume:
+            raise FileError("out", str(folder), "a folder without a search, or --resume to continue this one")
+        elif other := [key for key, value in json.loads(json.dumps(asked)).items() if known.get(key) != value]:
+            raise FileError("out", str(folder), f"a folder of the same search: this one has another {other[0]}")
+        try:
+            yield
+        except OrbitccError:
+            if known is None and (not journal.exists() or b'"values"' not in journal.read_bytes()):
+                for left in (path, journal):
+                    left.unlink(missing_ok=True)
+            raise
+        finally:
+            if fresh:
+                with contextlib.suppress(OSError):  # it is not empty
+                    folder.rmdir()
+
+
+def _known(path: Path, journal: Path) -> dict[str, Any] | None:
+    """What was asked for in a folder; None where there was no search."""
+    if not path.exists():
+        if journal.exists():
+            raise FileError("out", str(path.parent), f"a folder without the trials of a search whose {ASKED} is gone")
+        return None
+    try:
+        known = json.loads(read_text(path))
+    except RecursionError:
+        known = None
+    except ValueError as error:
+        if isinstance(error, OrbitccError):
+            raise
+        known = None
+    if not isinstance(known, dict):
+        raise FileContentError("file", str(path), "a JSON table: what was searched for")
+    return known
 
 
 def storage(path: Path) -> Any:

@@ -56,7 +56,7 @@ def main(minutes: float, out: Path, runs: int = 3, duration_s: float = 45.0, ste
     """Goodput and delay inflation before and after, by name."""
     torch.set_num_threads(1)
     shipped = checkpoint.SHIPPED / POLICY
-    card, tensors = checkpoint.read_card(shipped), checkpoint.read_tensors(shipped)
+    card, tensors = checkpoint.read(shipped)
     scenario = get("leo-responsiveness", run=1, duration_s=duration_s)
     mean, std = tensors["normaliser.mean"], tensors["normaliser.std"]
     chosen = preset(

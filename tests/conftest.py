@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,7 +13,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Libraries and examples that start Ray themselves: never on a cluster that happens to run on this machine.
 os.environ["RAY_ADDRESS"] = "local"
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on the loopback address alone
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 # Scripts with RLlib, such as the tutorials', write to ~/ray_results.

@@ -77,7 +77,7 @@ def main() -> None:
     print_figures(scores)
     if arguments.write:
         folder = checkpoint.resolve(arguments.checkpoint)
-        card, tensors = checkpoint.read_card(folder), checkpoint.read_tensors(folder)
+        card, tensors = checkpoint.read(folder)
         table: dict[str, Any] = {"worlds": arguments.worlds, "seed": arguments.seed}
         for name, row in scores.items():
             table[name] = {key: round(value, 5) for key, value in row.items() if math.isfinite(value)}

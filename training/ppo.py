@@ -175,7 +175,7 @@ class PpoLearner:
         for name, (has, wanted) in parts.items():
             if has != wanted:
                 raise OrbitccError("start_from", policy, f"a policy with the {name} of the recipe")
-        tensors = checkpoint.read_tensors(loaded.path)
+        tensors = dict(loaded.tensors)
         self.actor.restore(tensors)
         if self.normaliser is not None:
             self.normaliser.begin(tensors["normaliser.mean"], tensors["normaliser.std"], _SEEN)

@@ -8,14 +8,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import locked
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.flows import parse_value
-from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.files import atomic_write_text, toml_text
 from orbitcc.eval import cluster, journal
 from orbitcc.training import recipe as recipes
@@ -128,11 +127,13 @@ def tune(
         raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError("out", str(folder), f"a folder that can be written ({error.strerror})") from None
-    with locked(folder):
+    asked = {
+        "recipe": recipes.load(recipe, changes).model_dump(mode="json"),
+        "space": {key: asdict(values) for key, values in space.items()},
+        "training seeds": list(seeds),
+        "seed": seed,
+    }
+    with journal.claimed(folder, asked, True, folder / JOURNAL):
         return _tune(recipe, changes, space, trials, seeds, folder, seed, ray, report)
 
 

@@ -38,6 +38,8 @@ class WorldState:
 
     native: _sim.WorldState
     python: _PythonResults | None
+    preset: Preset
+    max_agents: int
 
 
 class Batch:
@@ -243,10 +245,22 @@ class Batch:
             python = _PythonResults(
                 bool(self._stale[index]), self.obs[index].copy(), self.reward[index].copy(), remembered
             )
-        return WorldState(self._worlds.save(index), python)
+        return WorldState(self._worlds.save(index), python, self._preset, self.max_agents)
 
     def restore(self, index: int, state: WorldState) -> None:
-        """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays."""
+        """Put a saved world back; it continues identically. :meth:`observe` refreshes the arrays.
+
+        Raises:
+            OrbitccError: it was saved with other functions, another decision interval or another number of agents.
+        """
+        if not isinstance(state, WorldState):
+            raise OrbitccError("state", state, "what save() returned")
+        for name in ("observation", "action", "reward", "interval_ms", "interval_rtts", "interval_least_ms"):
+            saved, ours = getattr(state.preset, name), getattr(self._preset, name)
+            if saved != ours:
+                raise OrbitccError(f"state.preset.{name}", str(saved), f"{ours}, that of this environment")
+        if state.max_agents != self.max_agents:
+            raise OrbitccError("state.max_agents", state.max_agents, f"{self.max_agents}, that of this environment")
         self._worlds.restore(index, state.native)
         self._fresh.pop(index, None)
         if self._roster is not None and state.python is not None:

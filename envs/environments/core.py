@@ -251,12 +251,13 @@ class Core:
         """Put a saved episode into a world; it continues identically.
 
         Raises:
-            OrbitccError: the past of this world is not in the journal that is kept.
+            OrbitccError: the past of this world is not in the journal that is kept, or the episode was saved in an
+                environment with another preset or another number of agents.
         """
         if self._journal is not None:
             raise StateError("restore", "an environment that keeps a journal cannot go back; make one without journal")
-        self._scenarios[world] = saved[0]
         self.batch.restore(world, saved[1])
+        self._scenarios[world] = saved[0]
         self.batch.observe()
         if self.pictures is not None:
             self.pictures.clear(world)

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.folders import locked
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import cluster, journal, processes
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.progress import Progress
@@ -34,7 +33,7 @@ WORST = 16
 """So many of the worst trials are shrunk."""
 _AFTER = "after"
 """Attribute of a trial: how many were complete when its batch was asked for."""
-JOURNAL, ASKED, FOUND = "trials.journal", "search.json", "found.json"
+JOURNAL, FOUND = "trials.journal", "found.json"
 SEED = 1
 
 
@@ -91,23 +90,6 @@ def run_search(
     check_optuna()
     if ray:
         ray = cluster.find(ray)  # before anything is written
-    search.out_dir.mkdir(parents=True, exist_ok=True)
-    with locked(search.out_dir):
-        return _search(search, workers, ray, resume, quiet)
-
-
-def _search(search: Search, workers: int | None, ray: str | None, resume: bool, quiet: bool) -> list[Found]:
-    _claim(search, resume)
-    with _over_ray(search, ray, workers) if ray else _over_processes(workers) as apply:
-        tried = _try_worlds(search, apply, quiet)
-        worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
-        shrunk = apply(_Shrink(search), worst)
-    found = told_apart(shrunk)
-    atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
-    return found
-
-
-def _claim(search: Search, resume: bool) -> None:
     asked = {
         "target": search.target.key,
         "against": search.against.key,
@@ -115,18 +97,18 @@ def _claim(search: Search, resume: bool) -> None:
         "scenario": search.space.name,
         "seed": search.seed,
     }
-    path = search.out_dir / ASKED
-    if path.exists() and not resume:
-        raise FileError("out", str(search.out_dir), "a folder without a search, or --resume to continue this one")
-    try:
-        known = json.loads(read_text(path)) if path.exists() else asked
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, OrbitccError):
-            raise
-        raise FileContentError("file", str(path), f"JSON text ({error})") from None
-    if known != asked:
-        raise FileError("out", str(search.out_dir), "a folder of the same search: another was made there")
-    atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
+    with journal.claimed(search.out_dir, asked, resume, search.out_dir / JOURNAL):
+        return _search(search, workers, ray, quiet)
+
+
+def _search(search: Search, workers: int | None, ray: str | None, quiet: bool) -> list[Found]:
+    with _over_ray(search, ray, workers) if ray else _over_processes(workers) as apply:
+        tried = _try_worlds(search, apply, quiet)
+        worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
+        shrunk = apply(_Shrink(search), worst)
+    found = told_apart(shrunk)
+    atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
+    return found
 
 
 Apply = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]

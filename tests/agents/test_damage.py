@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -132,3 +134,34 @@ def test_without_a_place_for_a_key_nothing_is_signed(sealed: Path, tmp_path, mon
     seal.check(sealed)
     with pytest.raises(OrbitccError, match="--trust"):
         seal.check_owner(sealed, "mine")
+
+
+def test_a_reader_sees_one_version_while_another_process_saves(tmp_path: Path) -> None:
+    folder = tmp_path / "busy"
+    shutil.copytree(checkpoint.SHIPPED / "perigee", folder)
+    card, tensors = checkpoint.read(folder)
+    (last,) = [name for name in tensors if name == f"layers.{len(card.layers) - 1}.bias"]
+    for number in range(2):  # the description says which weights belong to it
+        shutil.rmtree(tmp_path / str(number), ignore_errors=True)
+        changed = {**tensors, last: np.full_like(tensors[last], number)}
+        checkpoint.save(tmp_path / str(number), card.model_copy(update={"description": str(number)}), changed)
+    code = (
+        "import sys; from pathlib import Path; from orbitcc.agents import checkpoint\n"
+        "folder, *others = map(Path, sys.argv[1:])\n"
+        "versions = [checkpoint.read(other) for other in others]\n"
+        "while True:\n"
+        "    for version in versions: checkpoint.save(folder, *version)\n"
+    )
+    words = [str(folder), str(tmp_path / "0"), str(tmp_path / "1")]
+    with subprocess.Popen([sys.executable, "-c", code, *words]) as writer:
+        try:
+            while checkpoint.read(folder)[0].description == card.description:
+                assert writer.poll() is None
+            seen = set()
+            for _ in range(1000):
+                card, tensors = checkpoint.read(folder)
+                assert (tensors[last] == int(card.description)).all()
+                seen.add(card.description)
+            assert seen == {"0", "1"}
+        finally:
+            writer.kill()

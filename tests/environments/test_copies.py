@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,3 +230,27 @@ def test_ray_workers_step_the_same_environment() -> None:
         assert np.array_equal(ray.get(work.remote(env), timeout=120), expected)
     finally:
         ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"preset": {"base": "ratios", "observation": "astraea"}}, "observation"),
+        ({"preset": {"base": "ratios", "action": "astraea"}}, "action"),
+        ({"preset": {"base": "ratios", "reward": "orca"}}, "reward"),
+        ({"preset": {"base": "ratios", "interval_ms": 50}}, "interval_ms"),
+        ({"preset": {"base": "ratios", "interval_rtts": 0.5}}, "interval_rtts"),
+    ],
+)
+def test_a_state_of_another_preset_is_refused(changes: dict[str, Any], field: str) -> None:
+    saving = CongestionEnv("dumbbell", preset="ratios")
+    saving.reset(seed=1)
+    saved = saving.save()
+    other = CongestionEnv("dumbbell", **changes)
+    other.reset(seed=1)
+    with pytest.raises(OrbitccError, match=f"state.preset.{field}: .* that of this environment"):
+        other.restore(saved)
+    other.step(np.zeros(1, np.float32))  # it goes on where it was
+    same = CongestionEnv("dumbbell", preset="ratios")
+    same.reset(seed=2)
+    same.restore(saved)

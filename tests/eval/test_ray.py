@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -47,6 +48,14 @@ def test_a_cluster_that_does_not_answer_is_refused_at_once(tmp_path):
         with pytest.raises(OrbitccError, match="ray: .* is not allowed; allowed: HOST:PORT"):
             run(tmp_path / "out", ray=address)
         assert not (tmp_path / "out").exists()
+
+
+def test_an_address_where_no_ray_answers_is_refused_within_seconds(monkeypatch):
+    monkeypatch.setattr(cluster, "ANSWER_S", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(OrbitccError, match="what listens there did not answer as Ray within 2 s"):
+            cluster.find(address)
 
 
 def test_the_entry_of_a_cluster_that_was_killed_is_not_followed(ray_folder, monkeypatch):

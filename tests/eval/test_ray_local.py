@@ -1,6 +1,10 @@
 """A Ray of this machine alone: results in order, errors, lost tasks."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -31,6 +35,44 @@ def local_ray():
         yield
         ray.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listening() -> list[str]:
+    """The addresses, as in /proc/net, on which this process and what it started accept connections."""
+    text = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = [tuple(map(int, line.split())) for line in text.splitlines()]
+    ours, found = {os.getpid()}, [os.getpid()]
+    while found:
+        found = [pid for pid, parent in parents if parent in found and pid not in ours]
+        ours |= set(found)
+    inodes = {
+        os.readlink(file)[8:-1]
+        for pid in ours
+        for file in Path(f"/proc/{pid}/fd").glob("*")
+        if file.is_symlink() and os.readlink(file).startswith("socket:[")
+    }
+    lines = [line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()]
+    return [words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in inodes]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
+def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(local_ray):
+    assert cluster.ordered(eval, ["1 + 1"], str) == [2]
+    addresses = _listening()
+    assert len(addresses) >= 4  # daemon, store of the state, driver, worker
+    assert set(addresses) <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1
+
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    ask = [sys.executable, "-c", cluster._ASK, address]
+    with_token = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(with_token.stdout.splitlines()[-1]) == ["127.0.0.1"]
+    for stranger in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_TOKEN": 64 * "0"}):
+        env = {**os.environ, **stranger}
+        refused = subprocess.run(ask, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert refused.returncode != 0
+        assert "127.0.0.1" not in refused.stdout
 
 
 def test_tasks_give_their_results_in_order_and_raise_their_errors(local_ray):

@@ -58,9 +58,9 @@ def finished(tmp_path_factory) -> Path:
 def run(finished: Path, tmp_path: Path) -> Path:
     """A copy of it, which has more to do."""
     path = Path(shutil.copytree(finished, tmp_path / "mine"))
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    config = RunFolder(path).config()
     config["recipe"]["agent_steps"] = 1200
-    (path / "config.json").write_text(json.dumps(config))
+    RunFolder(path).write_config(config)
     return path
 
 
@@ -177,6 +177,19 @@ def test_a_damaged_configuration_is_one_line(text: str, run: Path) -> None:
     (run / "config.json").write_text(text)
     done = resumed(run)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+
+
+def test_no_flipped_bit_gives_another_configuration(run: Path) -> None:
+    path, chosen = run / "config.json", RunFolder(run).config()
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert RunFolder(run).config() == chosen  # another space, say
+        except OrbitccError:
+            continue
 
 
 def test_what_a_killed_process_leaves_is_put_in_order(run: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
+from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from tests.training.named import of
@@ -73,9 +74,9 @@ def test_training_leaves_a_run_folder_that_is_resumed_after_a_kill(tmp_path: Pat
     run = state.parent.parent
     reached = json.loads(state.read_text(encoding="utf-8"))["agent_steps"]
 
-    config = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    config = RunFolder(run).config()
     config["recipe"]["agent_steps"] = reached + 2000
-    (run / "config.json").write_text(json.dumps(config))
+    RunFolder(run).write_config(config)
     done = subprocess.run(
         command(tmp_path, "--resume", "--json"), env=environment, capture_output=True, text=True, timeout=START_UP_S
     )

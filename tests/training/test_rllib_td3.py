@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from orbitcc.agents.model_card import ModelCard
+from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe as recipes
@@ -299,9 +300,9 @@ def test_the_recipe_of_astraea_is_trained_by_rllib_and_resumed(tmp_path: Path) -
     figures = (run / "metrics.csv").read_text(encoding="utf-8")
     assert "learner/critic_loss" in figures
     assert "learner/policy_loss" in figures
-    plan = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    plan = RunFolder(run).config()
     plan["recipe"]["agent_steps"] = reached + 1000
-    (run / "config.json").write_text(json.dumps(plan), encoding="utf-8")
+    RunFolder(run).write_config(plan)
     called("train", str(run), "--resume")
     again = json.loads((run / "state" / "progress.json").read_text(encoding="utf-8"))["agent_steps"]
     assert reached + 1000 <= again < reached + 3000

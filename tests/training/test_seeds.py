@@ -148,7 +148,7 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
     assert not (folders["3"] / "state").exists()  # never begun
     reached = {}
     for seed, folder in folders.items():
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = RunFolder(folder).config()
         if seed != "3":
             stored = folder / "state" / "progress.json"
             progress = json.loads(stored.read_text(encoding="utf-8"))
@@ -157,7 +157,7 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
                 stored.write_text(json.dumps({**progress, "evaluated_at": reached[seed]}), encoding="utf-8")
                 seal.seal(folder / "state")
         config["recipe"]["agent_steps"] = {"1": reached.get("1"), "2": reached.get("2", 0) + 600, "3": 600}[seed]
-        (folder / "config.json").write_text(json.dumps(config))
+        RunFolder(folder).write_config(config)
     assert all(steps > 0 for steps in reached.values())
 
     before = (folders["1"] / "metrics.csv").stat().st_mtime_ns

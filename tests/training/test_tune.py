@@ -7,6 +7,7 @@ import pytest
 
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe
+from orbitcc.training import tune as tuning
 from orbitcc.training.tune import Range, default_space, tune
 from tests.commands.shell import orbitcc
 
@@ -46,6 +47,35 @@ def test_a_range_beyond_what_is_allowed_is_told_before_anything_is_tried(tmp_pat
     with pytest.raises(OrbitccError, match="learner.clip"):
         tune("ppo-leo", SMALL, {"learner.clip": Range(0.1, 3.0)}, trials=1, seeds=[1], folder=tmp_path / "t")
     assert not (tmp_path / "t").exists()
+
+
+def test_a_folder_holds_one_search(tmp_path, monkeypatch):
+    pytest.importorskip("optuna")
+    pytest.importorskip("torch")
+    monkeypatch.setattr(tuning, "_tune", lambda *arguments: arguments)
+    asked = {"trials": 1, "seeds": [1], "folder": tmp_path / "t"}
+    space = {"learner.lr": Range(1e-4, 1e-2, "log")}
+    tune("ppo-leo", SMALL, space, **asked)
+    tune("ppo-leo", SMALL, space, **{**asked, "trials": 2})  # more of the same
+    others = [
+        ("recipe", lambda: tune("perigee", [], space, **asked)),
+        ("recipe", lambda: tune("ppo-leo", [*SMALL, "learner.gamma=0.9"], space, **asked)),
+        ("space", lambda: tune("ppo-leo", SMALL, {"learner.lr": Range(1e-4, 1e-3, "log")}, **asked)),
+        ("training seeds", lambda: tune("ppo-leo", SMALL, space, **{**asked, "seeds": [1, 2]})),
+        ("seed", lambda: tune("ppo-leo", SMALL, space, seed=5, **asked)),
+    ]
+    for what, other in others:
+        with pytest.raises(OrbitccError, match=f"this one has another {what}"):
+            other()
+
+
+def test_nothing_is_left_of_a_search_that_is_refused(tmp_path):
+    pytest.importorskip("optuna")
+    pytest.importorskip("ray")
+    folder = tmp_path / "t"
+    with pytest.raises(OrbitccError, match="127.0.0.1:1"):
+        tune("ppo-leo", SMALL, {"learner.lr": Range(1e-4, 1e-2)}, trials=1, seeds=[1], folder=folder, ray="127.0.0.1:1")
+    assert not folder.exists()
 
 
 @pytest.mark.slow
