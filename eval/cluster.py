@@ -138,7 +138,7 @@ def _loopback(only: bool) -> None:
     """Let Ray use this machine's loopback address, as it does by itself on macOS, or the one that others can reach."""
     constants = importlib.import_module("ray._private.ray_constants")
     os.environ[constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = str(int(not only))
-    constants.ENABLE_RAY_CLUSTER = not only
+    vars(constants)["ENABLE_RAY_CLUSTER"] = not only  # Ray read the variable when it was imported
 
 
 def _keep_to_this_machine() -> None:

@@ -30,26 +30,32 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError("out", str(folder), f"a folder that can be written ({error.strerror})") from None
-    path = folder / ASKED
-    with locked(folder):
-        known = _known(path, journal)
-        if known is None:
-            atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
-        elif not resume:
-            raise FileError("out", str(folder), "a folder without a search, or --resume to continue this one")
-        elif other := [key for key, value in json.loads(json.dumps(asked)).items() if known.get(key) != value]:
-            raise FileError("out", str(folder), f"a folder of the same search: this one has another {other[0]}")
-        try:
-            yield
-        except OrbitccError:
-            if known is None and (not journal.exists() or b'"values"' not in journal.read_bytes()):
-                for left in (path, journal):
-                    left.unlink(missing_ok=True)
-            raise
-        finally:
-            if fresh:
-                with contextlib.suppress(OSError):  # it is not empty
-                    folder.rmdir()
+    try:
+        with locked(folder):
+            begun = _claim(folder / ASKED, asked, resume, journal)
+            try:
+                yield
+            except OrbitccError:
+                if not begun and (not journal.exists() or b'"values"' not in journal.read_bytes()):
+                    for left in (folder / ASKED, journal):
+                        left.unlink(missing_ok=True)
+                raise
+    finally:
+        if fresh:
+            with contextlib.suppress(OSError):  # it is not empty
+                folder.rmdir()
+
+
+def _claim(path: Path, asked: Mapping[str, Any], resume: bool, journal: Path) -> bool:
+    """Write down what is asked for; returns whether the same search has begun before."""
+    known = _known(path, journal)
+    if known is None:
+        atomic_write_text(path, json.dumps(asked, indent=2) + "\n")
+    elif not resume:
+        raise FileError("out", str(path.parent), "a folder without a search, or --resume to continue this one")
+    elif other := [key for key, value in json.loads(json.dumps(asked)).items() if known.get(key) != value]:
+        raise FileError("out", str(path.parent), f"a folder of the same search: this one has another {other[0]}")
+    return known is not None
 
 
 def _known(path: Path, journal: Path) -> dict[str, Any] | None:
