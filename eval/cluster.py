@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -146,6 +147,10 @@ def _keep_to_this_machine() -> None:
     _loopback(True)
     if os.environ.get("RAY_AUTH_MODE") != "token" or "RAY_AUTH_TOKEN" not in os.environ:
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
+        with contextlib.suppress(ImportError):  # a Ray without tokens
+            setup = importlib.import_module("ray._private.authentication.authentication_token_setup")
+            setup.Config.initialize("")  # Ray has read both variables when it was imported
+            setup.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def start(address: str = LOCAL, cpus: int | None = None) -> bool:

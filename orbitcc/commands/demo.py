@@ -7,12 +7,15 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orbitcc.commands.eval_ import as_dict, finish, new_folder
 from orbitcc.commands.options import AsJson, Out
+
+if TYPE_CHECKING:
+    from orbitcc.eval.results import Results
 
 RECIPE, NAME, SHIPPED = "rllib-ppo-leo", "my-policy", "zenith"
 SUITES = {
@@ -62,7 +65,8 @@ def demo(
         for number, suite in enumerate(SUITES, start=1)
     }
     if as_json:
-        print(json.dumps(made, indent=2))
+        tables = {suite: as_dict(results, folder / suite / "report.html") for suite, results in made.items()}
+        print(json.dumps(tables, indent=2))
         return
     if trains:
         print(_lesson(made["responsiveness"]))
@@ -93,8 +97,8 @@ def _trained(folder: Path) -> Path:
     return path
 
 
-def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json: bool) -> dict[str, Any]:
-    """The table of a suite as `orbitcc eval --json` has it."""
+def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json: bool) -> Results:
+    """The results of a suite; their table is printed and the report written."""
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
@@ -109,29 +113,45 @@ def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json:
     if as_json:
         from orbitcc.eval.report import write_report
 
-        return as_dict(results, write_report(results, []))
-    finish(results, line_up, as_json=False)
-    return as_dict(results, folder / "report.html")
+        write_report(results, [])
+    else:
+        finish(results, line_up, as_json=False)
+    return results
 
 
-def _lesson(table: dict[str, Any]) -> str:
-    """What the first table shows about the trained policy, in words."""
-    found = {
-        c["contender"]: (c["goodput_over_optimal"]["median"], c["delay_inflation"]["median"])
-        for c in table["contenders"]
+def _lesson(results: Results) -> str:
+    """What the first table shows about the trained policy, in words; runs of the same path are compared in pairs."""
+    from orbitcc.eval.statistics import paired_difference, verdict
+
+    words = {
+        "goodput_over_optimal": {"better": "more", "worse": "less", "tied": "as much"},
+        "delay_inflation": {"better": "a shorter", "worse": "a longer", "tied": "the same"},
     }
-    goodput, delay = found[NAME]
-    better = [name for name in ("cubic", "bbr3") if goodput > found[name][0] and delay < found[name][1]]
-    said = f"more goodput and a shorter delay than {' and '.join(better)}" if better else "no advantage in both"
-    return (
-        f"On LEO paths that it never saw in training, {NAME} has {said} (medians of {table['runs']} runs).\n"
-        "Its weakness: it learned alone or beside itself, and yields to a Cubic flow on the same link."
+
+    who = {contender.label: contender for contender in results.contenders}
+
+    def said(other: str, key: str) -> str:
+        mine, theirs = (results.by_case(who[label], key) for label in (NAME, other))
+        (metric,) = [m for m in results.suite.metrics if m.key == key]
+        return words[key][verdict(paired_difference(mine, theirs), metric.better)]
+
+    compared = [
+        f"  beside {other}: {said(other, 'goodput_over_optimal')} goodput, {said(other, 'delay_inflation')} delay"
+        for other in ("cubic", "bbr3")
+    ]
+    return "\n".join(
+        [
+            f"{NAME} on {results.runs} LEO paths that it never saw in training, path by path:",
+            *compared,
+            f"(as much, the same: {results.runs} paths do not tell the two apart)",
+            "Its weakness: it learned alone or beside itself, and yields to a Cubic flow on the same link.",
+        ]
     )
 
 
 def _next(folder: Path) -> str:
     """The commands to go on with."""
-    return f"""Go on with:
+    return f"""Go on with (in a checkout, first: source .venv/bin/activate):
   tensorboard --logdir {folder}
   orbitcc eval geo-download --policy {folder / NAME} --controller cubic
   orbitcc train {RECIPE} --set agent_steps=2_000_000 --name longer"""

@@ -184,7 +184,7 @@ def print_table(results: Results) -> None:
         left -= needed
     few = all(not e.has_interval for own in estimates.values() for e in own.values())
     notes = [
-        f"fewer than {MIN_PAIRS} runs: no intervals" if few else "median, and below it its 95 % bootstrap interval"
+        f"median; fewer than {MIN_PAIRS} runs allow no interval" if few else "median, and below it its 95 % bootstrap interval"
     ]
     notes += ["* uses less than 80 % of the link"] if marks else []
     for number, part in enumerate(parts, start=1):

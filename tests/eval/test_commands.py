@@ -126,7 +126,8 @@ def test_demo_trains_with_rllib_and_its_policy_beats_cubic_and_bbr3(tmp_path):
     assert (tmp_path / "shown" / "curves.png").stat().st_size > 50_000
     again = subprocess.run([*words[:-1]], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert again.returncode == 0, again.stderr
-    assert "more goodput and a shorter delay than cubic and bbr3" in again.stdout
+    assert "beside cubic: as much goodput, a shorter delay" in again.stdout
+    assert "beside bbr3: more goodput, a shorter delay" in again.stdout
     assert "tensorboard --logdir shown" in again.stdout
 
 

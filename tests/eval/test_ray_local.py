@@ -55,24 +55,38 @@ def _listening() -> list[str]:
     return [words[1].partition(":")[0] for words in lines if words[3] == "0A" and words[9] in inodes]
 
 
+STARTED = """
+import json, os, ray
+from orbitcc.eval import cluster
+from tests.eval.test_ray_local import _listening
+cluster.start(cpus=1)
+assert cluster.ordered(eval, ["1 + 1"], str) == [2]
+print(json.dumps([ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], _listening()]), flush=True)
+input()
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
-def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(local_ray):
-    assert cluster.ordered(eval, ["1 + 1"], str) == [2]
-    addresses = _listening()
-    assert len(addresses) >= 4  # daemon, store of the state, driver, worker
-    assert set(addresses) <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1
+@pytest.mark.parametrize("first", ["", "import ray"])
+def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(first, ray_folder):
+    without = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER")
+    env = {key: value for key, value in os.environ.items() if key not in without}
+    started = [sys.executable, "-c", f"{first}\n{STARTED}"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(started, env=env, cwd=Path(__file__).parents[2], **pipes) as running:
+        address, token, listening = json.loads(running.stdout.readline())
+        assert len(listening) >= 4  # daemon, store of the state, driver, worker
+        assert set(listening) <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1
 
-    import ray
+        def asks(**settings):
+            ask = [sys.executable, "-c", cluster._ASK, address]
+            return subprocess.run(ask, env={**env, **settings}, capture_output=True, text=True, timeout=90, check=False)
 
-    address = ray.get_runtime_context().gcs_address
-    ask = [sys.executable, "-c", cluster._ASK, address]
-    with_token = subprocess.run(ask, capture_output=True, text=True, timeout=60, check=False)
-    assert json.loads(with_token.stdout.splitlines()[-1]) == ["127.0.0.1"]
-    for stranger in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_TOKEN": 64 * "0"}):
-        env = {**os.environ, **stranger}
-        refused = subprocess.run(ask, env=env, capture_output=True, text=True, timeout=60, check=False)
-        assert refused.returncode != 0
-        assert "127.0.0.1" not in refused.stdout
+        assert "127.0.0.1" in asks(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token).stdout
+        for stranger in (asks(RAY_AUTH_MODE="disabled"), asks(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=64 * "0")):
+            assert stranger.returncode != 0
+            assert "127.0.0.1" not in stranger.stdout
+        running.communicate("\n", timeout=60)
 
 
 def test_tasks_give_their_results_in_order_and_raise_their_errors(local_ray):
