@@ -23,9 +23,10 @@ from orbitcc.training.heldout_metrics import FIGURES
 class Logbook:
     """Receives the figures of a training run: scalars by tag and agent step. Methods do nothing unless overridden.
 
-    TensorBoard and `metrics.csv` are two of them, written by every run; `orbitcc train --logbook module:factory` adds
-    others (docs/tuning.md), for which `factory(folder, resume_at)` is called: the run's folder, and the step from which
-    on a resumed run repeats what it may have written before, or None.
+    TensorBoard and `metrics.csv` are two of them, written by every run. `orbitcc train --track` and
+    `--logbook module:factory` add others (:mod:`orbitcc.training.trackers`, docs/tuning.md), for which
+    `factory(folder, resume_at)` is called: the run's folder, and the step from which on a resumed run repeats what it
+    may have written before, or None.
     """
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
@@ -74,7 +75,7 @@ class TensorBoardLogbook(Logbook):
     def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
         from torch.utils.tensorboard.summary import hparams
 
-        for summary in hparams(dict(_flat(settings)), dict.fromkeys(metrics, math.nan)):
+        for summary in hparams(dict(flat(settings)), dict.fromkeys(metrics, math.nan)):
             self._events.file_writer.add_summary(summary)
 
     def write_histogram(self, step: int, tag: str, counts: NDArray[np.int64]) -> None:
@@ -210,10 +211,11 @@ def _finite(values: Mapping[str, float]) -> dict[str, float]:
     return {tag: float(value) for tag, value in values.items() if math.isfinite(value)}
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as pairs of a dotted name and a value."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value if isinstance(value, bool | int | float | str) else str(value)
 

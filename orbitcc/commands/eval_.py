@@ -183,9 +183,8 @@ def print_table(results: Results) -> None:
         parts[-1].append(column)
         left -= needed
     few = all(not e.has_interval for own in estimates.values() for e in own.values())
-    notes = [
-        f"median; fewer than {MIN_PAIRS} runs allow no interval" if few else "median, and below it its 95 % bootstrap interval"
-    ]
+    bounds = "and below it its 95 % bootstrap interval"
+    notes = [f"median; fewer than {MIN_PAIRS} runs allow no interval" if few else f"median, {bounds}"]
     notes += ["* uses less than 80 % of the link"] if marks else []
     for number, part in enumerate(parts, start=1):
         table = Table(

@@ -61,9 +61,18 @@ def train(
             "with your key. Repeatable.",
         ),
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="wandb|mlflow|trackio",
+            help="Also log to this tracker (docs/tuning.md). Repeatable.",
+        ),
+    ] = None,
     logbook: Annotated[
         list[str] | None,
-        typer.Option(metavar="PACKAGE.MODULE:FACTORY", help="Also log to this tracker (docs/tuning.md). Repeatable."),
+        typer.Option(
+            metavar="PACKAGE.MODULE:FACTORY", help="Also log to your own logbook (docs/tuning.md). Repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,6 +84,7 @@ def train(
     from orbitcc.envs.errors import OrbitccError
     from orbitcc.eval import cluster
     from orbitcc.training import recipe as recipes
+    from orbitcc.training import trackers
     from orbitcc.training.logbook import factory
 
     if len(set(seed)) < len(seed):
@@ -85,8 +95,9 @@ def train(
             changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
         plan = recipes.load(recipe, changes or ())
         recipes.check_names(plan)
-    for tracker in logbook or ():
-        factory(tracker)
+    logbooks = (*map(trackers.named, track or ()), *(logbook or ()))
+    for name_of_one in logbooks:
+        factory(name_of_one)
     if ray:
         ray = cluster.find(ray)
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
@@ -107,7 +118,7 @@ def train(
     from orbitcc.training.remote import Job
 
     todo = [Job(*what) for what in work]
-    todo = [replace(job, logbooks=tuple(logbook or ()), trust=job.run.path.name in (trust or ())) for job in todo]
+    todo = [replace(job, logbooks=logbooks, trust=job.run.path.name in (trust or ())) for job in todo]
     code = _one(todo[0], ray, as_json) if len(todo) == 1 else _several(todo, jobs, ray, as_json)
     if code:
         raise typer.Exit(code)
@@ -145,7 +156,7 @@ def distill(
         names = json.dumps([world for world in worlds.split(",") if world])
         teachers.append(f"{{policy = {json.dumps(policy)}, worlds = {names}}}")
     given = [f"distill.teachers=[{', '.join(teachers)}]", *(changes or ())]
-    train(student, given, None, seed, name, jobs, ray, out, resume, None, None, as_json)
+    train(student, given, None, seed, name, jobs, ray, out, resume, None, None, None, as_json)
 
 
 def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> tuple[Any, ...]:

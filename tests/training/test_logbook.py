@@ -1,16 +1,20 @@
 """Where figures go: TensorBoard and CSV by themselves, others through one protocol."""
 
 import csv
+import json
 import math
 import re
+import sqlite3
+import subprocess
 import sys
-import types
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.training import trackers
 from orbitcc.training.logbook import CsvLogbook, Display, Logbook, Logbooks, TensorBoardLogbook, factory
 
 TUNING = Path(__file__).parents[2] / "docs" / "tuning.md"
@@ -64,38 +68,91 @@ def test_a_factory_that_is_none_is_told_at_once(name):
         factory(name)
 
 
-def test_the_documented_trackers_work_with_their_libraries_interfaces(tmp_path, monkeypatch):
-    """Neither W&B nor MLflow is installed: fakes take the calls that both document."""
-    calls = []
-    config = types.SimpleNamespace(update=lambda settings, allow_val_change: calls.append(("config", settings)))
-    run = types.SimpleNamespace(
-        log=lambda values, step: calls.append(("log", step, values)), config=config, finish=lambda: calls.append("end")
-    )
-    wandb = types.ModuleType("wandb")
-    wandb.init = lambda *, project, id, dir, resume: calls.append((project, id, resume)) or run
-    mlflow = types.ModuleType("mlflow")
-    mlflow.start_run = lambda run_name: calls.append(run_name)
-    mlflow.log_metrics = lambda values, step: calls.append(("metrics", step, values))
-    mlflow.end_run = lambda: calls.append("ended")
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+def test_the_documented_logbook_works(tmp_path, monkeypatch):
     text = next(
-        b
-        for b in re.findall(r"```python\n(.*?)```", TUNING.read_text(encoding="utf-8"), re.DOTALL)
-        if "class Wandb" in b
+        block
+        for block in re.findall(r"```python\n(.*?)```", TUNING.read_text(encoding="utf-8"), re.DOTALL)
+        if "class Lines" in block
     )
     (tmp_path / "trackers_of_the_page.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("wandb", "mlflow"):
-        book = factory(f"trackers_of_the_page:{name}")(tmp_path / "a-run", None)
-        book.write_settings({"lr": 1}, [])
-        book.write(5, {"train/reward": 1.0})
+    book = factory("trackers_of_the_page:Lines")(tmp_path, None)
+    book.write(5, {"train/reward": 1.0})
+    book.close()
+    assert (tmp_path / "lines.txt").read_text() == "5 train/reward 1.0\n"
+
+
+ENTRIES = [({"train/reward": 0.5}, 5), ({"train/reward": 0.75}, 10)]
+
+
+def _tracked(tracker: str, folder: Path) -> None:
+    """What a run tells a tracker, interrupted once and resumed."""
+    for resume_at, (values, step) in zip((None, 5), ENTRIES, strict=True):
+        book = factory(trackers.named(tracker))(folder, resume_at)
+        book.write_settings({"learner": {"lr": 1e-3}}, ["heldout/score"])
+        book.write(step, values)
+        book.write_reference("cubic", step, {"heldout/score": 0.25})
         book.close()
-    assert calls == [
-        ("orbitcc", "a-run", "allow"), ("config", {"lr": 1}), ("log", 5, {"train/reward": 1.0}), "end",
-        "a-run", ("metrics", 5, {"train/reward": 1.0}), "ended",
-    ]  # fmt: skip
+
+
+def test_mlflow_keeps_one_run_of_a_resumed_training(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    for name in ("mine", "other/mine"):
+        (tmp_path / name).mkdir(parents=True)
+        _tracked("mlflow", tmp_path / name)
+    client = mlflow.MlflowClient()
+    runs = client.search_runs([client.get_experiment_by_name("orbitcc").experiment_id])
+    assert [run.info.run_name for run in runs] == ["mine", "mine"]  # in two folders
+    for run in runs:
+        assert run.info.status == "FINISHED"
+        assert run.data.params == {"learner.lr": "0.001"}
+        history = client.get_metric_history(run.info.run_id, "train/reward")
+        assert [({"train/reward": m.value}, m.step) for m in history] == ENTRIES
+        assert len(client.get_metric_history(run.info.run_id, "cubic/heldout/score")) == 2
+
+
+def test_trackio_keeps_one_run_of_a_resumed_training(tmp_path, monkeypatch):
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "kept"))
+    (tmp_path / "mine").mkdir()
+    read = (
+        "import sys, sqlite3, json, pathlib; from pathlib import Path\n"
+        "from tests.training.test_logbook import _tracked\n"
+        "_tracked('trackio', Path(sys.argv[1]))\n"
+    )  # in a process of its own: the library reads the variable when it is imported
+    subprocess.run([sys.executable, "-c", read, str(tmp_path / "mine")], check=True, cwd=TUNING.parents[1], timeout=120)
+    with sqlite3.connect(tmp_path / "kept" / "orbitcc.db") as data:
+        rows = data.execute("select run_name, step, metrics from metrics order by step").fetchall()
+    assert len({name for name, _, _ in rows}) == 1
+    told = [(step, json.loads(text)) for _, step, text in rows]
+    assert [({"train/reward": m["train/reward"]}, step) for step, m in told if "train/reward" in m] == ENTRIES
+
+
+def test_wandb_writes_offline(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    (tmp_path / "mine").mkdir()
+    _tracked("wandb", tmp_path / "mine")
+    files = list((tmp_path / "mine").rglob("*.wandb"))
+    assert len(files) == 2  # a resumed run is a second file of the same run, which `wandb sync` joins
+    assert len({file.name for file in files}) == 1
+    deadline = time.monotonic() + 30  # the library's own process writes them, a moment after `finish` returns
+    while not all(b"train/reward" in file.read_bytes() for file in files):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_a_tracker_that_is_not_there_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    from tests.commands.shell import called
+
+    monkeypatch.setattr(trackers, "find_spec", lambda name: None)
+    for tracker, says in (("wandb", "the library wandb installed"), ("comet", "one of wandb, mlflow, trackio")):
+        done = called("train", "ppo-leo", "--track", tracker, "--out", str(tmp_path / "runs"))
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert not (tmp_path / "runs").exists()
 
 
 def test_tensorboard_shows_a_description_beside_each_chart(tmp_path):

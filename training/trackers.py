@@ -1,0 +1,116 @@
+"""Experiment trackers as logbooks of training runs: Weights & Biases, MLflow and Trackio (`orbitcc train --track`).
+
+Each is set up by its own environment variables (`WANDB_MODE=offline`, `MLFLOW_TRACKING_URI`, `TRACKIO_DIR`); without
+any, MLflow and Trackio write to this machine, and Weights & Biases asks for an account. Projects are called `orbitcc`,
+runs as their folders. A resumed run continues its run of the tracker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.training.logbook import Logbook, flat
+
+PROJECT = "orbitcc"
+
+
+def named(tracker: str) -> str:
+    """The logbook of a tracker as `module:factory` (:func:`orbitcc.training.logbook.factory`).
+
+    Raises:
+        OrbitccError: there is no such tracker, or its library is not installed.
+    """
+    if tracker not in TRACKERS:
+        raise UnknownNameError("--track", tracker, TRACKERS)
+    if find_spec(tracker) is None:
+        raise OrbitccError("--track", tracker, f"the library {tracker} installed (the extra `{tracker}` of OrbitCC)")
+    return f"{__name__}:{TRACKERS[tracker].__name__}"
+
+
+def _identity(folder: Path) -> str:
+    """The run's name with a digest of its folder's place: two runs called `mine` are two runs of a tracker, too."""
+    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    return f"{folder.name}-{place}"
+
+
+class Tracker(Logbook):
+    """A tracker that takes scalars by name: those of a reference are called `NAME/TAG`."""
+
+    def write_reference(self, name: str, step: int, values: Mapping[str, float]) -> None:
+        self.write(step, {f"{name}/{tag}": value for tag, value in values.items()})
+
+
+class Wandb(Tracker):
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        import wandb
+
+        self._run = wandb.init(project=PROJECT, id=_identity(folder), name=folder.name, dir=str(folder), resume="allow")
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=step)
+
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        self._run.config.update(dict(settings), allow_val_change=True)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Mlflow(Tracker):
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        import mlflow
+
+        self._client, tags = mlflow.MlflowClient(), {"orbitcc.run": _identity(folder), "mlflow.runName": folder.name}
+        experiment = mlflow.set_experiment(PROJECT).experiment_id
+        found = self._client.search_runs([experiment], f"tags.`orbitcc.run` = '{tags['orbitcc.run']}'", max_results=1)
+        if found and resume_at is not None:
+            self._run = found[0].info.run_id
+            self._client.update_run(self._run, "RUNNING")
+        else:
+            self._run = self._client.create_run(experiment, tags=tags, run_name=folder.name).info.run_id
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        for tag, value in values.items():
+            self._client.log_metric(self._run, tag, value, step=step)
+
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        for key, value in flat(settings):
+            self._client.log_param(self._run, key, str(value)[:6000])  # no value may be longer
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run)
+
+
+class Trackio(Tracker):
+    """It takes the settings only when a run begins, so that its run begins with them."""
+
+    def __init__(self, folder: Path, resume_at: int | None) -> None:
+        self._name, self._run = _identity(folder), None
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        self._begun({}).log(dict(values), step=step)
+
+    def write_settings(self, settings: Mapping[str, Any], metrics: Sequence[str]) -> None:
+        self._begun(dict(flat(settings)))
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish()
+
+    def _begun(self, settings: Mapping[str, Any]) -> Any:
+        if self._run is None:
+            import trackio
+
+            self._run = trackio.init(
+                project=PROJECT, name=self._name, config=dict(settings), resume="allow", embed=False
+            )
+        return self._run
+
+
+TRACKERS: Mapping[str, type[Tracker]] = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
+"""Name of a tracker, also of its library and of the extra that installs it -> its logbook."""
