@@ -20,9 +20,11 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from orbitcc import _sim
+from orbitcc.agents import hub
 from orbitcc.agents.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
 from orbitcc.agents.folders import CARD as CARD
 from orbitcc.agents.folders import SHIPPED as SHIPPED
+from orbitcc.agents.folders import WEIGHTS as WEIGHTS
 from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.libraries import suggestion
 from orbitcc.agents.model_card import Action, ModelCard, Observation
@@ -31,7 +33,6 @@ from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definitio
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_bytes
 
-WEIGHTS = "policy.safetensors"
 PREFERENCE = "delay-preference"
 """The feature that tells a policy how much delay counts."""
 _LOOKS = 100
@@ -91,17 +92,19 @@ class Checkpoint:
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The folder of a checkpoint: a shipped name, or a path to the folder, to one of its files, or to the folder of a
-    run, which stands for the `best/` in it.
+    """The folder of a checkpoint: a shipped name, `hf:OWNER/NAME` (:mod:`orbitcc.agents.hub`), or a path to the folder,
+    to one of its files, or to the folder of a run, which stands for the `best/` in it.
 
     Raises:
-        OrbitccError: neither a shipped name nor an existing path, or a run that has no `best/` yet.
+        OrbitccError: neither a shipped name nor an existing path, a run that has no `best/` yet, or nothing on the hub.
     """
     text = str(name_or_path)
     if text in shipped():
         return SHIPPED / text
     if text in SENT:
         return SENT[text]
+    if hub.is_on_hub(text):
+        return hub.download(text)
     path = Path(text).expanduser()
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orbitcc.envs.errors import StateError
 
-CARD = "card.json"
+CARD, WEIGHTS = "card.json", "policy.safetensors"
 CONFIG, BEST, SELECTED = "config.json", "best", "selected"
 """In a run folder: its configuration, the policy to use, and what that is still to be made of."""
 LOCK = ".lock"

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.agents import libraries
+from orbitcc.agents import hub, libraries
 from orbitcc.agents.libraries import Act
 from orbitcc.envs.environments.custom import control, observe
 from orbitcc.envs.environments.presets import DEFAULT, Action, Observation, Preset, Who, preset
@@ -35,6 +35,8 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 def is_python_policy(name_or_path: str) -> bool:
     """Is this `package.module:factory`, or a policy of a library, rather than the name or folder of a checkpoint?"""
+    if hub.is_on_hub(name_or_path):
+        return False
     return libraries.is_library_policy(name_or_path) or _NAME.fullmatch(name_or_path) is not None
 
 

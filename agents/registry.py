@@ -98,9 +98,11 @@ def _agent(params: dict[str, Any]) -> Made:
 
 
 def _names_code(params: Mapping[str, Any]) -> bool:
+    from orbitcc.agents.hub import is_on_hub
     from orbitcc.agents.python_policy import is_python_policy
 
-    return is_python_policy(str(params.get("path", "")))
+    path = str(params.get("path", ""))
+    return is_python_policy(path) or is_on_hub(path)
 
 
 def register_agents() -> None:

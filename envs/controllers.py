@@ -104,7 +104,7 @@ class ControllerInfo:
     """A controller in the registry.
 
     make: called with all parameters of `params`, checked and with defaults filled in.
-    names_code: do these parameters name code that would be imported? No file may do so.
+    names_code: do these parameters name code that would be imported, or a download? No file may do so.
     """
 
     name: str

@@ -22,7 +22,7 @@ class Policy:
 make = Policy
 """
 LINK = 'name = "n"\nduration_s = 1\nlinks = [{ name = "l", rate_mbps = 10, delay_ms = 10 }]\n'
-NAMES = ("planted:make", "rllib:planted", "sb3:planted.zip")
+NAMES = ("planted:make", "rllib:planted", "sb3:planted.zip", "hf:owner/planted")
 WAYS = ('{{ name = "policy", params = {{ path = "{}" }} }}', '"policy:path={}"')
 
 

@@ -49,7 +49,8 @@ class ControllerSpec(Model):
 
     @property
     def names_code(self) -> bool:
-        """Would this controller import code: `policy` with `package.module:factory`, `rllib:FOLDER` or `sb3:FILE`?"""
+        """Would this controller import code or download a policy: `policy` with `package.module:factory`,
+        `rllib:FOLDER`, `sb3:FILE` or `hf:OWNER/NAME`?"""
         return controllers.get(self.name).names_code(self.params)
 
     def __str__(self) -> str:
@@ -194,8 +195,8 @@ def _controller(value: Any) -> Any:
         raise OrbitccError(
             "params.path",
             spec.params["path"],
-            "the folder or the name of a checkpoint: a file cannot name code; use `contender` here, and name the "
-            "policy by --policy or --flow (in Python: a ControllerSpec)",
+            "the folder or the name of a checkpoint: a file cannot name code or a download; use `contender` here, "
+            "and name the policy by --policy or --flow (in Python: a ControllerSpec)",
         )
     return spec
 

@@ -82,6 +82,25 @@ def seal(policy: Name) -> None:
     print(f"{folder}: sealed")
 
 
+@app.command()
+def push(
+    policy: Name,
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository on the Hugging Face hub.")],
+    use: Annotated[str, typer.Option(help="When to use the policy; a sentence for its page.")] = "",
+    weakness: Annotated[str, typer.Option(help="What it does badly; a sentence for its page.")] = "",
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+) -> None:
+    """Upload a checkpoint to the Hugging Face hub: weights, card, a page with its figures and a picture.
+
+    Others use it as --policy hf:OWNER/NAME. The account is that of `hf auth login` or HF_TOKEN.
+    """
+    from orbitcc.agents import checkpoint
+    from orbitcc.eval import zoo
+
+    address = zoo.push(checkpoint.resolve(policy), repository, zoo.Words(use=use, weakness=weakness), private=private)
+    print(f"{address}\norbitcc eval responsiveness --policy hf:{repository} --controller cubic")
+
+
 @app.command("filter")
 def add_filter(
     policy: Name,
