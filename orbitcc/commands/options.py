@@ -76,7 +76,8 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 
 POLICY_FORMS = (
-    "a shipped name, a checkpoint's folder, package.module:factory, rllib:FOLDER, sb3:FILE or hf:OWNER/NAME, then [:option=value,...]"
+    "a shipped name, a checkpoint's folder, package.module:factory, rllib:FOLDER, sb3:FILE or hf:OWNER/NAME, then "
+    "[:option=value,...]"
 )
 
 ScenarioName = Annotated[
