@@ -11,11 +11,6 @@ Policies of RLlib and Stable-Baselines3 (`rllib:FOLDER`, `sb3:FILE`, :mod:`orbit
 """
 
 import hashlib
-import importlib
-import os
-import re
-import sys
-import traceback
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,18 +21,17 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.agents import hub, libraries
 from orbitcc.agents.libraries import Act
+from orbitcc.envs import code
 from orbitcc.envs.environments.custom import control, observe
 from orbitcc.envs.environments.presets import DEFAULT, Action, Observation, Preset, Who, preset
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-
-_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+from orbitcc.envs.errors import OrbitccError
 
 
 def is_python_policy(name_or_path: str) -> bool:
     """Is this `package.module:factory`, or a policy of a library, rather than the name or folder of a checkpoint?"""
     if hub.is_on_hub(name_or_path):
         return False
-    return libraries.is_library_policy(name_or_path) or _NAME.fullmatch(name_or_path) is not None
+    return libraries.is_library_policy(name_or_path) or code.is_code(name_or_path)
 
 
 @lru_cache(maxsize=16)
@@ -67,7 +61,7 @@ def digest(name: str) -> str:
     """
     if libraries.is_library_policy(name):
         return libraries.digest(name)
-    file = getattr(_module(name), "__file__", None)
+    file = getattr(code.module("policy", name), "__file__", None)
     return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:12]
 
 
@@ -127,11 +121,9 @@ class Run:
 
 def _made(name: str) -> Any:
     """What the factory of `package.module:factory` returns."""
-    module = _module(name)
-    factory = getattr(module, name.partition(":")[2], None)
+    factory = code.attribute("policy", name)
     if not callable(factory):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-        raise UnknownNameError("policy", name, [f"{module.__name__}:{key}" for key in own])
+        raise OrbitccError("policy", name, "a factory that can be called")
     try:
         policy = factory()
     except Exception as error:
@@ -142,18 +134,5 @@ def _made(name: str) -> Any:
     return policy
 
 
-def _module(name: str) -> Any:
-    here = os.getcwd()
-    if here not in sys.path:  # a console script does not look where it was called
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(name.partition(":")[0])
-    except Exception as error:
-        raise _refused(name, "a module that can be imported, and a factory in it", error) from error
-
-
 def _refused(name: str, allowed: str, error: Exception) -> OrbitccError:
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
-    where = f", {Path(theirs[-1].filename).name} line {theirs[-1].lineno}" if theirs else ""
-    return OrbitccError("policy", name, f"{allowed} ({type(error).__name__}: {error}{where})")
+    return code.refused("policy", name, allowed, error)

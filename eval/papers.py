@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orbitcc.envs import code
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_text, read_text
 from orbitcc.envs.scenarios import SCENARIOS
@@ -120,6 +121,22 @@ REDUCED_AT_MOST = {"delay-jump": "reduced"}
 
 WITHOUT_POLICIES = ("geo-probes", "hystart", "buffers")
 """Suites about one controller."""
+
+
+def named(name: str) -> Paper:
+    """The paper of that name, or the Paper `package.module:attribute`; its own suites are registered there.
+
+    Raises:
+        OrbitccError: there is none.
+    """
+    if name in PAPERS or not code.is_code(name):
+        return get(name)
+    paper = code.attribute("paper", name)
+    if not isinstance(paper, Paper):
+        raise OrbitccError("paper", name, "an orbitcc.eval.papers.Paper")
+    for suite in paper.suites:
+        suites.get(suite)
+    return paper
 
 
 def get(name: str) -> Paper:

@@ -14,7 +14,7 @@ PACKAGES = ("envs", "emulator", "agents", "baselines", "eval", "training", "chec
 LAYERS = {"envs": 0, "emulator": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
 INSIDE = {
     "envs": {
-        "errors": 0, "files": 0, "numbers": 0, "controllers": 0, "description": 1, "orbits": 2,
+        "errors": 0, "files": 0, "numbers": 0, "code": 0, "controllers": 0, "description": 1, "orbits": 2,
         "fitting": 3, "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {
@@ -22,7 +22,7 @@ INSIDE = {
         "journal": 0,
         "cluster": 1, "suites": 1, "results": 2, "trace": 2,
         "extrapolation": 3, "runner": 3, "comparison": 3, "front": 3, "figures": 4, "claims": 4, "papers": 5,
-        "assessment": 5, "search": 5, "report": 6,
+        "assessment": 5, "search": 5, "zoo": 5, "report": 6,
     },
 }  # fmt: skip
 """How high the packages inside a package are."""

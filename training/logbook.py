@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.agents.runs import METRICS, MetricsFile
+from orbitcc.envs import code
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training.heldout_metrics import FIGURES
 
@@ -194,13 +193,7 @@ def factory(name: str) -> MakeLogbook:
     Raises:
         OrbitccError: there is none.
     """
-    module, colon, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:  # a console script does not look where it was called
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), attribute) if colon else None
-    except Exception as error:
-        raise OrbitccError("--logbook", name, f"a module and a factory in it ({error})") from error
+    found = code.attribute("--logbook", name)
     if not callable(found):
         raise OrbitccError("--logbook", name, "package.module:factory")
     made: MakeLogbook = found

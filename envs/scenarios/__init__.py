@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, validate_call
 
+from orbitcc.envs import code
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
@@ -81,6 +82,29 @@ register("hard-handover", hard_handover)
 register("delay-jump", delay_jump)
 
 
+def named(name_or_file: str) -> str:
+    """The same name; `package.module:attribute` is known by this name from then on.
+
+    For command lines and programs only: no file may name code. The attribute is a Scenario, a distribution, or a
+    function of keyword arguments with defaults that returns a Scenario; its arguments are parameters of the scenario.
+
+    Raises:
+        OrbitccError: it cannot be imported, or is none of these.
+    """
+    if name_or_file in (*SCENARIOS, *DISTRIBUTIONS) or not code.is_code(name_or_file):
+        return name_or_file
+    found = code.attribute("scenario", name_or_file)
+    if isinstance(found, PathDistribution | Mixture):
+        DISTRIBUTIONS[name_or_file] = found
+    elif isinstance(found, Scenario):
+        register(name_or_file, lambda: found)
+    elif callable(found):
+        register(name_or_file, found)
+    else:
+        raise OrbitccError("scenario", name_or_file, "a Scenario, a distribution, or a function that makes a Scenario")
+    return name_or_file
+
+
 def names() -> tuple[str, ...]:
     """All names: scenarios, then distributions."""
     return (*SCENARIOS, *DISTRIBUTIONS)
@@ -95,9 +119,16 @@ def get(name: str, **params: Any) -> Scenario:
         if key not in info.params:
             raise UnknownNameError(key, key, info.params)
     try:
-        return info.build(**params)
+        made = info.build(**params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
+    except TypeError as error:
+        if not code.is_code(name):
+            raise
+        raise code.refused("scenario", name, "a function whose arguments have defaults", error) from None
+    if not isinstance(made, Scenario):
+        raise OrbitccError("scenario", name, f"a function that returns a Scenario, not {type(made).__name__}")
+    return made
 
 
 TRAINING_RUNS = (2**30, 2**31 - 1)

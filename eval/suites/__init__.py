@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orbitcc.envs import code
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.c4 import C4Tests
@@ -86,6 +88,35 @@ FIXED = ("run", "controller", "flows", "rate_mbps", "duration_s")
 """Parameters that are not settings, because runs, contenders or measurements depend on them."""
 
 
+def register(suite: type[Suite]) -> type[Suite]:
+    """Add a suite of your own, under its `name`; a decorator.
+
+    Raises:
+        OrbitccError: it lacks something, or has the name of another.
+    """
+    if not (inspect.isclass(suite) and issubclass(suite, Suite)) or inspect.isabstract(suite):
+        raise OrbitccError("suite", repr(suite), "a subclass of orbitcc.eval.suites.Suite with `case` and `measure`")
+    needed = ("name", "title", "description", "source", "metrics", "profiles", "max_runs", "scenario")
+    if missing := [field for field in needed if not hasattr(suite, field)]:
+        raise OrbitccError("suite", suite.__name__, f"a Suite with {', '.join(needed)} ({missing[0]} is missing)")
+    if SUITES.setdefault(suite.name, suite) is not suite:
+        raise OrbitccError("suite", suite.__name__, f"a Suite whose name no other has ({suite.name} is taken)")
+    return suite
+
+
+def named(name: str) -> str:
+    """The name of a suite; the Suite `package.module:Class` is known by its `name` from then on.
+
+    For command lines and programs only: no file may name code.
+
+    Raises:
+        OrbitccError: it cannot be imported, or not be registered.
+    """
+    if name in SUITES or not code.is_code(name):
+        return name
+    return register(code.attribute("suite", name)).name
+
+
 def names() -> list[str]:
     """Every suite, in the order of the papers."""
     return list(SUITES)
@@ -120,4 +151,4 @@ def metrics_of(name: str) -> Sequence[Metric]:
     return FolderSuite.metrics if name == FolderSuite.name else get(name).metrics
 
 
-__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "metrics_of", "names"]
+__all__ = ["SUITES", "Case", "Metric", "Point", "Suite", "get", "metrics_of", "named", "names", "register"]

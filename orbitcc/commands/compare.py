@@ -34,10 +34,18 @@ def compare(
         list[str] | None,
         typer.Option("--b", metavar="CONTENDER", help="The contender of side B, from RUN_B if given. Repeatable."),
     ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:CLASS", help="A suite of your own, with which a folder was made. Repeatable."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Compare two folders of results, or with --a and --b two contenders of one, run by run: is B better than A, worse,
     or tied?"""
+    from orbitcc.eval import suites
+
+    for own in suite or ():
+        suites.named(own)
     from orbitcc.eval.comparison import differences
 
     found = differences(run_a, run_b, a or [], b or [])

@@ -62,7 +62,7 @@ def dataset(
         for key in parameters:
             if key not in scenarios.SCENARIOS[scenario].params:
                 raise UnknownNameError("--set", key, scenarios.SCENARIOS[scenario].params)
-    loaded = scenarios.for_training(scenario, parameters)
+    loaded = scenarios.for_training(scenarios.named(scenario), parameters)
     controllers = [Flow.parse(text).controller for text in flow or []]
     controllers += [ControllerSpec(name="policy", params={"path": path}) for path in policy or []]
     own = (Actor.of(controller).preset for controller in controllers)

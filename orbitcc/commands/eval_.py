@@ -74,6 +74,7 @@ def evaluate(
     from orbitcc.eval import contenders, provenance, suites
     from orbitcc.eval.runner import run_suite
 
+    suite = suites.named(suite)
     chosen = suites.get(suite, {k: parse_value(v) for k, v in settings(changes or []).items()})
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")

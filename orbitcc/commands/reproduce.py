@@ -59,7 +59,7 @@ def reproduce(
     from orbitcc.eval.report import write_report
     from orbitcc.eval.report.paper import write_paper_report
 
-    chosen = papers.get(paper)
+    chosen = papers.named(paper)
     if resume and out is None:
         raise StateError("--resume", "name the folder to continue with --out")
     folder = out or Path("results") / f"{paper}__{time.strftime('%Y%m%d-%H%M%S')}"

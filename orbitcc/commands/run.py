@@ -128,7 +128,7 @@ def prepare(
     given = [Flow.parse(text) for text in flows]
     learned = [Flow(controller=policy_spec(text)) for text in policies]
     given = [*learned, *given] if policies_first else [*given, *learned]
-    loaded = scenarios.load(source, settings(changes))
+    loaded = scenarios.load(scenarios.named(source), settings(changes))
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
     if isinstance(loaded, ScenarioDistribution):

@@ -85,7 +85,7 @@ def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
 
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
-    loaded = scenarios.load(name, settings(changes or []))
+    loaded = scenarios.load(scenarios.named(name), settings(changes or []))
     if not isinstance(loaded, Scenario):
         return loaded.sample(np.random.default_rng(1 if seed is None else seed))
     return loaded if seed is None else loaded.with_seed(seed)

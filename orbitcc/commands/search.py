@@ -54,6 +54,7 @@ def search(
 ) -> None:
     """Search for realistic worlds in which a controller does much worse than another; save them as files."""
     from orbitcc.agents import python_policy
+    from orbitcc.envs import scenarios
     from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
     from orbitcc.eval import contenders, provenance
     from orbitcc.eval import search as searching
@@ -75,8 +76,9 @@ def search(
         return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
+    space = searching.space_of(scenarios.named(scenario))
     chosen = searching.Search(
-        contender(target), contender(against), objective, searching.space_of(scenario), trials, folder, seed
+        contender(target), contender(against), objective, space, trials, folder, seed
     )  # fmt: skip
     command = provenance.command_line()
     try:

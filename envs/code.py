@@ -1,0 +1,62 @@
+"""Code that a user names as `package.module:attribute`: policies, logbooks, scenarios, suites and papers.
+
+Only the command line and Python programs may name code; what comes from a file never reaches this module.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from orbitcc.envs.errors import OrbitccError, UnknownNameError
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+def is_code(name: str) -> bool:
+    """Is this `package.module:attribute`?"""
+    return _NAME.fullmatch(name) is not None
+
+
+def module(field: str, name: str) -> Any:
+    """The module of `package.module:attribute`; the working directory is searched first.
+
+    Raises:
+        OrbitccError: about `field`; it cannot be imported.
+    """
+    here = os.getcwd()
+    if here not in sys.path:  # a console script does not look where it was called
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name.partition(":")[0])
+    except Exception as error:
+        raise refused(field, name, "package.module:attribute of a module that can be imported", error) from error
+
+
+def attribute(field: str, name: str) -> Any:
+    """The object `package.module:attribute`.
+
+    Raises:
+        OrbitccError: about `field`; there is no such module or attribute.
+    """
+    if not is_code(name):
+        raise OrbitccError(field, name, "package.module:attribute")
+    found = module(field, name)
+    try:
+        return getattr(found, name.partition(":")[2])
+    except AttributeError:
+        own = [key for key, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__]
+        raise UnknownNameError(field, name, [f"{found.__name__}:{key}" for key in own]) from None
+
+
+def refused(field: str, name: str, allowed: str, error: Exception) -> OrbitccError:
+    """One line for what somebody else's code raised, with its file and line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if "importlib" not in f.filename and f"{os.sep}orbitcc{os.sep}" not in f.filename]
+    where = f", {Path(theirs[-1].filename).name} line {theirs[-1].lineno}" if theirs else ""
+    return OrbitccError(field, name, f"{allowed} ({type(error).__name__}: {error}{where})")
