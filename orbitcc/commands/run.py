@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, Trust, complete_controller
+from orbitcc.commands.options import (
+    AsJson,
+    Backend,
+    Changes,
+    Policies,
+    ScenarioName,
+    Trust,
+    complete_controller,
+    order_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +50,7 @@ MIN_PLOT_INTERVAL_S = 0.01
 
 
 def run(
+    ctx: typer.Context,
     scenario: ScenarioName,
     flow: Annotated[
         list[str] | None,
@@ -48,7 +58,7 @@ def run(
             metavar="NAME[:param=value,...][@start]",
             help="The controller of the scenario's flows, and with @start their start; the rest stays. One is for all "
             "flows of the contender or, without any, for all except udp; N are for N flows, in order; k for a scenario "
-            "of one flow make k copies of it. Repeatable, also with --policy.",
+            "of one flow make k copies of it. Repeatable, also with --policy; then the order of all of them counts.",
             autocompletion=complete_controller,
         ),
     ] = None,
@@ -90,7 +100,8 @@ def run(
         from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
-    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed)
+    order = order_of(ctx, "flow", "policy")
+    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed, order=order)
     if interval is None:
         interval = 1.0 if plot is None else max(MIN_PLOT_INTERVAL_S, min(1.0, chosen.duration_s / 500))
     with RunProgress(chosen.name) as progress:
@@ -112,10 +123,12 @@ def prepare(
     changes: list[str],
     seed: int | None,
     *,
-    policies_first: bool = False,
+    order: Sequence[str] = (),
 ) -> Scenario:
     """The scenario of the command line, with these controllers (`driven`). A distribution is sampled with the seed (1
     without one).
+
+    order: "flow" or "policy" for each of them; what it leaves out follows, flows first.
     """
     import numpy as np
 
@@ -125,9 +138,11 @@ def prepare(
     from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
 
-    given = [Flow.parse(text) for text in flows]
-    learned = [Flow(controller=policy_spec(text)) for text in policies]
-    given = [*learned, *given] if policies_first else [*given, *learned]
+    ways = {
+        "flow": iter([Flow.parse(text) for text in flows]),
+        "policy": iter([Flow(controller=policy_spec(text)) for text in policies]),
+    }
+    given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"]]
     loaded = scenarios.load(source, settings(changes))
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")

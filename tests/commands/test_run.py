@@ -161,6 +161,14 @@ def test_flows_of_policies_are_named_after_the_policy(tmp_path):
     assert names == ("cubic-0", "perigee-1", "mine/best-2", "module:make-3")
 
 
+def test_flows_and_policies_are_taken_in_the_order_of_the_command_line():
+    args = ["dumbbell", "--set", "duration_s=1", "--policy", "perigee", "--flow", "reno", "--agent=astraea", "--json"]
+    found = json.loads(run(*args))["flows"]
+    assert [flow["name"] for flow in found] == ["perigee-0", "reno-1", "astraea-2"]
+    found = json.loads(run(*args, "--flow", "cubic"))["flows"]
+    assert [flow["name"] for flow in found] == ["perigee-0", "reno-1", "astraea-2", "cubic-3"]
+
+
 def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
     flows = [Flow(controller="cubic"), Flow(controller="contender"), Flow(controller="contender")]
     path = str(scenarios.get("dumbbell", duration_s=1).with_flows(flows).save(tmp_path / "mine.toml"))
