@@ -11,7 +11,7 @@ from orbitcc.envs.controllers import CONTENDER, EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.scenarios.folder import files_of
+from orbitcc.envs.scenarios.folder import load_files
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite
 from orbitcc.eval.suites.common import ratio_values
@@ -107,10 +107,11 @@ class FolderSuite(Suite):
 
     def __init__(self, folder: str) -> None:
         super().__init__()
-        self.worlds = {path.stem: Scenario.load(path) for path in files_of(folder)}
-        for path in files_of(folder):
-            if not any(map(_is_contenders, self.worlds[path.stem].flows)):
-                given = ", ".join(dict.fromkeys(str(flow.controller) for flow in self.worlds[path.stem].flows))
+        files = load_files(folder)
+        self.worlds = {path.stem: scenario for path, scenario in files.items()}
+        for path, scenario in files.items():
+            if not any(map(_is_contenders, scenario.flows)):
+                given = ", ".join(dict.fromkeys(str(flow.controller) for flow in scenario.flows))
                 raise FileError(f"{path}, flows", given, f'controller = "{CONTENDER}" for the flows to evaluate')
 
     def grid(self, profile: str) -> Sequence[Point]:
