@@ -257,5 +257,35 @@ def test_the_contender_of_a_folder_drives_its_flows_alone_and_is_measured(tmp_pa
     assert got != pytest.approx(recording.flows["goodput_mbps"][14:, 0].mean())
 
 
+def test_in_a_folder_goodput_is_the_contenders_and_compared_with_what_it_could_have(tmp_path):
+    flows = [
+        Flow(name="voice", controller="udp", traffic={"kind": "cbr", "rate_mbps": 2}),
+        Flow(name="beside", controller="reno", stop_s=19.0),
+        Flow(controller="contender"),
+    ]
+    suite = suites.get(_folder(tmp_path, *flows))
+    (case,) = suite.cases("quick", 1)
+    recording = simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    values = suite.measure(case, recording)
+    # of 10 Mbit/s, 2 are for voice; the rest is for two flows in the samples of 10 to 19 s, then for one
+    assert values["fair_mbps"] == pytest.approx((9 * 4 + 5 * 8) / 14, rel=0.01)
+    assert values["goodput_over_fair"] == values["goodput_mbps"] / values["fair_mbps"]
+    assert suite.trade == ("goodput_over_fair", "delay_inflation")
+    assert {"utilisation", "goodput_over_fair"} <= {metric.key for metric in suite.metrics}
+
+
+def test_utilisation_in_a_folder_is_that_of_the_slowest_link(tmp_path):
+    scenario = scenarios.get("dumbbell", duration_s=10, rate_mbps=10).with_flows([Flow(controller="contender")])
+    fast = scenario.links[0].changed(name="fast", rate_mbps=None)
+    scenario.changed(links=(fast, *scenario.links)).save(tmp_path / "one.toml")
+    suite = suites.get(str(tmp_path))
+    (case,) = suite.cases("quick", 1)
+    values = suite.measure(
+        case, simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    )
+    assert 0.8 < values["utilisation"] <= 1.0
+    assert values["fair_mbps"] == 10.0
+
+
 def test_the_placeholder_of_files_is_the_external_controller():
     assert Flow(controller="contender") == Flow(controller="external")
