@@ -4,6 +4,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from orbitcc.agents import libraries
 from orbitcc.cli import app
 from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
@@ -159,6 +160,15 @@ def test_flows_of_policies_are_named_after_the_policy(tmp_path):
     texts = ["perigee", str(tmp_path / "mine" / "best"), "module:make"]
     names = prepare("dumbbell", ["cubic"], texts, [], None).flow_names
     assert names == ("cubic-0", "perigee-1", "mine/best-2", "module:make-3")
+
+
+def test_flows_of_policies_of_libraries_have_the_names_that_evaluations_give_them(tmp_path):
+    (tmp_path / "checkpoint_000001").mkdir()
+    (tmp_path / "best").symlink_to(tmp_path / "checkpoint_000001")
+    texts = [f"sb3:{tmp_path}/sb3/geo.zip:preset={tmp_path}/p150.toml", f"rllib:{tmp_path}/best"]
+    names = prepare("dumbbell", [], texts, [], None).flow_names
+    assert names == ("sb3:geo.zip:preset=p150.toml-0", "rllib:best-1")
+    assert [libraries.label(text) for text in texts] == ["sb3:geo.zip:preset=p150.toml", "rllib:best"]
 
 
 def test_flows_and_policies_are_taken_in_the_order_of_the_command_line():
