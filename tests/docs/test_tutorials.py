@@ -150,8 +150,22 @@ def test_sb3(folder):
     made = run("sb3", [("flows, decisions = 256, 400_000", "flows, decisions = 256, 190_000")], only=(0,))
     first, *_, last = made["PrintReward"].history
     assert last > first + 0.02
-    write_module(folder, "trained", "sb3", 1)
-    assert totals("trained:make", "leo-responsiveness", run=1, duration_s=10)["sent_packets"] > 1000
+    libraries.trust([folder / "ppo.zip"])
+    assert totals("sb3:ppo.zip:preset=ratios", "leo-responsiveness", run=1, duration_s=10)["sent_packets"] > 1000
+
+
+def test_another_interval_with_sb3(folder):
+    pytest.importorskip("stable_baselines3")
+    (text,) = blocks("sb3", "toml")
+    (folder / "geo.toml").write_text(text, encoding="utf-8")
+    shorter = [("    flows,\n", "    8,\n"), ('"train-leo",', '"train-geo",'), ('preset="ratios"', 'preset="geo.toml"')]
+    shorter += [("n_steps=128", "n_steps=8"), ("batch_size=4_096", "batch_size=64"), ("(decisions,", "(64,")]
+    made = run("sb3", shorter, only=(0,))
+    assert made["native"].preset.interval_ms == 150
+    libraries.trust([folder / "ppo.zip"])
+    played = contenders.from_policy("sb3:ppo.zip:preset=geo.toml")
+    assert played.label == "sb3:ppo.zip:preset=geo.toml"
+    assert libraries.load("sb3:ppo.zip:preset=geo.toml").preset.interval_ms == 150
 
 
 @pytest.mark.slow
