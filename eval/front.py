@@ -75,10 +75,19 @@ def unused(results: Results, **factors: Any) -> dict[str, float]:
     """
     found = {}
     for contender in results.contenders:
-        for key in SHARES:
-            used = median_estimate(results.by_case(contender, key, **factors).values())
-            if used.n:
-                if used.median < USES_THE_LINK:
-                    found[contender.label] = used.median
-                break
+        share = low_share({key: list(results.by_case(contender, key, **factors).values()) for key in SHARES})
+        if share is not None:
+            found[contender.label] = share
     return found
+
+
+def low_share(runs: Mapping[str, Sequence[float]]) -> float | None:
+    """The median share of the link that is used, if it is measured and leaves a fifth or more unused.
+
+    runs: metric of `SHARES` -> its value in each run.
+    """
+    for key in SHARES:
+        used = median_estimate(runs[key])
+        if used.n:
+            return used.median if used.median < USES_THE_LINK else None
+    return None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.flows import Flow
-    from orbitcc.envs.description.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 
 FLOW_KEYS = (
     "name",
@@ -133,7 +133,6 @@ def prepare(
     import numpy as np
 
     from orbitcc.agents.registry import policy_spec
-    from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow
     from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
@@ -143,7 +142,7 @@ def prepare(
         "policy": iter([Flow(controller=policy_spec(text)) for text in policies]),
     }
     given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"]]
-    loaded = scenarios.load(source, settings(changes))
+    loaded = load(source, changes)
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
     if isinstance(loaded, ScenarioDistribution):
@@ -151,6 +150,23 @@ def prepare(
     assert isinstance(loaded, Scenario)
     loaded = driven(loaded, given)
     return loaded if seed is None else loaded.with_seed(seed)
+
+
+def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
+    """The scenario or distribution of the command line. Raises OrbitccError, which says so of the name of a suite."""
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.errors import StateError, UnknownNameError
+
+    try:
+        return scenarios.load(source, settings(changes))
+    except UnknownNameError as error:
+        from orbitcc.eval.suites import SUITES
+
+        if error.field != "scenario" or source not in SUITES:
+            raise
+        own = getattr(SUITES[source], "scenario", "")
+        single = f"; a single run of its scenario: `orbitcc run {own}`" if own else ""
+        raise StateError("scenario", f"{source} is a suite: `orbitcc eval {source}`{single}") from None
 
 
 def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:

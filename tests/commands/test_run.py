@@ -193,6 +193,10 @@ def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
     ("args", "says"),
     [
         (["dumbell"], "scenario: unknown name 'dumbell'; did you mean 'dumbbell'?"),
+        (
+            ["geo-download"],
+            "scenario: geo-download is a suite: `orbitcc eval geo-download`; a single run of its scenario",
+        ),
         (["dumbbell", "--flow", "renoo"], "flow: unknown name 'renoo'; did you mean 'reno'?"),
         (["dumbbell", "--flow", "cubic@70s"], "flows.0.start_s: 70.0 is not allowed"),
         (["dumbbell", "--set", "links.0.rate_mbps=-5"], "links.0.rate_mbps: -5 is not allowed"),

@@ -22,6 +22,16 @@ def test_an_unknown_suite_names_the_nearest_one():
         suites.get("responsivness")
 
 
+def test_a_name_that_is_no_suite_is_told_of_folders_and_of_scenarios(tmp_path):
+    with pytest.raises(OrbitccError, match=r"nofolder.*; or a folder with scenarios \(\*\.toml\)\)$"):
+        suites.get("nofolder")
+    file = scenarios.get("dumbbell").save(tmp_path / "ho.toml")
+    with pytest.raises(OrbitccError, match=r"a folder with scenarios \(\*\.toml\), such as that of this file"):
+        suites.get(str(file))
+    with pytest.raises(OrbitccError, match="dumbbell is a scenario, a single run: `orbitcc run dumbbell`"):
+        suites.get("dumbbell")
+
+
 def test_profiles_are_the_same_runs_cut_short():
     suite = suites.get("responsiveness")
     assert (suite.runs("quick"), suite.runs("reduced"), suite.runs("full")) == (6, 10, 50)
