@@ -299,7 +299,7 @@ def test_reading_a_report():
 
 
 @pytest.mark.slow
-def test_multi_agent():
+def test_multi_agent(folder):
     pytest.importorskip("torchrl")
     shorter = [
         (
@@ -307,8 +307,11 @@ def test_multi_agent():
             "steps, iterations, epochs, minibatch = 120, 2, 1, 60",
         )
     ]
-    made = run("multi-agent", shorter)
+    made = run("multi-agent", shorter, only=range(5))
     assert len(made["earned"]) == 2
     assert made["agents"] == 3
+    assert (folder / "mappo.pt").exists()
+    write_module(folder, "mappo", "multi-agent", 5)
+    assert totals("mappo:make", duration_s=2)["sent_packets"] > 10
     reads_all = made["critic"].module
     assert reads_all.centralized

@@ -103,6 +103,7 @@ def test_the_page_says_how_it_was_made(page, results):
 
 def test_notes_are_shown_as_text(page):
     assert "a note <with> signs" in page.text
+    assert page.text.index("a note <with> signs") < page.text.index("Medians over")
 
 
 def test_it_reads_on_a_phone_and_in_the_dark(page):
