@@ -16,7 +16,7 @@ from orbitcc.cli import app
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.scenario import ControllerSpec
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.eval import cluster, contenders, suites
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,8 @@ def test_examples_import_what_they_use(path):
 
 
 def test_your_scenario(folder):
-    text, mine = blocks("your-scenario", "toml")
+    text, handovers, mine = blocks("your-scenario", "toml")
+    assert len(Scenario.from_toml(f'name = "x"\nduration_s = 60\n{handovers}[[flows]]\ncontroller = "cubic"').links[0].handovers) == 2
     (folder / "pass.toml").write_text(text, encoding="utf-8")
     (folder / "mine").mkdir()
     (folder / "mine" / "shared.toml").write_text(mine, encoding="utf-8")
