@@ -69,6 +69,7 @@ build: $(UV)  ## simulator, command and developer tools, without the learners
 full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
 	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
 	$(SYNC) --extra train --extra search --extra video --extra data --extra emulation --group foreign --group docs
+	@echo "done; now: source .venv/bin/activate   (then orbitcc and python are those of .venv, which has no pip of its own)"
 
 native:  ## rebuild only the simulator, in place
 	cargo build --release $(SIM) --package orbitcc-python

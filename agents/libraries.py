@@ -76,10 +76,12 @@ def trusted() -> tuple[Path, ...]:
 
 
 def label(name: str) -> str:
-    """A short name for tables: the last part of the path, and the options."""
-    kind, path, options = _parts(name)
-    chosen = ",".join(f"{key}={value}" for key, value in sorted(options.items()) if key != "normalize")
-    return f"{kind}:{path.resolve().name.replace(' ', '_')}" + (f":{chosen}" if chosen else "")
+    """A short name for tables: the last part of the path, as it was given, and the options."""
+    kind, path, given = _split(name)
+    options = sorted(item.partition("=") for item in given.split(",") if item)
+    chosen = ",".join(f"{key}={Path(value).name}" for key, _, value in options if key != "normalize")
+    last = os.path.basename(os.path.abspath(os.path.expanduser(path)))  # a link keeps its name
+    return f"{kind}:{last.replace(' ', '_')}" + (f":{chosen}" if chosen else "")
 
 
 def digest(name: str) -> str:
@@ -142,9 +144,7 @@ def _load(name: str, _: str) -> Policy:
 
 def _parts(name: str) -> tuple[str, Path, dict[str, str]]:
     """Library, path and options. Raises OrbitccError for an unknown option or a missing file."""
-    kind, _, rest = name.partition(":")
-    before, colon, last = rest.rpartition(":")
-    path, given = (before, last) if colon and "=" in last else (rest, "")
+    kind, path, given = _split(name)
     options = {}
     for item in filter(None, given.split(",")):
         key, equals, value = item.partition("=")
@@ -154,6 +154,13 @@ def _parts(name: str) -> tuple[str, Path, dict[str, str]]:
             raise OrbitccError("policy", item, f"{key}=VALUE")
         options[key] = value
     return kind, _existing(path), options
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """Library, path and options, as text."""
+    kind, _, rest = name.partition(":")
+    before, colon, last = rest.rpartition(":")
+    return (kind, before, last) if colon and "=" in last else (kind, rest, "")
 
 
 def _existing(text: str) -> Path:

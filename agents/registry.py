@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.agents.folders import CARD, SHIPPED, shipped
@@ -105,6 +106,13 @@ def _names_code(params: Mapping[str, Any]) -> bool:
     return is_python_policy(path) or is_on_hub(path)
 
 
+def _called(params: Mapping[str, Any]) -> str:
+    from orbitcc.agents import libraries
+
+    path = str(params.get("path", ""))
+    return libraries.label(path) if libraries.is_library_policy(path) else "/".join(Path(path).parts[-2:])
+
+
 def register_agents() -> None:
     """Register `policy` and every shipped checkpoint; weights are read at the first use."""
     controllers.register(
@@ -118,6 +126,7 @@ def register_agents() -> None:
                 **OPTIONS,
             },
             names_code=_names_code,
+            called=_called,
         )
     )
     for name in shipped():

@@ -105,6 +105,7 @@ class ControllerInfo:
 
     make: called with all parameters of `params`, checked and with defaults filled in.
     names_code: do these parameters name code that would be imported, or a download? No file may do so.
+    called: what flows with these parameters are named after; empty: the name of the controller.
     """
 
     name: str
@@ -114,6 +115,7 @@ class ControllerInfo:
     paper: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
     names_code: Callable[[Mapping[str, Any]], bool] = lambda params: False
+    called: Callable[[Mapping[str, Any]], str] = lambda params: ""
 
 
 _TABLE: dict[str, ControllerInfo] = {}

@@ -46,17 +46,20 @@ class UnknownNameError(OrbitccError):
     """A name that is in no registry; the message suggests the nearest valid ones.
 
     listing: the command that shows all; a long list is not repeated then. meant: the name to suggest, instead of the
-    most similar one.
+    most similar one. otherwise: what is allowed instead of a name.
     """
 
     kind: ClassVar[str] = "name"
     phrase: ClassVar[str] = ""
     """Instead of "unknown" and the kind."""
 
-    def __init__(self, field: str, name: Any, known: Iterable[str], listing: str = "", meant: str = "") -> None:
+    def __init__(
+        self, field: str, name: Any, known: Iterable[str], listing: str = "", meant: str = "", otherwise: str = ""
+    ) -> None:
         self.known = tuple(dict.fromkeys(known))
         self.listing = listing
         self.meant = meant
+        self.otherwise = otherwise
         super().__init__(field, name, f"one of {', '.join(self.known)}" if self.known else "none")
 
     def _message(self) -> str:
@@ -65,10 +68,11 @@ class UnknownNameError(OrbitccError):
         near = " or ".join(map(repr, names))
         hint = f"; did you mean {near}?" if near else ""
         allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
+        allowed += f"; or {self.otherwise}" if self.otherwise else ""
         return f"{self.field}: {self.phrase or f'unknown {self.kind}'} {_shown(self.value)}{hint} ({allowed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.known, self.listing, self.meant)
+        return type(self), (self.field, self.value, self.known, self.listing, self.meant, self.otherwise)
 
 
 class UnknownKeywordError(UnknownNameError, TypeError):
@@ -80,9 +84,15 @@ class UnknownKeywordError(UnknownNameError, TypeError):
     phrase = "unexpected keyword argument"
 
     def __init__(
-        self, field: str, name: Any = None, known: Iterable[str] = (), listing: str = "", meant: str = ""
+        self,
+        field: str,
+        name: Any = None,
+        known: Iterable[str] = (),
+        listing: str = "",
+        meant: str = "",
+        otherwise: str = "",
     ) -> None:
-        super().__init__(field, name, known, listing, meant)
+        super().__init__(field, name, known, listing, meant, otherwise)
 
     def _message(self) -> str:
         return super()._message() if self.known else self.field

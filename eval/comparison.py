@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from orbitcc.envs.errors import FileError, MissingError, OrbitccError, UnknownNameError
+from orbitcc.envs.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
 from orbitcc.envs.files import read_text
 from orbitcc.eval import suites
+from orbitcc.eval.front import SHARES, low_share
 from orbitcc.eval.results import CaseKey, Row, read_rows, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median_estimate, verdict
 from orbitcc.eval.suites import Metric
@@ -24,7 +25,8 @@ Runs = Mapping[CaseKey, Row]
 class Difference:
     """A metric on side A and on side B, over the cases both have; change: B - A, paired.
 
-    contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs.
+    contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs. unused:
+    whether A and B leave a fifth or more of the link unused, which makes other figures no merit (`front.unused`).
     """
 
     suite: str
@@ -35,6 +37,7 @@ class Difference:
     b: Estimate
     change: Estimate
     seeds: bool = False
+    unused: tuple[bool, bool] = (False, False)
 
     @property
     def verdict(self) -> Standing:
@@ -63,7 +66,9 @@ def differences(
     if bool(first) != bool(second):
         raise MissingError("--b" if first else "--a")
     if b is None and not first:
-        raise OrbitccError("run_b", "(none)", "a second folder, or --a NAME and --b NAME for two contenders of one")
+        known = ", ".join(dict.fromkeys(key.partition("#")[0] for runs in one.values() for key in runs))
+        sentence = f"name a second folder (RUN_B), or two contenders of this one with --a NAME and --b NAME: {known}"
+        raise StateError("compare", sentence)
     sides: list[tuple[str, str, str, list[tuple[Runs, Runs]]]]
     if not first:
         sides = [(suite, name, name, [(mine, two[suite][name])]) for suite, found in one.items()
@@ -83,6 +88,11 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
     if not all(cases):
         return []
     found = []
+    own: list[list[Row]] = [[], []]
+    for pair, keys in zip(pairs, cases, strict=True):
+        for gathered, known in zip(own, pair, strict=True):
+            gathered += [known[case] for case in keys]
+    low = [low_share({key: [value_of(row, key) for row in rows] for key in SHARES}) is not None for rows in own]
     for metric in suites.metrics_of(suite):
         sides: list[list[list[float]]] = [[], []]
         for pair, common in zip(pairs, cases, strict=True):
@@ -94,7 +104,8 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
             median_estimate(_median(x) for x in side) if seeds else median_estimate(side[0])
             for side in (*sides, changes)
         )
-        found.append(Difference(suite, contender, other, metric, a, b, change, seeds))
+        unused = (False, False) if metric.key in SHARES else (low[0], low[1])
+        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused))
     return found
 
 

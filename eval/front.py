@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -66,17 +67,27 @@ def idle(results: Results) -> set[str]:
     return {label for label, median in medians.items() if median < USES_THE_LINK * most}
 
 
-def unused(results: Results) -> dict[str, float]:
+def unused(results: Results, **factors: Any) -> dict[str, float]:
     """Label -> median share of the link that the flows use, for contenders that leave a fifth or more of it unused.
 
-    Fair shares and short queues are no merit there. Nobody where the suite does not measure the share.
+    Fair shares and short queues are no merit there. Nobody where the suite does not measure the share. factors: only at
+    points with these.
     """
     found = {}
     for contender in results.contenders:
-        for key in SHARES:
-            used = median_estimate(results.by_case(contender, key).values())
-            if used.n:
-                if used.median < USES_THE_LINK:
-                    found[contender.label] = used.median
-                break
+        share = low_share({key: list(results.by_case(contender, key, **factors).values()) for key in SHARES})
+        if share is not None:
+            found[contender.label] = share
     return found
+
+
+def low_share(runs: Mapping[str, Sequence[float]]) -> float | None:
+    """The median share of the link that is used, if it is measured and leaves a fifth or more unused.
+
+    runs: metric of `SHARES` -> its value in each run.
+    """
+    for key in SHARES:
+        used = median_estimate(runs[key])
+        if used.n:
+            return used.median if used.median < USES_THE_LINK else None
+    return None

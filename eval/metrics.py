@@ -83,5 +83,8 @@ def goodput_ratios(first_mbps: ArrayLike, second_mbps: ArrayLike) -> Series:
 
 
 def utilisation(delivered_mbps: ArrayLike, capacity_mbps: ArrayLike) -> float:
-    """Delivered over offered bits of a link, both `[T]` in equal intervals."""
-    return float(np.sum(delivered_mbps) / np.sum(capacity_mbps))
+    """Delivered over offered bits of a link, both `[T]` in equal intervals.
+
+    At most 1: of a packet that the link began to send before the first interval, all bits count.
+    """
+    return min(1.0, float(np.sum(delivered_mbps) / np.sum(capacity_mbps)))

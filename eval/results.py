@@ -78,12 +78,17 @@ class Results:
         """Label -> the metric of every run, in the order of seeds and points; only at points with these factors."""
         return {c.label: list(self.by_case(c, metric, **factors).values()) for c in self.contenders}
 
-    def estimates(self) -> dict[str, dict[str, Estimate]]:
-        """Label -> metric key -> median and interval over the runs."""
+    def estimates(self, **factors: Any) -> dict[str, dict[str, Estimate]]:
+        """Label -> metric key -> median and interval over the runs; only at points with these factors."""
         return {
-            c.label: {m.key: median_estimate(self.by_case(c, m.key).values()) for m in self.suite.metrics}
+            c.label: {m.key: median_estimate(self.by_case(c, m.key, **factors).values()) for m in self.suite.metrics}
             for c in self.contenders
         }
+
+    def levels(self) -> dict[str, dict[str, Any]]:
+        """Heading -> the level of the suite's factor `by`; empty where tables do not have rows for each."""
+        by, suite = self.suite.by, self.suite
+        return {} if by is None else {suite.level(point[by]): {by: point[by]} for point in self.points()}
 
     def differences(self) -> dict[str, dict[str, Estimate]]:
         """Label -> metric key -> median of (contender - first contender), paired by case; not for the first itself."""

@@ -35,7 +35,7 @@ from orbitcc.commands import (
     train,
     tune,
 )
-from orbitcc.commands.options import RayCommand, WholeSentences
+from orbitcc.commands.options import InOrder, RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "fit", "path"),
@@ -70,7 +70,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("demo")(demo.demo)
-app.command("run")(run.run)
+app.command("run", cls=InOrder)(run.run)
 app.command("list")(list_.list_names)
 app.add_typer(scenario.app, name="scenario")
 app.command("fit")(fit.fit)

@@ -215,6 +215,7 @@ class Link(Direction):
     handovers: None: its outages.
     """
 
+    also_needed = ("rate_mbps",)
     name: str = Field(min_length=1)
     reverse: Direction | None = None
     outages: tuple[Outage, ...] = ()
@@ -223,6 +224,7 @@ class Link(Direction):
     @model_validator(mode="before")
     @classmethod
     def _rate_given(cls, data: Any) -> Any:
+        cls.check_fields(data)  # a misspelt field is named before the one that is then missing
         if isinstance(data, Mapping) and "rate_mbps" not in data:
             raise StateError("rate_mbps", f'missing; give Mbit/s, a schedule, or "{UNLIMITED}"')
         return data

@@ -41,6 +41,8 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     also_called: ClassVar[Mapping[str, str]] = {}
     """Names of fields in other libraries -> ours, which an error then suggests."""
+    also_needed: ClassVar[tuple[str, ...]] = ()
+    """Fields that must be given although they have a default."""
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -54,11 +56,22 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_fields(cls, data: Any) -> Any:
+        cls.check_fields(data)
+        return data
+
+    @classmethod
+    def check_fields(cls, data: Any) -> None:
+        """OrbitccError for what is no table, and for a field that there is not; both name the fields."""
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
                     raise UnknownNameError(str(key), key, cls.model_fields, meant=cls.also_called.get(str(key), ""))
-        return data
+        elif not isinstance(data, cls):
+            fields = cls.model_fields.items()
+            needed = [name for name, field in fields if field.is_required() or name in cls.also_needed]
+            others = [name for name in cls.model_fields if name not in needed]
+            parts = [", ".join(needed), f"optional {', '.join(others)}" if others else ""]
+            raise OrbitccError("", data, f"a table with {' and '.join(filter(None, parts))}")
 
     @classmethod
     def trusted(cls, **values: Any) -> Self:
@@ -104,14 +117,13 @@ def _made(cls: type[T], state: dict[str, Any], contents: dict[str, Any]) -> T:
 _ALLOWED = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
-    "dict_type": "a table",
+    "dict_type": "a table { name = value, ... }",
     "float_parsing": "a number",
     "float_type": "a number",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",
     "int_type": "a whole number",
     "list_type": "a list",
-    "model_type": "a table",
     "string_too_short": "text that is not empty",
     "string_type": "text",
     "tuple_type": "a list",
@@ -233,7 +245,9 @@ def tagged(kinds: Mapping[str, type[Model]], shorthand: Callable[[Any], Any] | N
                 return value
         if not isinstance(value, Mapping):
             raise OrbitccError("", value, f"a table with kind = one of {', '.join(kinds)}")
-        kind = value.get("kind")
+        if "kind" not in value:  # perhaps misspelt, so the whole table is shown
+            raise OrbitccError("", dict(value), f"a table with kind = one of {', '.join(kinds)}")
+        kind = value["kind"]
         if not isinstance(kind, str) or kind not in kinds:
             raise UnknownNameError("kind", kind, kinds)
         return kinds[kind].build(value)

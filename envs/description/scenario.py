@@ -284,8 +284,7 @@ def given_name(flow: Flow) -> str:
 
 def stem(controller: ControllerSpec) -> str:
     """The controller in the name of a flow without one of its own: of a policy, the end of its path (`mine/best`)."""
-    path = controller.params.get("path") if controller.name == "policy" else None
-    return "/".join(Path(path).parts[-2:]) if path else controller.name
+    return controllers.get(controller.name).called(controller.params) or controller.name
 
 
 def _named(flows: tuple[Flow, ...]) -> tuple[Flow, ...]:

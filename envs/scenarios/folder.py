@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.errors import FileError, OrbitccError
 
 
 class Folder(ScenarioDistribution):
@@ -36,6 +36,20 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     return found
 
 
+def load_files(path: str | os.PathLike[str]) -> dict[Path, Scenario]:
+    """File -> scenario, for those of a folder. An error in a file names it."""
+    return {file: _load(file) for file in files_of(path)}
+
+
+def _load(file: Path) -> Scenario:
+    try:
+        return Scenario.load(file)
+    except FileError:  # it names the file
+        raise
+    except OrbitccError as error:
+        raise error.at(f"{file}, {error.field}" if error.field else str(file)) from None
+
+
 def load_folder(path: str | os.PathLike[str]) -> Folder:
     """The distribution of a folder's scenarios."""
-    return Folder(name=Path(path).name or "folder", scenarios=tuple(Scenario.load(file) for file in files_of(path)))
+    return Folder(name=Path(path).name or "folder", scenarios=tuple(load_files(path).values()))

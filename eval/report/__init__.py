@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.contenders import Contender
@@ -47,6 +47,7 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         runs=html.escape(pairs(results)),
         table=_table(results),
         table_note=_table_note(results),
+        levels=_levels(results),
         differences=_differences(results),
         front="\n".join(shown for slug, shown in pictures if slug == "front"),
         figures="\n".join(shown for slug, shown in pictures if slug != "front"),
@@ -59,6 +60,10 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         ),
         source=html.escape(results.suite.source),
     )
+
+
+OVER_ALL = "medians over all scenarios; their spread is that between the scenarios"
+"""What the first rows of tables are that also have rows for each level of a factor."""
 
 
 def _runs(count: int) -> str:
@@ -75,11 +80,14 @@ def pairs(results: Results) -> str:
 def about(results: Results) -> str:
     """What was run: the suite in words, after the conditions of these results where they are not those of the suite."""
     suite, points = results.suite, results.points()
-    if points == list(suite.grid("full")):
+    if points == list(suite.grid("full")) and not results.levels():
         own = ""
     else:
         levels = {factor: list(dict.fromkeys(str(point[factor]) for point in points)) for factor in points[0]}
-        own = "; ".join(f"{factor} {', '.join(values)}" for factor, values in levels.items())
+        shown = ", ".join(results.levels())
+        own = "; ".join(
+            shown if factor == suite.by else f"{factor} {', '.join(values)}" for factor, values in levels.items()
+        )
     fixed = ", ".join(f"{key} = {value}" for key, value in suite.settings.items() if key not in points[0])
     own = "; ".join(part for part in (own, fixed) if part)
     return (
@@ -164,9 +172,18 @@ def _name(contender: Contender) -> str:
     return f'<span class="swatch"></span>{html.escape(contender.label)}'
 
 
-def _table(results: Results) -> str:
-    estimates, marks = results.estimates(), unused(results)
-    first = {m.key: leaders(results, m) for m in results.suite.metrics}
+def _levels(results: Results) -> str:
+    """A table for each level of the factor that the suite names, as over all runs."""
+    tables = [f"<h3>{html.escape(level)}</h3>\n{_table(results, **at)}" for level, at in results.levels().items()]
+    if len(tables) < 2:
+        return ""
+    return "<section>\n<h2>Each scenario</h2>\n" + "\n".join(tables) + "\n</section>"
+
+
+def _table(results: Results, **factors: Any) -> str:
+    """The figures of the runs at points with these factors; who is best is said of all runs alone."""
+    estimates, marks = results.estimates(**factors), unused(results, **factors)
+    first = {m.key: [] if factors else leaders(results, m) for m in results.suite.metrics}
     head = "".join(
         f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in results.suite.metrics
     )
@@ -213,6 +230,10 @@ def _table_note(results: Results) -> str:
         else f"With fewer than {MIN_PAIRS} runs per contender there is no interval, and nobody is best: even if all of "
         "them point the same way, that is chance in more than 5 % of cases."
     )
+    if len(results.levels()) > 1:
+        words += f" Here: {OVER_ALL}."
+    if results.suite.window:
+        words += f" Figures are of {results.suite.window}."
     if unused(results):
         words += (
             " Who uses less than 80 % of the link has a mark: where capacity is left over, equal shares and short "

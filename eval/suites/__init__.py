@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs import code
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs import code, scenarios
+from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.c4 import C4Tests
 from orbitcc.eval.suites.constellation import ConstellationSharing
@@ -134,8 +134,11 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
         if settings:
             raise OrbitccError("--set", ", ".join(settings), "no settings, because the scenarios of a folder are fixed")
         return FolderSuite(name)
+    if name in scenarios.SCENARIOS and name not in SUITES:
+        raise StateError("suite", f"{name} is a scenario, a single run: `orbitcc run {name}` (`orbitcc list suites`)")
     if name not in SUITES:
-        raise UnknownNameError("suite", name, names(), "orbitcc list suites")
+        folder = "a folder with scenarios (*.toml)" + (", such as that of this file" if Path(name).is_file() else "")
+        raise UnknownNameError("suite", name, names(), "orbitcc list suites", otherwise=folder)
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}
     for key in suite.settings:

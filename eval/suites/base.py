@@ -100,6 +100,14 @@ class Suite(ABC):
     """The levels of factors at which the first run is shown."""
     scenario: ClassVar[str]
     """The name of its scenario."""
+    window: ClassVar[str] = ""
+    """Which seconds count, in words for tables, where it is not all of the run for all metrics."""
+    by: ClassVar[str | None] = None
+    """A factor of the grid; tables have rows for each of its levels, below those for all runs."""
+
+    def level(self, value: Any) -> str:
+        """The heading of the rows for a level of the factor `by`."""
+        return f"{self.by} {value}"
 
     def __init_subclass__(cls) -> None:
         """Sets what suites.toml has under the name of the class, which may not declare it, too."""

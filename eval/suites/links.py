@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from orbitcc.envs.controllers import CONTENDER, EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.scenarios.folder import files_of
+from orbitcc.envs.scenarios.folder import load_files
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite
 from orbitcc.eval.suites.common import ratio_values
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.eval.contenders import Contender
 
@@ -28,17 +30,46 @@ def _is_contenders(flow: Flow) -> bool:
     return flow.controller.name == EXTERNAL
 
 
+def counted(recording: Recording, judged: int) -> NDArray[np.bool_]:
+    """The samples [T] that count for a flow: without its first 10 s, or half of its time if that is less."""
+    begins, end_s = recording.scenario.flows[judged].start_s, recording.scenario.duration_s
+    return metrics.window(recording.t_s, begins + min(START_S, (end_s - begins) / 2), end_s + 1)
+
+
+def fair_mbps(recording: Recording, judged: int) -> float:
+    """What a flow could have, in the mean over the samples that count for it; NaN if no link of its path has a rate.
+
+    In each sample it is the rate of a link, less what constant-rate flows of `udp` send over it, divided by the number
+    of the other flows that use it then; of the links of its path, that with the least.
+    """
+    scenario, step_s, found = recording.scenario, float(recording.t_s[0]), []
+    active, rates = recording.flows["active"] > 0, recording.links["capacity_mbps"]
+    udp = np.array([flow.controller.name == "udp" for flow in scenario.flows])
+    sizes = [getattr(flow.traffic, "packet_bytes", None) or scenario.sim.packet_bytes for flow in scenario.flows]
+    sent = recording.flows["sent_packets"] * np.array(sizes) * 8e-6 / step_s
+    for k in np.flatnonzero(counted(recording, judged)):
+        begins_s = float(recording.t_s[k]) - step_s
+        paths = [set(scenario.path_of(i, begins_s)) for i in range(len(scenario.flows))]
+        shares = []
+        for link in paths[judged]:
+            here = np.array([link in path for path in paths]) & active[k]
+            here[judged] = True
+            rest = max(0.0, rates[k, link] - float(sent[k, here & udp].sum()))
+            shares.append(rest / int((here & ~udp).sum()))
+        found.append(min(shares))
+    return float(np.mean(found)) if np.isfinite(found).all() else float("nan")
+
+
 def link_values(recording: Recording, judged: int = 0) -> dict[str, float]:
-    """Metrics of one flow on the first link of its path, without its start."""
-    scenario = recording.scenario
-    begins, link = scenario.flows[judged].start_s, scenario.path_of(judged)[0]
-    skipped_s = min(START_S, (scenario.duration_s - begins) / 2)
-    after = metrics.window(recording.t_s, begins + skipped_s, scenario.duration_s + 1)
-    delivered, capacity = (recording.links[name][after, link] for name in ("delivered_mbps", "capacity_mbps"))
+    """Metrics of one flow, and of the slowest link of its path, without the start of the flow."""
+    scenario, after = recording.scenario, counted(recording, judged)
+    rates = recording.links["capacity_mbps"][after]
+    link = min(scenario.path_of(judged, scenario.flows[judged].start_s), key=lambda k: float(rates[:, k].mean()))
+    delivered, capacity = recording.links["delivered_mbps"][after, link], rates[:, link]
     flow = {name: series[after, judged] for name, series in recording.flows.items()}
     sent = float(flow["sent_packets"].sum())
     return {
-        "utilisation": metrics.utilisation(delivered, capacity),
+        "utilisation": metrics.utilisation(delivered, capacity) if np.isfinite(capacity).all() else float("nan"),
         "delay_inflation": max(1.0, float(np.nanmean(flow["srtt_ms"] / flow["base_rtt_ms"]))),
         "retransmission_rate": metrics.retransmission_rate(float(flow["retransmitted_packets"].sum()), sent),
         "goodput_mbps": float(flow["goodput_mbps"].mean()),
@@ -104,13 +135,18 @@ class FolderSuite(Suite):
 
     name = "worlds"
     scenario = "dumbbell"
+    by = "world"
+
+    def level(self, value: Any) -> str:
+        return f"{value}.toml"
 
     def __init__(self, folder: str) -> None:
         super().__init__()
-        self.worlds = {path.stem: Scenario.load(path) for path in files_of(folder)}
-        for path in files_of(folder):
-            if not any(map(_is_contenders, self.worlds[path.stem].flows)):
-                given = ", ".join(dict.fromkeys(str(flow.controller) for flow in self.worlds[path.stem].flows))
+        files = load_files(folder)
+        self.worlds = {path.stem: scenario for path, scenario in files.items()}
+        for path, scenario in files.items():
+            if not any(map(_is_contenders, scenario.flows)):
+                given = ", ".join(dict.fromkeys(str(flow.controller) for flow in scenario.flows))
                 raise FileError(f"{path}, flows", given, f'controller = "{CONTENDER}" for the flows to evaluate')
 
     def grid(self, profile: str) -> Sequence[Point]:
@@ -126,7 +162,10 @@ class FolderSuite(Suite):
         return False
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
-        return link_values(recording, next(i for i, flow in enumerate(case.scenario.flows) if _is_contenders(flow)))
+        judged = next(i for i, flow in enumerate(case.scenario.flows) if _is_contenders(flow))
+        values, fair = link_values(recording, judged), fair_mbps(recording, judged)
+        own = values["goodput_mbps"] / fair if fair > 0 else float("nan")
+        return {"goodput_over_fair": own, **values, "fair_mbps": fair}
 
 
 class GeoSharing(Suite):

@@ -100,22 +100,25 @@ def _print(found: list[Difference]) -> None:
         for head in ("A", "B", "B − A", "seeds" if seeds else "runs", ""):
             table.add_column(head, justify="right", no_wrap=True)
         for d in group:
-            scale, m = (100, d.metric) if d.metric.percent else (1, d.metric)
+            m = d.metric
+            scale, unit = (100, " points") if m.percent else (1, m.unit)
+            marks = ["*" if unused else "" for unused in d.unused]
             low, high = (f"{scale * x:+.{m.decimals}f}" for x in (d.change.low, d.change.high))
             interval = f"\n[dim]{low} to {high}[/dim]" if d.change.has_interval else ""
             table.add_row(
                 m.title,
-                m.format(d.a.median),
-                m.format(d.b.median),
-                f"{scale * d.change.median:+.{m.decimals}f}{interval}" if d.change.n else "–",
+                m.format(d.a.median) + marks[0],
+                m.format(d.b.median) + marks[1],
+                f"{scale * d.change.median:+.{m.decimals}f}{unit}{interval}" if d.change.n else "–",
                 str(d.change.n),
                 f"[{COLOURS[d.verdict]}]{d.verdict}[/]",
             )
         console.print(table)
+    any_unused = any(any(d.unused) for d in found)
     pairs = "training seed" if any(d.seeds for d in found) else "run"
     console.print(
         f"median of the differences, paired by {pairs}, and below it its 95 % bootstrap interval; tied: it holds zero; "
-        f"fewer than {MIN_PAIRS} pairs decide nothing",
+        f"fewer than {MIN_PAIRS} pairs decide nothing" + ("; * uses less than 80 % of the link" if any_unused else ""),
         style="dim",
         highlight=False,
     )

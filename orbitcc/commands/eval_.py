@@ -148,32 +148,39 @@ def as_dict(results: Results, report: Path) -> dict[str, Any]:
 
 
 def print_table(results: Results) -> None:
-    """Medians and 95 % intervals, one line per contender; several tables where one does not fit the terminal."""
+    """Medians and 95 % intervals, one line per contender; several tables where one does not fit the terminal.
+
+    Where the suite says so, rows for each level of a factor follow those for all runs.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from orbitcc.eval.figures.style import DARK, lines_of
     from orbitcc.eval.front import SHARES, unused
-    from orbitcc.eval.report import pairs
+    from orbitcc.eval.report import OVER_ALL, pairs
     from orbitcc.eval.statistics import MIN_PAIRS
 
-    console, estimates, lines, marks = Console(), results.estimates(), lines_of(results), unused(results)
+    console, lines, levels = Console(), lines_of(results), results.levels()
+    groups = [("", results.estimates(), unused(results))] if len(levels) != 1 else []
+    groups += [(level, results.estimates(**at), unused(results, **at)) for level, at in levels.items()]
     columns: list[tuple[str, list[list[str]]]] = []
     for metric in results.suite.metrics:
         cells = []
-        for label in results.labels:
-            e = estimates[label][metric.key]
-            marked = "*" if label in marks and metric.key not in SHARES else ""
-            interval = [f"{metric.format(e.low)} – {metric.format(e.high)}"] if e.has_interval else []
-            cells.append([metric.format(e.median) + marked, *interval])
+        for _, estimates, marks in groups:
+            for label in results.labels:
+                e = estimates[label][metric.key]
+                marked = "*" if label in marks and metric.key not in SHARES else ""
+                interval = [f"{metric.format(e.low)} – {metric.format(e.high)}"] if e.has_interval else []
+                cells.append([metric.format(e.median) + marked, *interval])
         columns.append((f"{metric.title} {goal(metric)}", cells))
 
     def width(column: tuple[str, list[list[str]]]) -> int:
         heading, cells = column
         return max(map(len, [*heading.split(), *(line for lines in cells for line in lines)]))
 
-    first = min(max(len("contender"), *(len(label) + 2 for label in results.labels)), WIDEST_LABEL)
+    headings = [len(level) for level in levels]
+    first = min(max(len("contender"), *(len(label) + 2 for label in results.labels), *headings), WIDEST_LABEL)
     parts: list[list[tuple[str, list[list[str]]]]] = []
     left = 0
     for column in columns:
@@ -183,10 +190,12 @@ def print_table(results: Results) -> None:
             left = console.width - first - 4
         parts[-1].append(column)
         left -= needed
-    few = all(not e.has_interval for own in estimates.values() for e in own.values())
+    few = all(not e.has_interval for _, estimates, _ in groups for own in estimates.values() for e in own.values())
     bounds = "and below it its 95 % bootstrap interval"
     notes = [f"median; fewer than {MIN_PAIRS} runs allow no interval" if few else f"median, {bounds}"]
-    notes += ["* uses less than 80 % of the link"] if marks else []
+    notes += [f"first rows: {OVER_ALL}"] if len(groups) > 1 else []
+    notes += ["* uses less than 80 % of the link"] if any(marks for *_, marks in groups) else []
+    notes += [f"figures are of {results.suite.window}"] if results.suite.window else []
     for number, part in enumerate(parts, start=1):
         table = Table(
             title=f"{results.suite.title}, {pairs(results)}" if number == 1 else None,
@@ -203,7 +212,11 @@ def print_table(results: Results) -> None:
             more = max(0, min(spare, len(column[0]) - width(column)))  # so that the heading is one line
             spare -= more
             table.add_column(column[0], justify="right", width=width(column) + more)
-        for row, label in enumerate(results.labels):
+        rows = [(level, label) for level, *_ in groups for label in results.labels]
+        for row, (level, label) in enumerate(rows):
+            if level and label == results.labels[0]:
+                table.add_section()
+                table.add_row(f"[bold]{escape(level)}[/bold]")
             shown = (cells[row] for _, cells in part)
             table.add_row(
                 f"[{DARK.tone(lines[label].colour)}]●[/] {escape(label)}",

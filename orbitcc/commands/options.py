@@ -25,6 +25,23 @@ class RayCommand(TyperCommand):
         return super().parse_args(ctx, words)
 
 
+class InOrder(TyperCommand):
+    """Keeps the order in which options stand, for those whose values belong together (`order_of`)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, params = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[ORDER] = [param.name for param in params]
+        return super().parse_args(ctx, args)
+
+
+ORDER = "orbitcc.order"
+
+
+def order_of(ctx: typer.Context, *names: str) -> list[str]:
+    """The names of these options of an `InOrder` command, one for each time they were given, as on the command line."""
+    return [name for name in ctx.meta[ORDER] if name in names]
+
+
 class WholeSentences(TyperGroup):
     """Lists commands with their whole first sentence, never cut by an ellipsis."""
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, Backend, Changes, Policies, ScenarioName, Trust, complete_controller
+from orbitcc.commands.options import (
+    AsJson,
+    Backend,
+    Changes,
+    Policies,
+    ScenarioName,
+    Trust,
+    complete_controller,
+    order_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 
     from orbitcc.envs.backends.simulator import Recording
     from orbitcc.envs.description.flows import Flow
-    from orbitcc.envs.description.scenario import Scenario
+    from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 
 FLOW_KEYS = (
     "name",
@@ -41,6 +50,7 @@ MIN_PLOT_INTERVAL_S = 0.01
 
 
 def run(
+    ctx: typer.Context,
     scenario: ScenarioName,
     flow: Annotated[
         list[str] | None,
@@ -48,7 +58,7 @@ def run(
             metavar="NAME[:param=value,...][@start]",
             help="The controller of the scenario's flows, and with @start their start; the rest stays. One is for all "
             "flows of the contender or, without any, for all except udp; N are for N flows, in order; k for a scenario "
-            "of one flow make k copies of it. Repeatable, also with --policy.",
+            "of one flow make k copies of it. Repeatable, also with --policy; then the order of all of them counts.",
             autocompletion=complete_controller,
         ),
     ] = None,
@@ -90,7 +100,8 @@ def run(
         from orbitcc.eval.figures.run import plot_run
 
         check_name(plot)
-    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed)
+    order = order_of(ctx, "flow", "policy")
+    chosen = prepare(scenario, flow or [], policy or [], changes or [], seed, order=order)
     if interval is None:
         interval = 1.0 if plot is None else max(MIN_PLOT_INTERVAL_S, min(1.0, chosen.duration_s / 500))
     with RunProgress(chosen.name) as progress:
@@ -112,23 +123,26 @@ def prepare(
     changes: list[str],
     seed: int | None,
     *,
-    policies_first: bool = False,
+    order: Sequence[str] = (),
 ) -> Scenario:
     """The scenario of the command line, with these controllers (`driven`). A distribution is sampled with the seed (1
     without one).
+
+    order: "flow" or "policy" for each of them; what it leaves out follows, flows first.
     """
     import numpy as np
 
     from orbitcc.agents.registry import policy_spec
-    from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow
     from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
     from orbitcc.envs.errors import OrbitccError
 
-    given = [Flow.parse(text) for text in flows]
-    learned = [Flow(controller=policy_spec(text)) for text in policies]
-    given = [*learned, *given] if policies_first else [*given, *learned]
-    loaded = scenarios.load(scenarios.named(source), settings(changes))
+    ways = {
+        "flow": iter([Flow.parse(text) for text in flows]),
+        "policy": iter([Flow(controller=policy_spec(text)) for text in policies]),
+    }
+    given = [*(next(ways[kind]) for kind in order), *ways["flow"], *ways["policy"]]
+    loaded = load(source, changes)
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
     if isinstance(loaded, ScenarioDistribution):
@@ -136,6 +150,23 @@ def prepare(
     assert isinstance(loaded, Scenario)
     loaded = driven(loaded, given)
     return loaded if seed is None else loaded.with_seed(seed)
+
+
+def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
+    """The scenario or distribution of the command line. Raises OrbitccError, which says so of the name of a suite."""
+    from orbitcc.envs import scenarios
+    from orbitcc.envs.errors import StateError, UnknownNameError
+
+    try:
+        return scenarios.load(scenarios.named(source), settings(changes))
+    except UnknownNameError as error:
+        from orbitcc.eval.suites import SUITES
+
+        if error.field != "scenario" or source not in SUITES:
+            raise
+        own = getattr(SUITES[source], "scenario", "")
+        single = f"; a single run of its scenario: `orbitcc run {own}`" if own else ""
+        raise StateError("scenario", f"{source} is a suite: `orbitcc eval {source}`{single}") from None
 
 
 def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:

@@ -78,14 +78,13 @@ def plot(
 def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
     import numpy as np
 
-    from orbitcc.commands.run import settings
-    from orbitcc.envs import scenarios
+    from orbitcc.commands import run
     from orbitcc.envs.description.scenario import Scenario
     from orbitcc.envs.errors import OrbitccError
 
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
-    loaded = scenarios.load(scenarios.named(name), settings(changes or []))
+    loaded = run.load(name, changes or [])
     if not isinstance(loaded, Scenario):
         return loaded.sample(np.random.default_rng(1 if seed is None else seed))
     return loaded if seed is None else loaded.with_seed(seed)

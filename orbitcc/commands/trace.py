@@ -48,7 +48,7 @@ def trace(
         from orbitcc.eval.figures.trace import plot_trace
 
         check_name(plot)
-    made = traced(prepare(scenario, flow or [], [policy], changes or [], seed, policies_first=True), policy)
+    made = traced(prepare(scenario, flow or [], [policy], changes or [], seed, order=["policy"]), policy)
     if csv is not None:
         made.save_csv(csv)
     if plot is not None:

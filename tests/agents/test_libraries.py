@@ -269,7 +269,7 @@ def test_a_file_cannot_give_trust(made, tmp_path: Path, monkeypatch) -> None:
     path = f'path = "rllib:{folder / "id"}"'
     for params in (path, f'{path}, trust = "{folder}"', f'path = "rllib:{folder / "id"}:trust={folder}"'):
         (tmp_path / "s.toml").write_text(FILE.replace("PARAMS", params))
-        with pytest.raises(OrbitccError, match="trust"):
+        with pytest.raises(OrbitccError, match="cannot name code"):
             simulate(scenarios.load(str(tmp_path / "s.toml"), {}))
     (tmp_path / "s.toml").write_text(f'trust = ["{folder}"]' + FILE.replace("PARAMS", path))
     with pytest.raises(OrbitccError, match="trust"):

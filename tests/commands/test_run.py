@@ -4,6 +4,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
+from orbitcc.agents import libraries
 from orbitcc.cli import app
 from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
@@ -161,6 +162,23 @@ def test_flows_of_policies_are_named_after_the_policy(tmp_path):
     assert names == ("cubic-0", "perigee-1", "mine/best-2", "module:make-3")
 
 
+def test_flows_of_policies_of_libraries_have_the_names_that_evaluations_give_them(tmp_path):
+    (tmp_path / "checkpoint_000001").mkdir()
+    (tmp_path / "best").symlink_to(tmp_path / "checkpoint_000001")
+    texts = [f"sb3:{tmp_path}/sb3/geo.zip:preset={tmp_path}/p150.toml", f"rllib:{tmp_path}/best"]
+    names = prepare("dumbbell", [], texts, [], None).flow_names
+    assert names == ("sb3:geo.zip:preset=p150.toml-0", "rllib:best-1")
+    assert [libraries.label(text) for text in texts] == ["sb3:geo.zip:preset=p150.toml", "rllib:best"]
+
+
+def test_flows_and_policies_are_taken_in_the_order_of_the_command_line():
+    args = ["dumbbell", "--set", "duration_s=1", "--policy", "perigee", "--flow", "reno", "--agent=astraea", "--json"]
+    found = json.loads(run(*args))["flows"]
+    assert [flow["name"] for flow in found] == ["perigee-0", "reno-1", "astraea-2"]
+    found = json.loads(run(*args, "--flow", "cubic"))["flows"]
+    assert [flow["name"] for flow in found] == ["perigee-0", "reno-1", "astraea-2", "cubic-3"]
+
+
 def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
     flows = [Flow(controller="cubic"), Flow(controller="contender"), Flow(controller="contender")]
     path = str(scenarios.get("dumbbell", duration_s=1).with_flows(flows).save(tmp_path / "mine.toml"))
@@ -175,6 +193,10 @@ def test_flow_options_are_for_the_contenders_flows_alone(tmp_path):
     ("args", "says"),
     [
         (["dumbell"], "scenario: unknown name 'dumbell'; did you mean 'dumbbell'?"),
+        (
+            ["geo-download"],
+            "scenario: geo-download is a suite: `orbitcc eval geo-download`; a single run of its scenario",
+        ),
         (["dumbbell", "--flow", "renoo"], "flow: unknown name 'renoo'; did you mean 'reno'?"),
         (["dumbbell", "--flow", "cubic@70s"], "flows.0.start_s: 70.0 is not allowed"),
         (["dumbbell", "--set", "links.0.rate_mbps=-5"], "links.0.rate_mbps: -5 is not allowed"),

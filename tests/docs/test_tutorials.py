@@ -16,7 +16,7 @@ from orbitcc.cli import app
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.description.scenario import ControllerSpec
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.eval import cluster, contenders, suites
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,15 @@ def test_examples_import_what_they_use(path):
 
 
 def test_your_scenario(folder):
-    text, mine = blocks("your-scenario", "toml")
+    text, handovers, mine = blocks("your-scenario", "toml")
+    assert (
+        len(
+            Scenario.from_toml(f'name = "x"\nduration_s = 60\n{handovers}[[flows]]\ncontroller = "cubic"')
+            .links[0]
+            .handovers
+        )
+        == 2
+    )
     (folder / "pass.toml").write_text(text, encoding="utf-8")
     (folder / "mine").mkdir()
     (folder / "mine" / "shared.toml").write_text(mine, encoding="utf-8")
@@ -150,8 +158,22 @@ def test_sb3(folder):
     made = run("sb3", [("flows, decisions = 256, 400_000", "flows, decisions = 256, 190_000")], only=(0,))
     first, *_, last = made["PrintReward"].history
     assert last > first + 0.02
-    write_module(folder, "trained", "sb3", 1)
-    assert totals("trained:make", "leo-responsiveness", run=1, duration_s=10)["sent_packets"] > 1000
+    libraries.trust([folder / "ppo.zip"])
+    assert totals("sb3:ppo.zip:preset=ratios", "leo-responsiveness", run=1, duration_s=10)["sent_packets"] > 1000
+
+
+def test_another_interval_with_sb3(folder):
+    pytest.importorskip("stable_baselines3")
+    (text,) = blocks("sb3", "toml")
+    (folder / "geo.toml").write_text(text, encoding="utf-8")
+    shorter = [("    flows,\n", "    8,\n"), ('"train-leo",', '"train-geo",'), ('preset="ratios"', 'preset="geo.toml"')]
+    shorter += [("n_steps=128", "n_steps=8"), ("batch_size=4_096", "batch_size=64"), ("(decisions,", "(64,")]
+    made = run("sb3", shorter, only=(0,))
+    assert made["native"].preset.interval_ms == 150
+    libraries.trust([folder / "ppo.zip"])
+    played = contenders.from_policy("sb3:ppo.zip:preset=geo.toml")
+    assert played.label == "sb3:ppo.zip:preset=geo.toml"
+    assert libraries.load("sb3:ppo.zip:preset=geo.toml").preset.interval_ms == 150
 
 
 @pytest.mark.slow
@@ -285,7 +307,7 @@ def test_reading_a_report():
 
 
 @pytest.mark.slow
-def test_multi_agent():
+def test_multi_agent(folder):
     pytest.importorskip("torchrl")
     shorter = [
         (
@@ -293,8 +315,11 @@ def test_multi_agent():
             "steps, iterations, epochs, minibatch = 120, 2, 1, 60",
         )
     ]
-    made = run("multi-agent", shorter)
+    made = run("multi-agent", shorter, only=range(5))
     assert len(made["earned"]) == 2
     assert made["agents"] == 3
+    assert (folder / "mappo.pt").exists()
+    write_module(folder, "mappo", "multi-agent", 5)
+    assert totals("mappo:make", duration_s=2)["sent_packets"] > 10
     reads_all = made["critic"].module
     assert reads_all.centralized

@@ -143,7 +143,7 @@ def test_wrong_flow_text_is_one_clear_error(text, says):
         ),
         ("links", [], "links: .*one link or more"),
         ("links", 3, "links: 3 is not allowed; allowed: a list$"),
-        ("links.0", 3, "links.0: 3 is not allowed; allowed: a table$"),
+        ("links.0", 3, "links.0: 3 is not allowed; allowed: a table with rate_mbps, name and optional "),
         ("name", "", "name: '' is not allowed; allowed: text that is not empty$"),
         ("flows", [], "flows: .*one flow or more"),
         ("flows.0.path", [1], "flows.0.path.0: 1 .*0 to 0"),
@@ -464,6 +464,29 @@ def test_a_link_must_state_its_rate(dumbbell):
     assert 'rate_mbps = "unlimited"' in unlimited.to_toml()
     assert Scenario.from_toml(unlimited.to_toml()) == unlimited
     assert dumbbell.override("links.0.rate_mbps", "unlimited").links[0].rate_mbps is None
+
+
+def test_a_misspelt_field_is_named_before_the_one_that_is_missing_then():
+    with pytest.raises(OrbitccError, match=r"^rate_mpbs: unknown name 'rate_mpbs'; did you mean 'rate_mbps'"):
+        Link.build({"name": "x", "rate_mpbs": 5})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("links.0.handovers", [20], "links.0.handovers.0: 20 .* a table with at_s and optional duration_ms$"),
+        ("links.0.outages", [20], "links.0.outages.0: 20 .* a table with at_s, duration_ms and optional mode, "),
+        ("links.0.late", 5, "links.0.late: 5 .* a table with p, delay_ms$"),
+        ("links.0.queue", {"knd": "codel"}, "links.0.queue: {'knd': 'codel'} .* a table with kind = one of drop_tail"),
+        ("links", [3], "links.0: 3 .* a table with rate_mbps, name and optional burst_bytes, "),
+        ("flows", ["cubic"], "flows.0: 'cubic' .* a table with controller and optional name, "),
+        ("flows.0.reroutes", [4], "flows.0.reroutes.0: 4 .* a table with at_s, path and optional return_path$"),
+        ("sim", 3, "sim: 3 .* a table with optional kernel, "),
+    ],
+)
+def test_what_should_be_a_table_is_answered_with_its_fields(dumbbell, key, value, says):
+    with pytest.raises(OrbitccError, match=f"^{says}"):
+        dumbbell.override(key, value)
 
 
 def test_fields_of_a_file_are_set_though_other_scenarios_have_parameters_of_these_names(tmp_path):

@@ -1,12 +1,14 @@
 """`orbitcc compare`: paired by case, the better direction known, folders checked."""
 
 import json
+import re
 import shutil
 
 import pytest
 
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.eval.comparison import differences
+from tests.commands.shell import called
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_five_training_seeds_decide_nothing_however_many_runs_they_have(results,
     [
         (["cubic"], [], "--b: missing"),
         ([], ["cubic"], "--a: missing"),
-        ([], [], "run_b: '\\(none\\)'"),
+        ([], [], "compare: name a second folder"),
         (["cubik"], ["reno"], "--a: unknown name 'cubik'; did you mean 'cubic'"),
         (["cubic"], ["*"], "--b: 'cubic' is not allowed; allowed: a single contender, or policies"),
     ],
@@ -154,6 +156,30 @@ def test_designs_with_other_numbers_of_seeds_are_refused(results, tmp_path, trai
     folder = seeds_of(results.out_dir, tmp_path, {"old": {1: 0.0, 2: 0.0}, "new": {1: 0.0, 2: 0.0, 3: 0.0}})
     with pytest.raises(OrbitccError, match="'2 and 3 contenders'"):
         differences(folder, first=["old"], second=["new"])
+
+
+def test_who_leaves_the_link_unused_has_a_mark_and_differences_have_units(results, tmp_path, capsys):
+    rows = [json.loads(line) for line in results.jsonl.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        if row["contender"] == "reno":
+            row["metrics"] |= {"goodput_over_optimal": 0.4, "delay_inflation": 1.0}
+    (tmp_path / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = {d.metric.key: d.unused for d in differences(tmp_path, first=["cubic"], second=["reno"])}
+    assert found["delay_inflation"] == (False, True)
+    assert found["goodput_over_optimal"] == (False, False)
+    out = called("compare", str(tmp_path), "--a", "cubic", "--b", "reno").stdout
+    assert "1.00×*" in out
+    assert "* uses less than 80 % of the link" in " ".join(out.split())
+    assert re.search(r"[+-][0-9.]+×", out)
+    assert re.search(r"[+-][0-9.]+ points", out)
+
+
+def test_one_folder_alone_says_what_to_name(results):
+    done = called("compare", str(results.out_dir))
+    assert done.returncode == 2
+    assert (
+        "name a second folder (RUN_B), or two contenders of this one with --a NAME and --b NAME: cubic, " in done.stderr
+    )
 
 
 def test_the_table_fits_80_columns(results, monkeypatch):

@@ -80,3 +80,7 @@ def test_goodput_ratios_are_per_second_and_skip_idle_seconds():
 
 def test_utilisation_weighs_by_capacity():
     assert metrics.utilisation([50, 50], [50, 150]) == pytest.approx(0.5)
+
+
+def test_utilisation_is_at_most_1():
+    assert metrics.utilisation([50.01, 50], [50, 50]) == 1.0

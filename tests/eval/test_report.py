@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from orbitcc.commands.eval_ import print_table
+from orbitcc.envs import scenarios
+from orbitcc.envs.description.flows import Flow
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.front import front, idle, unused
 from orbitcc.eval.report import about, leaders, pairs, write_report
@@ -101,6 +103,7 @@ def test_the_page_says_how_it_was_made(page, results):
 
 def test_notes_are_shown_as_text(page):
     assert "a note <with> signs" in page.text
+    assert page.text.index("a note <with> signs") < page.text.index("Medians over")
 
 
 def test_it_reads_on_a_phone_and_in_the_dark(page):
@@ -177,6 +180,34 @@ def test_the_page_says_which_conditions_were_run(results):
     fixed = dataclasses.replace(results, suite=suites.get("intra-rtt", {"base_rtt_ms": 80}), profile="full")
     assert about(fixed).startswith("Conditions of this evaluation: base_rtt_ms 80. ")
     assert pairs(quick) == "3 runs per contender under each of 2 conditions, 6 in all"
+
+
+def test_each_scenario_of_a_folder_has_rows_and_its_name(results, tmp_path, capsys):
+    for name in ("far", "near"):
+        scenario = scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="contender")])
+        scenario.save(tmp_path / f"{name}.toml")
+    suite = suites.get(str(tmp_path))
+    values = {"far": 0.3, "near": 0.9}
+    rows = [
+        {
+            "suite": "worlds", "scenario": name, "point": {"world": name}, "contender": contender.key, "seed": 1,
+            "metrics": {metric.key: value for metric in suite.metrics},
+        }
+        for contender in results.contenders for name, value in values.items()
+    ]  # fmt: skip
+    made = dataclasses.replace(results, suite=suite, rows=rows, runs=1, out_dir=tmp_path)
+    print_table(made)
+    out = capsys.readouterr().out
+    table = out[out.index("far.toml") :]
+    assert (table.index("0.300*") if "0.300*" in table else table.index("0.300")) < table.index("near.toml")
+    assert table.index("near.toml") < table.index("0.900")
+    assert "0.600" in out[: out.index("far.toml")]
+    assert "without the first 10 s of the flow" in " ".join(out.split())
+    assert about(made).startswith("Conditions of this evaluation: far.toml, near.toml. ")
+    page = write_report(made).read_text(encoding="utf-8")
+    each = page[page.index("<h2>Each scenario</h2>") :]
+    assert each.index("<h3>far.toml</h3>") < each.index("0.300") < each.index("<h3>near.toml</h3>")
+    assert "without the first 10 s of the flow" in page
 
 
 @pytest.mark.parametrize("name", ["constellation-sharing", "responsiveness-shown", "geo-pep"])

@@ -115,6 +115,18 @@ def test_a_folder_is_a_distribution_and_a_suite(tmp_path):
         scenarios.load(str(tmp_path / "out"))
 
 
+def test_an_error_in_a_file_of_a_folder_names_the_file(tmp_path):
+    search(tmp_path, "cubic").world({}).save(tmp_path / "1.toml")
+    text = (tmp_path / "1.toml").read_text(encoding="utf-8")
+    (tmp_path / "2.toml").write_text(text.replace("rate_mbps", "rate_mpbs"), encoding="utf-8")
+    for load in (scenarios.load, suites.get):
+        with pytest.raises(OrbitccError, match=r"2\.toml, links\.0\.rate_mpbs: .* did you mean 'rate_mbps'"):
+            load(str(tmp_path))
+    (tmp_path / "2.toml").write_text("a", encoding="utf-8")
+    with pytest.raises(OrbitccError, match=r"2\.toml: must be TOML"):
+        suites.get(str(tmp_path))
+
+
 def test_what_cannot_be_searched_is_said(tmp_path):
     with pytest.raises(OrbitccError, match="declares ranges"):
         space_of("dumbbell")

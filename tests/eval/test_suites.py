@@ -22,6 +22,16 @@ def test_an_unknown_suite_names_the_nearest_one():
         suites.get("responsivness")
 
 
+def test_a_name_that_is_no_suite_is_told_of_folders_and_of_scenarios(tmp_path):
+    with pytest.raises(OrbitccError, match=r"nofolder.*; or a folder with scenarios \(\*\.toml\)\)$"):
+        suites.get("nofolder")
+    file = scenarios.get("dumbbell").save(tmp_path / "ho.toml")
+    with pytest.raises(OrbitccError, match=r"a folder with scenarios \(\*\.toml\), such as that of this file"):
+        suites.get(str(file))
+    with pytest.raises(OrbitccError, match="dumbbell is a scenario, a single run: `orbitcc run dumbbell`"):
+        suites.get("dumbbell")
+
+
 def test_profiles_are_the_same_runs_cut_short():
     suite = suites.get("responsiveness")
     assert (suite.runs("quick"), suite.runs("reduced"), suite.runs("full")) == (6, 10, 50)
@@ -255,6 +265,36 @@ def test_the_contender_of_a_folder_drives_its_flows_alone_and_is_measured(tmp_pa
     # the contender starts at 4 s, and its first 10 s are left out: t = 15..24 s of the second flow
     assert got == pytest.approx(recording.flows["goodput_mbps"][14:, 1].mean())
     assert got != pytest.approx(recording.flows["goodput_mbps"][14:, 0].mean())
+
+
+def test_in_a_folder_goodput_is_the_contenders_and_compared_with_what_it_could_have(tmp_path):
+    flows = [
+        Flow(name="voice", controller="udp", traffic={"kind": "cbr", "rate_mbps": 2}),
+        Flow(name="beside", controller="reno", stop_s=19.0),
+        Flow(controller="contender"),
+    ]
+    suite = suites.get(_folder(tmp_path, *flows))
+    (case,) = suite.cases("quick", 1)
+    recording = simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    values = suite.measure(case, recording)
+    # of 10 Mbit/s, 2 are for voice; the rest is for two flows in the samples of 10 to 19 s, then for one
+    assert values["fair_mbps"] == pytest.approx((9 * 4 + 5 * 8) / 14, rel=0.01)
+    assert values["goodput_over_fair"] == values["goodput_mbps"] / values["fair_mbps"]
+    assert suite.trade == ("goodput_over_fair", "delay_inflation")
+    assert {"utilisation", "goodput_over_fair"} <= {metric.key for metric in suite.metrics}
+
+
+def test_utilisation_in_a_folder_is_that_of_the_slowest_link(tmp_path):
+    scenario = scenarios.get("dumbbell", duration_s=10, rate_mbps=10).with_flows([Flow(controller="contender")])
+    fast = scenario.links[0].changed(name="fast", rate_mbps=None)
+    scenario.changed(links=(fast, *scenario.links)).save(tmp_path / "one.toml")
+    suite = suites.get(str(tmp_path))
+    (case,) = suite.cases("quick", 1)
+    values = suite.measure(
+        case, simulate(suite.enter(case, contenders.from_controller("cubic")), record_interval_s=1.0)
+    )
+    assert 0.8 < values["utilisation"] <= 1.0
+    assert values["fair_mbps"] == 10.0
 
 
 def test_the_placeholder_of_files_is_the_external_controller():
