@@ -9,6 +9,8 @@ BIN := .venv/bin
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
 AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
+# Beside the objects, `make bpf` writes the digests of sources and objects, and what compiled them (tests/sim/test_bpf.py).
+BPF_OUT := $(CURDIR)/sim/emulator/bpf
 # BenchMARL needs an older TorchRL than our constraints allow: `make libraries` puts both into a folder of their own.
 BENCHMARL := benchmarl==1.5.2 torchrl==0.11.1 tensordict==0.11.0 hydra-core==1.3.8 omegaconf==2.3.1 \
   antlr4-python3-runtime==4.9.3 pyvers==0.2.3
@@ -79,10 +81,13 @@ emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; S
 	cp sim/target/$(if $(STATIC),$(HOST)/)release/orbitcc-emulator orbitcc/orbitcc-emulator.tmp
 	mv orbitcc/orbitcc-emulator.tmp orbitcc/orbitcc-emulator
 
-bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
+bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev; BPF_OUT=DIR: elsewhere)
 	cd sim/emulator/bpf && for name in agent deploy deploy_kernel decide; do \
-		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o $$name.bpf.o && \
-		$$(command -v llvm-strip || command -v llvm-strip-14) -g $$name.bpf.o || exit 1; done
+		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o "$(BPF_OUT)/$$name.bpf.o" && \
+		$$(command -v llvm-strip || command -v llvm-strip-14) -g "$(BPF_OUT)/$$name.bpf.o" || exit 1; done
+	@cd sim/emulator/bpf && export LC_ALL=C && { \
+		echo "# $$(clang --version | sed -n 1p), libbpf $$(sed -n 's/^#define LIBBPF_M.*_VERSION //p' /usr/include/bpf/libbpf_version.h | paste -sd.)" && \
+		sha256sum *.c *.h && cd "$(BPF_OUT)" && sha256sum *.bpf.o; } > "$(BPF_OUT)/SHA256SUMS"
 
 dist: $(UV)  ## source distribution and wheel for this machine, in dist/
 	$(UV) build --quiet --out-dir dist .
