@@ -1,6 +1,6 @@
 # `make demo`, `make look` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo look test libraries lint tables bench build native emulator bpf full docs dist clean
+.PHONY: help demo look test system libraries lint tables bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 # Bytecode once: without it, where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and Ray again.
@@ -8,7 +8,11 @@ SYNC := $(UV) sync --quiet --inexact --compile-bytecode
 BIN := .venv/bin
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
-AGENTS := $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
+AGENTS = $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
+# Beside the objects, `make bpf` writes the digests of sources and objects, and what compiled them (tests/sim/test_bpf.py).
+BPF_OUT := $(CURDIR)/sim/emulator/bpf
+# What tests of emulation, deployment, Mininet, BPF, captures and reports need beyond Python and cargo, on Debian.
+SYSTEM := iproute2 iputils-ping net-tools mininet clang llvm libbpf-dev libelf-dev zlib1g-dev tshark chromium
 # BenchMARL needs an older TorchRL than our constraints allow: `make libraries` puts both into a folder of their own.
 BENCHMARL := benchmarl==1.5.2 torchrl==0.11.1 tensordict==0.11.0 hydra-core==1.3.8 omegaconf==2.3.1 \
   antlr4-python3-runtime==4.9.3 pyvers==0.2.3
@@ -40,6 +44,12 @@ test: full emulator  ## everything: the native tests, then the Python tests with
 	cargo test --release --package orbitcc-core $(SIM) --test event_logs  # the build that ships, without these checks, does the same
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
 	$(BIN)/python -m pytest --durations 15 tests/emulator tests/deploy  # in real time: nothing else may run
+
+system:  ## on Debian as root: packages without which tests of emulation, deployment, captures and reports are skipped
+	@for package in $(SYSTEM); do dpkg -s $$package >/dev/null 2>&1 || wanted="$$wanted $$package"; done; \
+		[ -z "$$wanted" ] && exit; export DEBIAN_FRONTEND=noninteractive; apt-get update -qq; for package in $$wanted; do \
+		apt-get install -qq -y --no-install-recommends $$package >/dev/null || lacks="$$lacks $$package"; done; \
+		[ -z "$$lacks" ] || { echo "not to be had here:$$lacks"; exit 1; }
 
 libraries: full  ## other libraries over our environments (d3rlpy, SuperSuit, RLlib's algorithms): weekly
 	$(SYNC) --extra train --extra data --group foreign --group libraries
@@ -80,10 +90,13 @@ emulator:  ## what plays scenarios on this machine's own TCP, in place (Linux; S
 	cp sim/target/$(if $(STATIC),$(HOST)/)release/orbitcc-emulator orbitcc/orbitcc-emulator.tmp
 	mv orbitcc/orbitcc-emulator.tmp orbitcc/orbitcc-emulator
 
-bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev)
+bpf:  ## the BPF programs, after a change in sim/emulator/bpf (Debian: clang llvm libbpf-dev; BPF_OUT=DIR: elsewhere)
 	cd sim/emulator/bpf && for name in agent deploy deploy_kernel decide; do \
-		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o $$name.bpf.o && \
-		$$(command -v llvm-strip || command -v llvm-strip-14) -g $$name.bpf.o || exit 1; done
+		clang -target bpf -O2 -g -mcpu=v3 -Wall -ffile-prefix-map=$$PWD=. -I/usr/include/$$(uname -m)-linux-gnu -c $$name.bpf.c -o "$(BPF_OUT)/$$name.bpf.o" && \
+		$$(command -v llvm-strip || command -v llvm-strip-14) -g "$(BPF_OUT)/$$name.bpf.o" || exit 1; done
+	@cd sim/emulator/bpf && export LC_ALL=C && { \
+		echo "# $$(clang --version | sed -n 1p), libbpf $$(sed -n 's/^#define LIBBPF_M.*_VERSION //p' /usr/include/bpf/libbpf_version.h | paste -sd.)" && \
+		sha256sum *.c *.h && cd "$(BPF_OUT)" && sha256sum *.bpf.o; } > "$(BPF_OUT)/SHA256SUMS"
 
 dist: $(UV)  ## source distribution and wheel for this machine, in dist/
 	$(UV) build --quiet --out-dir dist .

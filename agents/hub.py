@@ -16,6 +16,7 @@ from typing import Any
 
 from orbitcc.agents.folders import CARD, WEIGHTS
 from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.extras import installing
 
 PREFIX = "hf:"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -89,7 +90,7 @@ def _is_unreachable(error: Exception) -> bool:
 
 def _library(name: str) -> Any:
     if find_spec("huggingface_hub") is None:
-        raise OrbitccError("policy", name, "with the library huggingface_hub installed (the extra `hub` of OrbitCC)")
+        raise OrbitccError("policy", name, f"with the library huggingface_hub: {installing('hub')}")
     import huggingface_hub
 
     return huggingface_hub

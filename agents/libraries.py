@@ -31,6 +31,7 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import Preset, of_choices
 from orbitcc.envs.environments.registration import FLOWS, IDS, WORLDS
 from orbitcc.envs.errors import FileContentError, NoSuchFileError, OrbitccError, StateError, UnknownNameError
+from orbitcc.envs.extras import installing
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -135,7 +136,11 @@ def _load(name: str, _: str) -> Policy:
         raise
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
-        raise OrbitccError("policy", name, f"a policy whose libraries are installed; missing: {missing}") from error
+        known = missing.partition(".")[0] in ("torch", "ray", "stable_baselines3")
+        comes = f", which comes with {installing('train')}" if known else ""
+        raise OrbitccError(
+            "policy", name, f"a policy whose libraries are installed; missing: {missing}{comes}"
+        ) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         allowed = f"a policy that this version of its library can load ({type(error).__name__}: {reason})"

@@ -22,6 +22,7 @@ from orbitcc.agents.decisions import Episode, table_of
 from orbitcc.agents.folders import locked
 from orbitcc.envs.environments.presets import STATS, Preset, to_choices
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.envs.extras import installing
 
 ROOT = "MINARI_DATASETS_PATH"
 """Minari's own variable: where data sets are, if not in its folder in the home folder."""
@@ -40,7 +41,7 @@ def check(dataset_id: str, root: Path | None = None) -> Path:
         OrbitccError: Minari is missing, the id is none, or there is such a data set.
     """
     if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
-        raise StateError("dataset", "Minari is not installed: pip install 'orbitcc[data]'")
+        raise StateError("dataset", f"Minari is not installed: it comes with {installing('data')}")
     if not _ID.fullmatch(dataset_id):
         raise OrbitccError("--id", dataset_id, "names joined by / and a version, e.g. orbitcc/dumbbell-cubic-v0")
     place = (root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")) / dataset_id

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.extras import installing
 from orbitcc.eval import provenance
 from orbitcc.eval.contenders import Contender
 
@@ -56,7 +57,7 @@ def ray_module() -> Any:
         OrbitccError: it is not installed.
     """
     if importlib.util.find_spec("ray") is None:
-        raise OrbitccError("ray", "(not installed)", "the learners installed: pip install 'orbitcc[train]'")
+        raise OrbitccError("ray", "(not installed)", f"an installation with {installing('train')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # of workers; Ray itself waits 30 s, whatever is set
     import ray

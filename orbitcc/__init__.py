@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orbitcc.envs.environments.single import CongestionEnv
     from orbitcc.envs.environments.vector import VectorCongestionEnv
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 register_agents()
 register_when_imported()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import skipped
+
 # Networks of tests are small: threads of torch's that wait for each other would cost more than all else.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -21,6 +23,16 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # Scripts with RLlib, such as the tutorials', write to ~/ray_results.
 if not os.access(Path.home(), os.W_OK):
     os.environ["HOME"] = tempfile.mkdtemp(prefix="home")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
+    """After everything else: what this machine lacked, in one sentence, and the command that helps."""
+    done = yield
+    reports = terminalreporter.stats.get("skipped", [])
+    for line in skipped.sentences((r.nodeid, r.longrepr[2]) for r in reports if isinstance(r.longrepr, tuple)):
+        terminalreporter.write_line(line, yellow=True)
+    return done
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.extras import installing
 from orbitcc.training.logbook import Logbook, flat
 
 PROJECT = "orbitcc"
@@ -28,7 +29,7 @@ def named(tracker: str) -> str:
     if tracker not in TRACKERS:
         raise UnknownNameError("--track", tracker, TRACKERS)
     if find_spec(tracker) is None:
-        raise OrbitccError("--track", tracker, f"the library {tracker} installed (the extra `{tracker}` of OrbitCC)")
+        raise OrbitccError("--track", tracker, f"a tracker that is installed: {installing(tracker)}")
     return f"{__name__}:{TRACKERS[tracker].__name__}"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.extras import installing
 from orbitcc.envs.files import atomic_write_text, toml_text
 from orbitcc.eval import cluster, journal
 from orbitcc.training import recipe as recipes
@@ -124,7 +125,7 @@ def tune(
     try:
         import optuna
     except ImportError:
-        raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
+        raise StateError("tune", f"Optuna is not installed: it comes with {installing('search')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
     asked = {

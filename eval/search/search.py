@@ -13,6 +13,7 @@ from typing import Any
 
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.extras import installing
 from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval import cluster, journal, processes
 from orbitcc.eval.contenders import Contender
@@ -70,7 +71,7 @@ class Found:
 def check_optuna() -> None:
     """OrbitccError that says what to install."""
     if importlib.util.find_spec("optuna") is None:
-        raise OrbitccError("search", "optuna", "installed: pip install 'orbitcc[search]'")
+        raise OrbitccError("search", "optuna", f"an installation with {installing('search')}")
 
 
 def run_search(

@@ -39,6 +39,7 @@ def demo(
     continues.
     """
     from orbitcc.agents import checkpoint
+    from orbitcc.envs.extras import installing
 
     folder = out or new_folder("demo")
     missing = [name for name in LEARNERS if find_spec(name) is None]
@@ -49,7 +50,7 @@ def demo(
     if missing and not shipped:
         _say(
             f"{missing[0]} is not installed, so the demo trains nothing and evaluates the policy {SHIPPED}. "
-            "To train: pip install 'orbitcc[train]'"
+            f"To train, install {installing('train')}"
         )
     parts = 2 * trains + len(SUITES)
     began = time.monotonic()

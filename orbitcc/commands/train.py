@@ -258,15 +258,14 @@ def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
 def check_learner(recipe: Any) -> None:
     """A clear error where the recipe's learner is not installed, before anything is written."""
     from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.extras import installing
 
     try:
         for library in ("torch", recipe.kind.library):
             if library:
                 import_module(library)
     except ImportError as error:
-        raise OrbitccError(
-            "train", str(error), "an installation with the extra: pip install 'orbitcc[train]'"
-        ) from None
+        raise OrbitccError("train", str(error), f"an installation with {installing('train')}") from None
 
 
 def _command(recipe: str, changes: list[str], seed: int) -> str:

@@ -97,7 +97,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     done = called("run", "dumbbell", "--policy", "hf:someone/other")
     assert done.returncode == 2
-    assert "huggingface_hub installed" in done.stderr
+    assert "the library huggingface_hub: the extra `hub`" in done.stderr
 
 
 def test_the_readmes_of_shipped_policies_are_those_of_their_cards() -> None:

@@ -153,6 +153,7 @@ def film_length_s(folder) -> float:
 
 
 def test_films_can_be_recorded(tmp_path) -> None:
+    pytest.importorskip("moviepy")
     env = gym.wrappers.RecordVideo(gym.make("orbitcc/Dumbbell-v0", render_mode="rgb_array"), str(tmp_path / "film"))
     env.reset(seed=1)
     for _ in range(10):
@@ -162,6 +163,7 @@ def test_films_can_be_recorded(tmp_path) -> None:
 
 
 def test_films_of_vector_environments_can_be_recorded(tmp_path) -> None:
+    pytest.importorskip("moviepy")
     made = gym.make_vec(
         "orbitcc/Dumbbell-v0", num_envs=2, vectorization_mode="vector_entry_point", render_mode="rgb_array"
     )

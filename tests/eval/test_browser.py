@@ -12,7 +12,7 @@ from orbitcc.eval.report.paper import write_paper_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium; .ci/run installs it on Debian as root")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (make system)")
 
 SORT = """<script>
 const head = document.querySelectorAll("table.sortable th[scope=col]")[1];

@@ -158,7 +158,7 @@ def wheel(folder):
     """A wheel of the package as it is here."""
     import orbitcc
 
-    root, packed = Path(orbitcc.__file__).parent, folder / "orbitcc-0.1.0-py3-none-any.whl"
+    root, packed = Path(orbitcc.__file__).parent, folder / f"orbitcc-{version('orbitcc')}-py3-none-any.whl"
     about = {
         "METADATA": f"Metadata-Version: 2.1\nName: orbitcc\nVersion: {version('orbitcc')}\n",
         "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -170,5 +170,5 @@ def wheel(folder):
                 if name != "orbitcc-emulator" and not name.endswith(".pyc"):
                     file.write(Path(parent) / name, Path("orbitcc") / Path(parent).relative_to(root) / name)
         for name, text in about.items():
-            file.writestr(f"orbitcc-0.1.0.dist-info/{name}", text)
+            file.writestr(f"orbitcc-{version('orbitcc')}.dist-info/{name}", text)
     return packed

@@ -148,7 +148,10 @@ def test_a_tracker_that_is_not_there_is_told_before_anything_is_written(tmp_path
     from tests.commands.shell import called
 
     monkeypatch.setattr(trackers, "find_spec", lambda name: None)
-    for tracker, says in (("wandb", "the library wandb installed"), ("comet", "one of wandb, mlflow, trackio")):
+    for tracker, says in (
+        ("wandb", "a tracker that is installed: the extra `wandb`"),
+        ("comet", "one of wandb, mlflow, trackio"),
+    ):
         done = called("train", "ppo-leo", "--track", tracker, "--out", str(tmp_path / "runs"))
         assert done.returncode == 2
         assert says in done.stderr
