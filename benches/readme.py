@@ -122,7 +122,8 @@ def _rendered(figure: Figure) -> Image.Image:
 
 def _png(image: Image.Image, colours: int = 64) -> bytes:
     file = BytesIO()
-    image.quantize(colours).save(file, "PNG", optimize=True)
+    # rare colours, such as those of single dots, keep their tone
+    image.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

@@ -200,7 +200,7 @@ def test_rllib(folder):
 
 
 SCRIPTS = ("plain", "mapping", "module", "lstm", "search", "again")
-SHORT_PPO = "PPOConfig()\n    .training(train_batch_size_per_learner=200, minibatch_size=100, num_epochs=1)"
+SHORT = "train_batch_size_per_learner=200, minibatch_size=100, num_epochs=1"
 
 
 def short_script(folder, index):
@@ -208,13 +208,13 @@ def short_script(folder, index):
     code = blocks("bring-your-rllib-script", "python")[index]
     assert len(code.splitlines()) < 40
     for before, after in (
-        (r"= \(\n    PPOConfig\(\)", f"= (\n    {SHORT_PPO}"),
+        (r"(lr=(?:tune\.grid_search\(.*?\)|[\d.e-]+)), gamma=0.98, minibatch_size=500, num_epochs=10", rf"\1, {SHORT}"),
+        (r"\[5e-5, 5e-4\]", "[1e-3]"),
+        (r"\n *train_batch_size_per_learner=2_000,", ""),
         (r'"preset": "ratios"', '"preset": "ratios", "duration_s": 2'),
         (r'"duration_s": 15, ', ""),
         (r"range\(\d+\)", "range(1)"),
-        (r"train_batch_size_per_learner=2_000", "train_batch_size_per_learner=200, minibatch_size=100"),
         (r'"training_iteration": \d+', '"training_iteration": 1'),
-        (r"lr=tune.grid_search\(\[5e-5, 1e-3\]\)", "lr=tune.grid_search([1e-3]), train_batch_size_per_learner=200"),
     ):
         code = re.sub(before, after, code)
     (folder / f"{SCRIPTS[index]}.py").write_text(code, encoding="utf-8")
