@@ -40,7 +40,7 @@ def check(dataset_id: str, root: Path | None = None) -> Path:
         OrbitccError: Minari is missing, the id is none, or there is such a data set.
     """
     if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
-        raise StateError("dataset", "Minari is not installed: pip install 'orbitcc[data]'")
+        raise StateError("dataset", "Minari is not installed, the extra `data` (docs/packaging.md)")
     if not _ID.fullmatch(dataset_id):
         raise OrbitccError("--id", dataset_id, "names joined by / and a version, e.g. orbitcc/dumbbell-cubic-v0")
     place = (root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")) / dataset_id

@@ -2,7 +2,7 @@
 
     net.addLink(h1, h2, cls=EmulatedLink, rate_mbps=50, delay_ms=[[0, 20], [15, 35]])
 
-Importing this needs Mininet (`pip install 'orbitcc[emulation]'`), making a link what `orbitcc doctor` lists for it.
+Importing this needs Mininet (the extra `emulation`), making a link what `orbitcc doctor` lists for it.
 """
 
 import itertools

@@ -169,7 +169,7 @@ NEEDS: tuple[Need, ...] = (
         "apt-get install libelf-dev zlib1g-dev, then make emulator",
     ),
     Need("root, or a user namespace", ("mininet",), _any_root, "sudo, or: unshare -Urnm orbitcc mininet SCENARIO"),
-    Need("mininet", ("mininet",), _mininet, "pip install 'orbitcc[emulation]'"),
+    Need("mininet", ("mininet",), _mininet, "the extra `emulation` (docs/packaging.md)"),
     Need("mnexec", ("mininet",), _tool("mnexec"), "apt-get install mininet"),
     Need("ip", ("mininet",), _tool("ip"), "apt-get install iproute2"),
     Need("ping", ("mininet",), _tool("ping"), "apt-get install iputils-ping"),

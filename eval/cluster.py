@@ -55,7 +55,11 @@ def ray_module() -> Any:
         OrbitccError: it is not installed.
     """
     if importlib.util.find_spec("ray") is None:
-        raise OrbitccError("ray", "(not installed)", "the learners installed: pip install 'orbitcc[train]'")
+        raise OrbitccError(
+            "ray",
+            "(not installed)",
+            "the learners installed, the extra `train` (docs/packaging.md)",
+        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # of workers; Ray itself waits 30 s, whatever is set
     import ray

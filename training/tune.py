@@ -124,7 +124,7 @@ def tune(
     try:
         import optuna
     except ImportError:
-        raise StateError("tune", "Optuna is not installed: pip install 'orbitcc[search]'") from None
+        raise StateError("tune", "Optuna is not installed, the extra `search` (docs/packaging.md)") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
     asked = {

@@ -70,7 +70,7 @@ class Found:
 def check_optuna() -> None:
     """OrbitccError that says what to install."""
     if importlib.util.find_spec("optuna") is None:
-        raise OrbitccError("search", "optuna", "installed: pip install 'orbitcc[search]'")
+        raise OrbitccError("search", "optuna", "installed, the extra `search` (docs/packaging.md)")
 
 
 def run_search(

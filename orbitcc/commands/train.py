@@ -253,9 +253,7 @@ def check_learner(recipe: Any) -> None:
             if library:
                 import_module(library)
     except ImportError as error:
-        raise OrbitccError(
-            "train", str(error), "an installation with the extra: pip install 'orbitcc[train]'"
-        ) from None
+        raise OrbitccError("train", str(error), "an installation with the extra `train` (docs/packaging.md)") from None
 
 
 def _command(recipe: str, changes: list[str], seed: int) -> str:

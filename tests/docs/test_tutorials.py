@@ -88,7 +88,14 @@ def test_examples_import_what_they_use(path):
 
 def test_your_scenario(folder):
     text, handovers, mine = blocks("your-scenario", "toml")
-    assert len(Scenario.from_toml(f'name = "x"\nduration_s = 60\n{handovers}[[flows]]\ncontroller = "cubic"').links[0].handovers) == 2
+    assert (
+        len(
+            Scenario.from_toml(f'name = "x"\nduration_s = 60\n{handovers}[[flows]]\ncontroller = "cubic"')
+            .links[0]
+            .handovers
+        )
+        == 2
+    )
     (folder / "pass.toml").write_text(text, encoding="utf-8")
     (folder / "mine").mkdir()
     (folder / "mine" / "shared.toml").write_text(mine, encoding="utf-8")
