@@ -43,3 +43,8 @@ def checked_number(
 
 def _short(x: float) -> str:
     return f"{int(x)}" if float(x).is_integer() and abs(x) < 1e6 else f"{x:g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 link`, `2 links`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

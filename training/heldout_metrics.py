@@ -322,7 +322,7 @@ def _mean(values: Any) -> float:
 
 
 def print_figures(policies: Mapping[str, Mapping[str, float]], title: str | None = None) -> None:
-    """A table on standard output: a row per figure, a column per policy."""
+    """A table on standard output: a row per figure that exists for these worlds, a column per policy."""
     from rich.console import Console
     from rich.table import Table
 
@@ -330,6 +330,8 @@ def print_figures(policies: Mapping[str, Mapping[str, float]], title: str | None
     for name in dict.fromkeys(name for figures in policies.values() for name in figures):
         better = FIGURES[name].better if name in FIGURES else "higher" if name == "score" else ""
         cells = [_cell(figures.get(name, math.nan)) for figures in policies.values()]
+        if not any(cells):
+            continue
         table.add_row(name, *cells, better)
     Console().print(table)
 

@@ -70,7 +70,7 @@ def draw_ecdf(
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         ax.set_xlabel(xlabel)
         ax.set_title("Share of runs at or below", pad=10)
-        ax.legend(loc="upper right", bbox_to_anchor=(1.01, 1.125), ncols=min(len(values), 5), handlelength=1.8)
+        ax.legend(loc="upper left", handlelength=1.8)  # where no curve is
     return figure
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.numbers import counted
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, unused
@@ -67,7 +68,7 @@ OVER_ALL = "medians over all scenarios; their spread is that between the scenari
 
 
 def _runs(count: int) -> str:
-    return f"{count} run{'s' if count != 1 else ''}"
+    return counted(count, "run")
 
 
 def pairs(results: Results) -> str:

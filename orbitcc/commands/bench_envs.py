@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.commands.measurement import REPEATS, Result, median
+from orbitcc.envs.numbers import counted
 
 if TYPE_CHECKING:
     from orbitcc.envs.environments.vector import VectorCongestionEnv
@@ -32,7 +33,7 @@ def _env_steps(_results: list[Result]) -> Result:
 def _wall_steps(_results: list[Result], threads: int) -> Result:
     envs, hold = _busy(WORLDS, threads)
     value = median(lambda: _steps_per_s(lambda: envs.step(hold), 50, WORLDS, time.perf_counter))
-    what = f"env steps, {WORLDS} worlds, {threads} thread{'s' if threads > 1 else ''} (wall time)"
+    what = f"env steps, {WORLDS} worlds, {counted(threads, 'thread')} (wall time)"
     return Result(what, value, "steps/s", higher_is_better=True)
 
 
@@ -88,7 +89,7 @@ def _ppo_share(_results: list[Result], num_envs: int) -> Result:
     rates = [[rate(model) for model in models] for _ in range(REPEATS + 1)][1:]
     torch.set_num_threads(threads)
     value = 100 * statistics.median(own / idle for own, idle in rates)
-    what = f"SB3 PPO's speed, {num_envs} env{'s' if num_envs > 1 else ''}, against an environment that does nothing"
+    what = f"SB3 PPO's speed, {counted(num_envs, 'env')}, against an environment that does nothing"
     return Result(f"{what} (wall time)", value, "%", 85, higher_is_better=True)
 
 

@@ -158,7 +158,10 @@ def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
     from orbitcc.envs.errors import StateError, UnknownNameError
 
     try:
-        return scenarios.load(scenarios.named(source), settings(changes))
+        loaded = scenarios.load(scenarios.named(source), settings(changes))
+        for line in too_late(loaded) if source not in scenarios.SCENARIOS else ():
+            print(f"warning: {line}", file=sys.stderr)
+        return loaded
     except UnknownNameError as error:
         from orbitcc.eval.suites import SUITES
 
@@ -167,6 +170,25 @@ def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
         own = getattr(SUITES[source], "scenario", "")
         single = f"; a single run of its scenario: `orbitcc run {own}`" if own else ""
         raise StateError("scenario", f"{source} is a suite: `orbitcc eval {source}`{single}") from None
+
+
+def too_late(loaded: Scenario | ScenarioDistribution) -> list[str]:
+    """A line about events of a scenario after its end, if it has any. Schedules may well be longer than a run."""
+    from orbitcc.envs.description.scenario import Scenario
+
+    if not isinstance(loaded, Scenario):
+        return []
+    events: list[tuple[str, float]] = []
+    for i, link in enumerate(loaded.links):
+        events += [(f"links.{i}.outages.{k}", outage.at_s) for k, outage in enumerate(link.outages)]
+        events += [(f"links.{i}.handovers.{k}", handover.at_s) for k, handover in enumerate(link.handovers or ())]
+    for i, flow in enumerate(loaded.flows):
+        events += [(f"flows.{i}.reroutes.{k}", reroute.at_s) for k, reroute in enumerate(flow.reroutes)]
+    late = [(where, at_s) for where, at_s in events if at_s >= loaded.duration_s]
+    if not late:
+        return []
+    (where, at_s), more = late[0], f" (and {len(late) - 1} more)" if len(late) > 1 else ""
+    return [f"{where}: at_s = {at_s:g} is after the end, duration_s = {loaded.duration_s:g}, so it never happens{more}"]
 
 
 def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) -> Scenario:
@@ -181,10 +203,12 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
     from orbitcc.envs.controllers import CONTENDER, EXTERNAL
     from orbitcc.envs.description.scenario import given_name
     from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.numbers import counted
 
     flows = list(scenario.flows)
     chosen = [i for i, flow in enumerate(flows) if flow.controller.name == EXTERNAL]
-    what = f"the {len(chosen)} learning flows this seed draws" if drawn else f"the contender's {len(chosen)} flows"
+    what = f"the {counted(len(chosen), 'learning flow')} this seed draws"
+    what = what if drawn else f"the contender's {counted(len(chosen), 'flow')}"
     if chosen and not given:
         if drawn:
             allowed = "a controller for the learning flows of a drawn scenario, e.g. --flow cubic"
@@ -193,7 +217,9 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
         raise OrbitccError(f"flows.{chosen[0]}.controller", CONTENDER, allowed)
     if not chosen:
         chosen = [i for i, flow in enumerate(flows) if flow.controller.name != "udp"]
-        what = f"the {len(chosen)} flows of {scenario.name}" + (" except udp" if len(chosen) < len(flows) else "")
+        what = f"the {counted(len(chosen), 'flow')} of {scenario.name}" + (
+            " except udp" if len(chosen) < len(flows) else ""
+        )
     if given and not chosen:
         raise OrbitccError("--flow", str(given[0].controller), f"nothing, because {scenario.name} has only udp flows")
     if len(chosen) == 1 and not drawn and given:
@@ -202,7 +228,7 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
         kept = given_name(flows[only])
         flows += [flows[only].changed(name=kept and f"{kept}-{k}") for k in range(1, len(given))]
     if given and len(given) not in (1, len(chosen)):
-        raise OrbitccError("--flow", f"{len(given)} flows", f"1 for all, or one for each of {what}, in order")
+        raise OrbitccError("--flow", counted(len(given), "flow"), f"1 for all, or one for each of {what}, in order")
     for k, i in enumerate(chosen if given else ()):
         new, old = given[k % len(given)], flows[i]
         named = {field: getattr(new, field) for field in new.model_fields_set}
@@ -263,17 +289,19 @@ def print_tables(recording: Recording) -> None:
     console.print(flows)
     if any(total["objects"] for total in recording.flow_totals):
         console.print(_downloads(recording))
-    links = table("link", "utilisation", "mean queue kB", "largest", "dropped packets", "lost")
+    links = table("link", "utilisation", "mean queue kB", "largest", "dropped by queue", "lost on the way")
     for total in recording.link_totals:
         links.add_row(
             total["name"],
-            _shown(100 * total["utilisation"], 1, " %"),
+            "no rate" if math.isinf(total["capacity_mbps"]) else _shown(100 * total["utilisation"], 1, " %"),
             _shown(total["queue_bytes_mean"] / 1e3, 1),
             _shown(total["queue_bytes_max"] / 1e3, 1),
             str(total["dropped_packets"]),
             str(total["lost_packets"]),
         )
     console.print(links)
+    if any(math.isinf(total["capacity_mbps"]) for total in recording.link_totals):
+        console.print("no rate: the link is unlimited, so that it has no queue", style="dim", highlight=False)
     if recording.emulation is not None:
         late = recording.emulation["lateness"]
         console.print(

@@ -30,6 +30,7 @@ def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
     """Print the links and flows of a scenario, and the parameters of a named one."""
     from rich.console import Console
 
+    from orbitcc.envs.numbers import counted
     from orbitcc.envs.scenarios import SCENARIOS
 
     loaded, console = load(scenario, changes, seed), Console()
@@ -37,8 +38,8 @@ def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
         console.print(f"[bold]{scenario}[/bold]: {SCENARIOS[scenario].description}", highlight=False)
         console.print(_parameters(scenario))
     console.print(
-        f"[bold]{loaded.name}[/bold] · {loaded.duration_s:g} s · seed {loaded.seed} · {len(loaded.links)} links · "
-        f"{len(loaded.flows)} flows",
+        f"[bold]{loaded.name}[/bold] · {loaded.duration_s:g} s · seed {loaded.seed} · "
+        f"{counted(len(loaded.links), 'link')} · {counted(len(loaded.flows), 'flow')}",
         highlight=False,
     )
     console.print(_links(loaded))
@@ -154,6 +155,8 @@ def _flows(scenario: Scenario) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.numbers import counted
+
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("flow", "controller", "path", "from, s", "to, s", "traffic", "base RTT at its start, ms"):
         table.add_column(head, overflow="fold")
@@ -162,7 +165,7 @@ def _flows(scenario: Scenario) -> Any:
         table.add_row(
             escape(flow.name),
             escape(str(flow.controller)),
-            escape(" → ".join(names) + (f" (+ {len(flow.reroutes)} reroutes)" if flow.reroutes else "")),
+            escape(" → ".join(names) + (f" (+ {counted(len(flow.reroutes), 'reroute')})" if flow.reroutes else "")),
             f"{flow.start_s:g}",
             f"{flow.stop_s if flow.stop_s is not None else scenario.duration_s:g}",
             flow.traffic.kind,

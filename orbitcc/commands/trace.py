@@ -61,9 +61,10 @@ def print_trace(trace: Trace) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.numbers import counted
 
     console = Console(highlight=False)
-    console.print(f"{trace.policy}: {len(trace.actions)} decisions of {trace.flow} in {trace.scenario.name}")
+    console.print(f"{trace.policy}: {counted(len(trace.actions), 'decision')} of {trace.flow} in {trace.scenario.name}")
     console.print(f"action: mean {trace.actions.mean():+.3f}, standard deviation {trace.actions.std():.3f}")
     shown = table("input", "mean", "deviation", "adds, mean", "deviation")
     for k, label in enumerate(trace.labels):

@@ -10,6 +10,7 @@ from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
 from orbitcc.envs.description.flows import Flow
+from orbitcc.envs.description.scenario import Scenario
 from tests.commands.shell import called
 
 FLOW_KEYS = [
@@ -169,6 +170,26 @@ def test_flows_of_policies_of_libraries_have_the_names_that_evaluations_give_the
     names = prepare("dumbbell", [], texts, [], None).flow_names
     assert names == ("sb3:geo.zip:preset=p150.toml-0", "rllib:best-1")
     assert [libraries.label(text) for text in texts] == ["sb3:geo.zip:preset=p150.toml", "rllib:best"]
+
+
+def test_an_event_after_the_end_of_a_file_is_warned_of(tmp_path):
+    link = {"name": "l", "rate_mbps": [[0, 5], [90, 6]], "outages": [{"at_s": 50, "duration_ms": 10}]}
+    data = {"name": "x", "duration_s": 1, "links": [link], "flows": [{"controller": "cubic"}]}
+    path = str(Scenario.from_dict(data).save(tmp_path / "x.toml"))
+    for command in (["run"], ["scenario", "show"]):
+        done = called(*command, path)
+        assert done.returncode == 0
+        assert done.stderr == (
+            "warning: links.0.outages.0: at_s = 50 is after the end, duration_s = 1, so it never happens\n"
+        )
+    assert "warning" not in called("scenario", "show", "leo-responsiveness", "--set", "duration_s=2").stderr
+
+
+def test_a_link_without_a_rate_is_called_so_and_counts_are_in_words():
+    out = run("leo-responsiveness", "--set", "duration_s=2", "--flow", "cubic")
+    assert "no rate: the link is unlimited, so that it has no queue" in out
+    assert "no rate" not in run("dumbbell", "--set", "duration_s=1")
+    assert "1 link · 1 flow" in " ".join(called("scenario", "show", "dumbbell").stdout.split())
 
 
 def test_flows_and_policies_are_taken_in_the_order_of_the_command_line():

@@ -311,7 +311,7 @@ def test_multi_agent(folder):
     pytest.importorskip("torchrl")
     shorter = [
         (
-            "steps, iterations, epochs, minibatch = 2_000, 50, 4, 500",
+            "steps, iterations, epochs, minibatch = 2_000, 30, 4, 500",
             "steps, iterations, epochs, minibatch = 120, 2, 1, 60",
         )
     ]

@@ -70,6 +70,8 @@ def test_a_comparison_has_the_scorecard_of_classical_controllers_too(monkeypatch
     rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if len(line.split()) > 2}
     assert "0.5000" in rows["reward"]
     assert rows["starved"].split()[-2] == "lower"
+    print_figures({"a": {"reward": 0.5, "convergence_s": float("nan")}, "b": {"reward": 0.4}})
+    assert "convergence_s" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
