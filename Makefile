@@ -1,16 +1,20 @@
 # `make demo`, `make look` and `make test` need Python 3.11+ and cargo, nothing else. `make help` lists what there is.
 .DEFAULT_GOAL := demo
-.PHONY: help demo look test system libraries lint tables bench build native emulator bpf full docs dist clean
+.PHONY: help demo look test pytest system libraries lint tables bench build native emulator bpf full docs dist clean
 
 UV := $(shell uv --version >/dev/null 2>&1 && command -v uv || echo .tools/bin/uv)
 # Bytecode once: without it, where PYTHONDONTWRITEBYTECODE is set, every process would compile torch and Ray again.
 SYNC := $(UV) sync --quiet --inexact --compile-bytecode
+# `uv sync` always obeys the pins of pyproject.toml; `uv pip` with --no-config does not.
+NEWEST_OF_ALL = $(UV) venv --quiet --allow-existing .venv && $(UV) pip install --no-config --quiet --python $(BIN)/python --upgrade \
+  --editable '.[train,search,video,data,emulation]' --group dev --group foreign --group docs
 BIN := .venv/bin
 SIM := --manifest-path sim/Cargo.toml
 # Agents on the kernel need libelf and zlib (Debian: libelf-dev zlib1g-dev).
 AGENTS = $(if $(and $(wildcard /usr/include/libelf.h),$(wildcard /usr/include/zlib.h)),--features orbitcc-emulator/agents)
 # Beside the objects, `make bpf` writes the digests of sources and objects, and what compiled them (tests/sim/test_bpf.py).
 BPF_OUT := $(CURDIR)/sim/emulator/bpf
+PYTESTS = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
 # What tests of emulation, deployment, Mininet, BPF, captures and reports need beyond Python and cargo, on Debian.
 SYSTEM := iproute2 iputils-ping net-tools mininet clang llvm libbpf-dev libelf-dev zlib1g-dev tshark chromium
 # BenchMARL needs an older TorchRL than our constraints allow: `make libraries` puts both into a folder of their own.
@@ -42,8 +46,11 @@ look: $(UV)  ## a light first look without learners: evaluate a policy that ship
 test: full emulator  ## everything: the native tests, then the Python tests with the learners installed
 	cargo test --profile tested --workspace $(SIM) $(AGENTS)
 	cargo test --release --package orbitcc-core $(SIM) --test event_logs  # the build that ships, without these checks, does the same
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations 30 --ignore tests/emulator --ignore tests/deploy
+	$(PYTESTS)
 	$(BIN)/python -m pytest --durations 15 tests/emulator tests/deploy  # in real time: nothing else may run
+
+pytest: full  ## the Python tests alone, without those of the emulator
+	$(PYTESTS)
 
 system:  ## on Debian as root: packages without which tests of emulation, deployment, captures and reports are skipped
 	@for package in $(SYSTEM); do dpkg -s $$package >/dev/null 2>&1 || wanted="$$wanted $$package"; done; \
@@ -76,9 +83,9 @@ bench: build  ## the figures of docs/performance.md
 build: $(UV)  ## simulator, command and developer tools, without the learners
 	$(SYNC)
 
-full: $(UV)  ## as `build`, with the learners (torch, Ray, Stable-Baselines3: some gigabytes), what films need, and Mininet
+full: $(UV)  ## as `build`, with the learners, what films need, and Mininet (some gigabytes; NEWEST=1: newest versions, no pins)
 	@echo "make full: the simulator, the command, the developer tools, the learners (torch, Ray, Stable-Baselines3), moviepy and Mininet, into .venv"
-	$(SYNC) --extra train --extra search --extra video --extra data --extra emulation --group foreign --group docs
+	$(if $(NEWEST),$(NEWEST_OF_ALL),$(SYNC) --extra train --extra search --extra video --extra data --extra emulation --group foreign --group docs)
 	@echo "done; now: source .venv/bin/activate   (then orbitcc and python are those of .venv, which has no pip of its own)"
 
 native:  ## rebuild only the simulator, in place

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 def section(changelog: str, version: str) -> str:
     """The text below the heading `## VERSION`, up to the next one."""
-    found = re.search(rf"^## {re.escape(version)}(?: .*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^## {re.escape(version)}(?: [^\n]*)?\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     text = found[1].strip() if found else ""
     if not text:
         raise SystemExit(f"CHANGELOG.md says nothing about {version}")
