@@ -30,6 +30,7 @@ from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.names import plain
 
 WEIGHTS = "policy.safetensors"
 PREFERENCE = "delay-preference"
@@ -46,7 +47,7 @@ class CheckpointError(FileError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__("checkpoint", str(path), f"a folder with {WEIGHTS} and {CARD}, as `orbitcc train` writes it")
         self.path, self.reason = path, reason
-        self.args = (f"checkpoint {path}: {reason}; allowed: {self.allowed}",)
+        self.args = (plain(f"checkpoint {path}: {reason}; allowed: {self.allowed}"),)
 
     def at(self, field: str) -> Self:
         """The error itself, because it names the file."""

@@ -11,6 +11,8 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from orbitcc.envs.names import plain
+
 
 class OrbitccError(ValueError):
     """A value that cannot be used. `field` is the dotted name of what was set, e.g. `links.0.rate_mbps`."""
@@ -19,7 +21,7 @@ class OrbitccError(ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(self._message())
+        super().__init__(plain(self._message()))
 
     def _message(self) -> str:
         return f"{self.field}: {_shown(self.value)} is not allowed; allowed: {self.allowed}"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents.runs import METRICS, MetricsFile
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.names import plain, terminal
 from orbitcc.training.heldout_metrics import FIGURES
 
 
@@ -243,7 +244,7 @@ class Display:
                 TextColumn("{task.fields[note]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task(title, total=total, note="")
+            self._task = self._bar.add_task(terminal(title), total=total, note="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -262,9 +263,9 @@ class Display:
 
     def _line(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(text, highlight=False)
+            self._bar.console.print(terminal(text), highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(plain(text), file=sys.stderr, flush=True)
 
     def working(self, what: str) -> None:
         """Show the activity between two updates."""

@@ -20,6 +20,7 @@ from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import DAMAGED_ARRAYS, atomic_write_bytes, atomic_write_text, parse_toml
+from orbitcc.envs.names import csv_text
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
@@ -109,9 +110,8 @@ class Recording:
         for names, group in ((self.flow_names, self.flows), (self.link_names, self.links)):
             for i, name in enumerate(names):
                 columns.update({f"{name}.{key}": series[:, i] for key, series in group.items()})
-        lines = [",".join(columns)]
-        lines += [",".join(_cell(v) for v in row) for row in np.column_stack(list(columns.values()))]
-        return atomic_write_text(path, "\n".join(lines) + "\n")
+        rows = ([_cell(v) for v in row] for row in np.column_stack(list(columns.values())))
+        return atomic_write_text(path, csv_text([list(columns), *rows]))
 
 
 def _recorded(text: str) -> Scenario:

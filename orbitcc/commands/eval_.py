@@ -24,6 +24,7 @@ from orbitcc.commands.options import (
     again,
     complete_suite,
 )
+from orbitcc.envs.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
@@ -111,7 +112,7 @@ def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None
 
     notes = warnings(results)
     for note in notes:
-        print(f"warning: {note}", file=sys.stderr)
+        print(f"warning: {plain(note)}", file=sys.stderr)
     report = write_report(results, notes)
     if as_json:
         print(json.dumps(as_dict(results, report), indent=2))
@@ -149,9 +150,9 @@ def as_dict(results: Results, report: Path) -> dict[str, Any]:
 def print_table(results: Results) -> None:
     """Medians and 95 % intervals, one line per contender; several tables where one does not fit the terminal."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.eval.figures.style import DARK, lines_of
     from orbitcc.eval.front import SHARES, unused
     from orbitcc.eval.report import pairs
@@ -206,7 +207,7 @@ def print_table(results: Results) -> None:
         for row, label in enumerate(results.labels):
             shown = (cells[row] for _, cells in part)
             table.add_row(
-                f"[{DARK.tone(lines[label].colour)}]●[/] {escape(label)}",
+                f"[{DARK.tone(lines[label].colour)}]●[/] {terminal(label)}",
                 *(f"[bold]{median}[/bold]" + "".join(f"\n[dim]{i}[/dim]" for i in rest) for median, *rest in shown),
             )
         console.print(table)

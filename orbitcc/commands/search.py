@@ -23,6 +23,7 @@ from orbitcc.commands.options import (
     complete_controller,
     complete_scenario,
 )
+from orbitcc.envs.names import plain
 
 
 def search(
@@ -93,8 +94,10 @@ def search(
         print(json.dumps([asdict(one) for one in found], indent=2))
         return
     for name, one in zip(commands, found, strict=True):
-        print(f"{name}  {objective} regret {one.regret:.2f}: {words(chosen, one)}")
+        print(f"{name}  {objective} regret {one.regret:.2f}: {plain(words(chosen, one))}")
     if not found:
-        print(f"none of {trials} worlds costs {chosen.target.label} much more than {chosen.against.label}")
+        print(
+            f"none of {trials} worlds costs {plain(chosen.target.label)} much more than {plain(chosen.against.label)}"
+        )
     print(f"report: {report}")
     print(f"worlds: {folder / 'worlds'}")
