@@ -103,7 +103,11 @@ def resolve(name_or_path: str | Path) -> Path:
         return SHIPPED / text
     if text in SENT:
         return SENT[text]
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+        (path / WEIGHTS).exists()
+    except (OSError, RuntimeError, ValueError) as error:  # no such home directory, a name that is too long
+        raise CheckpointError(Path(text), str(error)) from None
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent
     if text and (path / CONFIG).is_file() and not (path / CARD).is_file():

@@ -40,6 +40,8 @@ class OrbitccError(ValueError):
         return self.at(".".join(part for part in (prefix, self.field) if part))
 
 
+_LONGEST_NAME = 200
+"""For longer texts no similar name is suggested."""
 MANY = 12
 """A message lists at most this many names when a command lists all of them."""
 
@@ -63,7 +65,8 @@ class UnknownNameError(OrbitccError):
 
     def _message(self) -> str:
         short = bool(self.listing) and len(self.known) > MANY
-        names = [self.meant] if self.meant else nearest(str(self.value), self.known, 3 if short else 1)
+        text = self.value if isinstance(self.value, str) and len(self.value) <= _LONGEST_NAME else ""
+        names = [self.meant] if self.meant else nearest(text, self.known, 3 if short else 1)
         near = " or ".join(map(repr, names))
         hint = f"; did you mean {near}?" if near else ""
         allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
@@ -161,6 +164,8 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The most similar of the known names, the best first: those that begin with it, else those spelt alike."""
     by_lower, text = {k.lower(): k for k in known}, name.lower()
     found = sorted((k for k in by_lower if len(text) > 2 and k.startswith(text)), key=len)
+    if not text:
+        return []
     found = found or difflib.get_close_matches(text, by_lower, n=most, cutoff=0.7)
     return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=1, cutoff=0.5))[:most]]
 

@@ -145,17 +145,19 @@ def read_json(path: str | os.PathLike[str], wanted: str, most_bytes: int = MOST_
         raise FileContentError("file", str(path), f"{wanted}, as JSON text ({error})") from None
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, *, own: bool = False) -> Any:
     """The content of JSON text; ValueError when it is not JSON.
 
     Allowed: what RFC 8259 does, so neither NaN nor infinity; integers of 64 bits; text without lone surrogates.
+    own: also NaN, infinity and longer integers, which Python writes.
     """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         elif not text.isascii():
             text.encode()
-        data = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
+        numbers = {} if own else {"parse_int": _whole, "parse_float": _finite, "parse_constant": _no_number}
+        data = json.loads(text, **numbers)
         if "\\u" in text:  # an escape may be half of a letter
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:

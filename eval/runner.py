@@ -179,8 +179,9 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
     before = set(multiprocessing.active_children())
     pool = processes.pool(min(workers, len(tasks)))
     try:
-        for future in as_completed([pool.submit(execute, task) for task in tasks]):
-            yield future.result()
+        with processes.lost():
+            for future in as_completed([pool.submit(execute, task) for task in tasks]):
+                yield future.result()
         pool.shutdown()
     except BaseException:
         # A run may be long: do not wait for those under way.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -64,6 +66,7 @@ class TensorBoardLogbook(Logbook):
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        _leave_errors_to_the_caller()
         purge = None if resume_at is None else resume_at + 1
         self._folder, self._purge, self._writer = folder, purge, SummaryWriter
         self._events = SummaryWriter(str(folder), purge_step=purge)
@@ -95,6 +98,19 @@ class TensorBoardLogbook(Logbook):
         for writer in self._references.values():
             writer.close()
         self._events.close()
+
+
+@functools.cache
+def _leave_errors_to_the_caller() -> None:
+    """Do not print what TensorBoard's thread cannot write: the next call of the writer raises the same error."""
+    usual = threading.excepthook
+
+    def hook(found: Any) -> None:
+        of_the_writer = type(found.thread).__module__.startswith("tensorboard.")
+        if not (of_the_writer and issubclass(found.exc_type, OSError)):
+            usual(found)
+
+    threading.excepthook = hook
 
 
 def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
@@ -99,7 +99,7 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
 
     Raises UnknownNameError with the nearest suite or parameter, and OrbitccError for a value that is not allowed.
     """
-    if name not in SUITES and Path(name).is_dir():
+    if name not in SUITES and os.path.isdir(name):
         if settings:
             raise OrbitccError("--set", ", ".join(settings), "no settings, because the scenarios of a folder are fixed")
         return FolderSuite(name)

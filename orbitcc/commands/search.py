@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -72,7 +73,7 @@ def search(
         raise StateError("--resume", "name the folder to continue with --out")
 
     def contender(text: str) -> contenders.Contender:
-        is_policy = python_policy.is_python_policy(text) or Path(text).is_dir()
+        is_policy = python_policy.is_python_policy(text) or os.path.isdir(text)
         return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
