@@ -32,6 +32,7 @@ from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
 from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.names import plain
 
 PREFERENCE = "delay-preference"
 """The feature that tells a policy how much delay counts."""
@@ -47,7 +48,7 @@ class CheckpointError(FileError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__("checkpoint", str(path), f"a folder with {WEIGHTS} and {CARD}, as `orbitcc train` writes it")
         self.path, self.reason = path, reason
-        self.args = (f"checkpoint {path}: {reason}; allowed: {self.allowed}",)
+        self.args = (plain(f"checkpoint {path}: {reason}; allowed: {self.allowed}"),)
 
     def at(self, field: str) -> Self:
         """The error itself, because it names the file."""
@@ -105,7 +106,11 @@ def resolve(name_or_path: str | Path) -> Path:
         return SENT[text]
     if hub.is_on_hub(text):
         return hub.download(text)
-    path = Path(text).expanduser()
+    try:
+        path = Path(text).expanduser()
+        (path / WEIGHTS).exists()
+    except (OSError, RuntimeError, ValueError) as error:  # no such home directory, a name that is too long
+        raise CheckpointError(Path(text), str(error)) from None
     if path.name in (WEIGHTS, CARD) and path.exists():
         return path.parent
     if text and (path / CONFIG).is_file() and not (path / CARD).is_file():

@@ -42,10 +42,18 @@ def check(dataset_id: str, root: Path | None = None) -> Path:
     """
     if importlib.util.find_spec("minari") is None or importlib.util.find_spec("h5py") is None:
         raise StateError("dataset", f"Minari is not installed: it comes with {installing('data')}")
-    if not _ID.fullmatch(dataset_id):
-        raise OrbitccError("--id", dataset_id, "names joined by / and a version, e.g. orbitcc/dumbbell-cubic-v0")
-    place = (root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")) / dataset_id
-    if place.exists():
+    from minari.dataset.minari_dataset import parse_dataset_id
+
+    try:
+        known = _ID.fullmatch(dataset_id) is not None and parse_dataset_id(dataset_id) is not None
+    except ValueError:  # Minari's names have two letters at least
+        known = False
+    if not known:
+        allowed = "names of two letters or more, joined by /, and a version, e.g. orbitcc/dumbbell-cubic-v0"
+        raise OrbitccError("--id", dataset_id, allowed)
+    folder = root or Path(os.environ.get(ROOT) or Path.home() / ".minari" / "datasets")
+    place = folder.absolute() / dataset_id  # Minari refuses a relative folder
+    if os.path.lexists(place):
         raise OrbitccError("--id", dataset_id, f"an id that is not taken (there is {place})")
     return place
 

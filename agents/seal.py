@@ -15,7 +15,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from orbitcc.envs.errors import FileError, StateError
+from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.envs.files import MOST_STATE, open_regular, parse_json, read_bytes, read_text
 
 SEAL = "seal.json"
 
@@ -70,9 +71,13 @@ def check_owner(folder: Path, name: str) -> None:
 def _stored(folder: Path) -> tuple[dict[str, str], str]:
     path = folder / SEAL
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        files, signature = dict(data["files"]), str(data["signature"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        data = parse_json(read_text(path))
+        files, signature = data["files"], data["signature"]
+        if not isinstance(files, dict) or not all(isinstance(text, str) for text in (*files.values(), signature)):
+            raise ValueError("digests must be text")
+    except OrbitccError as error:
+        raise FileError("resume", str(path), f"the digests of a run's state ({error.allowed})") from None
+    except (ValueError, KeyError, TypeError) as error:
         raise FileError("resume", str(path), f"the digests of a run's state ({error})") from None
     return files, signature
 
@@ -81,7 +86,7 @@ def _digests(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path != folder / SEAL:
-            with path.open("rb") as file:
+            with open_regular(path, MOST_STATE) as file:
                 found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
@@ -95,8 +100,8 @@ def _signature(files: dict[str, str], make: bool) -> str:
 def _key(make: bool) -> bytes:
     path = key_file()
     try:
-        return path.read_bytes()
-    except OSError:
+        return read_bytes(path)
+    except OrbitccError:
         if not make:
             return b""
     try:
@@ -107,6 +112,6 @@ def _key(make: bool) -> bytes:
         with contextlib.suppress(FileExistsError):  # another process has just made one
             os.link(fresh, path)
         os.unlink(fresh)
-        return path.read_bytes()
-    except OSError:
+        return read_bytes(path)
+    except (OSError, OrbitccError):
         return b""

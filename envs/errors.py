@@ -11,6 +11,8 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from orbitcc.envs.names import plain
+
 
 class OrbitccError(ValueError):
     """A value that cannot be used. `field` is the dotted name of what was set, e.g. `links.0.rate_mbps`."""
@@ -19,7 +21,7 @@ class OrbitccError(ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(self._message())
+        super().__init__(plain(self._message()))
 
     def _message(self) -> str:
         return f"{self.field}: {_shown(self.value)} is not allowed; allowed: {self.allowed}"
@@ -38,6 +40,8 @@ class OrbitccError(ValueError):
         return self.at(".".join(part for part in (prefix, self.field) if part))
 
 
+_LONGEST_NAME = 200
+"""For longer texts no similar name is suggested."""
 MANY = 12
 """A message lists at most this many names when a command lists all of them."""
 
@@ -64,7 +68,8 @@ class UnknownNameError(OrbitccError):
 
     def _message(self) -> str:
         short = bool(self.listing) and len(self.known) > MANY
-        names = [self.meant] if self.meant else nearest(str(self.value), self.known, 3 if short else 1)
+        text = self.value if isinstance(self.value, str) and len(self.value) <= _LONGEST_NAME else ""
+        names = [self.meant] if self.meant else nearest(text, self.known, 3 if short else 1)
         near = " or ".join(map(repr, names))
         hint = f"; did you mean {near}?" if near else ""
         allowed = f"`{self.listing}` shows all {len(self.known)}" if short else f"allowed: {self.allowed}"
@@ -169,6 +174,8 @@ def nearest(name: str, known: Iterable[str], most: int = 1) -> list[str]:
     """The most similar of the known names, the best first: those that begin with it, else those spelt alike."""
     by_lower, text = {k.lower(): k for k in known}, name.lower()
     found = sorted((k for k in by_lower if len(text) > 2 and k.startswith(text)), key=len)
+    if not text:
+        return []
     found = found or difflib.get_close_matches(text, by_lower, n=most, cutoff=0.7)
     return [by_lower[k] for k in (found or difflib.get_close_matches(text, by_lower, n=1, cutoff=0.5))[:most]]
 

@@ -31,7 +31,10 @@ def checked_number(
         # numpy scalars pass through here
         if isinstance(value, str | bool) or not hasattr(value, "__float__"):
             raise OrbitccError("", value, allowed)
-        value = float(value)
+        try:
+            value = float(value)
+        except (TypeError, ValueError, OverflowError):  # an array
+            raise OrbitccError("", value, allowed) from None
     if not low <= value <= high or not math.isfinite(value) or (above and value == low):
         raise OrbitccError("", value, allowed)
     if whole:

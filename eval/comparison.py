@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from orbitcc.envs.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
-from orbitcc.envs.files import read_text
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
-from orbitcc.eval.results import CaseKey, Row, read_rows, value_of
+from orbitcc.eval.results import CaseKey, Row, load_rows, value_of
 from orbitcc.eval.statistics import Estimate, Standing, median_estimate, verdict
 from orbitcc.eval.suites import Metric
 
@@ -178,9 +177,7 @@ def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
         raise FileError("run", str(folder), "the folder of the results, with runs.jsonl, or of several")
     found: dict[str, dict[str, dict[CaseKey, Row]]] = {}
     for file in files:
-        text = read_text(file)
-        whole = text[: text.rfind("\n") + 1]  # a torn last line is a run that was not finished
-        for row in read_rows(whole.encode(), file):
+        for row in load_rows(file):
             runs = found.setdefault(row["suite"], {}).setdefault(row["contender"], {})
             runs[row["scenario"], row["seed"]] = row
     return found

@@ -13,12 +13,12 @@ from typing import Any
 
 from orbitcc.envs import code
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.files import atomic_write_text, parse_json, read_text
 from orbitcc.envs.scenarios import SCENARIOS
 from orbitcc.eval import cluster, contenders, suites
 from orbitcc.eval.claims import VERDICTS, Claim, ClaimResult, load
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.results import RUNS, Results, key_of, read_rows
+from orbitcc.eval.results import RUNS, Results, key_of, load_rows
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import median_estimate
 from orbitcc.eval.suites import Metric, Suite
@@ -242,13 +242,13 @@ def _load(name: str, folder: Path) -> Results:
     plan_file = folder / "results.json"
     text = read_text(plan_file)
     try:
-        plan = json.loads(text)
+        plan = parse_json(text)
         suite, version = suites.get(name, plan["settings"]), plan["versions"]["orbitcc"]
         entered = [Contender(**given) for given in plan["contenders"]]
         profile, runs, command = plan["profile"], plan["runs"], plan["command"]
     except (ValueError, KeyError, TypeError):
         raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
-    rows = [row for row in read_rows((folder / RUNS).read_bytes(), folder) if row["version"] == version]
+    rows = [row for row in load_rows(folder / RUNS) if row["version"] == version]
     return Results(suite, entered, profile, runs, folder, version, command, rows)
 
 

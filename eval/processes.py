@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 from orbitcc.agents import libraries
+from orbitcc.envs.errors import StateError
 
 
 def pool(workers: int) -> ProcessPoolExecutor:
@@ -22,6 +26,19 @@ def pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         workers, mp_context=get_context("spawn"), initializer=_enter, initargs=(libraries.trusted(),)
     )
+
+
+@contextmanager
+def lost(field: str = "workers") -> Iterator[None]:
+    """OrbitccError about `field` where a worker process of a pool was killed within a `with` block."""
+    try:
+        yield
+    except BrokenProcessPool:
+        sentence = (
+            "a worker process was killed, perhaps because the machine has no memory left; what is finished is kept: "
+            "continue with --resume, and with fewer --workers"
+        )
+        raise StateError(field, sentence) from None
 
 
 def _enter(trusted: tuple[Path, ...]) -> None:

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from orbitcc.envs.names import plain, terminal
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -41,10 +43,10 @@ class Progress:
             )
             self._bar = rich.Progress(*columns, console=Console(stderr=True))
             self._bar.start()
-            self._bar.add_task(self.title, total=self.total, completed=self.done)
+            self._bar.add_task(terminal(self.title), total=self.total, completed=self.done)
         elif not self._quiet:
             again = f" ({self.done} finished earlier)" if self.done else ""
-            print(f"{self.title}: {self.total} runs{again}", file=sys.stderr, flush=True)
+            print(f"{plain(self.title)}: {self.total} runs{again}", file=sys.stderr, flush=True)
         return self
 
     def __exit__(
@@ -54,7 +56,7 @@ class Progress:
             self._bar.stop()
         elif not self._quiet:
             elapsed = time.monotonic() - self._began
-            print(f"{self.title}: {self.done}/{self.total} runs, {elapsed:.1f} s", file=sys.stderr, flush=True)
+            print(f"{plain(self.title)}: {self.done}/{self.total} runs, {elapsed:.1f} s", file=sys.stderr, flush=True)
 
     def advance(self) -> None:
         """Count one finished run."""
@@ -65,4 +67,4 @@ class Progress:
         elif not self._quiet and now - self._last_line >= LINE_EVERY_S:
             self._last_line = now
             left = (now - self._began) / (self.done - self._already) * (self.total - self.done)
-            print(f"{self.title}: {self.done}/{self.total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{plain(self.title)}: {self.done}/{self.total} runs, {left:.0f} s left", file=sys.stderr, flush=True)

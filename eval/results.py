@@ -6,7 +6,6 @@ results continues. A run is known by suite, scenario, contender and seed, and co
 
 from __future__ import annotations
 
-import csv
 import fcntl
 import hashlib
 import io
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import atomic_write_text
+from orbitcc.envs.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
+from orbitcc.envs.names import csv_text
 from orbitcc.eval.contenders import Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 
@@ -37,6 +37,16 @@ CaseKey = tuple[str, int]
 """Scenario and seed."""
 
 RUNS = "runs.jsonl"
+
+MOST_ROW = 1 * MB
+"""Bytes of a row."""
+_TEXTS = ("suite", "scenario", "contender", "controller", "version")
+_PLAIN = str | int | float | bool
+_TABLES: Mapping[str, tuple[Any, str]] = {
+    "point": (str | int | float, "numbers and text"),
+    "params": (_PLAIN, "numbers, text, true and false"),
+    "metrics": (int | float | None, "numbers and null"),
+}
 
 KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "parameters", "version")
 
@@ -124,15 +134,13 @@ class Results:
         rows = sorted(self.rows, key=lambda row: (order[row["contender"]], row["seed"], row["scenario"]))
         factors = list(dict.fromkeys(name for row in rows for name in row["point"]))
         columns = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow([*KEY_COLUMNS, *factors, *columns])
+        table: list[list[Any]] = [[*KEY_COLUMNS, *factors, *columns]]
         for row in rows:
             parameters = spec_text("", row["params"]).lstrip(":")
             keys = {**row, "parameters": parameters}
             where = (row["point"].get(factor, "") for factor in factors)
-            table.writerow([*(keys[c] for c in KEY_COLUMNS), *where, *(_number(value_of(row, c)) for c in columns)])
-        return atomic_write_text(self.out_dir / "runs.csv", text.getvalue())
+            table.append([*(keys[c] for c in KEY_COLUMNS), *where, *(_number(value_of(row, c)) for c in columns)])
+        return atomic_write_text(self.out_dir / "runs.csv", csv_text(table))
 
 
 def value_of(row: Row, metric: str) -> float:
@@ -153,16 +161,49 @@ def append(file: IO[bytes], row: Row) -> None:
 
 
 def read_rows(data: bytes, path: Path) -> list[Row]:
-    """The rows of a runs.jsonl; a torn last line is dropped. Raises FileError naming a line that is no row."""
+    """The rows of a runs.jsonl of whole lines. Raises FileError naming a line that is no row, and its field."""
     rows = []
-    for number, line in enumerate(data.splitlines(), start=1):
+    for number, line in enumerate(io.BytesIO(data), start=1):
         try:
-            row = json.loads(line)
-            key_of(row), row["version"], row["metrics"], row["params"], row["controller"], row["point"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise FileError(f"{path.name} line {number}", str(path), "one finished run per line, as JSON") from None
-        rows.append(row)
+            if len(line) > MOST_ROW:
+                raise ValueError(f"it has more than {MOST_ROW / MB:g} MB")
+            rows.append(_checked(parse_json(line)))
+        except ValueError as error:
+            wanted = f"one finished run per line, as JSON ({error})"
+            raise FileError(f"{path.name} line {number}", str(path), wanted) from None
     return rows
+
+
+def load_rows(path: Path) -> list[Row]:
+    """The rows of the runs.jsonl at `path`; a torn last line, a run that was not finished, is left out.
+
+    Raises FileError for a file that cannot be read, and as `read_rows`.
+    """
+    data = read_bytes(path, MOST_TABLE)
+    return read_rows(data[: data.rfind(b"\n") + 1], path)
+
+
+def _checked(row: Any) -> Row:
+    """The row; ValueError that names a field which is missing or of another type."""
+    if not isinstance(row, dict):
+        raise ValueError("it is no table")
+    for name in _TEXTS:
+        if not isinstance(row.get(name), str):
+            raise ValueError(f"{name} must be text")
+    if not _is_a(row.get("seed"), int):
+        raise ValueError("seed must be a whole number")
+    if not _is_a(row.get("elapsed_s", 0.0), int | float):
+        raise ValueError("elapsed_s must be a number")
+    for name, (kinds, wanted) in _TABLES.items():
+        table = row.get(name)
+        if not isinstance(table, dict) or not all(_is_a(value, kinds) for value in table.values()):
+            raise ValueError(f"{name} must be a table of {wanted}")
+    return row
+
+
+def _is_a(value: Any, kinds: Any) -> bool:
+    """Is it of one of these types? JSON's true and false are no numbers."""
+    return isinstance(value, kinds) and (kinds is _PLAIN or not isinstance(value, bool))
 
 
 @contextmanager
@@ -177,9 +218,12 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
         raise FileError("out", str(results.out_dir), "a folder of its own, not one that holds a paper")
     try:
         results.out_dir.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
     except OSError as error:
         raise FileError("out", str(results.out_dir), f"a writable folder ({error.strerror or error})") from None
+    try:
+        file = open_regular(path, MOST_TABLE, append=True)
+    except FileError as error:
+        raise FileError("out", str(results.out_dir), f"a writable folder ({path.name}: {error.allowed})") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

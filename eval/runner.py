@@ -121,7 +121,12 @@ def run_suite(
     joined = cluster.joined(ray, workers) if ray else nullcontext()
     with joined, store.opened(results, resume) as (file, known):
         store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
-        finished = {store.key_of(row): row for row in known if row["version"] == results.version}
+        points = {_key(task): dict(task.case.point) for task in tasks}
+        finished = {
+            key: row
+            for row in known
+            if row["version"] == results.version and row["point"] == points.get(key := store.key_of(row), row["point"])
+        }
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
             made = _over_ray(missing) if ray else _results(missing, workers or os.cpu_count() or 1)
@@ -174,8 +179,9 @@ def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
     before = set(multiprocessing.active_children())
     pool = processes.pool(min(workers, len(tasks)))
     try:
-        for future in as_completed([pool.submit(execute, task) for task in tasks]):
-            yield future.result()
+        with processes.lost():
+            for future in as_completed([pool.submit(execute, task) for task in tasks]):
+                yield future.result()
         pool.shutdown()
     except BaseException:
         # A run may be long: do not wait for those under way.

@@ -7,8 +7,6 @@ linear layer, the part of the state counts as constant. Other networks, and poli
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +22,8 @@ from orbitcc.agents.model_card import Layer
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments.presets import STATS, Native
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.files import atomic_write_text
+from orbitcc.envs.names import csv_text
 
 Array = NDArray[np.float64]
 
@@ -68,11 +67,8 @@ class Trace:
         columns += [(f"contribution:{label}", self.contributions[:, k]) for k, label in enumerate(self.labels)]
         columns += [("contribution:constant", self.constant)]
         columns += [(f"expert:{k + 1}", self.gate[:, k]) for k in range(self.gate.shape[1])]
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(name for name, _ in columns)
-        table.writerows([f"{x:.6g}" for x in row] for row in np.column_stack([values for _, values in columns]))
-        return atomic_write_bytes(path, text.getvalue().encode())
+        rows = ([f"{x:.6g}" for x in row] for row in np.column_stack([values for _, values in columns]))
+        return atomic_write_text(path, csv_text([[name for name, _ in columns], *rows]))
 
 
 def trace(scenario: Scenario, policy: str) -> Trace:

@@ -44,7 +44,7 @@ GROUPS = {
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
 }
 """Headings of `orbitcc --help` and the commands below each."""
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO, errno.ENAMETOOLONG)
 """Errors of a disk that is full, read-only or broken: no mistake of this program."""
 
 
@@ -123,9 +123,33 @@ def _wrong_usage(error: typer.TyperException) -> str:
     return " ".join(error.format_message().split())
 
 
+def _open_descriptors() -> None:
+    """Open what a shell has closed (`2>&-`) to /dev/null: otherwise the next file becomes standard error."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def _check_words(words: list[str]) -> None:
+    """OrbitccError for an argument that is no UTF-8: results, which name their command, could not be written."""
+    from orbitcc.envs.errors import OrbitccError
+
+    for before, word in zip(["argument", *words], words, strict=False):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise OrbitccError(before if before.startswith("-") else "argument", word, "UTF-8 text") from None
+
+
 def main() -> None:
     """Run the command line. A wrong input is one line on stderr and exit code 2."""
+    _open_descriptors()
     from orbitcc.envs.errors import OrbitccError
+    from orbitcc.envs.names import plain
 
     for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
         if isinstance(stream, io.TextIOWrapper):
@@ -133,9 +157,10 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        _check_words(sys.argv[1:])
         sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
     except typer.TyperException as error:
-        print(f"error: {_wrong_usage(error)}", file=sys.stderr)
+        print(f"error: {plain(_wrong_usage(error))}", file=sys.stderr)
         sys.exit(2)
     except OrbitccError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -146,7 +171,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _OF_THE_DISK:
             raise
-        print(f"error: {error.filename or 'a file'} cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"error: {plain(error.filename or 'a file')} cannot be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.envs import names
 from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.eval.figures.style import CONTROLLER_COLOURS, LIGHT
 from orbitcc.eval.statistics import interquartile_mean
@@ -89,7 +90,7 @@ def plot_curves(runs: Sequence[Curves], path: Path, marks: Mapping[str, Mapping[
                     style = {"marker": "o", "markersize": 3} if held_out and not several else {}
                     width = 2.0 if several else 1.5 if held_out else 1.0
                     curve = mean_curve(found) if several else found[0]
-                    _draw(axis, curve, factor, color=colour, linewidth=width, label=label, **style)
+                    _draw(axis, curve, factor, color=colour, linewidth=width, label=names.figure(label), **style)
             lines = {label: factor * value for label, value in _marks(marks, tags).items()}
             for number, (label, value) in enumerate(lines.items()):
                 colour = CONTROLLER_COLOURS.get(label.lower(), LIGHT.muted)
@@ -97,7 +98,7 @@ def plot_curves(runs: Sequence[Curves], path: Path, marks: Mapping[str, Mapping[
             low, high = axis.get_ylim()
             for label, place in zip(lines, _apart(list(lines.values()), 0.06 * (high - low)), strict=True):
                 axis.annotate(
-                    label,
+                    names.figure(label),
                     (1.01, place),
                     xycoords=("axes fraction", "data"),
                     ha="left",

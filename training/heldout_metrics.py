@@ -326,13 +326,15 @@ def print_figures(policies: Mapping[str, Mapping[str, float]], title: str | None
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("figure", *policies, "better", title=title)
+    from orbitcc.envs.names import terminal
+
+    table = Table("figure", *map(terminal, policies), "better", title=None if title is None else terminal(title))
     for name in dict.fromkeys(name for figures in policies.values() for name in figures):
         better = FIGURES[name].better if name in FIGURES else "higher" if name == "score" else ""
         cells = [_cell(figures.get(name, math.nan)) for figures in policies.values()]
         if not any(cells):
             continue
-        table.add_row(name, *cells, better)
+        table.add_row(terminal(name), *cells, better)
     Console().print(table)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from orbitcc.agents.runs import METRICS, MetricsFile
 from orbitcc.envs import code
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.names import plain, terminal
 from orbitcc.training.heldout_metrics import FIGURES
 
 
@@ -63,6 +66,7 @@ class TensorBoardLogbook(Logbook):
     def __init__(self, folder: Path, resume_at: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        _leave_errors_to_the_caller()
         purge = None if resume_at is None else resume_at + 1
         self._folder, self._purge, self._writer = folder, purge, SummaryWriter
         self._events = SummaryWriter(str(folder), purge_step=purge)
@@ -94,6 +98,19 @@ class TensorBoardLogbook(Logbook):
         for writer in self._references.values():
             writer.close()
         self._events.close()
+
+
+@functools.cache
+def _leave_errors_to_the_caller() -> None:
+    """Do not print what TensorBoard's thread cannot write: the next call of the writer raises the same error."""
+    usual = threading.excepthook
+
+    def hook(found: Any) -> None:
+        of_the_writer = type(found.thread).__module__.startswith("tensorboard.")
+        if not (of_the_writer and issubclass(found.exc_type, OSError)):
+            usual(found)
+
+    threading.excepthook = hook
 
 
 def _add_scalars(events: Any, step: int, values: Mapping[str, float]) -> None:
@@ -238,7 +255,7 @@ class Display:
                 TextColumn("{task.fields[note]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task(title, total=total, note="")
+            self._task = self._bar.add_task(terminal(title), total=total, note="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -257,9 +274,9 @@ class Display:
 
     def _line(self, text: str) -> None:
         if self._bar is not None:
-            self._bar.console.print(text, highlight=False)
+            self._bar.console.print(terminal(text), highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(plain(text), file=sys.stderr, flush=True)
 
     def working(self, what: str) -> None:
         """Show the activity between two updates."""

@@ -21,6 +21,7 @@ from orbitcc.agents import seal
 from orbitcc.agents.folders import LOCK, replace_folder, scratch
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.names import plain
 from orbitcc.eval import cluster
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import INTERRUPTED, TrainingResult, train
@@ -268,4 +269,4 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(plain(text), file=sys.stderr, flush=True)

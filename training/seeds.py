@@ -14,6 +14,7 @@ from typing import Any
 
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.names import plain
 from orbitcc.eval import cluster
 from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.heldout_metrics import failures, print_figures
@@ -150,7 +151,7 @@ def print_summary(results: Sequence[Result]) -> None:
             named = "".join(f", {failure}" for failure in failures(result.outcome.best))
             line += f", {result.outcome.agent_steps:,} agent steps, best score {_score(result):.4f}{named}"
             line += f"; {UNTRAINED}" if result.outcome.untrained else ""
-        print(line)
+        print(plain(line))
     mean, median = over_seeds(results), median_seed(results)
     if mean is not None and median is not None:
         interval = f", 95 % interval {mean.low:.4f} to {mean.high:.4f}" if mean.runs > 1 else ""

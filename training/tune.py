@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import os
 import re
@@ -17,6 +15,7 @@ from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.extras import installing
 from orbitcc.envs.files import atomic_write_text, toml_text
+from orbitcc.envs.names import csv_text
 from orbitcc.eval import cluster, journal
 from orbitcc.training import recipe as recipes
 from orbitcc.training.logbook import Logbook
@@ -315,13 +314,11 @@ def _pruner(trial: Any) -> Callable[[Path, int | None], Logbook]:
 def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: Path, interrupted: bool) -> Found:
     states = optuna.trial.TrialState
     keys = sorted({key for trial in study.trials for key in trial.params})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "score", *keys])
+    rows: list[list[Any]] = [["trial", "state", "score", *keys]]
     for trial in study.trials:
         score = "" if trial.value is None else repr(trial.value)
-        writer.writerow([trial.number, trial.state.name.lower(), score, *(trial.params.get(key, "") for key in keys)])
-    atomic_write_text(folder / TRIALS, text.getvalue())
+        rows.append([trial.number, trial.state.name.lower(), score, *(trial.params.get(key, "") for key in keys)])
+    atomic_write_text(folder / TRIALS, csv_text(rows))
     complete = [trial for trial in study.trials if trial.state == states.COMPLETE]
     pruned = sum(trial.state == states.PRUNED for trial in study.trials)
     if not complete:

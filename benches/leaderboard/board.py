@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from orbitcc.envs import controllers
+from orbitcc.envs import controllers, names
 from orbitcc.eval import suites
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.results import Results
@@ -70,13 +69,11 @@ def entries_of(results: Results) -> list[Entry]:
 
 def csv_text(entries: Sequence[Entry]) -> str:
     """The tidy table; an empty field for NaN."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(COLUMNS)
+    rows: list[list[object]] = [list(COLUMNS)]
     for e in entries:
         values = ("" if np.isnan(value) else f"{value:.6g}" for value in (e.median, e.low, e.high))
-        table.writerow([e.contender, e.suite, e.metric, *values, e.runs])
-    return text.getvalue()
+        rows.append([e.contender, e.suite, e.metric, *values, e.runs])
+    return names.csv_text(rows)
 
 
 def read_csv(path: Path) -> list[Entry]:

@@ -19,7 +19,15 @@ from orbitcc.envs.controllers import CONTENDER
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import DAMAGED_ARRAYS, atomic_write_bytes, atomic_write_text, parse_toml
+from orbitcc.envs.files import (
+    DAMAGED_ARRAYS,
+    atomic_write_bytes,
+    atomic_write_text,
+    load_arrays,
+    parse_json,
+    parse_toml,
+)
+from orbitcc.envs.names import csv_text
 from orbitcc.envs.numbers import checked_number
 
 FORMAT_VERSION = 1
@@ -83,13 +91,13 @@ class Recording:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Recording:
         """Read what `save` wrote; FileError for anything else."""
+        wanted = "a recording written by OrbitCC (.npz)"
+        arrays = load_arrays(path, wanted)
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-            about = json.loads(str(arrays["about"]))
+            about = parse_json(str(arrays["about"]), own=True)
             if about["format"] != FORMAT_VERSION:
-                raise ValueError
-            return Recording(
+                raise ValueError(f"it has another format than {FORMAT_VERSION}")
+            found = Recording(
                 scenario=_recorded(about["scenario"]),
                 t_s=arrays["t_s"],
                 flows={k.removeprefix("flow/"): v for k, v in arrays.items() if k.startswith("flow/")},
@@ -98,10 +106,32 @@ class Recording:
                 link_totals=about["link_totals"],
                 emulation=about.get("emulation"),
             )
-        except OSError as error:
-            raise FileError("file", str(path), f"a readable file ({error.strerror or error})") from None
-        except DAMAGED_ARRAYS:
-            raise FileError("file", str(path), "a recording written by OrbitCC (.npz)") from None
+            found._check()
+        except DAMAGED_ARRAYS as error:
+            raise FileError("file", str(path), f"{wanted} ({_reason(error)})") from None
+        return found
+
+    def _check(self) -> None:
+        """ValueError unless series and totals have the types and the shapes that `simulate` gives them."""
+        t = self.t_s
+        if t.dtype != np.float64 or t.ndim != 1 or not t.size or not np.isfinite(t).all() or (np.diff(t) <= 0).any():
+            raise ValueError("t_s must be increasing times")
+        for group, needed, names in ((self.flows, _FLOWS, self.flow_names), (self.links, _LINKS, self.link_names)):
+            for name in (*needed, *group):
+                if name not in group or group[name].dtype != np.float64 or group[name].shape != (t.size, len(names)):
+                    raise ValueError(f"{name} must be numbers of shape [{t.size}, {len(names)}]")
+        for totals, numbers, names in (
+            (self.flow_totals, _FLOW_TOTALS, self.flow_names), (self.link_totals, _LINK_TOTALS, self.link_names),
+        ):  # fmt: skip
+            if not isinstance(totals, list) or len(totals) != len(names):
+                raise ValueError(f"there must be totals of {len(names)} flows or links")
+            for total in totals:
+                if not all(_is_number(total[key]) for key in numbers) or not isinstance(total["name"], str):
+                    raise ValueError("totals must be numbers")
+        for total in self.flow_totals:
+            _check_times(total)
+        if not isinstance(self.emulation, dict | None):
+            raise ValueError("emulation must be a table")
 
     def save_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the series as CSV: one row per interval, a column `flow.series` or `link.series` for each."""
@@ -109,9 +139,42 @@ class Recording:
         for names, group in ((self.flow_names, self.flows), (self.link_names, self.links)):
             for i, name in enumerate(names):
                 columns.update({f"{name}.{key}": series[:, i] for key, series in group.items()})
-        lines = [",".join(columns)]
-        lines += [",".join(_cell(v) for v in row) for row in np.column_stack(list(columns.values()))]
-        return atomic_write_text(path, "\n".join(lines) + "\n")
+        rows = ([_cell(v) for v in row] for row in np.column_stack(list(columns.values())))
+        return atomic_write_text(path, csv_text([list(columns), *rows]))
+
+
+_FLOWS = ("active", "goodput_mbps", "srtt_ms", "cwnd_packets", "sent_packets", "retransmitted_packets")
+_LINKS = ("capacity_mbps", "delivered_mbps", "queue_bytes", "queue_bytes_max", "dropped_packets", "lost_packets")
+"""Series that every recording has, also of an emulated run."""
+_FLOW_TOTALS = (
+    "start_s", "goodput_mbps", "received_bytes", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation",
+    "sent_packets", "retransmitted_packets", "lost_packets", "rtos",
+)  # fmt: skip
+_LINK_TOTALS = (
+    "utilisation", "capacity_mbps", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets",
+)  # fmt: skip
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63)
+
+
+def _check_times(total: dict[str, Any]) -> None:
+    """ValueError unless the ends of a flow and its downloads (asked for, bytes, seconds) are numbers or missing."""
+    downloads = [value for download in total["objects"] for value in _triple(download)]
+    if not all(value is None or _is_number(value) for value in (total["stop_s"], total["finished_s"], *downloads)):
+        raise ValueError("the ends of flows and downloads must be numbers")
+
+
+def _triple(download: Any) -> tuple[Any, Any, Any]:
+    at, size, seconds = download
+    if not (_is_number(at) and _is_number(size)):
+        raise ValueError("downloads must be numbers")
+    return at, size, seconds
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, ValueError) and str(error) else f"{type(error).__name__}: {error}"
 
 
 def _recorded(text: str) -> Scenario:

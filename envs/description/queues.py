@@ -250,7 +250,7 @@ _DROP_RULES = {
 def _with_own_rule(value: Any) -> Any:
     """`value`. Raises OrbitccError if it chooses for a queue what that decides by itself."""
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    if kind in _DROP_RULES and "drop" in value:
+    if isinstance(kind, str) and kind in _DROP_RULES and "drop" in value:
         raise OrbitccError("drop", value["drop"], _DROP_RULES[kind])
     return value
 

@@ -44,7 +44,7 @@ MOST_FLOWS = 64_000
 
 def check(backend: str, field: str = "backend") -> str:
     """`backend`. Raises UnknownNameError about `field` if it does not exist."""
-    if backend not in get_args(Backend):
+    if not isinstance(backend, str) or backend not in get_args(Backend):
         raise UnknownNameError(field, backend, get_args(Backend))
     return backend
 

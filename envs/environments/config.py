@@ -66,7 +66,7 @@ class EnvConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preset", presets.preset(self.preset))
-        if self.render_mode is not None and self.render_mode not in MODES:
+        if self.render_mode is not None and not (isinstance(self.render_mode, str) and self.render_mode in MODES):
             raise UnknownNameError("render_mode", self.render_mode, MODES)
         if not (isinstance(self.threads, int) and self.threads >= 0):
             raise OrbitccError("threads", self.threads, "a whole number: 1 or more, or 0 for one per core")

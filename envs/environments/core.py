@@ -346,7 +346,7 @@ def checked_options(options: Mapping[str, Any] | None, *known: str) -> dict[str,
 
 def checked_count(field: str, value: Any) -> int:
     """A number of worlds or flows; raises OrbitccError unless it is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**31:
         raise OrbitccError(field, value, "a whole number of at least 1")
     return int(value)
 
@@ -362,7 +362,7 @@ def checked_actions(field: str, actions: Any, preset: Preset, rows: tuple[int, .
     shape = (*rows, preset.action_dim) if choices is None else rows
     try:
         values = np.asarray(actions, np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise OrbitccError(field, actions, f"an array of numbers of shape {shape}") from None
     if values.shape != shape:
         raise OrbitccError(field, f"an array of shape {values.shape}", f"shape {shape}")

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -244,9 +245,11 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
 
     def _fill(self, actions: dict[str, NDArray[np.float32]]) -> None:
         self._actions[...] = 0.0
+        if not isinstance(actions, Mapping):
+            raise OrbitccError("actions", actions, "a dict with an action for every agent")
         for agent in self.agents:
             if agent not in actions:
-                raise OrbitccError("actions", sorted(actions), f"an action for every agent: {agent} has none")
+                raise OrbitccError("actions", list(actions), f"an action for every agent: {agent} has none")
             values = checked_actions(f"action of {agent}", actions[agent], self._core.preset, ())
             self._actions[0, self._index[agent]] = values
 

@@ -408,6 +408,8 @@ def preset(
         base = name
     elif isinstance(name, Mapping):
         base = Preset.from_table(name)
+    elif not isinstance(name, str):
+        raise UnknownNameError("preset", name, PRESETS, "orbitcc list presets")
     elif name in PRESETS:
         base = PRESETS[name]
     elif name.endswith(".toml"):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from orbitcc.envs.environments.batch import IDLE, Batch
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.errors import UnknownNameError
+from orbitcc.envs.names import figure
 
 MODES = ("human", "rgb_array")
 FPS = 30
@@ -177,7 +178,7 @@ class Picture:
         handles, names = [], []
         for flow in np.flatnonzero((rates > 0).any(axis=0)) if rates.size else ():  # others have not come, or long gone
             handles += top.plot(times, rates[:, flow], color=_COLOURS[flow % len(_COLOURS)], linewidth=1.4)
-            names.append(self._names[flow])
+            names.append(figure(self._names[flow]))
         shown = handles[:_NAMED]
         if len(handles) > _NAMED:
             names[_NAMED - 1] += f" and {len(handles) - _NAMED} more"

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -194,9 +193,9 @@ def load(
         return _overridden(get(text, **params), fields, SCENARIOS[text].params)
     if text in DISTRIBUTIONS:
         return _distribution_overridden(DISTRIBUTIONS[text], settings)
-    if Path(text).is_dir():
+    if os.path.isdir(text):
         return _distribution_overridden(load_folder(text), settings)
-    if not (text.endswith(".toml") or os.sep in text or Path(text).exists()):
+    if not (text.endswith(".toml") or os.sep in text or os.path.exists(text)):
         raise UnknownNameError("scenario", text, names(), "orbitcc list scenarios")
     data = read_toml(text)
     kind = data.get("kind")

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from orbitcc.envs import names
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.errors import FileError
 from orbitcc.eval.figures.style import Line, Theme
@@ -60,7 +61,7 @@ def draw_ecdf(
             colour = theme.tone(lines[label].colour)
             ax.step(
                 np.concatenate((x[:1], x)), np.concatenate(([0.0], share)), where="post",
-                color=colour, linestyle=lines[label].dashes, linewidth=2, label=label,
+                color=colour, linestyle=lines[label].dashes, linewidth=2, label=names.figure(label),
             )  # fmt: skip
             ax.plot([np.median(x)], [0.5], "o", color=colour, markersize=6, markeredgecolor=theme.page, zorder=5)
         ax.axvline(ceiling, color=theme.edge, linewidth=0.9, linestyle=(0, (2, 2)))
@@ -97,7 +98,8 @@ def draw_sending_rate(
             middle = recording.t_s - first.t_s[0] / 2  # a mean over an interval belongs to its middle
             ax.plot(middle, recording.flows["send_mbps"][:, 0], color=colour, linewidth=1.8)
             ax.text(
-                0.008, 0.93, label, transform=ax.transAxes, color=colour, weight="bold", va="top", fontsize=10,
+                0.008, 0.93, names.figure(label), transform=ax.transAxes, color=colour, weight="bold",
+                va="top", fontsize=10,
                 bbox={"facecolor": theme.area, "edgecolor": "none", "pad": 1.5, "alpha": 0.8},
             )  # fmt: skip
             ax.set_ylim(0, top)

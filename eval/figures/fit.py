@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from orbitcc.envs import names
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.fitting.changes import MOST_BINS
 from orbitcc.envs.fitting.model import Fit
@@ -34,7 +35,7 @@ def draw_fit(found: Fit, runs: Sequence[Recording], theme: Theme) -> Figure:
         figure = Figure(figsize=(10, 7.2))
         axes = figure.subplots(3, 1, sharex=True, height_ratios=[1.3, 1.3, 1])
         figure.subplots_adjust(left=0.065, right=0.975, top=0.86, bottom=0.07, hspace=0.3)
-        figure.text(0.012, 0.965, found.name, fontsize=13, weight="bold", va="center")
+        figure.text(0.012, 0.965, names.figure(found.name), fontsize=13, weight="bold", va="center")
         about = f"{found.duration_s:g} s · recorded in grey, fitted in colour"
         figure.text(0.975, 0.965, about, ha="right", va="center", color=theme.muted)
         _rates(axes[0], found, runs, colours, theme)
@@ -55,11 +56,11 @@ def _rates(ax: Axes, found: Fit, runs: Sequence[Recording], colours: Sequence[st
     staircase(ax, points_of(link.rate_mbps), found.duration_s, theme)
     for flow, grey in zip(found.flows[:MAX_TRACES], GREYS, strict=False):
         t, mbps = _thinned(flow.edges_s[:-1], flow.mbps)
-        ax.plot(t, mbps, color=grey, linewidth=1, label=Path(flow.file).name)
+        ax.plot(t, mbps, color=grey, linewidth=1, label=names.figure(Path(flow.file).name))
     for run, colour in zip(runs, colours, strict=True):
         name = str(run.scenario.flows[0].controller)
         middle = run.t_s - run.t_s[0] / 2
-        ax.plot(middle, run.flows["goodput_mbps"][:, 0], color=colour, label=f"{name} in the scenario")
+        ax.plot(middle, run.flows["goodput_mbps"][:, 0], color=colour, label=f"{names.figure(name)} in the scenario")
     ax.set_title("Rate, Mbit/s (area: fitted)", pad=8)
     ax.legend(loc="lower right", ncols=5, fontsize=8, bbox_to_anchor=(1.0, 1.0))
 
@@ -67,11 +68,10 @@ def _rates(ax: Axes, found: Fit, runs: Sequence[Recording], colours: Sequence[st
 def _rtts(ax: Axes, found: Fit, runs: Sequence[Recording], colours: Sequence[str], theme: Theme) -> None:
     if found.probes is not None:
         t, rtt = _thinned(found.probes.sent_s, found.probes.rtt_ms)
-        ax.plot(t, rtt, ".", color=GREYS[1], markersize=2, label=Path(found.probes.file).name)
+        ax.plot(t, rtt, ".", color=GREYS[1], markersize=2, label=names.figure(Path(found.probes.file).name))
     for flow, grey in zip(found.flows[:MAX_TRACES], GREYS, strict=False):
-        ax.plot(
-            flow.edges_s[:-1], flow.rtt_ms, color=grey, linewidth=1, label=f"{Path(flow.file).name}, least of each bin"
-        )
+        label = f"{names.figure(Path(flow.file).name)}, least of each bin"
+        ax.plot(flow.edges_s[:-1], flow.rtt_ms, color=grey, linewidth=1, label=label)
     for run, colour in zip(runs, colours, strict=True):
         ax.plot(run.t_s, run.flows["rtt_ms"][:, 0], color=colour)
     t, base = np.append(found.slots_s, found.duration_s), np.append(found.base_ms, found.base_ms[-1])

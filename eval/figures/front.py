@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from orbitcc.envs import names
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.grid import ellipse
 from orbitcc.eval.figures.style import Theme
@@ -31,7 +32,7 @@ def draw_front(results: Results, goodput: Metric, delay: Metric, on_it: list[str
             medians[label] = (float(np.median(x)), float(np.median(y)))
             if x.size > 2:
                 ax.add_patch(ellipse(x, y, colour))
-            ax.plot(*medians[label], "o", color=colour, markersize=7, label=label, zorder=4)
+            ax.plot(*medians[label], "o", color=colour, markersize=7, label=names.figure(label), zorder=4)
             if label in on_it:
                 ax.plot(*medians[label], "o", markersize=13, markerfacecolor="none", markeredgecolor=colour, zorder=5)
         edge = np.array(sorted(medians[label] for label in on_it if label in medians))

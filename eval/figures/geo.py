@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from orbitcc.envs import names
 from orbitcc.eval.figures.grid import levels
 from orbitcc.eval.figures.style import lines_of
 from orbitcc.eval.suites.geo import RMEM_BYTES, WMEM_BYTES
@@ -56,7 +57,7 @@ def draw_boxes(results: Results, columns: Sequence[str], theme: Theme) -> Figure
                 )  # fmt: skip
                 del box
             ax.set_title(titles.get(column) or TITLES[column])
-        axes[0].set_yticks([-i for i in range(len(results.labels))], results.labels)
+        axes[0].set_yticks([-i for i in range(len(results.labels))], [names.figure(label) for label in results.labels])
         figure.tight_layout()
     return figure
 
@@ -80,7 +81,7 @@ def draw_stacks(recordings: Mapping[str, Recording], lines: Mapping[str, Line], 
             for ax, values in zip(column, rows, strict=True):
                 ax.plot(np.arange(whole) + 0.5, values, color=theme.tone(lines[label].colour), linewidth=1.3)
                 ax.set_ylim(bottom=0)
-            column[0].set_title(label, fontsize=9.5)
+            column[0].set_title(names.figure(label), fontsize=9.5)
             column[-1].set_xlabel("seconds")
         for ax, title in zip(axes[:, 0], ("throughput, Mbit/s", "RTT, ms", "retransmitted, %"), strict=True):
             ax.set_ylabel(title)
@@ -97,7 +98,14 @@ def draw_rtts(results: Results, percentiles: Sequence[int], theme: Theme) -> Fig
         for label in results.labels:
             line = lines_of(results)[label]
             means = [float(np.mean(results.values(f"rtt_p{q}_ms")[label])) for q in percentiles]
-            ax.plot(means, percentiles, marker="o", color=theme.tone(line.colour), linestyle=line.dashes, label=label)
+            ax.plot(
+                means,
+                percentiles,
+                marker="o",
+                color=theme.tone(line.colour),
+                linestyle=line.dashes,
+                label=names.figure(label),
+            )
         ax.set_xlabel("RTT, ms")
         ax.set_ylabel("% of RTTs at or below")
         ax.set_ylim(0, 100)
@@ -115,7 +123,14 @@ def draw_download_times(results: Results, sizes_mb: Sequence[int], theme: Theme)
             line = lines_of(results)[label]
             columns = np.array([results.values(f"time_{mb}mb_s")[label] for mb in sizes_mb])
             colour = theme.tone(line.colour)
-            ax.plot(sizes_mb, columns.mean(axis=1), marker="o", color=colour, linestyle=line.dashes, label=label)
+            ax.plot(
+                sizes_mb,
+                columns.mean(axis=1),
+                marker="o",
+                color=colour,
+                linestyle=line.dashes,
+                label=names.figure(label),
+            )
             low, high = np.percentile(columns, [2.5, 97.5], axis=1)
             ax.fill_between(sizes_mb, low, high, color=colour, alpha=0.15, linewidth=0)
         _finish(figure, ax)
@@ -138,7 +153,12 @@ def draw_settings(results: Results, factor: str, sizes_mb: Sequence[int], theme:
             shown += 1
             dashes = "solid" if shown < 3 else (0, (4.5, 1.6))
             ax.plot(
-                sizes_mb, columns.mean(axis=1), marker="o", color=colour, linestyle=dashes, label=f"{factor}={setting}"
+                sizes_mb,
+                columns.mean(axis=1),
+                marker="o",
+                color=colour,
+                linestyle=dashes,
+                label=names.figure(f"{factor}={setting}"),
             )
         _finish(figure, ax)
     return figure

@@ -15,6 +15,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
+from orbitcc.envs import names
 from orbitcc.envs.orbits.places import MEAN_RADIUS_KM
 from orbitcc.envs.orbits.routing import Route
 from orbitcc.eval.figures import style
@@ -163,8 +164,8 @@ def _name(
 
     side = max(SIDES, key=room)
     ax.annotate(
-        text, (at[0], at[1]), (GAP_POINTS * side[0], GAP_POINTS * side[1]), textcoords="offset points", fontsize=size,
-        color=colour, weight=weight, zorder=8,
+        names.figure(text), (at[0], at[1]), (GAP_POINTS * side[0], GAP_POINTS * side[1]), textcoords="offset points",
+        fontsize=size, color=colour, weight=weight, zorder=8,
         ha=("center", "left", "right")[side[0]], va=("center", "bottom", "top")[side[1]],
         bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 0.8, "alpha": 0.65},
     )  # fmt: skip

@@ -11,6 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
+from orbitcc.envs import names
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import narrowest, outages, staircase
 from orbitcc.eval.statistics import pooled
@@ -50,8 +51,10 @@ def draw_map(results: Results, metric: Metric, factor: str, theme: Theme) -> Fig
             ink = theme.page if full else theme.ink
             text = "–" if np.isnan(value) else f"{scale * value:.{metric.decimals if metric.decimals < 3 else 2}f}"
             ax.text(k, i, text, ha="center", va="center", color=ink, fontsize=9.5)
-        ax.set_xticks(range(len(columns)), [str(c).upper() if isinstance(c, str) else f"{c:g}" for c in columns])
-        ax.set_yticks(range(len(labels)), labels)
+        ax.set_xticks(
+            range(len(columns)), [names.figure(str(c).upper()) if isinstance(c, str) else f"{c:g}" for c in columns]
+        )
+        ax.set_yticks(range(len(labels)), [names.figure(label) for label in labels])
         ax.tick_params(length=0)
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
@@ -90,14 +93,15 @@ def draw_curves(
                 offset = (i - (len(results.labels) - 1) / 2) * nudge
                 bars = np.abs(points[:, 1:].T - points[:, 0])
                 ax.errorbar(
-                    x + offset, points[:, 0], yerr=bars, label=label, color=theme.tone(line.colour),
+                    x + offset, points[:, 0], yerr=bars, label=names.figure(label), color=theme.tone(line.colour),
                     linestyle=line.dashes, marker="o", markersize=3.6, linewidth=1.6, elinewidth=0.8, capsize=1.5,
                 )  # fmt: skip
             for name, value in (marks(row) if marks else {}).items():
                 ax.axhline(value, color=theme.edge, linewidth=1.1, linestyle=(0, (4, 2)), zorder=1)
                 ax.text(
-                    0.99, value, name, transform=ax.get_yaxis_transform(), ha="right", va="bottom", fontsize=8,
-                    color=theme.muted, bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 1, "alpha": 0.7},
+                    0.99, value, names.figure(name), transform=ax.get_yaxis_transform(), ha="right", va="bottom",
+                    fontsize=8, color=theme.muted,
+                    bbox={"facecolor": theme.page, "edgecolor": "none", "pad": 1, "alpha": 0.7},
                 )  # fmt: skip
             if panels is not None:
                 ax.set_title(f"{panels.replace('_', ' ')} = {row:g}")
@@ -127,7 +131,7 @@ def draw_ellipses(results: Results, x: str, y: str, factor: str, theme: Theme) -
                 colour = theme.tone(style.lines_of(results)[label].colour)
                 a, b = (np.array(results.values(key, **{factor: row})[label]) for key in (x, y))
                 resent = np.array(results.values("retransmitted_mbps", **{factor: row})[label]) / 100.0
-                ax.plot(a.mean(), b.mean(), "o", color=colour, label=label, markersize=6)
+                ax.plot(a.mean(), b.mean(), "o", color=colour, label=names.figure(label), markersize=6)
                 ax.plot([a.mean()] * 2, [b.mean(), b.mean() - resent.mean()], color=colour, alpha=0.35, linewidth=3)
                 if a.size > 2:
                     ax.add_patch(ellipse(a, b, colour))
@@ -159,8 +163,9 @@ def draw_goodputs(recordings: Mapping[str, Recording], lines: Mapping[str, Line]
             for at, _ in outages(recording):
                 ax.axvline(at, color=theme.outage, linewidth=0.6, alpha=0.35, zorder=1)
             ax.text(
-                0.008, 0.93, label, transform=ax.transAxes, color=theme.tone(lines[label].colour), weight="bold",
-                va="top", fontsize=10, bbox={"facecolor": theme.area, "edgecolor": "none", "pad": 1.5, "alpha": 0.8},
+                0.008, 0.93, names.figure(label), transform=ax.transAxes, color=theme.tone(lines[label].colour),
+                weight="bold", va="top", fontsize=10,
+                bbox={"facecolor": theme.area, "edgecolor": "none", "pad": 1.5, "alpha": 0.8},
             )  # fmt: skip
             ax.set_xlim(0, scenario.duration_s)
         axes[0].set_title("Goodput, Mbit/s", pad=6)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from orbitcc.envs import names
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.orbits.routing import Route
 from orbitcc.envs.orbits.trace import JUMP_S, PathTrace
@@ -103,7 +104,7 @@ def _stretches(trace: PathTrace) -> list[tuple[Array, Array]]:
 def _heading(figure: Figure, trace: PathTrace, theme: Theme) -> None:
     found = trace.statistics()
     y = 1 - 0.3 / figure.get_figheight()
-    figure.text(0.012, y, trace.name, fontsize=13, weight="bold", va="center")
+    figure.text(0.012, y, names.figure(trace.name), fontsize=13, weight="bold", va="center")
     words = "no route"
     if found.outage_share < 1:
         least, _, median, _, most = found.rtt_ms

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from orbitcc.envs import names
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.extrapolation import buffer_bytes
@@ -204,7 +205,7 @@ def _queues(ax: Axes, recording: Recording, theme: Theme) -> list[Label]:
             ax.fill_between(t, 0, peak, color=theme.muted, alpha=0.18, linewidth=0)
             ax.fill_between(t, 0, mean, color=theme.muted, alpha=0.45, linewidth=0)
         else:
-            ax.plot(t, mean, color=colour, linewidth=1.2, label=recording.link_names[i])
+            ax.plot(t, mean, color=colour, linewidth=1.2, label=names.figure(recording.link_names[i]))
     buffers = sorted({buffer_bytes(scenario.links[i], scenario.sim.packet_bytes) for i in rated})
     labels: list[Label] = []
     if len(buffers) == 1 and buffers[0] <= 3 * highest:
@@ -304,21 +305,30 @@ def _label(ax: Axes, labels: Sequence[Label]) -> None:
         if len(heights) and heights[0] < 0:
             heights += max(-heights[0], 0.0)
     for height, (_, text, colour) in zip(heights, places, strict=True):
-        ax.text(1.006, height, text, transform=ax.transAxes, ha="left", va="center", fontsize=8.5, color=colour)
+        ax.text(
+            1.006,
+            height,
+            names.figure(text),
+            transform=ax.transAxes,
+            ha="left",
+            va="center",
+            fontsize=8.5,
+            color=colour,
+        )
 
 
 def _heading(figure: Figure, recording: Recording, colours: Sequence[str], theme: Theme) -> None:
     """Scenario and seed, then how each flow did, in its colour."""
     scenario, height = recording.scenario, figure.get_figheight()
     left, right, y = 0.012, 0.988, 1 - 0.27 / height
-    figure.text(left, y, scenario.name, fontsize=14, weight="bold", va="center")
+    figure.text(left, y, names.figure(scenario.name), fontsize=14, weight="bold", va="center")
     seed = f"seed {scenario.seed} · {scenario.duration_s:g} s"
     figure.text(right, y, seed, ha="right", va="center", color=theme.muted)
-    names, columns = recording.flow_names, _columns(recording)
-    indent = 0.03 + 0.0082 * max(len(name) for name in names)
+    called, columns = [names.figure(name) for name in recording.flow_names], _columns(recording)
+    indent = 0.03 + 0.0082 * max(len(name) for name in called)
     if not columns:
         goodput = sum(flow["goodput_mbps"] for flow in recording.flow_totals)
-        words = f"{len(names)} flows, {goodput:.1f} Mbit/s together"
+        words = f"{len(called)} flows, {goodput:.1f} Mbit/s together"
         figure.text(left, 1 - 0.56 / height, words, color=theme.muted, va="center")
         return
     for i, flow in enumerate(recording.flow_totals):
@@ -328,7 +338,7 @@ def _heading(figure: Figure, recording: Recording, colours: Sequence[str], theme
             f"{flow['goodput_mbps']:.1f} Mbit/s · {flow['delay_inflation']:.2f}× base RTT · "
             f"{100 * flow['retransmitted_packets'] / max(1, flow['sent_packets']):.2f} % retransmitted"
         )
-        figure.text(x, y, f"▬ {names[i]}", color=colours[i], weight="bold", fontsize=8.5, va="center")
+        figure.text(x, y, f"▬ {called[i]}", color=colours[i], weight="bold", fontsize=8.5, va="center")
         figure.text(x + indent, y, words, color=theme.muted, fontsize=8.5, va="center")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from orbitcc.envs import names
 from orbitcc.envs.description.links import Direction
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario
@@ -29,10 +30,11 @@ def draw_scenario(scenario: Scenario, theme: Theme) -> Figure:
         figure = Figure(figsize=(10, 1.4 + 1.75 * panels))
         axes = list(np.atleast_1d(figure.subplots(panels, 1, sharex=True)))
         height = figure.get_figheight()
-        left = max(0.07, 0.02 + 0.0065 * max(len(flow.name) for flow in scenario.flows))  # room for the flows' names
+        longest = max(len(names.figure(flow.name)) for flow in scenario.flows)
+        left = min(max(0.07, 0.02 + 0.0065 * longest), 0.6)  # room for the flows' names
         figure.subplots_adjust(left=left, right=0.975, top=1 - 0.82 / height, bottom=0.5 / height, hspace=0.32)
         about = f"seed {scenario.seed} · {scenario.duration_s:g} s"
-        figure.text(0.012, 1 - 0.3 / height, scenario.name, fontsize=13, weight="bold", va="center")
+        figure.text(0.012, 1 - 0.3 / height, names.figure(scenario.name), fontsize=13, weight="bold", va="center")
         figure.text(0.975, 1 - 0.3 / height, about, ha="right", va="center", color=theme.muted)
         if rated:
             _draw_rates(axes.pop(0), scenario, rated, theme)
@@ -55,7 +57,7 @@ def draw_scenario(scenario: Scenario, theme: Theme) -> Figure:
 def _draw_rates(ax: Axes, scenario: Scenario, links: list[Any], theme: Theme) -> None:
     colours = style.flow_colours(["cubic"] * min(len(links), MAX_LINES), theme)
     for link, colour in zip(links[:MAX_LINES], colours, strict=True):
-        _steps(ax, link, "rate_mbps", scenario.duration_s, colour, link.name)
+        _steps(ax, link, "rate_mbps", scenario.duration_s, colour, names.figure(link.name))
     ax.set_title("Rate, Mbit/s")
     ax.set_ylim(bottom=0)
     _legend(ax, len(links))
@@ -80,7 +82,7 @@ def _draw_losses(ax: Axes, scenario: Scenario, links: list[Any], theme: Theme) -
     for link, colour in zip(links[:MAX_LINES], colours, strict=True):
         points = [(t, 100 * loss_rate(v)) for t, v in points_of(link.loss)]
         x, y = [t for t, _ in points] + [scenario.duration_s], [v for _, v in points]
-        ax.step(x, [*y, y[-1]], where="post", color=colour, label=link.name)
+        ax.step(x, [*y, y[-1]], where="post", color=colour, label=names.figure(link.name))
     ax.set_title("Random loss, % of packets (long-run)")
     ax.set_ylim(bottom=0)
     _legend(ax, len(links))
@@ -94,8 +96,8 @@ def _draw_flows(ax: Axes, scenario: Scenario, theme: Theme) -> None:
         ax.barh(-i, end - flow.start_s, left=flow.start_s, height=0.6, color=colour)
         for reroute in flow.reroutes:
             ax.plot([reroute.at_s], [-i], "|", color=theme.page, markersize=9, markeredgewidth=2)
-    names = [flow.name for flow in shown]
-    ax.set_yticks([-i for i in range(len(shown))], names, fontsize=8 if len(shown) <= MAX_LINES else 6)
+    called = [names.figure(flow.name) for flow in shown]
+    ax.set_yticks([-i for i in range(len(shown))], called, fontsize=8 if len(shown) <= MAX_LINES else 6)
     ax.set_title(
         "Flows" + (f" (the first {len(shown)} of {len(scenario.flows)})" if len(shown) < len(scenario.flows) else "")
     )

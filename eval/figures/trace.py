@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from orbitcc.envs import names
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.figures.base import check_name, render
 from orbitcc.eval.figures.style import LIGHT, Theme
@@ -36,7 +37,8 @@ def draw_trace(trace: Trace, theme: Theme) -> Figure:
         figure = Figure(figsize=(11, 1.75 * rows + 1.2))
         axes = list(figure.subplots(rows, 1, sharex=True, height_ratios=[1, 1, 1, 0.8, 1.5, *([0.8] if gated else [])]))
         figure.subplots_adjust(left=0.06, right=0.72, top=0.94, bottom=0.06, hspace=0.38)
-        figure.suptitle(f"{trace.policy} ({trace.flow}) in {trace.scenario.name}", x=0.06, ha="left")
+        title = f"{names.figure(trace.policy)} ({names.figure(trace.flow)}) in {names.figure(trace.scenario.name)}"
+        figure.suptitle(title, x=0.06, ha="left")
         measured = trace.measured
         grey = theme.muted
         _lines(axes[0], trace, "Mbit/s", {"goodput": measured["goodput_mbps"], "available": measured["capacity_mbps"]})
@@ -59,5 +61,5 @@ def draw_trace(trace: Trace, theme: Theme) -> Figure:
 def _lines(ax: Axes, trace: Trace, title: str, lines: dict[str, NDArray[np.float64]]) -> None:
     ax.set_title(title)
     for (label, values), colour in zip(lines.items(), COLOURS, strict=False):
-        ax.plot(trace.time_s, values, color=colour, linewidth=1.0, label=label)
+        ax.plot(trace.time_s, values, color=colour, linewidth=1.0, label=names.figure(label))
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.06), fontsize=7.5, handlelength=1.2, frameon=False)

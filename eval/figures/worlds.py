@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from orbitcc.envs import names
 from orbitcc.envs.description.model import points_of
 from orbitcc.eval.figures.base import narrowest, outages, staircase
 from orbitcc.eval.figures.style import Line, Theme
@@ -46,7 +47,7 @@ def draw_world(recordings: Mapping[str, Recording], lines: Mapping[str, Line], t
             own = [k for k, name in enumerate(run.flow_names) if name.startswith(label)]
             sent = np.nan_to_num(run.flows["send_mbps"])
             t, values = _thinned(run.t_s, sent[:, own].sum(axis=1))
-            rate.plot(t, values, color=colour, linestyle=dashes, label=label, zorder=4 - rank)
+            rate.plot(t, values, color=colour, linestyle=dashes, label=names.figure(label), zorder=4 - rank)
             top = max(top, float(np.percentile(values, 99)))
             if rank == 0 and len(own) < len(run.flow_names):
                 rest = [k for k in range(len(run.flow_names)) if k not in own]

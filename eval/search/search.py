@@ -127,7 +127,8 @@ def _over_ray(search: Search, address: str, cores: int | None) -> Iterator[Apply
 def _over_processes(workers: int | None) -> Iterator[Apply]:
     pool = processes.pool(workers or os.cpu_count() or 1)
     try:
-        yield lambda function, items: list(pool.map(function, items))
+        with processes.lost():
+            yield lambda function, items: list(pool.map(function, items))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from orbitcc.envs import code, scenarios
@@ -130,14 +130,14 @@ def get(name: str, settings: Mapping[str, Any] | None = None) -> Suite:
 
     Raises UnknownNameError with the nearest suite or parameter, and OrbitccError for a value that is not allowed.
     """
-    if name not in SUITES and Path(name).is_dir():
+    if name not in SUITES and os.path.isdir(name):
         if settings:
             raise OrbitccError("--set", ", ".join(settings), "no settings, because the scenarios of a folder are fixed")
         return FolderSuite(name)
     if name in scenarios.SCENARIOS and name not in SUITES:
         raise StateError("suite", f"{name} is a scenario, a single run: `orbitcc run {name}` (`orbitcc list suites`)")
     if name not in SUITES:
-        folder = "a folder with scenarios (*.toml)" + (", such as that of this file" if Path(name).is_file() else "")
+        folder = "a folder with scenarios (*.toml)" + (", such as that of this file" if os.path.isfile(name) else "")
         raise UnknownNameError("suite", name, names(), "orbitcc list suites", otherwise=folder)
     suite = SUITES[name](settings)
     varied = {factor for profile in suite.profiles for point in suite.grid(profile) for factor in point}

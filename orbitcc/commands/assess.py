@@ -96,9 +96,9 @@ def print_assessment(assessment: Assessment) -> None:
     """A line per criterion: the candidate's verdict and worst figure, the references' verdicts."""
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.eval.assessment.criteria import WORST
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
@@ -106,13 +106,13 @@ def print_assessment(assessment: Assessment) -> None:
     table.add_column("")
     table.add_column("worst figure", overflow="fold")
     for label in assessment.outcomes:
-        table.add_column(escape(label))
+        table.add_column(terminal(label))
     for k, own in enumerate(assessment.judgements):
         worst = max(own.readings, key=lambda r: WORST[r.verdict], default=None)
         figure = f"{worst.figure.title}: {worst.figure.format(worst.value)}" if worst else ""
         verdicts = (others[k].verdict for others in assessment.outcomes.values())
         table.add_row(
-            own.criterion.section, escape(own.criterion.title), escape(figure),
+            own.criterion.section, terminal(own.criterion.title), terminal(figure),
             *(f"[{COLOURS[v]}]{'n/a' if v == 'not applicable' else v}[/]" for v in verdicts),
         )  # fmt: skip
     Console().print(table)

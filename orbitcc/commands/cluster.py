@@ -82,9 +82,9 @@ def _speed(node: Node) -> float:
 
 def _print(found: list[Node], speeds: dict[str, float]) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.names import terminal
     from orbitcc.eval import cluster
 
     listed = table("node", "cores", "memory", "versions", "simulated s/s")
@@ -92,8 +92,8 @@ def _print(found: list[Node], speeds: dict[str, float]) -> None:
     for node in found:
         other = cluster.difference(node.versions)
         speed = f"{speeds[node.id]:,.0f}" if node.id in speeds else ""
-        versions = escape(other) or "as here"
-        listed.add_row(escape(node.host), str(node.cores), f"{node.memory_gb:.1f} GB", versions, speed)
+        versions = terminal(other) or "as here"
+        listed.add_row(terminal(node.host), str(node.cores), f"{node.memory_gb:.1f} GB", versions, speed)
     console = Console(highlight=False)
     console.print(listed)
     here = ", ".join(f"{key} {value}" for key, value in cluster.versions().items())

@@ -77,9 +77,9 @@ def _print(found: list[Difference]) -> None:
 
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.eval.statistics import MIN_PAIRS
 
     console = Console()
@@ -92,7 +92,7 @@ def _print(found: list[Difference]) -> None:
             header_style="bold",
             border_style="dim",
             pad_edge=False,
-            title=f"{suite}: {escape(who)}",
+            title=f"{terminal(suite)}: {terminal(who)}",
             title_justify="left",
             title_style="bold",
         )

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands.options import AsJson, complete_policy
+from orbitcc.envs.names import plain
 
 
 def deploy(
@@ -65,7 +66,7 @@ def deploy(
     chosen = limits(found.card.training_range) if safety_filter else found.card.safety_filter
     name = deployment.default_name(found) if name is None else name
     made = deployment.make_object(found, name, chosen)
-    print(f"{found.card.name}, assessment by RFC 9743 (docs/assessment.md; a simulator is not the Internet):")
+    print(f"{plain(found.card.name)}, assessment by RFC 9743 (docs/assessment.md; a simulator is not the Internet):")
     for line in deployment.assessment(found):
         print(f"  {line}")
     if export is not None:
@@ -91,9 +92,10 @@ def _print(rows: list[dict[str, object]], as_json: bool) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.names import terminal
 
     heads = ("name", "flows", "flows in all", "ACKs", "decisions", "fallbacks", "taken over", "handed back")
     shown = table(*heads, "ns per ACK", "ns per decision")
     for row in rows:
-        shown.add_row(*(f"{x:.0f}" if isinstance(x, float) else "" if x is None else str(x) for x in row.values()))
+        shown.add_row(*(f"{x:.0f}" if isinstance(x, float) else "" if x is None else terminal(x) for x in row.values()))
     Console().print(shown)

@@ -13,10 +13,10 @@ def doctor(
 ) -> None:
     """Check what this machine has and lacks for emulation on a real kernel."""
     from rich.console import Console
-    from rich.markup import escape
 
     from orbitcc.commands.run import table
     from orbitcc.emulator import needs
+    from orbitcc.envs.names import terminal
 
     results = needs.probe()
     lacks = {
@@ -34,7 +34,7 @@ def doctor(
     listed = table("needed", "for", "found", "remedy")
     for r in results:
         purposes = "all" if r.purposes == needs.ALL else ", ".join(r.purposes)
-        listed.add_row(r.name, purposes, escape(r.found or "missing"), "" if r.found else escape(r.remedy))
+        listed.add_row(r.name, purposes, terminal(r.found or "missing"), "" if r.found else terminal(r.remedy))
     for column in listed.columns[1:]:
         column.justify, column.no_wrap = "left", False
     console.print(listed)

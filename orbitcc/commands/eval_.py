@@ -24,6 +24,7 @@ from orbitcc.commands.options import (
     again,
     complete_suite,
 )
+from orbitcc.envs.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
@@ -112,7 +113,7 @@ def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None
 
     notes = warnings(results)
     for note in notes:
-        print(f"warning: {note}", file=sys.stderr)
+        print(f"warning: {plain(note)}", file=sys.stderr)
     report = write_report(results, notes)
     if as_json:
         print(json.dumps(as_dict(results, report), indent=2))
@@ -153,9 +154,9 @@ def print_table(results: Results) -> None:
     Where the suite says so, rows for each level of a factor follow those for all runs.
     """
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.eval.figures.style import DARK, lines_of
     from orbitcc.eval.front import SHARES, unused
     from orbitcc.eval.report import OVER_ALL, pairs
@@ -216,10 +217,10 @@ def print_table(results: Results) -> None:
         for row, (level, label) in enumerate(rows):
             if level and label == results.labels[0]:
                 table.add_section()
-                table.add_row(f"[bold]{escape(level)}[/bold]")
+                table.add_row(f"[bold]{terminal(level)}[/bold]")
             shown = (cells[row] for _, cells in part)
             table.add_row(
-                f"[{DARK.tone(lines[label].colour)}]●[/] {escape(label)}",
+                f"[{DARK.tone(lines[label].colour)}]●[/] {terminal(label)}",
                 *(f"[bold]{median}[/bold]" + "".join(f"\n[dim]{i}[/dim]" for i in rest) for median, *rest in shown),
             )
         console.print(table)

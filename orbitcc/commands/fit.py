@@ -75,18 +75,18 @@ def _runs(scenario: Any) -> list[Recording]:
 
 def _print(found: Fit) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.names import terminal
 
     console = Console()
-    console.print(f"[bold]{escape(found.name)}[/bold] · {found.duration_s:g} s", highlight=False)
+    console.print(f"[bold]{terminal(found.name)}[/bold] · {found.duration_s:g} s", highlight=False)
     shown = table("fitted")
     shown.add_column("value", overflow="fold")
     shown.add_column("from", overflow="fold")
     for note in found.notes:
-        origin = escape(note.origin)
-        shown.add_row(note.quantity, escape(note.value), f"[yellow]{origin}[/yellow]" if note.defaulted else origin)
+        origin = terminal(note.origin)
+        shown.add_row(note.quantity, terminal(note.value), f"[yellow]{origin}[/yellow]" if note.defaulted else origin)
     console.print(shown)
 
 
@@ -94,12 +94,13 @@ def _print_runs(found: Fit, runs: list[Recording]) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.names import terminal
 
     shown = table("flow", "goodput\nMbit/s", "srtt\nms", "p95\nms")
     for flow in found.flows:
-        shown.add_row(f"recorded: {Path(flow.file).name}", f"{flow.goodput_mbps:.2f}", "", "")
+        shown.add_row(f"recorded: {terminal(Path(flow.file).name)}", f"{flow.goodput_mbps:.2f}", "", "")
     for run in runs:
         total = run.flow_totals[0]
         figures = (f"{total['goodput_mbps']:.2f}", f"{total['srtt_ms']:.1f}", f"{total['srtt_p95_ms']:.1f}")
-        shown.add_row(f"fitted scenario: {run.scenario.flows[0].controller}", *figures)
+        shown.add_row(f"fitted scenario: {terminal(run.scenario.flows[0].controller)}", *figures)
     Console().print(shown)

@@ -104,8 +104,9 @@ def _plain(value: Any) -> Any:
 
 def _print(found: dict[str, list[dict[str, Any]]]) -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+
+    from orbitcc.envs.names import terminal
 
     console = Console()
     for kind, entries in found.items():
@@ -113,14 +114,14 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
         table.add_column(style="cyan", no_wrap=True)
         table.add_column()
         for entry in entries:
-            text = escape(entry["description"])
+            text = terminal(entry["description"])
             if entry.get("paper"):
-                text += f" [dim]({escape(entry['paper'])})[/dim]"
+                text += f" [dim]({terminal(entry['paper'])})[/dim]"
             params = entry.get("params") or {}
             defaults = {k: v["default"] if isinstance(v, dict) else v for k, v in params.items()}
             shown = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in defaults.items()]
             if shown:
-                text += f"\n[dim]{escape('  '.join(shown))}[/dim]"
+                text += f"\n[dim]{terminal('  '.join(shown))}[/dim]"
             table.add_row(entry["name"], text)
         if not entries:
             table.add_row("[dim](none)[/dim]", "")

@@ -162,9 +162,11 @@ def _print(trace: PathTrace, route: Route | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
+
     console = Console()
     found = trace.statistics()
-    console.print(f"[bold]{trace.name}[/bold] · {trace.duration_s:g} s", highlight=False)
+    console.print(f"[bold]{terminal(trace.name)}[/bold] · {trace.duration_s:g} s", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
     table.add_column("")
     for head in ("minimum", "5 %", "median", "90 %", "95 %", "maximum"):
@@ -196,6 +198,8 @@ def _changes(trace: PathTrace) -> Any:
     from rich import box
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
+
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
     table.add_column("time, s", justify="right")
     table.add_column("RTT, ms", justify="right")
@@ -208,7 +212,7 @@ def _changes(trace: PathTrace) -> Any:
         if slot.outage and before is not None and before.outage:
             continue
         rtt = "–" if slot.outage else _shown(float(trace.base_rtt_ms(slot.start_s)))
-        cells = [f"{slot.start_s:.1f}", rtt, _words(slot), " › ".join(slot.nodes)]
+        cells = [f"{slot.start_s:.1f}", rtt, _words(slot), terminal(" › ".join(slot.nodes))]
         table.add_row(*cells[: len(table.columns)])
         before = slot
     if len(shown) > MAX_CHANGES:

@@ -31,6 +31,7 @@ def show(policy: Name, as_json: AsJson = False) -> None:
     from rich.console import Console
 
     from orbitcc.agents import checkpoint
+    from orbitcc.envs.names import terminal
 
     card = checkpoint.read_card(checkpoint.resolve(policy))
     if as_json:
@@ -47,13 +48,13 @@ def show(policy: Name, as_json: AsJson = False) -> None:
         layers = f"{unit}, with {len(card.gru.head_inputs)} inputs → {layers}"
     inside = card.training_range.model_dump(exclude={"scenario", "links", "remarks"}, exclude_none=True)
     console = Console(highlight=False)
-    console.print(f"[bold]{card.name}[/bold]: {card.description}")
+    console.print(f"[bold]{terminal(card.name)}[/bold]: {terminal(card.description)}")
     console.print(f"network         {card.observation.dim} inputs → {layers}, one decision per {interval}")
-    console.print(f"observation     {card.observation.preset}    action {card.action.preset}")
+    console.print(f"observation     {terminal(card.observation.preset)}    action {terminal(card.action.preset)}")
     if card.training:
-        console.print(f"trained on      {card.training_range.scenario} by: {card.training.command}")
+        console.print(f"trained on      {terminal(card.training_range.scenario)} by: {terminal(card.training.command)}")
     if card.imported:
-        console.print(f"imported from   {card.imported.source} (licence: {card.imported.licence})")
+        console.print(f"imported from   {terminal(card.imported.source)} (licence: {terminal(card.imported.licence)})")
     ranges = ", ".join(f"{k} {low:g} to {high:g}" for k, (low, high) in inside.items())
     console.print(f"training range  {ranges or 'not stated'}")
     console.print(f"safety filter   {'none' if card.safety_filter is None else _said(card.safety_filter)}")

@@ -113,9 +113,9 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     """Claim, expected, measured, verdict."""
     from rich import box
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.eval import papers
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
@@ -124,12 +124,12 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     for claim, outcome in judged:
         notes = [outcome.reason, "calibrated" if outcome.calibrated else ""]
         notes += [f"met in {outcome.share:.1%} of resamples"] if outcome.verdict == "within noise" else []
-        why = "".join(f" [dim]({escape(note)})[/dim]" for note in notes if note)
+        why = "".join(f" [dim]({terminal(note)})[/dim]" for note in notes if note)
         table.add_row(
             claim.key,
-            escape(claim.statement),
-            escape(claim.expected),
-            escape(outcome.measured),
+            terminal(claim.statement),
+            terminal(claim.expected),
+            terminal(outcome.measured),
             f"[{COLOURS[outcome.verdict]}]{outcome.verdict}[/]{why}",
         )
     console = Console()

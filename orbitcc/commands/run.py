@@ -21,6 +21,7 @@ from orbitcc.commands.options import (
     complete_controller,
     order_of,
 )
+from orbitcc.envs.names import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -269,9 +270,12 @@ def print_tables(recording: Recording) -> None:
     from rich.console import Console
 
     from orbitcc.envs.description.scenario import stem
+    from orbitcc.envs.names import terminal
 
     scenario, console = recording.scenario, Console()
-    console.print(f"[bold]{scenario.name}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False)
+    console.print(
+        f"[bold]{terminal(scenario.name)}[/bold] · {scenario.duration_s:g} s · seed {scenario.seed}", highlight=False
+    )
     flows = table(
         "flow", "goodput\nMbit/s", "srtt\nms", "p95\nms", "base\nms", "÷\nbase", "sent", "re-sent", "lost", "RTOs"
     )
@@ -280,7 +284,7 @@ def print_tables(recording: Recording) -> None:
         controller = stem(flow.controller) if only_path else str(flow.controller)
         named_after_it = flow.name.rpartition("-")[0] == controller
         flows.add_row(
-            flow.name if named_after_it else f"{flow.name} [dim]{controller}[/dim]",
+            terminal(flow.name) if named_after_it else f"{terminal(flow.name)} [dim]{terminal(controller)}[/dim]",
             _shown(total["goodput_mbps"], 2),
             *(_shown(total[key], 1) for key in ("srtt_ms", "srtt_p95_ms", "base_rtt_ms")),
             _shown(total["delay_inflation"], 2),
@@ -292,7 +296,7 @@ def print_tables(recording: Recording) -> None:
     links = table("link", "utilisation", "mean queue kB", "largest", "dropped by queue", "lost on the way")
     for total in recording.link_totals:
         links.add_row(
-            total["name"],
+            terminal(total["name"]),
             "no rate" if math.isinf(total["capacity_mbps"]) else _shown(100 * total["utilisation"], 1, " %"),
             _shown(total["queue_bytes_mean"] / 1e3, 1),
             _shown(total["queue_bytes_max"] / 1e3, 1),
@@ -315,6 +319,8 @@ def _downloads(recording: Recording) -> Table:
     """A table of the downloads of traffic `objects`."""
     import numpy as np
 
+    from orbitcc.envs.names import terminal
+
     listed = table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")
     for name, total in zip(recording.flow_names, recording.flow_totals, strict=True):
         objects = total["objects"]
@@ -323,7 +329,7 @@ def _downloads(recording: Recording) -> Table:
         seconds = [s for _, _, s in objects if s is not None]
         times = (f"{np.quantile(seconds, q):.3f}" for q in (0.5, 0.95)) if seconds else ("–", "–")
         kilobytes = np.median([b for _, b, _ in objects]) / 1e3
-        listed.add_row(name, str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
+        listed.add_row(terminal(name), str(len(objects)), str(len(seconds)), *times, f"{kilobytes:.1f}")
     return listed
 
 
@@ -371,9 +377,11 @@ class RunProgress:
                 from rich.console import Console
                 from rich.progress import Progress
 
+                from orbitcc.envs.names import terminal
+
                 self._bar = Progress(console=Console(stderr=True), transient=True)
                 self._bar.start()
-                self._bar.add_task(self.title, total=1.0, completed=share)
+                self._bar.add_task(terminal(self.title), total=1.0, completed=share)
         elif now - self._last >= PLAIN_PROGRESS_EVERY_S:
             self._last = now
-            print(f"{self.title}: {share:.0%} done", file=sys.stderr, flush=True)
+            print(f"{plain(self.title)}: {share:.0%} done", file=sys.stderr, flush=True)

@@ -30,6 +30,7 @@ def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
     """Print the links and flows of a scenario, and the parameters of a named one."""
     from rich.console import Console
 
+    from orbitcc.envs.names import terminal
     from orbitcc.envs.numbers import counted
     from orbitcc.envs.scenarios import SCENARIOS
 
@@ -38,7 +39,7 @@ def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
         console.print(f"[bold]{scenario}[/bold]: {SCENARIOS[scenario].description}", highlight=False)
         console.print(_parameters(scenario))
     console.print(
-        f"[bold]{loaded.name}[/bold] · {loaded.duration_s:g} s · seed {loaded.seed} · "
+        f"[bold]{terminal(loaded.name)}[/bold] · {loaded.duration_s:g} s · seed {loaded.seed} · "
         f"{counted(len(loaded.links), 'link')} · {counted(len(loaded.flows), 'flow')}",
         highlight=False,
     )
@@ -112,24 +113,25 @@ def allowed(name: str, parameter: str) -> str:
 
 def _parameters(name: str) -> Any:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     from orbitcc.envs import scenarios
+    from orbitcc.envs.names import terminal
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("parameter", "default", "allowed"):
         table.add_column(head, overflow="fold")
     for key, default in scenarios.SCENARIOS[name].params.items():
         shown = f"{default:g}" if isinstance(default, float) else str(default)
-        table.add_row(f"[cyan]{key}[/cyan]", escape(shown), escape(allowed(name, key)))
+        table.add_row(f"[cyan]{key}[/cyan]", terminal(shown), terminal(allowed(name, key)))
     return table
 
 
 def _links(scenario: Scenario) -> Any:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+
+    from orbitcc.envs.names import terminal
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("link", "rate, Mbit/s", "delay, ms", "loss", "queue", "outages", "handovers"):
@@ -139,7 +141,7 @@ def _links(scenario: Scenario) -> Any:
             extras = [f"+ {way.jitter.kind} jitter of {way.jitter.mean_ms:g}"] if way.jitter is not None else []
             extras += [f"+ gate of {way.gate_ms:g}"] if way.gate_ms else []
             table.add_row(
-                escape(label),
+                terminal(label),
                 _schedule(way.rate_mbps),
                 " ".join([_schedule(way.delay_ms), *extras]),
                 _schedule(way.loss),
@@ -152,9 +154,9 @@ def _links(scenario: Scenario) -> Any:
 
 def _flows(scenario: Scenario) -> Any:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
+    from orbitcc.envs.names import terminal
     from orbitcc.envs.numbers import counted
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
@@ -163,9 +165,9 @@ def _flows(scenario: Scenario) -> Any:
     for i, flow in enumerate(scenario.flows):
         names = [scenario.links[p].name for p in scenario.path_of(i, flow.start_s)]
         table.add_row(
-            escape(flow.name),
-            escape(str(flow.controller)),
-            escape(" → ".join(names) + (f" (+ {counted(len(flow.reroutes), 'reroute')})" if flow.reroutes else "")),
+            terminal(flow.name),
+            terminal(str(flow.controller)),
+            terminal(" → ".join(names) + (f" (+ {counted(len(flow.reroutes), 'reroute')})" if flow.reroutes else "")),
             f"{flow.start_s:g}",
             f"{flow.stop_s if flow.stop_s is not None else scenario.duration_s:g}",
             flow.traffic.kind,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from orbitcc.commands.options import (
     complete_controller,
     complete_scenario,
 )
+from orbitcc.envs.names import plain
 
 
 def search(
@@ -72,7 +74,7 @@ def search(
         raise StateError("--resume", "name the folder to continue with --out")
 
     def contender(text: str) -> contenders.Contender:
-        is_policy = python_policy.is_python_policy(text) or Path(text).is_dir()
+        is_policy = python_policy.is_python_policy(text) or os.path.isdir(text)
         return contenders.from_policy(text) if is_policy else contenders.from_controller(text)
 
     folder = out or Path("results") / f"search__{time.strftime('%Y%m%d-%H%M%S')}"
@@ -95,8 +97,10 @@ def search(
         print(json.dumps([asdict(one) for one in found], indent=2))
         return
     for name, one in zip(commands, found, strict=True):
-        print(f"{name}  {objective} regret {one.regret:.2f}: {words(chosen, one)}")
+        print(f"{name}  {objective} regret {one.regret:.2f}: {plain(words(chosen, one))}")
     if not found:
-        print(f"none of {trials} worlds costs {chosen.target.label} much more than {chosen.against.label}")
+        print(
+            f"none of {trials} worlds costs {plain(chosen.target.label)} much more than {plain(chosen.against.label)}"
+        )
     print(f"report: {report}")
     print(f"worlds: {folder / 'worlds'}")

@@ -61,15 +61,17 @@ def print_trace(trace: Trace) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
+    from orbitcc.envs.names import terminal
     from orbitcc.envs.numbers import counted
 
     console = Console(highlight=False)
-    console.print(f"{trace.policy}: {counted(len(trace.actions), 'decision')} of {trace.flow} in {trace.scenario.name}")
+    who, flow, where = (terminal(name) for name in (trace.policy, trace.flow, trace.scenario.name))
+    console.print(f"{who}: {counted(len(trace.actions), 'decision')} of {flow} in {where}")
     console.print(f"action: mean {trace.actions.mean():+.3f}, standard deviation {trace.actions.std():.3f}")
     shown = table("input", "mean", "deviation", "adds, mean", "deviation")
     for k, label in enumerate(trace.labels):
         columns = (trace.inputs[:, k], trace.contributions[:, k])
-        shown.add_row(label, *(f"{x:.3f}" for values in columns for x in (values.mean(), values.std())))
+        shown.add_row(terminal(label), *(f"{x:.3f}" for values in columns for x in (values.mean(), values.std())))
     shown.add_row("constant", "", "", f"{trace.constant.mean():.3f}", f"{trace.constant.std():.3f}")
     console.print(shown)
     if trace.gate.shape[1]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands.options import AsJson, Ray, RecipeName
+from orbitcc.envs.names import plain
 
 
 def tune(
@@ -56,7 +57,7 @@ def tune(
         seeds=seed,
         folder=folder,
         ray=ray,
-        report=lambda text: typer.echo(text, err=True),
+        report=lambda text: typer.echo(plain(text), err=True),
     )
     if as_json:
         typer.echo(
@@ -72,7 +73,7 @@ def tune(
         )
     elif found.complete:
         for key, value in found.best.items():
-            typer.echo(f"{key} = {value}")
+            typer.echo(plain(f"{key} = {value}"))
         typer.echo(f"score {found.best_score:.4f}, best of {found.complete} ({found.pruned} more ended early)")
         typer.echo(f"orbitcc train {folder / tuning.BEST_RECIPE}")
     else:
