@@ -67,6 +67,29 @@ def test_a_reader_sees_learning(stored):
     assert best == max(score for _, _, score in progress(printed(stored)))
 
 
+def install(stored, monkeypatch, folder, there, address=""):
+    """What the first cell asks pip for."""
+    asked = []
+    source = "".join(code_cells(stored)[0]["source"])
+    assert source.count('WHEEL = ""') == 1
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if there else None)
+    monkeypatch.setattr("subprocess.run", lambda command, check: asked.append(command[-1]))
+    exec(compile(source.replace('WHEEL = ""', f"WHEEL = {address!r}"), "first cell", "exec"), {})
+    return asked
+
+
+def test_the_first_cell_installs_a_wheel_where_there_is_none(stored, monkeypatch, tmp_path):
+    assert install(stored, monkeypatch, tmp_path, there=True) == []
+    with pytest.raises(SystemExit, match="upload a wheel"):
+        install(stored, monkeypatch, tmp_path, there=False)
+    address = "https://example.org/orbitcc-0.2.0-cp311-abi3-manylinux_2_17_x86_64.whl"
+    assert install(stored, monkeypatch, tmp_path, there=False, address=address) == [f"orbitcc[train] @ {address}"]
+    wheel = tmp_path / "orbitcc-0.2.0-cp311-abi3-linux_x86_64.whl"
+    wheel.touch()
+    assert install(stored, monkeypatch, tmp_path, there=False) == [f"orbitcc[train] @ {wheel.as_uri()}"]
+
+
 @pytest.mark.slow
 def test_a_fresh_execution_agrees(stored, tmp_path, monkeypatch):
     for module in ("nbformat", "nbclient"):
