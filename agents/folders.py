@@ -81,7 +81,8 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     while True:
         try:
-            file = path.open("a+", encoding="utf-8")
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            file = os.fdopen(descriptor, "a+", encoding="utf-8")
         except OSError:  # a folder that cannot be written: who writes to it will say so
             yield
             return

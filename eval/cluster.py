@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, StateError
+from orbitcc.envs.files import MOST_TABLE, read_bytes
 from orbitcc.eval import provenance
 from orbitcc.eval.contenders import Contender
 
@@ -407,7 +408,9 @@ def checkpoints(contenders: Iterable[Contender]) -> Sent:
     for path in filter(is_library_policy, sorted(paths)):
         raise OrbitccError("ray", path, "policies of OrbitCC; those of other libraries run on this machine (--workers)")
     own = {path: resolve(path) for path in paths if not is_python_policy(path)}
-    return {path: {name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)} for path, folder in own.items()}
+    return {
+        path: {name: read_bytes(folder / name, MOST_TABLE) for name in (CARD, WEIGHTS)} for path, folder in own.items()
+    }
 
 
 def receive(sent: Sent) -> None:
