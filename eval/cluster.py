@@ -10,7 +10,6 @@ import logging
 import os
 import pickle
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -281,6 +280,8 @@ def difference(there: Mapping[str, str]) -> str:
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
+ON_A_NODE = "orbitcc-node-"
+"""Temporary folders of the processes of a cluster begin with this."""
 Sent = Mapping[str, Mapping[str, bytes]]
 """Checkpoints that travel with tasks: path -> file -> content."""
 
@@ -428,6 +429,8 @@ def receive(sent: Sent) -> None:
 @cache
 def _scratch() -> Path:
     """A folder that is removed when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="orbitcc-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    from orbitcc.agents.folders import temporary
+
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(temporary(Path(tempfile.gettempdir()), ON_A_NODE))
