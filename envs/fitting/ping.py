@@ -38,7 +38,7 @@ def read(text: str, file: str) -> Probes:
     rounds = highest = transmitted = took_ms = 0
     for line in text.splitlines():
         if len(line) > _LONGEST_LINE:
-            continue
+            raise FileContentError("file", file, f"output of ping with lines of at most {_LONGEST_LINE:,} letters")
         if found := _TOTALS.fullmatch(line):
             transmitted, took_ms = int(found[1]), int(found[2] or 0)
         if not (found := _ANSWER.fullmatch(line)):
