@@ -30,8 +30,8 @@ from orbitcc.agents.libraries import suggestion
 from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
-from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.envs.errors import FileError, NoSuchFileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import MOST_TABLE, MOST_TEXT, atomic_write_bytes, read_bytes
 from orbitcc.envs.names import plain
 
 PREFERENCE = "delay-preference"
@@ -220,9 +220,11 @@ def _digest(text: bytes) -> str:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(path, error.strerror or "cannot be read") from None
+        return read_bytes(path, MOST_TEXT if path.name == CARD else MOST_TABLE)
+    except NoSuchFileError:
+        raise CheckpointError(path, "No such file or directory") from None
+    except FileError as error:
+        raise CheckpointError(path, f"cannot be read: {error.allowed}") from None
 
 
 def _card(path: Path, text: bytes) -> ModelCard:

@@ -6,7 +6,10 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import sys
+import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,9 @@ SHIPPED = Path(__file__).resolve().parent.parent / "checkpoints"
 SENT: dict[str, Path] = {}
 """Checkpoints that another machine has sent to this process: their path there -> their folder here."""
 _OLD, _NEW = "old", "tmp"
+_TEMPORARY: set[Path] = set()
+"""Temporary folders of this process, which its own locks do not keep from it."""
+_YOUNG_S = 10.0
 _EXCHANGE, _AT_FDCWD = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux, renameat2(2)
 
 
@@ -72,6 +78,29 @@ def settle(parent: Path) -> None:
 
 
 @contextlib.contextmanager
+def temporary(home: Path, prefix: str) -> Iterator[Path]:
+    """A new folder in `home` that is removed at the end of a `with` block, or by the next one with this prefix after
+    its process was killed. The prefix must be one of this function alone.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    for left in home.glob(f"{prefix}*"):
+        with contextlib.suppress(StateError, OSError):
+            found = left.lstat()
+            young = abs(time.time() - found.st_mtime) < _YOUNG_S  # its process has perhaps not locked it yet
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and left not in _TEMPORARY and not young:
+                with locked(left):
+                    shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(dir=home, prefix=prefix))
+    _TEMPORARY.add(folder)
+    try:
+        with locked(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _TEMPORARY.discard(folder)
+
+
+@contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes that ask for the same lock away from an existing folder. It ends with the process.
 
@@ -81,7 +110,8 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     while True:
         try:
-            file = path.open("a+", encoding="utf-8")
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            file = os.fdopen(descriptor, "a+", encoding="utf-8")
         except OSError:  # a folder that cannot be written: who writes to it will say so
             yield
             return

@@ -20,7 +20,7 @@ from orbitcc.agents.tensorflow import files_of, read_bundle
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import DAMAGED_ARRAYS, read_toml
+from orbitcc.envs.files import DAMAGED_ARRAYS, MOST_TABLE, load_arrays, read_bytes, read_toml
 
 Array = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def import_policy(
     folder = Path(out)
     if folder.exists() and any(folder.iterdir()):
         raise FileError("--out", str(folder), "a new or empty folder")
-    files = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files_of(path)}
+    files = {file.name: hashlib.sha256(read_bytes(file, MOST_TABLE)).hexdigest()[:12] for file in files_of(path)}
     try:
         card = ModelCard(
             name=name or folder.resolve().name,
@@ -152,9 +152,11 @@ def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> 
         f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
     )
     try:
-        with np.load(reference, allow_pickle=False) as given:
-            observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))
+        given = load_arrays(reference)
+        observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))
         own = policy.policy.act(observations)
         return float(np.abs(own.reshape(actions.shape) - actions).max())
-    except (OSError, *DAMAGED_ARRAYS) as error:
+    except FileError as error:
+        raise FileError("--reference", str(reference), f"{wanted} ({error.allowed})") from None
+    except DAMAGED_ARRAYS as error:
         raise FileError("--reference", str(reference), f"{wanted} ({error})") from None

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 
 import orbitcc
 from orbitcc.agents.decisions import Episode, table_of
-from orbitcc.agents.folders import locked
+from orbitcc.agents.folders import temporary
 from orbitcc.envs.environments.presets import STATS, Preset, to_choices
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
 from orbitcc.envs.extras import installing
@@ -79,7 +78,7 @@ def write(
     """
     place = check(dataset_id, root)
     home = place.parents[dataset_id.count("/")]
-    with _write_errors(place), _scratch(home) as scratch, _datasets_in(scratch), warnings.catch_warnings():
+    with _write_errors(place), temporary(home, _SCRATCH) as scratch, _datasets_in(scratch), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # authors may be added later
         dataset, count, decisions = _write(scratch, dataset_id, episodes, preset, environment, algorithm, command)
         if dataset is None:
@@ -172,20 +171,6 @@ def _check_room(folder: Path, episode: Episode) -> None:
     needed = _MARGIN_BYTES + 4 * sum(array.nbytes for array in arrays)
     if shutil.disk_usage(folder).free < needed:
         raise OSError(errno.ENOSPC, f"No space left on device: less than {needed / 1e6:.0f} MB")
-
-
-@contextlib.contextmanager
-def _scratch(home: Path) -> Iterator[Path]:
-    home.mkdir(parents=True, exist_ok=True)
-    for left in home.glob(f"{_SCRATCH}*"):
-        with contextlib.suppress(StateError), locked(left):  # of a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(dir=home, prefix=_SCRATCH))
-    try:
-        with locked(folder):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from orbitcc.envs.errors import FileError
+from orbitcc.envs.files import MOST_STATE, MOST_TABLE, open_regular, parse_json, read_text
 
 
 def write(folder: Path, name: str, value: Any) -> None:
@@ -38,11 +39,14 @@ def read(folder: Path, name: str) -> Any:
     """
     path = folder / f"{name}.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(read_text(path, MOST_TABLE), own=True)
         path = folder / f"{name}.safetensors"
-        arrays = load_file(path)
+        with open_regular(path, MOST_STATE):  # the library would wait for a pipe
+            arrays = load_file(path)
         path = folder / f"{name}.json"
         return _decoded(data, arrays)
+    except FileError as error:
+        raise FileError("resume", str(path), f"a complete file of a run's state ({error.allowed})") from None
     except (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError, SafetensorError) as error:
         raise FileError("resume", str(path), f"a complete file of a run's state ({error})") from None
 

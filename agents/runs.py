@@ -29,7 +29,7 @@ from typing import Any
 from orbitcc.agents.folders import BEST, LOCK, SELECTED, settle
 from orbitcc.agents.folders import CONFIG as CONFIG
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
 
 METRICS, LAST, STATE = "metrics.csv", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -129,8 +129,10 @@ class RunFolder:
         """
         path = str(self.path / CONFIG)
         try:
-            data = json.loads(read_text(path))
-        except (ValueError, RecursionError) as error:
+            data = parse_json(read_text(path), own=True)
+        except FileError:
+            raise
+        except ValueError as error:
             raise FileError("file", path, f"JSON text ({error})") from None
         if not isinstance(data, dict):
             raise FileError("file", path, "a JSON table")
@@ -182,6 +184,10 @@ def _made(path: Path) -> tuple[str, int]:
     return (match[1], int(match[2] or 1)) if match else ("", 0)
 
 
+_LONGEST_ROW = 1_000
+"""Bytes of a row of `metrics.csv`."""
+
+
 class MetricsFile:
     """`metrics.csv`, appended line by line: `step,tag,value`."""
 
@@ -206,13 +212,16 @@ class MetricsFile:
 
 def _rows(path: Path) -> list[list[str]]:
     """The complete rows of `metrics.csv`."""
+    found = []
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        with open_regular(path, MOST_TABLE) as file:
+            for line in file:
+                row = line.rstrip(b"\n").decode("utf-8", "replace").split(",") if len(line) <= _LONGEST_ROW else []
+                if line.endswith(b"\n") and len(row) == 3 and row[0].isdecimal() and len(row[0]) < 16:
+                    found.append(row)
+    except (OSError, FileError):
         return []
-    complete, *_ = text.rpartition("\n")
-    rows = (line.split(",") for line in complete.split("\n"))
-    return [row for row in rows if len(row) == 3 and row[0].isdecimal() and len(row[0]) < 16]
+    return found
 
 
 def last_step(path: Path) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.errors import FileError
+from orbitcc.envs.files import MOST_TABLE, read_bytes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
@@ -28,14 +29,12 @@ WANTED = "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-0
 
 def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
     """Name -> value of every variable of numbers. Raises FileError for missing, damaged and other files."""
-    prefix = _prefix(Path(path))
     try:
-        index = Path(f"{prefix}.index").read_bytes()
-        data = Path(f"{prefix}.data-00000-of-00001").read_bytes()
+        index, data = (read_bytes(file, MOST_TABLE) for file in files_of(path))
         return dict(_variables(index, data))
-    except OSError as error:
-        raise FileError("PATH", str(path), f"{WANTED} ({error.strerror or error})") from None
-    except (IndexError, KeyError, ValueError, struct.error) as error:
+    except FileError as error:
+        raise FileError("PATH", str(path), f"{WANTED} ({error.allowed})") from None
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, MemoryError, struct.error) as error:
         raise FileError("PATH", str(path), f"{WANTED} (damaged, or of another kind: {error})") from None
 
 

@@ -1,8 +1,10 @@
 """Damages files at random and checks that each is refused in one line or read as if nothing had happened.
 
-    python -m benches.fuzz [scenario card run recording results] [--seconds 60] [--seed N] [--corpus FOLDER]
+    python -m benches.fuzz [scenario card run recording results trace log place] [--seconds 60] [--seed N]
+        [--corpus FOLDER]
 
-Files are changed by flipped bits, cut and repeated parts, and words that break readers. An input fails if the reader
+Files are changed by flipped bits, cut and repeated parts, and words that break readers; of files with a structure, a
+value is also replaced by one of another type, and of recordings, arrays get other shapes. An input fails if the reader
 raises anything but OrbitccError, writes more than one line, takes longer than 5 s of processor time, or gives a number
 that is not finite; a damaged card, weight file or state fails, too, if it is accepted. Inputs that failed are kept in
 the corpus and tried first the next time (`tests/data/corpus` in the repository).
@@ -11,26 +13,47 @@ the corpus and tried first the next time (`tests/data/corpus` in the repository)
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import io
 import json
 import math
+import os
 import random
 import re
 import shutil
 import sys
 import tempfile
 import time
+import tomllib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from orbitcc.agents import checkpoint, plain_state, seal
 from orbitcc.agents.runs import CONFIG, RunFolder
+from orbitcc.commands.run import print_tables
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval.results import read_rows
+from orbitcc.envs.files import toml_text
+from orbitcc.envs.fitting.files import gather
+from orbitcc.envs.fitting.fit import fit
+from orbitcc.envs.orbits import formats
+from orbitcc.eval import contenders, suites
+from orbitcc.eval.comparison import differences
+from orbitcc.eval.figures.base import render
+from orbitcc.eval.figures.run import draw_run
+from orbitcc.eval.figures.style import LIGHT
+from orbitcc.eval.report import write_report
+from orbitcc.eval.results import Results, load_rows
+from orbitcc.eval.runner import run_suite
 from orbitcc.training import recipe
 from orbitcc.training.resume import PROGRESS, check_state
 
@@ -64,10 +87,50 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+ODD: tuple[Any, ...] = (
+    None, True, -1, 0, 7, 2**63, 10**400, -0.5, 1e308, math.nan, math.inf, "", "x", "\ud800", "[/x]", "$x_{$", "=cmd()",
+    "\x1b[2J", "a\nb", "~nobody/x", "9" * 5_000, "x" * 100_000, [], {}, [[]],
+    {"kind": []}, {"": None}, ["x"] * 3, [1, [2]],
+)  # fmt: skip
+"""Values that a reader does not expect."""
+
+
+def altered(value: Any, rng: random.Random) -> Any:
+    """The same with one value in it, at any depth, replaced, removed or repeated."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(sorted(value))
+        if rng.random() < 0.1:
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: altered(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = rng.randrange(len(value))
+        again = [] if (kind := rng.random()) < 0.1 else [value[at]] * 2 if kind < 0.2 else [altered(value[at], rng)]
+        return [*value[:at], *again, *value[at + 1 :]]
+    return rng.choice(ODD)
+
+
+def altered_json(data: bytes, rng: random.Random) -> bytes:
+    """JSON text with one value replaced."""
+    return json.dumps(altered(json.loads(data), rng)).encode()
+
+
+def altered_toml(data: bytes, rng: random.Random) -> bytes:
+    """TOML text with one value replaced."""
+    changed = altered(tomllib.loads(data.decode()), rng)
+    try:
+        return toml_text(changed).encode("utf-8", "surrogatepass")
+    except (AttributeError, TypeError, ValueError):  # TOML has no such value
+        return damaged(data, rng)
+
+
 class Target(ABC):
     """Files of one kind. accepts: may a changed file be read without an error?"""
 
     accepts = True
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        """A sound content with changes; those of a kind with a structure keep to it half of the time."""
+        return damaged(data, rng)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,6 +148,9 @@ class ScenarioFile(Target):
     def seeds(self) -> list[bytes]:
         names = {"dumbbell": 1.0, "leo-responsiveness": 1.0, "geo-rain": 1.0, "leo-access": 1.0, "parking-lot": 60.0}
         return [scenarios.get(name, duration_s=seconds).to_toml().encode() for name, seconds in names.items()]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        return damaged(data, rng) if rng.random() < 0.5 else altered_toml(data, rng)
 
     def read(self, data: bytes) -> None:
         path = self.folder / "scenario.toml"
@@ -143,6 +209,10 @@ class RunState(Target):
     def seeds(self) -> list[bytes]:
         return [str(index).encode() + data for index, data in enumerate(self.sound)]
 
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        is_json = self.files[data[0] - 48].suffix == ".json"
+        return data[:1] + altered_json(data[1:], rng) if is_json and rng.random() < 0.5 else damaged(data, rng)
+
     def read(self, data: bytes) -> None:
         index = min(max(data[:1] or b"0", b"0")[0] - 48, len(self.files) - 1)
         path = self.files[max(index, 0)]
@@ -150,6 +220,7 @@ class RunState(Target):
         try:
             plan = recipe.Recipe.build(self.run.config("recipe", "seed", "command")["recipe"])
             check_state(self.run, plan)
+            seal.check_owner(self.run.state, "run")
             if path.parent == self.run.state and data[1:] != self.sound[index] and path.name != seal.SEAL:
                 raise AssertionError(f"a damaged {path.name} is accepted")
             plain_state.read(self.run.state, "ppo")
@@ -159,24 +230,175 @@ class RunState(Target):
 
 class RecordingFile(Target):
     def seeds(self) -> list[bytes]:
-        return [simulate(scenarios.get("dumbbell", duration_s=1.0)).to_bytes()]
+        return [simulate(scenarios.get("dumbbell", duration_s=2.0)).to_bytes()]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        if rng.random() < 0.3:
+            return damaged(data, rng)
+        with np.load(io.BytesIO(data)) as stored:
+            arrays: dict[str, Any] = dict(stored)
+        name = "about" if rng.random() < 0.5 else rng.choice(sorted(arrays))
+        if name == "about":
+            arrays[name] = np.array(json.dumps(altered(json.loads(str(arrays[name])), rng)))
+        else:
+            shapes: tuple[Any, ...] = (arrays[name].T, arrays[name][:1], arrays[name].astype("<U8"), np.zeros(0), 1.0)
+            arrays[name] = rng.choice(shapes)
+        out = io.BytesIO()
+        np.savez_compressed(out, **arrays)
+        return out.getvalue()
 
     def read(self, data: bytes) -> None:
         path = self.folder / "run.npz"
         path.write_bytes(data)
-        Recording.load(path)
+        found = Recording.load(path)
+        found.save_csv(self.folder / "run.csv")
+        figure = draw_run(found, LIGHT)
+        if len(found.flow_names) < 9:
+            render(figure)
+        with contextlib.redirect_stdout(io.StringIO()):
+            print_tables(found)
 
 
 class ResultRows(Target):
+    """The runs.jsonl of finished results, for all that reads it: compare, the table, the report, and --resume."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.contenders = contenders.line_up(["cubic", "reno"], [])
+        self.results = self.run(resume=False)
+        self.sound = self.results.jsonl.read_bytes()
+
+    def run(self, resume: bool) -> Results:
+        suite = suites.get("responsiveness")
+        return run_suite(
+            suite, self.contenders, out_dir=self.folder / "sound", runs=1, workers=1, quiet=True, resume=resume
+        )
+
     def seeds(self) -> list[bytes]:
-        row = {
-            "suite": "s", "scenario": "0123", "point": {}, "seed": 1, "contender": "cubic", "controller": "cubic",
-            "params": {}, "version": "0", "metrics": {"a": 0.5}, "elapsed_s": 0.0,
-        }  # fmt: skip
-        return [json.dumps(row).encode() + b"\n" + json.dumps(row).encode() + b"\n"]
+        return [self.sound]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        if rng.random() < 0.5:
+            return damaged(data, rng)
+        first, *others = data.splitlines(keepends=True)
+        return altered_json(first, rng) + b"\n" + b"".join(others)
 
     def read(self, data: bytes) -> None:
-        read_rows(data, Path("runs.jsonl"))
+        self.results.jsonl.write_bytes(data)
+        rows = load_rows(self.results.jsonl)
+        differences(self.results.out_dir, self.results.out_dir)
+        if data != self.sound:  # accepted: go through everything that shows the rows
+            known = [c.key for c in self.contenders]
+            shown = replace(self.results, rows=[row for row in rows if row["contender"] in known])
+            if {row["contender"] for row in shown.rows} == set(known):
+                shown.write_csv()
+                write_report(shown)
+            self.run(resume=True)
+
+
+class TraceFile(Target):
+    """A path trace: CSV, a log of LeoEM, or a file of LeoReplayer beside a sound one. The first letter says which."""
+
+    def seeds(self) -> list[bytes]:
+        rows = "".join(f"{k},{20 + k % 3},,{10 + k % 5},,,{'slot' if k % 4 == 0 else ''},\n" for k in range(12))
+        log = "".join(f"{k + 1}$[-1, {7 + k // 3}, -2]$3$[0.01, 0.02]$0.03\n" for k in range(12)) + "13$NULL\n"
+        head = "# name: x\nt_s,owd_fwd_ms,owd_rev_ms,cap_fwd_mbps,cap_rev_mbps,loss,flags,nodes\n"
+        delays, chances = "".join(f"{20 + k % 3}\n" for k in range(600)), "".join(f"{k * 2}\n" for k in range(3_000))
+        return [f"c{head}{rows}".encode(), f"l{log}".encode(), f"d{delays}".encode(), f"b{chances}".encode()]
+
+    def read(self, data: bytes) -> None:
+        kind, content = chr(data[0]) if data else "c", data[1:]
+        path = self.folder / ("trace.log" if kind == "l" else "trace.csv")
+        path.write_bytes(content)
+        if kind in "db":
+            other = self.folder / "other"
+            other.write_text("".join(f"{20 + k}\n" for k in range(600)))
+            pair = (path, other) if kind == "d" else (other, path)
+            trace = formats.load_replayer(*pair)
+        else:
+            trace = formats.load(path)
+        formats.from_csv(formats.to_csv(trace))
+        trace.statistics()
+
+
+class LogFile(Target):
+    """A recording of a path for `orbitcc fit`: ping, iperf3 or a capture."""
+
+    def seeds(self) -> list[bytes]:
+        answers = "".join(
+            f"64 bytes from 192.0.2.1: icmp_seq={k} ttl=55 time={20 + k % 7}.5 ms\n" for k in range(1, 60)
+        )
+        end = "\n--- 192.0.2.1 ping statistics ---\n60 packets transmitted, 59 received, 1% packet loss, time 11800ms\n"
+        rows = []
+        for k in range(12):
+            total = {"seconds": 1.0, "bytes": 1_250_000, "retransmits": k % 2, "omitted": False}
+            rows.append({"streams": [{**total, "rtt": 30_000 + 500 * k}], "sum": total})
+        log = {
+            "start": {"tcp_mss_default": 1448, "test_start": {"protocol": "TCP", "blksize": 131_072, "reverse": 0}},
+            "intervals": rows, "end": {"sum_received": {"bytes": 15_000_000}, "sender_tcp_congestion": "cubic"},
+        }  # fmt: skip
+        capture = self.folder / "seed.pcap"
+        simulate(scenarios.get("dumbbell", duration_s=6.0, rate_mbps=2.0), pcap=capture)
+        return [f"PING x\n{answers}{end}".encode(), json.dumps(log).encode(), capture.read_bytes()]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        return altered_json(data, rng) if data[:1] == b"{" and rng.random() < 0.7 else damaged(data, rng)
+
+    def read(self, data: bytes) -> None:
+        path = self.folder / "log"
+        path.write_bytes(data)
+        fit(gather([path])).to_toml()
+
+
+class Place(Target):
+    """What is no file, or too large, in the place of a file that is read. The content is the numbers of both."""
+
+    accepts = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.path = folder / "file"
+        self.readers: tuple[Callable[[Path], object], ...] = (
+            Scenario.load, Recording.load, formats.load, load_rows, lambda path: gather([path]),
+            lambda path: recipe.load(str(path)),
+            lambda path: checkpoint.load(self._beside(path, checkpoint.CARD)),
+            lambda path: checkpoint.load(self._beside(path, checkpoint.WEIGHTS)),
+            lambda path: RunFolder(self._beside(path, CONFIG)).config(),
+            lambda path: plain_state.read(self._beside(path, "x.json"), "x"),
+        )  # fmt: skip
+
+    def _beside(self, path: Path, name: str) -> Path:
+        """A folder in which this file has another name."""
+        made = self.folder / "made"
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.copytree(checkpoint.SHIPPED / "perigee", made)
+        (made / name).unlink(missing_ok=True)
+        (made / name).symlink_to(path)
+        return made
+
+    def seeds(self) -> list[bytes]:
+        return []
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        return bytes((rng.randrange(len(self.readers)), rng.randrange(4)))
+
+    def read(self, data: bytes) -> None:
+        reader, kind = (data + bytes(2))[:2]
+        path = self.path.with_suffix(".csv" if self.readers[reader] is formats.load else ".toml")
+        path.unlink(missing_ok=True)
+        if kind == 0:
+            os.mkfifo(path)
+        elif kind == 1:
+            path.symlink_to("/dev/zero")
+        elif kind == 2:
+            with path.open("wb") as file:
+                file.truncate(20_000_000_000)
+        else:
+            path.mkdir()
+        try:
+            self.readers[reader](path)
+        finally:
+            shutil.rmtree(path) if kind == 3 else path.unlink()
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
@@ -185,6 +407,9 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "run": RunState,
     "recording": RecordingFile,
     "results": ResultRows,
+    "trace": TraceFile,
+    "log": LogFile,
+    "place": Place,
 }
 
 
@@ -192,7 +417,9 @@ def failure(target: Target, data: bytes, sound: Sequence[bytes]) -> str:
     """What is wrong with how these bytes are read; empty if nothing."""
     began = time.process_time()
     try:
-        target.read(data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # letters that a font lacks
+            target.read(data)
         accepted = True
     except OrbitccError as error:
         accepted = False
@@ -205,13 +432,13 @@ def failure(target: Target, data: bytes, sound: Sequence[bytes]) -> str:
     return "accepted" if accepted and not target.accepts and data not in sound else ""
 
 
-def inputs(name: str, sound: Sequence[bytes], seed: int, corpus: Path) -> Iterator[bytes]:
+def inputs(name: str, target: Target, sound: Sequence[bytes], seed: int, corpus: Path) -> Iterator[bytes]:
     """The corpus, then damaged files without an end."""
     for path in sorted((corpus / name).glob("*")):
         yield path.read_bytes()
     rng = random.Random(f"{name} {seed}")
     while True:
-        yield damaged(rng.choice(sound), rng)
+        yield target.changed(rng.choice(sound) if sound else b"", rng)
 
 
 def today() -> int:
@@ -241,7 +468,7 @@ def fuzz(name: str, seconds: float, seed: int, corpus: Path, report: Callable[[s
         for data in sound:
             target.read(data)
         until = time.monotonic() + seconds
-        for data in inputs(name, sound, seed, corpus):
+        for data in inputs(name, target, sound, seed, corpus):
             tried += 1
             reason = failure(target, data, sound)
             if reason and (kind := re.sub(r"\d+", "", reason)[:80]) not in reasons:  # one input of each kind

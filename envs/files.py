@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import tomli_w
 
@@ -83,7 +83,9 @@ def check_place(path: str | os.PathLike[str]) -> None:
         raise FileError("file", str(path), f"a writable place ({folder} is not a folder that can be written)")
 
 
-def open_regular(path: str | os.PathLike[str], most_bytes: int, *, append: bool = False) -> io.BufferedReader:
+def open_regular(
+    path: str | os.PathLike[str], most_bytes: int, *, append: bool = False
+) -> io.BufferedReader | io.BufferedRandom:
     """Open a regular file for reading without waiting: never a pipe, a device or a folder.
 
     append: open for reading and appending, and make the file if there is none.
@@ -105,7 +107,7 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int, *, append: bool 
             raise FileError("file", os.fspath(path), "a readable file (it is a folder, a pipe or a device)")
         if found.st_size > most_bytes:
             raise FileContentError("file", os.fspath(path), _at_most(found.st_size, most_bytes))
-        return cast(io.BufferedReader, os.fdopen(descriptor, "a+b" if append else "rb"))
+        return os.fdopen(descriptor, "a+b") if append else os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
@@ -156,10 +158,10 @@ def parse_json(text: str | bytes, *, own: bool = False) -> Any:
             text = text.decode("utf-8")
         elif not text.isascii():
             text.encode()
-        numbers: dict[str, Any] = (
-            {} if own else {"parse_int": _whole, "parse_float": _finite, "parse_constant": _no_number}
-        )
-        data = json.loads(text, **numbers)
+        if own:
+            data = json.loads(text)
+        else:
+            data = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_number)
         if "\\u" in text:  # an escape may be half of a letter
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError:

@@ -11,7 +11,6 @@ import logging
 import os
 import pickle
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -28,6 +27,7 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, StateError
 from orbitcc.envs.extras import installing
+from orbitcc.envs.files import MOST_TABLE, read_bytes
 from orbitcc.eval import provenance
 from orbitcc.eval.contenders import Contender
 
@@ -286,6 +286,8 @@ def difference(there: Mapping[str, str]) -> str:
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
+ON_A_NODE = "orbitcc-node-"
+"""Temporary folders of the processes of a cluster begin with this."""
 Sent = Mapping[str, Mapping[str, bytes]]
 """Checkpoints that travel with tasks: path -> file -> content."""
 
@@ -413,7 +415,9 @@ def checkpoints(contenders: Iterable[Contender]) -> Sent:
     for path in filter(is_library_policy, sorted(paths)):
         raise OrbitccError("ray", path, "policies of OrbitCC; those of other libraries run on this machine (--workers)")
     own = {path: resolve(path) for path in paths if not is_python_policy(path)}
-    return {path: {name: (folder / name).read_bytes() for name in (CARD, WEIGHTS)} for path, folder in own.items()}
+    return {
+        path: {name: read_bytes(folder / name, MOST_TABLE) for name in (CARD, WEIGHTS)} for path, folder in own.items()
+    }
 
 
 def receive(sent: Sent) -> None:
@@ -431,6 +435,8 @@ def receive(sent: Sent) -> None:
 @cache
 def _scratch() -> Path:
     """A folder that is removed when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="orbitcc-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    from orbitcc.agents.folders import temporary
+
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(temporary(Path(tempfile.gettempdir()), ON_A_NODE))

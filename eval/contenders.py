@@ -11,6 +11,7 @@ from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.envs.files import MOST_TABLE, read_bytes
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _as_trained(name_or_path: str) -> Contender:
         return Contender(label, "policy", {"path": name_or_path}, python_policy.digest(name_or_path))
     loaded = checkpoint.load(name_or_path)
     acting = loaded.card.model_dump_json(exclude=_TEXTS | _DIGESTS)
-    weights = (loaded.path / checkpoint.WEIGHTS).read_bytes()
+    weights = read_bytes(loaded.path / checkpoint.WEIGHTS, MOST_TABLE)
     digest = hashlib.sha256(acting.encode() + weights).hexdigest()[:12]
     family = loaded.card.observation.preset
     if name_or_path in checkpoint.shipped():

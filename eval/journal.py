@@ -11,7 +11,7 @@ from typing import Any
 
 from orbitcc.agents.folders import locked
 from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
 
 ASKED = "search.json"
 
@@ -36,7 +36,7 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
             try:
                 yield
             except OrbitccError:
-                if not begun and (not journal.exists() or b'"values"' not in journal.read_bytes()):
+                if not begun and (not journal.exists() or b'"values"' not in read_bytes(journal, MOST_TABLE)):
                     for left in (folder / ASKED, journal):
                         left.unlink(missing_ok=True)
                 raise
@@ -64,14 +64,7 @@ def _known(path: Path, journal: Path) -> dict[str, Any] | None:
         if journal.exists():
             raise FileError("out", str(path.parent), f"a folder without the trials of a search whose {ASKED} is gone")
         return None
-    try:
-        known = json.loads(read_text(path))
-    except RecursionError:
-        known = None
-    except ValueError as error:
-        if isinstance(error, OrbitccError):
-            raise
-        known = None
+    known = read_json(path, "a JSON table: what was searched for")
     if not isinstance(known, dict):
         raise FileContentError("file", str(path), "a JSON table: what was searched for")
     return known
@@ -89,18 +82,20 @@ def storage(path: Path) -> Any:
     for left in path.parent.glob(f"{path.name}.lock*"):  # Optuna would wait for its owner for half a minute
         left.unlink(missing_ok=True)
     try:
-        with path.open("a+b") as file:
+        with open_regular(path, MOST_TABLE, append=True) as file:
             file.seek(0)
             data = file.read()
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
                 file.truncate(whole)  # a last line without its end was not written completely
+    except FileError as error:
+        raise FileError("out", str(path.parent), f"a writable folder ({path.name}: {error.allowed})") from None
     except OSError as error:
         raise FileError("out", str(path.parent), f"a writable folder ({error.strerror or error})") from None
     for number, line in enumerate(data[:whole].splitlines(), start=1):
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
+            entry = parse_json(line, own=True)
+        except ValueError:
             entry = None
         if not isinstance(entry, dict):
             raise FileError(f"{path.name} line {number}", str(path), "an entry of Optuna's journal, as JSON")

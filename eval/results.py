@@ -6,6 +6,7 @@ results continues. A run is known by suite, scenario, contender and seed, and co
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import io
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orbitcc.envs.errors import FileError
+from orbitcc.agents.folders import settle
+from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.envs.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
 from orbitcc.envs.names import csv_text
 from orbitcc.eval.contenders import Contender, spec_text
@@ -36,7 +38,7 @@ Key = tuple[str, str, str, int]
 CaseKey = tuple[str, int]
 """Scenario and seed."""
 
-RUNS = "runs.jsonl"
+RUNS, PLAN = "runs.jsonl", "results.json"
 
 MOST_ROW = 1 * MB
 """Bytes of a row."""
@@ -213,7 +215,7 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
     Raises FileError if the folder cannot be written, belongs to another process, holds runs though `resume` was not
     asked for, holds another suite's, or a whole paper.
     """
-    path = results.jsonl
+    path, fresh = results.jsonl, not results.out_dir.exists()
     if any(results.out_dir.glob(f"*/{RUNS}")):
         raise FileError("out", str(results.out_dir), "a folder of its own, not one that holds a paper")
     try:
@@ -240,7 +242,18 @@ def opened(results: Results, resume: bool) -> Iterator[tuple[IO[bytes], list[Row
         for row in rows:
             if row["suite"] != results.suite.name:
                 raise FileError("out", str(results.out_dir), f"a folder of {row['suite']!r}: one suite per folder")
-        yield file, rows
+        for folder in (results.out_dir, results.out_dir / "series", results.out_dir / "figures"):
+            settle(folder)
+        try:
+            yield file, rows
+        except OrbitccError:
+            if not os.fstat(file.fileno()).st_size:  # nothing is left of results that were refused
+                for left in (results.out_dir / PLAN, path):
+                    left.unlink(missing_ok=True)
+                if fresh:
+                    with contextlib.suppress(OSError):
+                        results.out_dir.rmdir()
+            raise
 
 
 def write_plan(results: Results, versions: Mapping[str, str]) -> None:
@@ -254,7 +267,7 @@ def write_plan(results: Results, versions: Mapping[str, str]) -> None:
         "command": results.command,
         "versions": dict(versions),
     }
-    atomic_write_text(results.out_dir / "results.json", json.dumps(plan, indent=2) + "\n")
+    atomic_write_text(results.out_dir / PLAN, json.dumps(plan, indent=2) + "\n")
 
 
 def _number(value: float) -> str:

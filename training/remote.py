@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents import seal
-from orbitcc.agents.folders import LOCK, replace_folder, scratch
+from orbitcc.agents.folders import LOCK, replace_folder, scratch, temporary
 from orbitcc.agents.runs import RunFolder
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.names import plain
@@ -179,8 +179,8 @@ def _train(order: _Order) -> int:
     """The task: train in a folder of this node."""
     ray = cluster.ray_module()
     box, job = ray.get_actor(order.box), order.job
-    with tempfile.TemporaryDirectory(prefix="orbitcc-") as folder:
-        run = RunFolder(Path(folder) / job.run.path.name)
+    with temporary(Path(tempfile.gettempdir()), cluster.ON_A_NODE) as folder:
+        run = RunFolder(folder / job.run.path.name)
         unpack(order.folder, run.path)
 
         def deliver(state: TrainingState) -> None:

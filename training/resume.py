@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.runs import METRICS, RunFolder, last_step
 from orbitcc.envs.errors import FileError, OrbitccError, StateError
+from orbitcc.envs.files import parse_json, read_text
 from orbitcc.training.finishing import selected
 from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.recipe import Recipe
@@ -61,9 +62,22 @@ def read_progress(run: RunFolder) -> TrainingState:
     """
     path = run.state / PROGRESS
     try:
-        return TrainingState(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        found = TrainingState(**parse_json(read_text(path), own=True))
+        if wrong := [key for key, value in vars(TrainingState()).items() if not _is_like(getattr(found, key), value)]:
+            raise ValueError(f"{wrong[0]} has another type")
+        return found
+    except FileError as error:
+        raise FileError("resume", str(path), f"the progress file of a run ({error.allowed})") from None
+    except (ValueError, TypeError) as error:
         raise FileError("resume", str(path), f"the progress file of a run ({error})") from None
+
+
+def _is_like(value: Any, usual: Any) -> bool:
+    """Has a value of a state the type of this one?"""
+    if isinstance(usual, dict):
+        return isinstance(value, dict) and all(_is_like(one, 0.0) for one in value.values())
+    kinds = int if isinstance(usual, int) else int | float
+    return isinstance(value, kinds) and not isinstance(value, bool) and (value != value or abs(value) <= math.inf)
 
 
 def mend(run: RunFolder, recipe: Recipe, progress: TrainingState) -> list[str]:

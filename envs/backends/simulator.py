@@ -130,8 +130,8 @@ class Recording:
                     raise ValueError("totals must be numbers")
         for total in self.flow_totals:
             _check_times(total)
-        if not isinstance(self.emulation, dict | None):
-            raise ValueError("emulation must be a table")
+        if self.emulation is not None and not all(_is_number(self.emulation["lateness"][key]) for key in _LATENESS):
+            raise ValueError("lateness must be numbers")
 
     def save_csv(self, path: str | os.PathLike[str]) -> Path:
         """Write the series as CSV: one row per interval, a column `flow.series` or `link.series` for each."""
@@ -153,6 +153,8 @@ _FLOW_TOTALS = (
 _LINK_TOTALS = (
     "utilisation", "capacity_mbps", "queue_bytes_mean", "queue_bytes_max", "dropped_packets", "lost_packets",
 )  # fmt: skip
+
+_LATENESS = ("p50_us", "p99_us", "max_us", "share_above_1_ms")
 
 
 def _is_number(value: Any) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import fields
 
-from orbitcc.envs.errors import FileContentError, FileError, NoSuchFileError, OrbitccError
+import numpy as np
+
+from orbitcc.envs.description.model import MAX_TIME_S
+from orbitcc.envs.errors import FileContentError, OrbitccError
+from orbitcc.envs.files import MB, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
 from orbitcc.envs.fitting import iperf3, pcap, ping, replay
 from orbitcc.envs.fitting.recordings import (
     AnyRecording,
@@ -20,26 +23,36 @@ from orbitcc.envs.fitting.recordings import (
     Probes,
 )
 
+MOST_FIGURE = 1e15
+"""Times, bytes and numbers of packets in a recording."""
 KINDS = "output of ping, JSON of iperf3, a pcap file, a file of LeoReplayer or Mahimahi (one whole number in each line)"
 
 
 def read(path: str | os.PathLike[str]) -> AnyRecording:
     """The recording in a file, whatever its name. Raises FileError for a file of no known kind, or one too short."""
     name = os.fspath(path)
-    data = _bytes(name)
+    data = read_bytes(name, MOST_TABLE)
     if not data.strip():
         raise FileContentError("file", name, f"{KINDS}; it is empty")
-    if pcap.is_pcap(data):
-        return pcap.read(data, name)
+    found = pcap.read(data, name) if pcap.is_pcap(data) else _text(data, name)
+    _check(found)
+    return found
+
+
+def _text(data: bytes, name: str) -> AnyRecording:
+    """The recording in a text file."""
+    if len(data) > MOST_TRACE:
+        raise FileContentError("file", name, f"a pcap file, or a log of at most {MOST_TRACE / MB:g} MB")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise FileContentError("file", name, KINDS) from None
     if text.lstrip().startswith("{"):
         try:
-            return iperf3.read(json.loads(text), name)
-        except json.JSONDecodeError as error:
+            log = parse_json(text)
+        except ValueError as error:
             raise FileContentError("file", name, f"JSON of iperf3 ({error})") from None
+        return iperf3.read(log, name)
     if ping.is_ping(text):
         return ping.read(text, name)
     if replay.is_numbers(text):
@@ -47,13 +60,17 @@ def read(path: str | os.PathLike[str]) -> AnyRecording:
     raise FileContentError("file", name, KINDS)
 
 
-def _bytes(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except FileNotFoundError:
-        raise NoSuchFileError("file", name) from None
-    except OSError as error:
-        raise FileError("file", name, f"a readable file ({error.strerror or error})") from None
+def _check(found: AnyRecording) -> None:
+    """FileContentError unless all times and figures are such as a path can have: not negative, and not too large."""
+    for field in fields(found):
+        values = getattr(found, field.name)
+        if isinstance(values, np.ndarray | float) and field.name != "lost":
+            known = np.asarray(values)[~np.isnan(values)]
+            last_s = known[-1] / (1e3 if field.name == "at_ms" else 1.0) if known.size else 0.0
+            if known.size and (known.min() < 0 or known.max() > MOST_FIGURE):
+                raise FileContentError("file", found.file, f"a recording with {field.name} in 0 .. {MOST_FIGURE:g}")
+            if field.name in ("sent_s", "end_s", "at_ms") and not last_s <= MAX_TIME_S:
+                raise FileContentError("file", found.file, f"a recording of at most {MAX_TIME_S:g} s")
 
 
 def gather(paths: Sequence[str | os.PathLike[str]]) -> Gathered:

@@ -12,7 +12,7 @@ from orbitcc.envs.fitting.recordings import HEADER_BYTES, Datagrams, Intervals
 FEWEST = 5
 """A log needs as many intervals."""
 DATAGRAM_HEADER_BYTES = 14 + 20 + 8
-DEFAULT_MSS = 1448
+DEFAULT_MSS, MOST_MSS = 1448, 65_535
 
 
 def read(log: Any, file: str) -> Intervals | Datagrams:
@@ -36,6 +36,8 @@ def read(log: Any, file: str) -> Intervals | Datagrams:
             )
         _enough(rows, file)
         mss = int(log["start"].get("tcp_mss") or log["start"].get("tcp_mss_default") or DEFAULT_MSS)
+        if not 1 <= mss <= MOST_MSS:
+            raise FileContentError("file", file, f"JSON of iperf3 with tcp_mss in 1 .. {MOST_MSS:,}")
         payload = np.array([float(row["sum"]["bytes"]) for row in rows])
         rtt = [[float(s["rtt"]) for s in row["streams"] if s.get("rtt")] for row in rows]
         if not any(rtt):
@@ -50,7 +52,7 @@ def read(log: Any, file: str) -> Intervals | Datagrams:
             controller=str(end.get("sender_tcp_congestion", "")),
             payload_bytes=float(end["sum_received"]["bytes"]) if "sum_received" in end else float(payload.sum()),
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError) as error:
         if isinstance(error, FileContentError):
             raise
         raise FileContentError(

@@ -11,8 +11,13 @@ from orbitcc.envs.fitting.recordings import Array, Probes
 
 FEWEST = 20
 """A log needs as many answers."""
-_ANSWER = re.compile(r"^(?:\[(\d+\.\d+)\] )?\d+ bytes from .*icmp_seq=(\d+).*time[=<]([\d.]+) ms(.*)$", re.M)
-_TOTALS = re.compile(r"^(\d+) packets transmitted, .*?(?:time (\d+)\s?ms)?$", re.M)
+MOST = 10_000_000
+"""Probes of a log: at one a second, 115 days."""
+_ANSWER = re.compile(
+    r"(?:\[(\d{1,10}\.\d{1,9})\] )?\d+ bytes from .*?icmp_seq=(\d+).*?time[=<](\d{1,9}(?:\.\d{1,9})?) ms(.*)"
+)
+_TOTALS = re.compile(r"(\d{1,12}) packets transmitted, .*?(?:time (\d{1,12})\s?ms)?")
+_LONGEST_LINE = 1_000
 _NUMBERS = 2**16
 """Sequence numbers of ICMP start again after as many."""
 
@@ -26,16 +31,28 @@ def read(text: str, file: str) -> Probes:
 
     A missing sequence number is a lost probe. With `-D` the time of an answer is its stamp; a probe was sent one RTT
     before it. Without, probes are evenly spaced: the summary says how long all took; without a summary, 1 s apart.
-    Raises FileContentError when there are fewer than 20 answers.
+    Raises FileContentError when there are fewer than 20 answers, or more probes than a log can have.
     """
     numbers, stamps, rtts = [], [], []
     seen: set[int] = set()
-    rounds = 0
-    for stamp, number, rtt, rest in _ANSWER.findall(text):
+    rounds = highest = transmitted = took_ms = 0
+    for line in text.splitlines():
+        if len(line) > _LONGEST_LINE:
+            raise FileContentError("file", file, f"output of ping with lines of at most {_LONGEST_LINE:,} letters")
+        if found := _TOTALS.fullmatch(line):
+            transmitted, took_ms = int(found[1]), int(found[2] or 0)
+        if not (found := _ANSWER.fullmatch(line)):
+            continue
+        stamp, number, rtt, rest = found.groups()
+        if len(number) > 5 or int(number) >= _NUMBERS:
+            raise FileContentError(
+                "file", file, f"output of ping with icmp_seq below {_NUMBERS:,}; it has {number[:20]}"
+            )
         n = int(number) + rounds * _NUMBERS
-        if seen and n < max(seen) - _NUMBERS // 2:
+        if seen and n < highest - _NUMBERS // 2:
             rounds += 1
             n += _NUMBERS
+        highest = max(highest, n)
         if "DUP!" in rest or n in seen:
             continue
         seen.add(n)
@@ -44,9 +61,10 @@ def read(text: str, file: str) -> Probes:
         stamps.append(float(stamp) if stamp else np.nan)
     if len(numbers) < FEWEST:
         raise FileContentError("file", file, f"output of ping with at least {FEWEST} answers; it has {len(numbers)}")
-    total = _TOTALS.search(text)
     first = min(min(numbers), 1)
-    count = max(max(numbers) - first + 1, int(total.group(1)) if total else 0)
+    count = max(max(numbers) - first + 1, transmitted)
+    if count > MOST:
+        raise FileContentError("file", file, f"output of ping with at most {MOST:,} probes; it has {count:,}")
     rtt_ms: Array = np.full(count, np.nan)
     order = np.arange(count, dtype=np.float64)
     at = np.array(numbers) - first
@@ -58,6 +76,6 @@ def read(text: str, file: str) -> Probes:
         late = np.arange(count) > at.max()
         sent_s[late] += gap_s * (np.flatnonzero(late) - at.max())
     else:
-        apart_s = int(total.group(2)) / 1e3 / max(count - 1, 1) if total and total.group(2) else 1.0
+        apart_s = took_ms / 1e3 / max(count - 1, 1) if took_ms else 1.0
         sent_s = order * apart_s
     return Probes(file, sent_s - sent_s[0], rtt_ms)

@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.queues import PACKET_BYTES
+from orbitcc.envs.errors import FileContentError
 from orbitcc.envs.fitting import changes
 from orbitcc.envs.fitting.flows import BIN_S, HIGH, Flow
 from orbitcc.envs.fitting.recordings import Array, Opportunities
 from orbitcc.envs.fitting.stalls import STALL_FACTOR, STALL_S, Stall
 
 OPPORTUNITY_BYTES = 1500
+MOST_OPPORTUNITIES = 20_000_000
+"""Of a file and its repetitions: 240 Gbit."""
 QUANTA = 1.5
 """Standard deviation of the number of packets in a bin, because acknowledgements cover two."""
 LEAST_NOISE = 0.005
@@ -31,6 +34,9 @@ def of_opportunities(chances: Opportunities, end_s: float, *, find_stalls: bool)
     A gap longer than 35 ms and five typical gaps is an interruption. The rate of a bin is that of the rest of its time.
     """
     stamps = chances.at_ms / 1e3
+    if not stamps[-1] > 0 or np.ceil(end_s / stamps[-1]) * stamps.size > MOST_OPPORTUNITIES:
+        allowed = f"opportunities that, repeated for {end_s:g} s, are at most {MOST_OPPORTUNITIES:,}"
+        raise FileContentError("file", chances.file, allowed)
     rounds = int(np.ceil(end_s / stamps[-1]))
     at = np.concatenate([stamps + k * stamps[-1] for k in range(rounds)])
     at = at[at < end_s]

@@ -22,7 +22,12 @@ def read(text: str, file: str) -> Opportunities | Delays:
 
     Raises FileContentError when the file covers less than 5 s.
     """
-    numbers = np.array([float(line) for line in text.split()])
+    try:
+        numbers = np.array([float(line) for line in text.split()])
+    except ValueError:  # a digit of another kind, such as a superscript
+        raise FileContentError("file", file, "one whole number in each line") from None
+    if not numbers.size or not np.isfinite(numbers).all():
+        raise FileContentError("file", file, "one whole number in each line, of at most 300 digits")
     span_ms = numbers[-1] - numbers[0]
     if (np.diff(numbers) >= 0).all() and numbers.size <= MOST_PER_MS * span_ms:
         _long_enough(float(numbers[-1]) / 1e3, file)

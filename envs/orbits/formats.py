@@ -27,6 +27,7 @@ repeated when it ends.
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import io
 import math
@@ -42,7 +43,7 @@ from numpy.typing import NDArray
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S
 from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_text, read_text
+from orbitcc.envs.files import MOST_TRACE, atomic_write_text, read_text
 from orbitcc.envs.numbers import checked_number
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot, steps
 
@@ -55,6 +56,8 @@ _FLAGS = {
 }  # fmt: skip
 _BETWEEN = " > "
 
+_LONGEST_LIST = 100_000
+"""Letters of a list in a log of LeoEM."""
 OPPORTUNITY_BITS = 1500 * 8
 DELAY_STEP_MS = 10
 BIN_MS = 100
@@ -68,7 +71,7 @@ def save(trace: PathTrace, path: str | os.PathLike[str]) -> Path:
 def load(path: str | os.PathLike[str]) -> PathTrace:
     """Read a trace from a .csv file or a .log file of LeoEM. Raises FileError that names file, line and field."""
     read = from_leoem if _suffix(path) == ".log" else from_csv
-    return read(read_text(path), os.fspath(path))
+    return read(read_text(path, MOST_TRACE), os.fspath(path))
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
@@ -133,7 +136,7 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
             lines.append((number, line))
     if not lines:
         raise FileError(file, "nothing", f"a line with the names of columns: {', '.join(COLUMNS)}")
-    head = [cell.strip() for cell in next(csv.reader([lines[0][1]]))]
+    head = _cells(lines[0][1], f"{file}, line {lines[0][0]}")
     for column in head:
         if column not in COLUMNS:
             raise UnknownNameError(f"{file}, line {lines[0][0]}", column, COLUMNS)
@@ -142,11 +145,18 @@ def from_csv(text: str, file: str = "trace.csv") -> PathTrace:
             raise FileError(f"{file}, line {lines[0][0]}", ",".join(head), f"a column {column}")
     reader = _CsvRows(file)
     for number, line in lines[1:]:
-        cells = [cell.strip() for cell in next(csv.reader([line]))]
+        cells = _cells(line, f"{file}, line {number}")
         if len(cells) != len(head):
             raise FileError(f"{file}, line {number}", line, f"{len(head)} cells, one per column")
         reader.take(number, dict(zip(head, cells, strict=True)))
     return reader.trace(name)
+
+
+def _cells(line: str, where: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
+    except csv.Error as error:
+        raise FileError(where, line, f"cells of CSV ({error})") from None
 
 
 class _CsvRows:
@@ -319,16 +329,16 @@ def _leoem_fields(fields: Sequence[str], where: str) -> tuple[tuple[str, ...], l
         except OrbitccError as error:
             raise FileError(f"{where}, delays", hop, error.allowed) from None
     total = _float(fields[4])
-    if not math.isclose(total, sum(hops), rel_tol=1e-6):
+    if isinstance(total, str) or not math.isclose(total, sum(hops), rel_tol=1e-6):
         raise FileError(f"{where}, sum", fields[4], f"the sum of the delays, {sum(hops):g}")
     return tuple(str(node) for node in nodes), hops
 
 
 def _literal(text: str, where: str, field: str, kind: type) -> Any:
-    try:
-        value = ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError):
-        value = None
+    value: Any = None
+    if len(text) <= _LONGEST_LIST:
+        with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            value = ast.literal_eval(text.strip())
     if not isinstance(value, kind):
         raise FileError(f"{where}, {field}", text, "a list" if kind is list else "a whole number")
     return value
@@ -366,8 +376,9 @@ def _rates(file: str | os.PathLike[str], end_ms: int, bin_ms: int) -> NDArray[np
     if period == 0:
         raise FileError(os.fspath(file), 0, "opportunities after the first millisecond")
     rounds = math.ceil((end_ms - 1) / period)  # a file that reaches the last millisecond is not repeated
-    every = np.concatenate([stamps + k * period for k in range(rounds)])
-    bins = np.bincount(every[every < end_ms] // bin_ms, minlength=math.ceil(end_ms / bin_ms))
+    edges = np.append(np.arange(0, end_ms, bin_ms), end_ms)
+    whole = np.clip(-(-edges // period) - 1, 0, rounds - 1)  # rounds before the one in which a bin begins
+    bins = np.diff(whole * stamps.size + np.searchsorted(stamps, edges - whole * period, side="left"))
     lengths = np.minimum(bin_ms, end_ms - bin_ms * np.arange(bins.size))
     return bins * (OPPORTUNITY_BITS / 1e3) / lengths
 
@@ -399,7 +410,7 @@ def save_replayer(
 
 def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> list[int]:
     found: list[int] = []
-    for number, line in enumerate(read_text(file).splitlines(), start=1):
+    for number, line in enumerate(read_text(file, MOST_TRACE).splitlines(), start=1):
         where = f"{os.fspath(file)}, line {number}"
         try:
             value = checked_number(_float(line), 0, high, "ms", whole=True)

@@ -136,7 +136,7 @@ def _draw_all(assessment: Assessment, workers: int | None) -> dict[str, Pictures
                 worlds[contender.label] = world
         if worlds:
             jobs.append((judgement.criterion.key, worlds, {label: lines[label] for label in worlds}))
-    with processes.pool(workers or os.cpu_count() or 1) as pool:
+    with processes.lost(), processes.pool(workers or os.cpu_count() or 1) as pool:
         return dict(pool.map(_draw, jobs))
 
 

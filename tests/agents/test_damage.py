@@ -1,6 +1,7 @@
 """Damaged checkpoints and states: every changed bit is found, and nothing that is read can run code."""
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint, plain_state, seal
+from orbitcc.agents.folders import temporary
 from orbitcc.envs.errors import OrbitccError
 from tests.commands.shell import called
 
@@ -165,3 +167,33 @@ def test_a_reader_sees_one_version_while_another_process_saves(tmp_path: Path) -
             assert seen == {"0", "1"}
         finally:
             writer.kill()
+
+
+@pytest.mark.parametrize("seals", [
+    '{"files": [], "signature": []}', '{"files": {"a": 1}, "signature": ""}', "[" * 50_000, "5",
+    r'{"files": {"\ud800": "x"}, "signature": "\ud800"}',
+])  # fmt: skip
+def test_a_seal_of_other_types_is_one_line(seals: str, tmp_path: Path) -> None:
+    (tmp_path / "seal.json").write_text(seals)
+    for use in (lambda: seal.check(tmp_path), lambda: seal.check_owner(tmp_path, "run")):
+        with pytest.raises(OrbitccError, match=r"seal\.json") as caught:
+            use()
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from orbitcc.agents.folders import temporary\n"
+        "with temporary(Path(sys.argv[1]), 'orbitcc-x-') as folder: print(folder, flush=True); time.sleep(600)"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        folder = Path(process.stdout.readline().strip())
+        os.utime(folder, (1, 1))
+        with temporary(tmp_path, "orbitcc-x-"):
+            assert folder.is_dir()
+        process.kill()
+    with temporary(tmp_path, "orbitcc-x-") as mine:
+        assert not folder.exists()
+        assert mine.is_dir()
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from orbitcc.envs.description.scenario import ControllerSpec
 from orbitcc.envs.environments.presets import STATS, Native, preset
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.errors import OrbitccError
-from tests.commands.shell import orbitcc
+from tests.commands.shell import called, orbitcc
 
 DUMBBELL = {"duration_s": 4.0, "rate_mbps": 20.0}
 
@@ -133,3 +133,21 @@ def test_nothing_half_written_and_nothing_overwritten(root, monkeypatch):
     assert all(done.stderr.count("\n") == 1 for done in (again, wrong, late)), late.stderr
     assert "--id: 'taken-v0' is not allowed" in again.stderr
     assert sorted(path.name for path in root.iterdir()) == before
+
+
+@pytest.mark.parametrize("given", ["option", "variable"])
+def test_a_relative_folder_of_data_sets_is_one_below_the_working_directory(given, tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", "sets" if given == "variable" else str(tmp_path / "other"))
+    words = ["dataset", "dumbbell", "--id", "ab/cd-v0", "--episodes", "1", "--set", "duration_s=2"]
+    done = called(*words, *(["--root", "sets"] if given == "option" else []), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sets" / "ab" / "cd-v0").is_dir()
+
+
+def test_an_id_that_minari_refuses_is_one_line_before_any_work(tmp_path):
+    pytest.importorskip("minari")
+    done = called("dataset", "dumbbell", "--id", "x/y-v0", "--root", str(tmp_path))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "--id" in done.stderr
+    assert list(tmp_path.iterdir()) == []

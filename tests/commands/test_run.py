@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -292,3 +294,30 @@ def test_downloads_are_listed():
     done = called("run", "dumbbell", "--set", "duration_s=20", "--set", 'flows.0.traffic={kind="objects", per_s=3.0}')
     assert done.returncode == 0, done.stderr
     assert "downloads" in done.stdout
+
+
+def test_standard_error_that_is_closed_never_becomes_a_file(tmp_path):
+    out = tmp_path / "out"
+    words = "eval responsiveness --controller cubic --runs 1 --workers 1 --out"
+    done = subprocess.run(
+        ["sh", "-c", f"exec '{sys.executable}' -m orbitcc.cli {words} '{out}' 0<&- 2>&-"],
+        stdout=subprocess.PIPE, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0
+    (line,) = (out / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["contender"] == "cubic"
+
+
+def test_an_error_is_not_printed_to_standard_output_when_standard_error_is_closed():
+    words = f"exec '{sys.executable}' -m orbitcc.cli run nothing 2>&-"
+    done = subprocess.run(["sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_name_that_is_no_utf8_is_refused_before_any_work(tmp_path):
+    words = [sys.executable, "-m", "orbitcc.cli", "eval", "responsiveness", "--out", b"a\xff"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2, ["error: --out: 'a\\udcff' is not allowed; allowed: UTF-8 text"],
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []

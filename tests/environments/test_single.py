@@ -173,3 +173,32 @@ def test_a_custom_functions_of_the_wrong_shape_is_refused() -> None:
     env = CongestionEnv(dumbbell(), reward=presets.Reward(lambda stats, who: stats))
     with pytest.raises(OrbitccError, match="custom reward"):
         env.reset(seed=1)
+
+
+HUGE = 10**400
+ODD = (5, HUGE, 1.5, True, b"x", (1,), [], np.zeros(2), "\ud800", "9" * 5_000)
+
+
+@pytest.mark.parametrize(
+    "key", ["preset", "interval_ms", "max_agents", "background", "threads", "backend", "render_mode"]
+)
+def test_settings_of_other_types_are_one_line(key):
+    allowed = {"interval_ms": (5, 1.5, True), "threads": (5, True), "max_agents": (True,)}
+    for value in ODD:
+        if not any(value is other for other in allowed.get(key, ())):
+            with pytest.raises(OrbitccError) as caught:
+                CongestionEnv("dumbbell", **{key: value})
+            assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_preset_that_is_a_number_is_one_line_in_gymnasium():
+    with pytest.raises(OrbitccError, match="preset"):
+        gym.make("orbitcc/Dumbbell-v0", preset=5)
+
+
+def test_an_action_of_400_digits_is_one_line():
+    env = CongestionEnv("dumbbell")
+    env.reset(seed=1)
+    for action in (HUGE, [HUGE], [[-HUGE]]):
+        with pytest.raises(OrbitccError, match="numbers of shape"):
+            env.step(action)

@@ -2,16 +2,19 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import contenders, progress, suites
+from orbitcc.eval import contenders, progress, runner, suites
+from orbitcc.eval.comparison import differences
 from orbitcc.eval.results import Results, key_of
 from orbitcc.eval.runner import run_suite
 
@@ -89,7 +92,8 @@ def test_runs_of_another_version_are_not_mixed_in(tmp_path):
 
 RESULTS = """
 import sys
-from orbitcc.eval import contenders, progress, suites
+from orbitcc.eval import contenders, progress, runner, suites
+from orbitcc.eval.comparison import differences
 from orbitcc.eval.runner import run_suite
 line_up = contenders.line_up(["cubic"], [])
 run_suite(suites.get("responsiveness"), line_up, out_dir=sys.argv[1], runs=10, workers=2)
@@ -200,3 +204,83 @@ def test_how_long_the_rest_will_take_is_told(capsys, monkeypatch):
     told = capsys.readouterr().err
     assert "suite: 3 runs (1 finished earlier)" in told
     assert "suite: 2/3 runs, 10 s left" in told
+
+
+DAMAGE = {
+    "suite": 5, "scenario": [], "contender": {}, "controller": None, "version": 1.5, "seed": "1", "point": [],
+    "params": {"path": []}, "metrics": {"goodput_over_optimal": "x"}, "elapsed_s": "fast",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+def test_a_row_with_a_field_of_another_type_is_named(field, results, tmp_path):
+    first, *others = results.jsonl.read_text(encoding="utf-8").splitlines()
+    row = json.loads(first) | {field: DAMAGE[field]}
+    (tmp_path / "runs.jsonl").write_text("\n".join([json.dumps(row), *others]) + "\n")
+    for use in (lambda: run(tmp_path, resume=True), lambda: differences(tmp_path, results.out_dir)):
+        with pytest.raises(OrbitccError, match=rf"line 1.*{field} must be"):
+            use()
+
+
+def test_a_row_of_another_point_is_made_again(results, tmp_path):
+    shutil.copytree(results.out_dir, tmp_path / "copy")
+    first, *others = (tmp_path / "copy" / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    row = json.loads(first) | {"point": {"other": 1}, "metrics": {}}
+    (tmp_path / "copy" / "runs.jsonl").write_text("\n".join([json.dumps(row), *others]) + "\n")
+    again = run(tmp_path / "copy", controllers=("cubic", "reno"), runs=3, workers=1, resume=True)
+    assert again.write_csv().read_text(encoding="utf-8") == results.write_csv().read_text(encoding="utf-8")
+
+
+def test_what_a_killed_process_left_is_gone_after_resuming(results, tmp_path):
+    shutil.copytree(results.out_dir, tmp_path / "copy")
+    (tmp_path / "copy" / "figures").mkdir(exist_ok=True)
+    left = [tmp_path / "copy" / ".runs.csv.abc.tmp", tmp_path / "copy" / "figures" / ".front.png.abc.tmp"]
+    for path in left:
+        path.write_text("half")
+    run(tmp_path / "copy", controllers=("cubic", "reno"), runs=3, workers=1, resume=True)
+    assert not [path for path in left if path.exists()]
+
+
+def test_nothing_is_left_of_results_that_are_refused(tmp_path, monkeypatch):
+    def refuse(task):
+        raise OrbitccError("scenario", "x", "another")
+
+    monkeypatch.setattr(runner, "execute", refuse)
+    with pytest.raises(OrbitccError, match="another"):
+        run(tmp_path / "new", workers=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_formula_in_a_name_is_text_in_the_table(results, tmp_path):
+    named = [replace(c, label="=cmd()") for c in results.contenders[:1]]
+    rows = [{**row, "point": {"=x": "@y"}, "contender": named[0].key} for row in results.rows[:1]]
+    text = replace(results, contenders=named, rows=rows, out_dir=tmp_path).write_csv().read_text(encoding="utf-8")
+    assert "'=x" in text
+    assert "'@y" in text
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from orbitcc.eval import contenders, runner, suites
+
+def die(task):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    runner.execute = die
+    line_up = contenders.line_up(["cubic"], [])
+    try:
+        runner.run_suite(suites.get("efficiency"), line_up, out_dir=sys.argv[1], runs=2, workers=2, quiet=True)
+    except ValueError as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_killed_worker_is_one_line(tmp_path):
+    (tmp_path / "program.py").write_text(KILLED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "program.py", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=environment)
+    assert "StateError workers: a worker process was killed" in done.stdout, done.stderr
+    assert "--resume" in done.stdout

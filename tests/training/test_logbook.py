@@ -176,3 +176,28 @@ def test_a_line_of_progress_never_exceeds_the_whole(capsys):
     with Display(100_000, "mine") as display:
         display.update(130_965, "reward 0.1")
     assert capsys.readouterr().err.strip() == "mine: 100%, 130,965 agent steps, reward 0.1"
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from orbitcc.training.logbook import TensorBoardLogbook
+book = TensorBoardLogbook(Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    try:
+        for step in range(1_000):
+            book.write(step, {"train/reward": 1.0})
+    finally:
+        book.close()
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+def test_a_full_disk_under_tensorboard_is_one_error_of_the_caller(tmp_path):
+    pytest.importorskip("torch")
+    words = [sys.executable, "-B", "-c", FULL, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "File too large\n"
+    assert "Traceback" not in done.stderr
