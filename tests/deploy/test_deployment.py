@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,20 @@ def test_a_loader_that_is_killed_leaves_nothing_or_all(machine, name):
     deployment.deploy(name, made)
     deployment.undeploy(name)
     assert name not in needs.controllers()
+
+
+@pytest.mark.parametrize("ending", ["~999999999", "~999999999~1", "~1~1"])  # no such process, or a later one
+def test_what_a_dead_loader_has_registered_is_removed(machine, name, ending):
+    deploy(name)
+    folder = Path("/sys/fs/bpf/orbitcc") / name
+    folder.rename(folder.with_name(name + ending))  # as if it had died just before it gave the folder its name
+    assert name in needs.controllers()
+    assert name not in {row["name"] for row in deployment.deployed()}
+    until = time.monotonic() + 10.0
+    while name in needs.controllers() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert name not in needs.controllers()
+    assert not folder.with_name(name + ending).exists()
 
 
 def test_an_export_holds_all_that_another_machine_needs(machine, name, tmp_path):

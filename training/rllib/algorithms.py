@@ -66,8 +66,9 @@ def _set(config: Any, method: str, table: str, given: Mapping[str, Any]) -> None
     for name in given:
         if name not in known:
             raise UnknownNameError(f"learner.{table}.{name}", name, sorted(known))
+    chosen = {name: _plain(f"learner.{table}.{name}", value) for name, value in given.items()}
     try:
-        getattr(config, method)(**{name: _plain(f"learner.{table}.{name}", value) for name, value in given.items()})
+        getattr(config, method)(**chosen)
     except (TypeError, ValueError) as error:
         raise OrbitccError(f"learner.{table}", dict(given), f"settings that RLlib accepts ({error})") from None
 

@@ -111,16 +111,28 @@ fn prepare() -> Result<(), String> {
         }
     }
     fs::create_dir_all(ROOT).map_err(failed)?;
-    // Folders of loaders that were killed.
-    for entry in fs::read_dir(ROOT).map_err(failed)?.flatten() {
+    clear()
+}
+
+/// Remove the folders of loaders that were killed: what they had registered would be active, and not listed.
+fn clear() -> Result<(), String> {
+    let Ok(entries) = fs::read_dir(ROOT) else { return Ok(()) };
+    for entry in entries.flatten() {
         let name = entry.file_name();
-        if let Some((_, process)) = name.to_string_lossy().split_once('~')
-            && !Path::new("/proc").join(process).exists()
+        let mut parts = name.to_str().unwrap_or_default().split('~').skip(1);
+        if let (Some(process), started) = (parts.next(), parts.next())
+            && (started.is_none() || start_of(process).as_deref() != started)
         {
-            remove(&entry.path()).map_err(failed)?;
+            remove(&entry.path()).map_err(|error| format!("{ROOT}: {error}"))?;
         }
     }
     Ok(())
+}
+
+/// When a process started, as the kernel counts it: it tells a process from a later one with its number.
+fn start_of(process: &str) -> Option<String> {
+    let stat = fs::read_to_string(Path::new("/proc").join(process).join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19).map(str::to_owned)
 }
 
 /// Remove a folder: the link first, so that no policy stays without its counters.
@@ -150,7 +162,9 @@ fn deploy(name: &str, object: &[u8]) -> Result<(), String> {
     libbpf_rs::set_print(None);
     let open = ObjectBuilder::default().open_memory(object).map_err(failed("an object that libbpf can read"))?;
     let mut loaded = open.load().map_err(failed("a BPF program that this kernel takes"))?;
-    let part = Path::new(ROOT).join(format!("{name}~{}", std::process::id()));
+    let process = std::process::id().to_string();
+    let started = start_of(&process).unwrap_or_default();
+    let part = Path::new(ROOT).join(format!("{name}~{process}~{started}"));
     fs::create_dir(&part).map_err(|error| format!("{}: {error}", part.display()))?;
     let done = (|| {
         let find = |wanted: &str| format!("the BPF program has no map {wanted}");
@@ -177,10 +191,12 @@ fn deploy(name: &str, object: &[u8]) -> Result<(), String> {
 
 fn undeploy(name: &str) -> Result<(), String> {
     let target = folder(checked(name)?);
+    clear()?;
     if !target.exists() {
         return Err("a name that is deployed".into());
     }
     remove(&target).map_err(|error| format!("{}: {error}", target.display()))?;
+    fs::remove_dir(ROOT).ok(); // if it was the last one
     // The kernel unregisters the congestion control a moment after the last file is gone.
     let until = Instant::now() + FREED;
     while fs::read_to_string(AVAILABLE).is_ok_and(|names| names.split_whitespace().any(|other| other == name))
@@ -193,6 +209,7 @@ fn undeploy(name: &str) -> Result<(), String> {
 
 /// Every policy with its counters, sums over all cores.
 fn deployed() -> Result<Vec<Value>, String> {
+    clear()?;
     let Ok(entries) = fs::read_dir(ROOT) else { return Ok(Vec::new()) };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.retain(|name| !name.contains('~'));
