@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import FileError
+from orbitcc.envs.errors import FileError, NoSuchFileError
 from orbitcc.envs.files import MOST_TABLE, read_bytes
 
 MAGIC = 0xDB4775248B80FB57
@@ -32,6 +32,8 @@ def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
     try:
         index, data = (read_bytes(file, MOST_TABLE) for file in files_of(path))
         return dict(_variables(index, data))
+    except NoSuchFileError as error:
+        raise FileError("PATH", str(path), f"{WANTED} (No such file: {error.value})") from None
     except FileError as error:
         raise FileError("PATH", str(path), f"{WANTED} ({error.allowed})") from None
     except (IndexError, KeyError, TypeError, ValueError, OverflowError, MemoryError, struct.error) as error:

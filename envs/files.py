@@ -31,6 +31,8 @@ MOST_TEXT = 4 * MB
 """TOML and JSON that describe one thing: scenarios, recipes, cards, configurations, plans."""
 MOST_TRACE = 32 * MB
 """Traces of paths, and logs of ping, iperf3, LeoReplayer and Mahimahi."""
+MOST_LINES = 5_000_000
+"""Lines of such a file."""
 MOST_TABLE = 256 * MB
 """Files that grow by a line: runs.jsonl, metrics.csv, journals. Also captures, weights and the files of recordings."""
 MOST_STATE = 8_000 * MB

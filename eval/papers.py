@@ -246,9 +246,13 @@ def _load(name: str, folder: Path) -> Results:
         suite, version = suites.get(name, plan["settings"]), plan["versions"]["orbitcc"]
         entered = [Contender(**given) for given in plan["contenders"]]
         profile, runs, command = plan["profile"], plan["runs"], plan["command"]
-    except (ValueError, KeyError, TypeError):
+        suite.runs(profile, runs)
+        if not all(isinstance(text, str) for text in (version, command, *(c.label for c in entered))):
+            raise TypeError
+        keys = [contender.key for contender in entered]
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise FileError("results", str(plan_file), "the plan of finished results, as this version writes it") from None
-    rows = [row for row in load_rows(folder / RUNS) if row["version"] == version]
+    rows = [row for row in load_rows(folder / RUNS) if row["version"] == version and row["contender"] in keys]
     return Results(suite, entered, profile, runs, folder, version, command, rows)
 
 

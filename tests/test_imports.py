@@ -14,7 +14,8 @@ PACKAGES = ("envs", "emulator", "agents", "baselines", "eval", "training", "chec
 LAYERS = {"envs": 0, "emulator": 0, "baselines": 1, "agents": 1, "eval": 2, "training": 3, "commands": 4, "cli": 4}
 INSIDE = {
     "envs": {
-        "errors": 0, "extras": 0, "files": 0, "numbers": 0, "code": 0, "controllers": 0, "description": 1, "orbits": 2,
+        "errors": 0, "extras": 0, "files": 0, "names": 0, "numbers": 0, "code": 0, "controllers": 0, "description": 1,
+        "orbits": 2,
         "fitting": 3, "impairments": 3, "scenarios": 4, "backends": 5, "environments": 6,
     },
     "eval": {

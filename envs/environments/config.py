@@ -36,6 +36,7 @@ class Settings(TypedDict, total=False):
     render_mode: str | None
 
 
+MOST_THREADS = 4_096
 _PARTS = ("observation", "action", "reward", "interval_ms")
 
 
@@ -68,8 +69,8 @@ class EnvConfig:
         object.__setattr__(self, "preset", presets.preset(self.preset))
         if self.render_mode is not None and not (isinstance(self.render_mode, str) and self.render_mode in MODES):
             raise UnknownNameError("render_mode", self.render_mode, MODES)
-        if not (isinstance(self.threads, int) and self.threads >= 0):
-            raise OrbitccError("threads", self.threads, "a whole number: 1 or more, or 0 for one per core")
+        if not (isinstance(self.threads, int) and 0 <= self.threads <= MOST_THREADS):
+            raise OrbitccError("threads", self.threads, f"a whole number: 1 to {MOST_THREADS:,}, or 0 for one per core")
         if self.max_agents is not None and not (isinstance(self.max_agents, int) and self.max_agents >= 1):
             raise OrbitccError("max_agents", self.max_agents, "a whole number of at least 1, or None for all")
         support.check(self.backend)

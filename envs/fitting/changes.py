@@ -97,10 +97,13 @@ def slot_edges(phase_s: float, end_s: float) -> Array:
 
 def by_slot(at_s: Array, values: Array, edges: Array, quantile: float) -> Array:
     """A quantile of the values in each slot; NaN in a slot without any."""
-    slot = np.searchsorted(edges, at_s, side="right") - 1
+    known = ~np.isnan(values)
+    slot = np.searchsorted(edges, at_s[known], side="right") - 1
+    order = np.argsort(slot, kind="stable")
+    ends, sorted_values = np.searchsorted(slot[order], np.arange(edges.size + 1)), values[known][order]
     found = np.full(edges.size, np.nan)
     for k in range(edges.size):
-        here = values[(slot == k) & ~np.isnan(values)]
+        here = sorted_values[ends[k] : ends[k + 1]]
         if here.size:
             found[k] = np.quantile(here, quantile)
     return found

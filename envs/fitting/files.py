@@ -10,7 +10,7 @@ import numpy as np
 
 from orbitcc.envs.description.model import MAX_TIME_S
 from orbitcc.envs.errors import FileContentError, OrbitccError
-from orbitcc.envs.files import MB, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
+from orbitcc.envs.files import MB, MOST_LINES, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
 from orbitcc.envs.fitting import iperf3, pcap, ping, replay
 from orbitcc.envs.fitting.recordings import (
     AnyRecording,
@@ -41,8 +41,9 @@ def read(path: str | os.PathLike[str]) -> AnyRecording:
 
 def _text(data: bytes, name: str) -> AnyRecording:
     """The recording in a text file."""
-    if len(data) > MOST_TRACE:
-        raise FileContentError("file", name, f"a pcap file, or a log of at most {MOST_TRACE / MB:g} MB")
+    if len(data) > MOST_TRACE or data.count(b"\n") > MOST_LINES:
+        wanted = f"a pcap file, or a log of at most {MOST_TRACE / MB:g} MB and {MOST_LINES:,} lines"
+        raise FileContentError("file", name, wanted)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

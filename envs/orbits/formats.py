@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S
-from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import MOST_TRACE, atomic_write_text, read_text
+from orbitcc.envs.errors import FileContentError, FileError, OrbitccError, UnknownNameError
+from orbitcc.envs.files import MOST_LINES, MOST_TRACE, atomic_write_text, read_text
 from orbitcc.envs.numbers import checked_number
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot, steps
 
@@ -71,7 +71,14 @@ def save(trace: PathTrace, path: str | os.PathLike[str]) -> Path:
 def load(path: str | os.PathLike[str]) -> PathTrace:
     """Read a trace from a .csv file or a .log file of LeoEM. Raises FileError that names file, line and field."""
     read = from_leoem if _suffix(path) == ".log" else from_csv
-    return read(read_text(path, MOST_TRACE), os.fspath(path))
+    return read(_text(path), os.fspath(path))
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    text = read_text(path, MOST_TRACE)
+    if text.count("\n") > MOST_LINES:
+        raise FileContentError("file", os.fspath(path), f"a trace of at most {MOST_LINES:,} lines")
+    return text
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
@@ -410,7 +417,7 @@ def save_replayer(
 
 def _whole_numbers(file: str | os.PathLike[str], high: float, *, increasing: bool) -> list[int]:
     found: list[int] = []
-    for number, line in enumerate(read_text(file, MOST_TRACE).splitlines(), start=1):
+    for number, line in enumerate(_text(file).splitlines(), start=1):
         where = f"{os.fspath(file)}, line {number}"
         try:
             value = checked_number(_float(line), 0, high, "ms", whole=True)

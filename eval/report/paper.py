@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orbitcc.envs.files import MOST_TABLE, read_bytes
 from orbitcc.eval.claims import Claim, ClaimResult
 from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.front import unused
@@ -109,7 +110,7 @@ def _suite(results: Results) -> str:
         files: dict[ThemeName, bytes] = {}
         for name in THEMES:
             suffix = "" if name == "light" else "-dark"
-            files[name] = (results.out_dir / "figures" / f"{figure.slug}{suffix}.png").read_bytes()
+            files[name] = read_bytes(results.out_dir / "figures" / f"{figure.slug}{suffix}.png", MOST_TABLE)
         caption = f"<strong>{html.escape(figure.title)}.</strong> {html.escape(figure.caption)}"
         pictures.append(picture(files, figure.title, caption))
     text = html.escape(about(results))

@@ -32,6 +32,7 @@ HOSTILE = {
     "a key of 200,000 parts": (f"{HEAD}{'.'.join(['a'] * 200_000)} = 1\n{LINK_AND_FLOW}", "more than 1,000 parts"),
     "200,000 links": (HEAD + "".join(LINK.format(k, 10) for k in range(200_000)) + FLOW, "at most 4 MB"),
     "5,000 links": (HEAD + "".join(LINK.format(k, 10) for k in range(5_000)) + FLOW, "5,000 links and 1 flows"),
+    "a description of 10 MB": (f'description = "{"x" * 10_000_000}"\n' + HEAD + LINK_AND_FLOW, "at most 4 MB"),
     "a million points": (HEAD + LINK.format(0, POINTS) + FLOW, "at most 4 MB"),
 }
 

@@ -286,3 +286,13 @@ def test_nobody_is_on_the_front_who_is_beaten_or_of_whom_too_little_is_known(res
 
 def test_the_page_leads_with_goodput_against_delay(page):
     assert page.text.index("Goodput against delay") < page.text.index("Medians over")
+
+
+@pytest.mark.parametrize("label", ["<script>alert(1)</script>", "$x_{$", "[/x]", "\x1b[2J", "=cmd()"])
+def test_a_hostile_name_is_a_name_in_report_and_table(label, results, tmp_path, capsys):
+    named = [dataclasses.replace(results.contenders[0], label=label), *results.contenders[1:]]
+    shown = dataclasses.replace(results, contenders=named, out_dir=tmp_path)
+    page = write_report(shown).read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    print_table(shown)
+    assert "\x1b" not in capsys.readouterr().out
