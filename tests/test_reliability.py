@@ -32,6 +32,10 @@ def test_damaged_files_are_refused_in_one_line_or_read(name: str, tmp_path: Path
 
 
 def test_the_fuzzer_notices_what_it_looks_for(tmp_path: Path) -> None:
+    class TwoLinesError(OrbitccError):
+        def __str__(self) -> str:
+            return "a\nb"
+
     class Reader(fuzz.Target):
         accepts = False
 
@@ -42,7 +46,7 @@ def test_the_fuzzer_notices_what_it_looks_for(tmp_path: Path) -> None:
             if data == b"traceback":
                 raise KeyError("x")
             if data == b"lines":
-                raise OrbitccError("a", "b", "c\nd")
+                raise TwoLinesError("a", "b", "c")
             if data == b"refused":
                 raise OrbitccError("a", "b", "c")
 
