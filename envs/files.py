@@ -140,11 +140,11 @@ def read_text(path: str | os.PathLike[str], most_bytes: int = MOST_TEXT) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(path: str | os.PathLike[str], wanted: str, most_bytes: int = MOST_TEXT) -> Any:
+def read_json(path: str | os.PathLike[str], wanted: str, most_bytes: int = MOST_TEXT, *, own: bool = False) -> Any:
     """The content of a JSON file; FileError that says what is `wanted` when it is not JSON (see `parse_json`)."""
     text = read_text(path, most_bytes)
     try:
-        return parse_json(text)
+        return parse_json(text, own=own)
     except ValueError as error:
         raise FileContentError("file", str(path), f"{wanted}, as JSON text ({error})") from None
 

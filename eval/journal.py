@@ -64,7 +64,7 @@ def _known(path: Path, journal: Path) -> dict[str, Any] | None:
         if journal.exists():
             raise FileError("out", str(path.parent), f"a folder without the trials of a search whose {ASKED} is gone")
         return None
-    known = read_json(path, "a JSON table: what was searched for")
+    known = read_json(path, "a JSON table: what was searched for", own=True)
     if not isinstance(known, dict):
         raise FileContentError("file", str(path), "a JSON table: what was searched for")
     return known
