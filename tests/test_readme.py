@@ -43,9 +43,9 @@ def test_the_loop_prints_goodput_and_delay() -> None:
 @pytest.mark.slow
 def test_the_script_for_rllib_trains_and_its_checkpoint_is_evaluated(tmp_path: Path) -> None:
     pytest.importorskip("ray.rllib")
-    assert "range(5)" in RLLIB
+    assert "range(10)" in RLLIB
     patient = "num_env_runners=2, sample_timeout_s=600"  # beside other tests
-    script = RLLIB.replace("range(5)", "range(1)").replace("num_env_runners=2", patient)
+    script = RLLIB.replace("range(10)", "range(1)").replace("num_env_runners=2", patient)
     (printed,) = run_python(script, tmp_path)[-1:]
     assert float(printed) < 0  # a number within the first iteration
     (command,) = [text for text in COMMANDS if "rllib:" in text]
