@@ -208,7 +208,7 @@ def short_script(folder, index):
     code = blocks("bring-your-rllib-script", "python")[index]
     assert len(code.splitlines()) < 40
     for before, after in (
-        (r"(lr=(?:tune\.grid_search\(.*?\)|[\d.e-]+)), gamma=0.98, minibatch_size=500, num_epochs=10", rf"\1, {SHORT}"),
+        (r",\s*gamma=0\.98,\s*minibatch_size=500,\s*num_epochs=10", f", {SHORT}"),
         (r"\[5e-5, 5e-4\]", "[1e-3]"),
         (r"\n *train_batch_size_per_learner=2_000,", ""),
         (r'"preset": "ratios"', '"preset": "ratios", "duration_s": 2'),
