@@ -21,8 +21,11 @@ SHARES = ("goodput_share", "goodput_over_optimal", "utilisation")
 
 
 def pareto(values: Mapping[str, Sequence[float]], metrics: Sequence[Metric]) -> set[str]:
-    """Contenders on the Pareto front: no other is at least as near the ideal in all metrics and nearer in one."""
-    away = {name: [abs(v - m.ideal) for v, m in zip(row, metrics, strict=True)] for name, row in values.items()}
+    """Contenders on the Pareto front: no other is at least as good in all metrics and better in one."""
+    away = {
+        name: [m.ideal - v if m.better == "higher" else v - m.ideal for v, m in zip(row, metrics, strict=True)]
+        for name, row in values.items()
+    }
     table = np.array(list(away.values()))
     tie = TIE * (np.nanmax(table, axis=0) - np.nanmin(table, axis=0))
 
@@ -58,13 +61,23 @@ def front(results: Results) -> list[str]:
 
 
 def idle(results: Results) -> set[str]:
-    """Contenders with less than `USES_THE_LINK` of the largest median goodput."""
+    """Contenders with less than `USES_THE_LINK` of the largest median goodput, or, where goodput is no share of the link
+    but the share is measured, of the link."""
     metrics = trade(results)
     if metrics is None:
         return set()
+    if idle_by_share(results):
+        return set(unused(results))
     medians = {c.label: median_estimate(results.by_case(c, metrics[0].key).values()).median for c in results.contenders}
     most = max(medians.values(), default=0.0)
     return {label for label, median in medians.items() if median < USES_THE_LINK * most}
+
+
+def idle_by_share(results: Results) -> bool:
+    """Does the use of the link, not the largest goodput, say who leaves the link idle?"""
+    measured = {metric.key for metric in results.suite.metrics}
+    trades = results.suite.trade
+    return trades is not None and trades[0] not in SHARES and bool(measured & set(SHARES))
 
 
 def unused(results: Results, **factors: Any) -> dict[str, float]:

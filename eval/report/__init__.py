@@ -11,7 +11,7 @@ from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.envs.numbers import counted
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
-from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, unused
+from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, idle_by_share, unused
 from orbitcc.eval.report.page import picture, write_page
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
@@ -138,7 +138,10 @@ def _lead(results: Results) -> str:
         first = leaders(results, m) if len(estimates) > 1 else []
         decided = decided or bool(first)
         left_out = results.suite.trade is not None and m.key != results.suite.trade[0] and idle(results)
-        among = f" of the contenders with at least {USES_THE_LINK:.0%} of the best goodput".replace("%", " %")
+        of_what = (
+            "that use at least {} of the link" if idle_by_share(results) else "with at least {} of the best goodput"
+        )
+        among = " of the contenders " + of_what.format(f"{100 * USES_THE_LINK:.0f} %")
         among = among if left_out else ""
         if len(first) > 1:
             names = " and ".join(marked(label, m) for label in first)

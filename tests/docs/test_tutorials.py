@@ -209,8 +209,9 @@ def short_script(folder, index):
     assert len(code.splitlines()) < 40
     for before, after in (
         (r",\s*gamma=0\.98,\s*minibatch_size=500,\s*num_epochs=10", f", {SHORT}"),
-        (r"\[5e-5, 5e-4\]", "[1e-3]"),
-        (r"\n *train_batch_size_per_learner=2_000,", ""),
+        (r"lr=tune.grid_search\(\[5e-5, 1e-3\]\)", f"lr=tune.grid_search([1e-3]), {SHORT}"),
+        (r"train_batch_size_per_learner=2_000", SHORT),
+        (r"(\n    \.env_runners\(num_env_runners=2\)\n\))", rf"\n    .training({SHORT})\1"),  # LSTM
         (r'"preset": "ratios"', '"preset": "ratios", "duration_s": 2'),
         (r'"duration_s": 15, ', ""),
         (r"range\(\d+\)", "range(1)"),
@@ -233,7 +234,7 @@ def short_script(folder, index):
 
 def evaluated(index):
     """Run the command under a script for a suite of one short scenario."""
-    arguments = commands("bring-your-rllib-script")[index]
+    arguments = [words for words in commands("bring-your-rllib-script") if words[0] == "eval"][index]
     Path("suite").mkdir(exist_ok=True)
     short = scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="external")])
     short.save(Path("suite", "short.toml"))
