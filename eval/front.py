@@ -61,8 +61,7 @@ def front(results: Results) -> list[str]:
 
 
 def idle(results: Results) -> set[str]:
-    """Contenders with less than `USES_THE_LINK` of the largest median goodput, or, where goodput is no share of the link
-    but the share is measured, of the link."""
+    """Contenders with less than `USES_THE_LINK` of the largest median goodput, or of the link (`idle_by_share`)."""
     metrics = trade(results)
     if metrics is None:
         return set()
