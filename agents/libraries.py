@@ -91,9 +91,13 @@ def digest(name: str) -> str:
     files = [path]
     if kind == "rllib":
         places = [path / place for place in (MODULES, *CONNECTORS)] if _is_algorithm(path) else [path]
-        files = sorted(file for place in places for file in place.rglob("*") if file.suffix in (".pkl", ".msgpack"))
+        inside = [file for place in places for file in place.rglob("*")]
+        inside += path.glob("*")  # the algorithm's settings: the preset of its environment, say
+        files = sorted({file for file in inside if file.suffix in (".pkl", ".msgpack") and file.is_file()})
     elif "normalize" in options:
         files.append(_existing(options["normalize"]))
+    if (own := Path(options.get("preset", ""))).is_file():
+        files.append(own)
     found = hashlib.sha256(repr(sorted(options.items())).encode())
     for file in files:
         found.update(file.read_bytes())

@@ -80,6 +80,8 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> Path:
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """FileError when a file cannot be written there; checked before long work starts."""
+    if Path(path).is_dir():
+        raise FileError("file", str(path), "a file, not a folder")
     folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise FileError("file", str(path), f"a writable place ({folder} is not a folder that can be written)")

@@ -161,10 +161,13 @@ def _by_seed(side: Mapping[str, Runs]) -> dict[tuple[int, int], Runs]:
 
 def _training_seed(row: Row) -> int:
     """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone."""
-    from orbitcc.agents import checkpoint
+    from orbitcc.agents import checkpoint, hub
 
+    policy = str(row["params"].get("path", row["controller"]))
+    if hub.is_on_hub(policy):  # a row must not cause a download
+        return -1
     try:
-        training = checkpoint.load(row["params"].get("path", row["controller"])).card.training
+        training = checkpoint.load(policy).card.training
     except OrbitccError:
         return -1
     return -1 if training is None else training.seed

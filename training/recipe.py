@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, SerializeAsAny, model_validator
 
 from orbitcc.agents.checkpoint import with_preference
+from orbitcc.agents.hub import is_on_hub
 from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
 from orbitcc.envs import scenarios
@@ -260,6 +262,11 @@ class Recipe(Model):
             raise OrbitccError("network.gru", self.network.gru, "0 with [distill], whose student is not recurrent")
         if recurrent and (ppo := self.options(Ppo)).minibatch < ppo.sequence:
             raise OrbitccError("learner.minibatch", ppo.minibatch, f"at least learner.sequence = {ppo.sequence}")
+        teachers = () if self.distill is None else tuple(teacher.policy for teacher in self.distill.teachers)
+        for policy in (self.start_from, *teachers):
+            if is_on_hub(policy):
+                field = "start_from" if policy == self.start_from else "distill.teachers"
+                raise OrbitccError(field, policy, "a name or a path of a checkpoint: a recipe cannot name a download")
         if self.start_from and (recurrent or self.distill is not None or self.algorithm != "ppo"):
             raise OrbitccError(
                 "start_from", self.start_from, "nothing with a recurrent network, [distill] or a learner but ppo"
@@ -291,6 +298,10 @@ class Recipe(Model):
             return scenarios.from_table(self.scenario)
         settings = {} if isinstance(self.scenario, str) else {k: v for k, v in self.scenario.items() if k != "name"}
         return scenarios.for_training(self.scenario_name, settings)
+
+    def world_digest(self) -> str:
+        """12 hex digits of the training worlds, whose file or definition may change while the recipe does not."""
+        return hashlib.sha256(self.world().model_dump_json().encode()).hexdigest()[:12]
 
 
 WARM_UP = ("learning_starts", "learning_starts_world_steps")

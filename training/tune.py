@@ -127,8 +127,10 @@ def tune(
         raise StateError("tune", f"Optuna is not installed: it comes with {installing('search')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
+    plan = recipes.load(recipe, changes)
     asked = {
-        "recipe": recipes.load(recipe, changes).model_dump(mode="json"),
+        "recipe": plan.model_dump(mode="json"),
+        "worlds": plan.world_digest(),
         "space": {key: asdict(values) for key, values in space.items()},
         "training seeds": list(seeds),
         "seed": seed,

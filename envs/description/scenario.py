@@ -324,7 +324,7 @@ def _replaced(node: Any, parts: list[str], depth: int, value: Any) -> Any:
 
 
 def _index(items: Sequence[Any], part: str, where: str) -> int:
-    if part.isdigit():
+    if part.isascii() and part.isdigit() and len(part) < 10:
         if int(part) < len(items):
             return int(part)
         raise OrbitccError(where, int(part), f"0 to {len(items) - 1}")

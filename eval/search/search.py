@@ -96,6 +96,7 @@ def run_search(
         "against": search.against.key,
         "objective": search.objective,
         "scenario": search.space.name,
+        "ranges": [[p.name, p.span.low, p.span.high, p.span.log, p.default] for p in search.space.parameters],
         "seed": search.seed,
     }
     with journal.claimed(search.out_dir, asked, resume, search.out_dir / JOURNAL):

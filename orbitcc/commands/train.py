@@ -189,6 +189,8 @@ def _resumed(run: Any, changes: Any, seed: int | None = None) -> tuple[Any, ...]
     begun = recipes.Recipe.build(stored["recipe"])
     if recipes.changed(begun.model_dump(), changes) != begun:
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
+    if stored.get("worlds", begun.world_digest()) != begun.world_digest():
+        raise StateError("--resume", f"the worlds of {begun.scenario_name} are not those with which the run began")
     with locked(run.path):
         saved = run.recover()
     if not saved:

@@ -390,3 +390,21 @@ def test_a_recurrent_model_of_sb3_contrib_keeps_a_state_per_flow(tmp_path: Path,
         first = np.zeros(1, bool)
         other(row * 0.3)
         assert one(row) == pytest.approx(expected, abs=1e-6)
+
+
+def test_settings_beside_the_module_and_a_preset_change_the_digest(tmp_path: Path) -> None:
+    folder = tmp_path / "ckpt"
+    module = folder / libraries.MODULES / "default_policy"
+    module.mkdir(parents=True)
+    (folder / "rllib_checkpoint.json").write_text("{}")
+    (module / "module_state.pkl").write_bytes(b"weights")
+    (folder / "class_and_ctor_args.pkl").write_bytes(b"interval 30")
+    before = libraries.digest(f"rllib:{folder}")
+    (folder / "class_and_ctor_args.pkl").write_bytes(b"interval 500")
+    assert libraries.digest(f"rllib:{folder}") != before
+    model, preset = tmp_path / "m.zip", tmp_path / "p.toml"
+    model.write_bytes(b"model")
+    preset.write_text('base = "astraea"')
+    before = libraries.digest(f"sb3:{model}:preset={preset}")
+    preset.write_text('base = "orca"')
+    assert libraries.digest(f"sb3:{model}:preset={preset}") != before

@@ -133,3 +133,9 @@ def test_json_is_read_and_what_python_writes_on_request():
         "a": ["😀", -(2**63), 0.5, None]
     }
     assert files.parse_json(f"[-Infinity, {2**100}]", own=True) == [float("-inf"), 2**100]
+
+
+@pytest.mark.parametrize("place", ["/", "."])
+def test_a_folder_is_no_place_for_a_file(place):
+    with pytest.raises(FileError, match="a file, not a folder"):
+        files.check_place(place)

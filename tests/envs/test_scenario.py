@@ -499,3 +499,9 @@ def test_a_parameter_of_other_scenarios_is_answered_with_their_names():
     expected = r"^flows: leo-responsiveness has no such parameter; these scenarios do: dumbbell, "
     with pytest.raises(OrbitccError, match=expected):
         scenarios.load("leo-responsiveness", {"flows": "3"})
+
+
+@pytest.mark.parametrize("position", ["²", "9" * 5000, "٣"])
+def test_odd_digits_are_no_position(position):
+    with pytest.raises(OrbitccError, match="unknown name"):
+        scenarios.get("dumbbell").override(f"links.{position}.rate_mbps", 3)

@@ -297,3 +297,11 @@ def figures(run: Path) -> list[str]:
     """The rows of metrics.csv but those of times."""
     rows = (run / "metrics.csv").read_text(encoding="utf-8").splitlines()
     return [row for row in rows if not any(word in row for word in ("seconds", "per_s"))]
+
+
+def test_a_run_does_not_go_on_in_other_worlds(run: Path) -> None:
+    config = RunFolder(run).config()
+    RunFolder(run).write_config({**config, "worlds": "0" * 12})  # as if the file of its scenario had changed
+    done = resumed(run)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "the worlds of dumbbell are not those with which the run began" in done.stderr
