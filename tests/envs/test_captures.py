@@ -16,7 +16,9 @@ from tests.commands.shell import orbitcc
 MSS = 1448
 START_S = 1000.0  # of simulated time in the file
 TSHARK = shutil.which("tshark")
-needs_tshark = pytest.mark.skipif(TSHARK is None, reason="tshark is not installed (make system)")
+needs_tshark = pytest.mark.skipif(
+    TSHARK is None, reason="tshark is not installed: `make system` brings it, `.ci/run` calls it"
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from orbitcc.eval.report.paper import write_paper_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (make system)")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="Chromium is not installed: `make system` brings it, `.ci/run` calls it"
+)
 
 SORT = """<script>
 const head = document.querySelectorAll("table.sortable th[scope=col]")[1];

@@ -66,7 +66,9 @@ input()
 """
 
 
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/net/tcp").exists(), reason="looks at sockets by Linux's /proc: `.ci/run` on Linux does it"
+)
 @pytest.mark.parametrize("first", ["", "import ray"])
 def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(first, ray_folder):
     without = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER")
