@@ -1,12 +1,13 @@
 """The workflows load, and what they call exists: nothing here can run them."""
 
-import importlib.util
 import re
 import shlex
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+
+from tests import modules
 
 yaml = pytest.importorskip("yaml")
 
@@ -101,10 +102,7 @@ def test_only_the_weekly_job_without_pins_may_fail():
 
 @pytest.fixture(scope="module")
 def notes():
-    spec = importlib.util.spec_from_file_location("notes", ROOT / ".github" / "notes.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return modules.load(ROOT / ".github" / "notes.py")
 
 
 def test_the_notes_of_a_release_are_its_section(notes):

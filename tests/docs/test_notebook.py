@@ -5,13 +5,14 @@ the same for any number of threads, but processors round differently. `python do
 outputs.
 """
 
-import importlib.util
 import json
 import os
 import re
 from pathlib import Path
 
 import pytest
+
+from tests import modules
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
@@ -96,9 +97,7 @@ def test_a_fresh_execution_agrees(stored, tmp_path, monkeypatch):
         pytest.importorskip(module, reason="the group `docs` is not installed (`make full` brings it)")
     pytest.importorskip("torch")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    spec = importlib.util.spec_from_file_location("notebook", ROOT / "docs" / "pages" / "notebook.py")
-    runner = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runner)
+    runner = modules.load(ROOT / "docs" / "pages" / "notebook.py")
     fresh = runner.execute(tmp_path)
     assert kinds(fresh) == kinds(stored)
     before, now = printed(stored), printed(fresh)

@@ -1,6 +1,5 @@
 """docs/statistics.md: its examples run, and its generated table says when a statistic is NaN or infinite."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -9,16 +8,14 @@ import pytest
 
 import orbitcc
 from orbitcc.envs.environments.presets import STATISTICS
+from tests import modules
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
 def page():
-    spec = importlib.util.spec_from_file_location("statistics_page", DOCS / "pages" / "statistics.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return modules.load(DOCS / "pages" / "statistics.py")
 
 
 def test_the_examples_run(capsys):

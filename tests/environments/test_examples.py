@@ -1,23 +1,17 @@
 """The examples run."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests import modules
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
+    return modules.load(EXAMPLES / f"{name}.py")
 
 
 def test_custom_reward_is_a_share_of_the_best() -> None:

@@ -1,9 +1,10 @@
 """The example of Ray Tune: its trial is a training run like any other."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+
+from tests import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -12,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_trial_trains_with_the_values_it_is_given(tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("ray.tune")
-    spec = importlib.util.spec_from_file_location("ray_tune_example", ROOT / "examples" / "ray_tune.py")
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = modules.load(ROOT / "examples" / "ray_tune.py")
     small = {"agent_steps": 256, "learner.flows": 8, "learner.batch": 128, "learner.minibatch": 64, "learner.epochs": 1}
     small |= {"evaluation.worlds": 1, "evaluation.every": 256, "network.hidden": [4]}
     assert set(example.SPACE) == {"learner.lr", "learner.clip", "agent_steps"}
