@@ -76,7 +76,7 @@ def make_object(checkpoint: Checkpoint, name: str, safety_filter: SafetyFilter |
     if not NAME.fullmatch(name):
         raise OrbitccError("name", name, "1 to 15 letters, digits and underscores")
     try:
-        integers = checkpoint.policy.fixed_program()
+        integers = checkpoint.policy.fixed().program
     except ValueError as error:
         raise OrbitccError("policy", checkpoint.card.name, f"a policy that can be deployed: {error}") from None
     return _ask(["object", name], _limits(safety_filter) + integers, "name", name)

@@ -1,6 +1,6 @@
 """Policies in fixed point: the records that the native program takes and returns, for comparisons with other forms.
 
-`sim/core/src/observe/fixed` defines the arithmetic and the meaning of every field.
+`sim/emulator/bpf/fixed_policy.h` defines every field.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ STATISTICS = np.dtype(
 
 DECISION = np.dtype([("observation", "<i4", FEATURES), ("action", "<i4"), ("cwnd", "<u4")])
 
-STATE_BYTES = 944
-
 
 def decide(policy: _sim.Policy, statistics: NDArray[np.void]) -> NDArray[np.void]:
     """The decisions of a policy for one flow: records of :data:`STATISTICS` [T] -> records of :data:`DECISION` [T].
@@ -39,8 +37,7 @@ def decide(policy: _sim.Policy, statistics: NDArray[np.void]) -> NDArray[np.void
     Raises:
         ValueError: the policy has no fixed-point form; the message is the reason.
     """
-    decisions, _ = _sim.fixed_decide(policy.fixed_program(), bytes(STATE_BYTES), statistics.tobytes())
-    return np.frombuffer(decisions, DECISION)
+    return np.frombuffer(policy.fixed().decide(statistics.tobytes()), DECISION)
 
 
 def records(statistics: NDArray[np.float64]) -> NDArray[np.void]:

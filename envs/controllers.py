@@ -15,7 +15,7 @@ from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.numbers import checked_number
 
 if TYPE_CHECKING:
-    from orbitcc._sim import Policy, PythonPolicy
+    from orbitcc._sim import FixedPolicy, Policy, PythonPolicy
 
 Kind = Literal["baseline", "policy", "internal"]
 
@@ -25,7 +25,7 @@ EXTERNAL = "external"
 CONTENDER = "contender"
 """The name of `external` in scenario files: a placeholder for whoever is evaluated, run or trained there."""
 
-AnyPolicy: TypeAlias = "Policy | PythonPolicy"
+AnyPolicy: TypeAlias = "Policy | FixedPolicy | PythonPolicy"
 """A policy that drives flows inside the simulator: a neural network, or a policy in Python."""
 
 Made = tuple[dict[str, Any], "dict[str, AnyPolicy]"]

@@ -84,19 +84,22 @@ class Policy:
         where a recurrent policy gets none.
         """
 
-    def fixed(self) -> Policy:
-        """The policy in fixed point: observation, network and action are computed with integers, as in a BPF program.
-        ValueError with the reason if it has no such form."""
+    def fixed(self) -> FixedPolicy:
+        """The policy in fixed point. ValueError with the reason if it has no such form, or if this is not Linux."""
 
-    def fixed_program(self) -> bytes:
-        """Its parameters and weights: `struct Program` of `sim/core/src/observe/fixed`. ValueError as for `fixed`."""
+class FixedPolicy:
+    """A policy whose observation, network, action and safety filter are computed with integers, by the code of the BPF
+    programs (sim/emulator/bpf), wherever a :class:`Policy` decides."""
 
-def fixed_decide(program: bytes, state: bytes, statistics: bytes) -> tuple[bytes, bytes]:
-    """The decisions of a program in fixed point for one flow, and the state after them.
+    @property
+    def program(self) -> bytes:
+        """Its parameters, features and weights: `struct program` of fixed_policy.h."""
 
-    `struct Program` and `State` (376 bytes, zero at first), n times `Statistics`; returned: n times `Decision`, and the
-    `State`. :mod:`orbitcc.agents.fixed_point` has the records as numpy types. ValueError for other lengths.
-    """
+    def decide(self, statistics: bytes) -> bytes:
+        """The decisions for one flow, before the safety filter: n times `struct statistics`, n times `struct decision`.
+
+        :mod:`orbitcc.agents.fixed_point` has the records as numpy types. ValueError for another length.
+        """
 
 class PythonPolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.

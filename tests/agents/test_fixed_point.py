@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from orbitcc import _sim
 from orbitcc.agents import checkpoint, fixed_point
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.registry import policy_spec
@@ -91,14 +90,8 @@ def test_decisions_in_fixed_point_are_not_collected_as_those_of_the_network() ->
 
 
 def test_records_of_another_length_are_refused() -> None:
-    program = checkpoint.load("perigee").policy.fixed_program()
-    state = bytes(fixed_point.STATE_BYTES)
-    with pytest.raises(ValueError, match="program: 3 bytes"):
-        _sim.fixed_decide(b"abc", state, b"")
-    with pytest.raises(ValueError, match="state: 1 bytes"):
-        _sim.fixed_decide(program, b"a", b"")
-    with pytest.raises(ValueError, match="statistics: 5 bytes"):
-        _sim.fixed_decide(program, state, b"abcde")
+    with pytest.raises(ValueError, match="statistics: 5 bytes, must be records of 104"):
+        checkpoint.load("perigee").policy.fixed().decide(b"abcde")
 
 
 def test_random_statistics_leave_windows_in_their_bounds() -> None:

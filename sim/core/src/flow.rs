@@ -7,12 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::cc::{self, Subscription};
 use crate::delays::Delays;
-use crate::observe::fixed_policy::simulated;
 use crate::observe::functions::{Action, ActionMemory, Interval, Observer, Preset};
 use crate::observe::handovers::Handovers;
 use crate::observe::history::History;
 use crate::observe::policy::{Decide, Policy};
-use crate::observe::safety_filter::Filter;
+use crate::observe::safety_filter::SafetyFilter;
 use crate::observe::stats::{IntervalStats, Meter};
 use crate::pool::PacketId;
 use crate::ring::Ring;
@@ -131,13 +130,11 @@ pub struct Object {
 #[derive(Clone)]
 pub struct Agent {
     /// Decides within the world; otherwise the world's owner acts.
-    pub policy: Option<Arc<dyn Decide>>,
-    /// What the policy keeps of this flow.
-    pub state: Vec<f32>,
+    pub policy: Option<Box<dyn Decide>>,
     pub action: Arc<Action>,
     pub memory: ActionMemory,
     pub observer: Observer,
-    pub safety_filter: Option<Box<dyn Filter>>,
+    pub safety_filter: Option<SafetyFilter>,
     pub interval: Interval,
     pub next_decision: Nanos,
     /// How much delay counts, in (0, 1]; 0: nothing is preferred.
@@ -149,7 +146,6 @@ impl Agent {
     pub fn external(preset: &Preset, params: &Map<String, Value>) -> Agent {
         Agent {
             policy: None,
-            state: Vec::new(),
             action: preset.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(preset.observation.clone()),
@@ -161,16 +157,15 @@ impl Agent {
     }
 
     /// Driven from within its world: `decides` is what the policy began there.
-    pub fn native(policy: &Policy, decides: Arc<dyn Decide>) -> Agent {
+    pub fn native(policy: &Policy, decides: Box<dyn Decide>) -> Agent {
         Agent {
             action: policy.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(policy.observation.clone()),
-            safety_filter: policy.safety_filter.as_ref().map(|limits| simulated::filter(limits, policy.fixed)),
+            safety_filter: policy.safety_filter.clone().map(SafetyFilter::new),
             interval: policy.interval,
             next_decision: Nanos::MAX,
             delay_preference: 0.0, // a policy in the world has its own
-            state: vec![0.0; decides.state_size()],
             policy: Some(decides),
         }
     }

@@ -1,19 +1,29 @@
-/* Fixed-point arithmetic, line by line as in sim/core/src/observe/fixed/arithmetic.rs, whose comments hold here too.
+/* Fixed-point arithmetic: logarithm, exponential and what is derived from them.
  *
- * Shifts of negative numbers round down, as clang's and Rust's do. */
+ * These headers are the only implementation of policies in fixed point. The BPF programs include them, and sim/fixed compiles
+ * them for the simulator. Nothing here allocates or recurses, every loop has a constant bound, and no number has more than 64
+ * bits. A number in Q24 is an integer in units of 2^-24, in Q20 of 2^-20. Shifts of negative numbers round down, as gcc's and
+ * clang's do; divisions are of unsigned numbers, since BPF has no signed division before its version 4. */
 #ifndef FIXED_H
 #define FIXED_H
 
 #include "fixed_tables.h"
 
 /* The verifier checks a global function once, for all arguments, and not at every call. */
+#ifdef __bpf__
 #define GLOBAL __attribute__((noinline))
+#else
+#define GLOBAL static
+#endif
 
 #define ONE20 (1LL << 20)
 #define ONE24 (1LL << 24)
+/* ln 2 and 1 / ln 2 in Q24. */
 #define LN_2 11629080LL
 #define LOG2_E 24204406LL
 
+/* The value of a table at a position in [0, 1), in Q24: the parabola through the three entries from it on (Newton's forward
+ * differences). Result in Q30. */
 static __always_inline __u64 interpolate(const __u32 *table, __u64 position)
 {
 	__u32 i = (position >> 18) & 63;
@@ -34,7 +44,8 @@ static const __u8 EXPONENTS[64] = {
 	46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6,
 };
 
-/* Of a constant, which the compiler computes, or in fixed_log2. */
+/* log2(x) in Q24, within 1e-6; -2^30, which is less than that of any ratio, for 0. Of a constant, which the compiler
+ * computes, or in fixed_log2. */
 static __always_inline __s64 log2_of(__u64 x)
 {
 	__u64 top = x, exponent, mantissa;
@@ -58,6 +69,7 @@ GLOBAL __s64 fixed_log2(__u64 x)
 	return log2_of(x);
 }
 
+/* 2^x in Q24 for x in Q24, with a relative error below 3e-7 and an absolute one below 2^-24; at most 2^30. */
 GLOBAL __u64 fixed_exp2(__s64 x)
 {
 	__s64 whole = x >> 24;
@@ -71,29 +83,34 @@ GLOBAL __u64 fixed_exp2(__s64 x)
 	return whole >= 6 ? value << (whole - 6) : (value + ((1ULL << (6 - whole)) >> 1)) >> (6 - whole);
 }
 
+/* The natural logarithm in Q24 from the binary one. */
 static __always_inline __s64 natural(__s64 log2)
 {
 	return (log2 * LN_2) >> 24;
 }
 
+/* e^x in Q24, for x in Q24 of at most 2^38. */
 static __always_inline __u64 fixed_exp(__s64 x)
 {
 	return fixed_exp2((x * LOG2_E) >> 24);
 }
 
+/* The square root in Q24 of a number in Q32. */
 static __always_inline __s64 root(__s64 x)
 {
 	return x <= 0 ? 0 : (__s64)fixed_exp2((fixed_log2(x) - (32LL << 24)) >> 1);
 }
 
+/* tanh(x) in Q20 for x in Q20. */
 GLOBAL __s64 fixed_tanh(__s64 x)
 {
-	__s64 decay = fixed_exp(-((x < 0 ? -x : x) << 5));
+	__s64 decay = fixed_exp(-((x < 0 ? -x : x) << 5));	/* e^(-2 |x|) */
 	__s64 t = ((__u64)(ONE24 - decay) << 20) / (__u64)(ONE24 + decay);
 
 	return x < 0 ? -t : t;
 }
 
+/* a / b in Q24, at most `most` (Q24); `most` for b = 0. `a` is below 2^40. */
 static __always_inline __s64 ratio(__u64 a, __u64 b, __s64 most)
 {
 	__u64 quotient;

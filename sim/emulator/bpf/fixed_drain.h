@@ -1,9 +1,10 @@
-/* Drains, line by line as in sim/core/src/observe/fixed/drain.rs, whose comments hold here too. */
+/* Drains (sim/core/src/observe/drain.rs) in fixed point: short reductions of the window that let the queue run empty. */
 #ifndef FIXED_DRAIN_H
 #define FIXED_DRAIN_H
 
 #include "fixed_measures.h"
 
+/* Drains are at least so many smoothed RTTs apart. */
 #define APART_RTTS 20
 
 /* The share of the window that remains in a drain, Q24. */
@@ -31,7 +32,8 @@ static __always_inline int go_on(struct drain *drain, __u64 now_ns, __u64 rtt_ns
 	return 0;
 }
 
-/* Whether the window is the one that this writes, whatever the policy decides. */
+/* Take in an interval. Whether the window is the one that this writes, whatever the policy decides; the policy decides from
+ * it otherwise. */
 static __always_inline int drains(const struct parameters *parameters, struct drain *drain, struct statistics *stats,
 				  __u64 *window)
 {
@@ -43,6 +45,7 @@ static __always_inline int drains(const struct parameters *parameters, struct dr
 		return go_on(drain, now_ns, rtt_ns, window);
 	if (!rtt_ns)
 		return 0;
+	/* Within 2 % and half a millisecond of the minimum. */
 	if (!drain->least_ns || 50 * rtt_ns <= 51 * drain->least_ns + 25000000) {
 		drain->least_ns = drain->least_ns ? least(drain->least_ns, rtt_ns) : rtt_ns;
 		drain->near_at_ns = now_ns;

@@ -1,13 +1,15 @@
-/* The features of a list, line by line as in sim/core/src/observe/fixed/features.rs, whose comments hold here too. */
+/* The features of a list (sim/core/src/observe/features) in fixed point. The observation `ratios` is a list, too. */
 #ifndef FIXED_FEATURES_H
 #define FIXED_FEATURES_H
 
 #include "fixed_occupancy.h"
 
+/* Which losses count: all, or those while the RTT is above or below its average. */
 #define ALWAYS 0
 #define RISING 1
 #define FALLING 2
 
+/* Kinds of features. */
 #define NOTHING 0
 #define INFLATION 1
 #define OWN_QUEUE 2
@@ -28,7 +30,9 @@
 #define MAX_RATE_RATIO 17
 #define DELAY_PREFERENCE 18
 
+/* The logarithm that stands for a rate of 0. */
 #define LOWEST (-(3LL << 24))
+/* 10 Mbit/s in bytes per second. */
 #define TEN_MBPS 1250000
 
 /* The minimum RTT and so many jitters more; 0 without a sample. */
@@ -80,6 +84,7 @@ static __always_inline __s64 contest(__u64 rtt_ns, __u64 min_ns, __s64 own)
 	return (((ratio(rtt_ns - min_ns, min_ns + SECOND / 20, MOST_AVERAGED) * others) >> 24) * others) >> 24;
 }
 
+/* From the usual preference, the upper bound, to the contested one, the lower bound, at an average of a tenth; Q20. */
 static __always_inline __s64 preference(const struct feature *feature, __s64 average)
 {
 	return feature->high - ((((__s64)feature->high - feature->low) * within(10 * average, 0, ONE24)) >> 24);
@@ -176,6 +181,7 @@ GLOBAL __s64 seen(struct state *state, struct statistics *stats, struct scratch 
 	return within(feature->kind == DELAY_PREFERENCE ? preference(feature, now) : now >> 4, feature->low, feature->high);
 }
 
+/* Take in an interval. */
 GLOBAL int observe(struct state *state, struct statistics *stats, struct scratch *scratch)
 {
 	int k;

@@ -1,4 +1,4 @@
-/* A policy's networks and action, line by line as in sim/core/src/observe/fixed/network.rs, whose comments hold here too. */
+/* A policy's networks and action in fixed point. */
 #ifndef FIXED_NETWORK_H
 #define FIXED_NETWORK_H
 
@@ -7,7 +7,9 @@
 #include "fixed_drain.h"
 #include "fixed_features.h"
 
+/* Values of units in Q20 are held within 512, weights are below 128: a sum of 64 products fits into 64 bits. */
 #define MOST_VALUE (1LL << 29)
+/* Slope of the leaky ReLU below zero, 0.2 in Q20. */
 #define LEAK 209715LL
 #define CWND_MAX (1ULL << 20)
 #define LINEAR 0
@@ -127,6 +129,7 @@ GLOBAL __s64 mixed(struct scratch *scratch, __u32 count)
 	return sum < 0 ? -mean : mean;
 }
 
+/* The action in [-1, 1] for an observation. */
 GLOBAL int act(struct scratch *scratch)
 {
 	const struct parameters *parameters = &the_program()->parameters;
@@ -159,6 +162,7 @@ static __always_inline __u64 factor_of(const struct parameters *parameters, __s6
 	return fixed_exp((parameters->step * x) >> 24);
 }
 
+/* The exact window after an action, in Q16: the window times exp(step ((1 - cubic) a + cubic a^3)), or that of a drain. */
 GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 action)
 {
 	const struct parameters *parameters = &the_program()->parameters;
@@ -168,6 +172,7 @@ GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 ac
 	if (!state || !stats)
 		return 0;
 	whole = stats->cwnd < CWND_MAX ? (__u64)stats->cwnd << 16 : CWND_MAX << 16;
+	/* Something else may have changed the window. */
 	start = state->window < whole + (1 << 16) && whole < state->window + (1 << 16) ? state->window : whole;
 	if (parameters->occupancy_range > 0)
 		action = picked(action, parameters->occupancy_range, share_of(&state->occupancy));
@@ -177,11 +182,13 @@ GLOBAL __u64 next_window(struct state *state, struct statistics *stats, __s32 ac
 	return next < floor ? floor : next > CWND_MAX << 16 ? CWND_MAX << 16 : next;
 }
 
+/* The window in segments. */
 static __always_inline __u32 whole_window(__u64 exact)
 {
 	return (exact + (1 << 15)) >> 16;
 }
 
+/* Take in an interval and decide. */
 static __always_inline int fixed_decide(struct state *state, struct statistics *stats, struct scratch *scratch)
 {
 	if (!observe(state, stats, scratch) || !act(scratch))

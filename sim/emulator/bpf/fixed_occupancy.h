@@ -1,14 +1,17 @@
-/* The occupancy of a bottleneck, line by line as in sim/core/src/observe/fixed/occupancy.rs, whose comments hold here too. */
+/* The occupancy of a bottleneck (sim/core/src/observe/occupancy.rs) in fixed point. */
 #ifndef FIXED_OCCUPANCY_H
 #define FIXED_OCCUPANCY_H
 
 #include "fixed_measures.h"
 
+/* Running means are over so many minimum RTTs, Q16; estimates over so many, and over three seconds at least. */
 #define MEAN_RTTS (8 << 16)
 #define SPAN_RTTS 12
 #define SPAN_NS 3000000000ULL
+/* Largest change that counts, and largest ratio, Q24. */
 #define MOST_CHANGE (ONE24 / 4)
 #define MOST_RATIO (16LL << 24)
+/* 1.5e-4 in Q32. */
 #define NOISE 644245
 #define MOST_FLIGHT (1ULL << 20)
 
@@ -26,6 +29,7 @@ static __always_inline __u64 chosen(__u64 mask, __u64 a, __u64 b)
 	return b ^ ((a ^ b) & mask);
 }
 
+/* The packets in flight an RTT earlier, 0 if that is not known; those of now are kept. */
 static __always_inline __u32 flight_earlier(struct occupancy *o, struct statistics *stats, __u32 rtt)
 {
 	__u32 now = stats->time_ns >> 12;
@@ -50,11 +54,13 @@ static __always_inline __u32 flight_earlier(struct occupancy *o, struct statisti
 	return found;
 }
 
+/* A mean after a value with this weight (Q24). */
 static __always_inline __u64 nearer(__u64 mean, __u64 value, __s64 w)
 {
 	return mean + (__u64)((w * ((__s64)value - (__s64)mean)) >> 24);
 }
 
+/* Take in a flight (Q8) and the rate (Q4) an RTT later. */
 static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_ns, __u64 flight, __u64 rate)
 {
 	__u64 rtt_ns = (__u64)o->least << 12;
@@ -76,6 +82,7 @@ static __always_inline void learn_occupancy(struct occupancy *o, __u64 interval_
 	o->square += (__s32)((w * (((x * x) >> 16) - o->square)) >> 24);
 }
 
+/* Take in an interval. */
 GLOBAL int occupy(struct state *state, struct statistics *stats)
 {
 	__u64 rtt_ns, earlier, rate;
@@ -106,6 +113,7 @@ static __always_inline __s64 share_of(const struct occupancy *o)
 	return product > 0 ? ratio(product, square, ONE24) : 0;
 }
 
+/* The action in Q20 after the policy's, in a range (Q20) about it, by the share of the bottleneck. */
 static __always_inline __s32 picked(__s32 action, __s32 range, __s64 share)
 {
 	return within(action + ((range * (ONE24 - 2 * share)) >> 24), -ONE20, ONE20);

@@ -1,4 +1,4 @@
-/* Tables of the logarithm and the exponential, as in sim/core/src/observe/fixed/tables.rs. */
+/* Tables of the logarithm and the exponential, to the nearest (computed with mpmath at 40 digits). */
 #ifndef FIXED_TABLES_H
 #define FIXED_TABLES_H
 

@@ -1,40 +1,43 @@
-/* The safety filter of a model card, line by line as in sim/core/src/observe/fixed/safety.rs, whose comments hold here too. */
+/* The safety filter of a model card (sim/core/src/observe/safety_filter.rs) in fixed point. Windows are segments in Q16. */
 #ifndef SAFETY_H
 #define SAFETY_H
 
 #include "fixed_measures.h"
 #include "fixed_network.h"
 
+/* Cubic's window, updated at every decision. */
 struct cubic {
 	__u64 cwnd;
 	__u64 ssthresh;
 	__u64 w_max;
-	__u64 w_est;
+	__u64 w_est;		/* estimate of Reno's window */
 	__u64 epoch_ns;
 	__u64 reduced_at_ns;
 };
 
+/* The safety filter of one flow; zeros at first. */
 struct safety {
 	struct window recent_rtt;
 	struct window max_rate;
-	__u64 path_rtt_ns;
-	__u64 least_rtt_ns;
-	__u64 most_rate;
-	__u64 usual_gap;
+	__u64 path_rtt_ns;	/* smallest RTT since the last interruption, */
+	__u64 least_rtt_ns;	/* and of the connection; 0: none */
+	__u64 most_rate;	/* largest delivery rate of the connection */
+	__u64 usual_gap;	/* usual longest pause of the acknowledgements, in sixteenths of a ns */
 	__u64 strayed_at_ns;
-	__s64 lost;
-	__s64 known;
+	__s64 lost;		/* averages of the lost bytes of an interval, */
+	__s64 known;		/* and of those whose fate became known; Q12 */
 	struct cubic cubic;
-	__u8 strayed;
-	__u8 taken_over;
-	__u8 lost_before;
-	__u8 reduced;
-	__u8 epoch;
+	__u8 strayed;		/* the path is outside while the policy decides, or inside while Cubic does */
+	__u8 taken_over;	/* Cubic decides */
+	__u8 lost_before;	/* anything was ever lost */
+	__u8 reduced;		/* Cubic has reduced its window, */
+	__u8 epoch;		/* and has begun an epoch */
 	__u8 unused[3];
 };
 
 #define SAFETY_BUCKET_NS SECOND
 #define SAFETY_LOSS_NS (3 * SECOND)
+/* More bytes in an interval are taken for these. */
 #define MOST_KNOWN ((1ULL << 26) - 1)
 #define SAFETY_GAP_NS 30000000ULL
 #define FIRST_WINDOW (10ULL << 16)
@@ -42,6 +45,7 @@ struct safety {
 #define MOST_WINDOW (CWND_MAX << 16)
 #define PATIENCE_RTTS 4
 
+/* The cube root of a number in Q16, in Q18. The number that is subtracted is a third of 16 in Q24. */
 static __always_inline __s64 cube_root(__u64 x)
 {
 	return x ? (__s64)(fixed_exp2((__s64)((__u64)fixed_log2(x) / 3) - 89478485) >> 6) : 0;
@@ -61,10 +65,12 @@ static __always_inline void cubic_grow(struct safety *safety, __u64 now_ns, __u6
 		if (cubic->w_max < cubic->cwnd)
 			cubic->w_max = cubic->cwnd;
 	}
+	/* Longer than any K, the time of growth back to the last maximum. */
 	elapsed_ns = least(now_ns > cubic->epoch_ns ? now_ns - cubic->epoch_ns : 0, 1ULL << 38) + rtt_ns;
 	k = cube_root(cubic->w_max > cubic->ssthresh ? (cubic->w_max - cubic->ssthresh) * 5 / 2 : 0);
 	x = within((__s64)((elapsed_ns << 18) / SECOND) - k, -(1 << 26), 1 << 26);
 	cube = (((x * x) >> 18) * x) >> 18;
+	/* 0.4 in Q18. */
 	target = within(((cube * 104858) >> 20) + (__s64)cubic->w_max, cubic->cwnd, cubic->cwnd * 3 / 2);
 	rounds = ratio(acked, cubic->cwnd, 1LL << 40);
 	cubic->w_est += (cubic->w_est < cubic->w_max ? rounds * 9 / 17 : rounds) >> 8;
@@ -85,6 +91,7 @@ GLOBAL __u64 cubic_step(struct safety *safety, struct statistics *stats)
 	cubic = &safety->cubic;
 	now_ns = least(stats->time_ns, MOST_TIME);
 	rtt_ns = least(stats->rtt_mean_ns ? stats->rtt_mean_ns : stats->srtt_ns, MOST_RTT);
+	/* Within 2^40, as a ratio has it. */
 	acked = least((least(stats->acked_bytes, MOST_BYTES) << 16) / within(stats->mss, 1, 0xffff), (1ULL << 40) - 1);
 	if (stats->lost && (!safety->reduced || now_ns > cubic->reduced_at_ns + rtt_ns)) {
 		cubic->w_max = cubic->cwnd < cubic->w_max ? cubic->cwnd * 17 / 20 : cubic->cwnd;
@@ -104,6 +111,7 @@ GLOBAL __u64 cubic_step(struct safety *safety, struct statistics *stats)
 	return cubic->cwnd;
 }
 
+/* Take in the losses. */
 static __always_inline void lose(struct safety *safety, struct statistics *stats)
 {
 	__u64 lost = least(stats->lost * (__u64)within(stats->mss, 1, 0xffff), MOST_KNOWN);
@@ -154,6 +162,7 @@ static __always_inline void choose(struct safety *safety, struct statistics *sta
 static __always_inline __u64 bound(struct statistics *stats, __u64 path_rtt_ns, __u64 max_rate)
 {
 	__u64 bytes = (path_rtt_ns >> 6) * max_rate / (SECOND >> 6);
+	/* In Q8, times a number below 2^26. */
 	__u64 segments = least((bytes << 8) / within(stats->mss, 1, 0xffff), (1ULL << 36) - 1);
 	__u64 most = (segments * least(the_policy()->limits.most_bdp, (1 << 26) - 1)) >> 8;
 
@@ -191,7 +200,7 @@ GLOBAL __u32 hold(struct safety *safety, struct state *state, struct statistics 
 	if (!min_rtt_ns)
 		min_rtt_ns = least(stats->srtt_ns, MOST_RTT);
 	if (!min_rtt_ns)
-		return asked;
+		return asked;	/* nothing has been measured yet */
 	lose(safety, stats);
 	choose(safety, stats, time_ns, max_rate, min_rtt_ns);
 	if (safety->taken_over) {

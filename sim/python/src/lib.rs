@@ -2,6 +2,7 @@
 
 mod convert;
 mod emulator;
+#[cfg_attr(not(target_os = "linux"), path = "no_fixed.rs")]
 mod fixed;
 mod policy;
 mod python_policy;
@@ -33,8 +34,8 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("FUNCTIONS", names(py)?)?;
     m.add_function(wrap_pyfunction!(function, m)?)?;
     m.add_function(wrap_pyfunction!(check_interval, m)?)?;
-    m.add_function(wrap_pyfunction!(fixed::fixed_decide, m)?)?;
     m.add_class::<policy::Policy>()?;
+    m.add_class::<fixed::FixedPolicy>()?;
     m.add_class::<python_policy::PythonPolicy>()?;
     m.add_class::<simulation::Simulation>()?;
     m.add_class::<worlds::Worlds>()?;

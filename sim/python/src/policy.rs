@@ -3,20 +3,19 @@ use std::sync::Arc;
 use numpy::{
     IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods,
 };
-use orbitcc_core::observe::fixed_policy::{compile::compile, simulated};
 use orbitcc_core::observe::functions::{self, Interval};
 use orbitcc_core::observe::gru::Gru;
 use orbitcc_core::observe::policy::{
-    ACTION_DIM, Activation, Answer, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
+    ACTION_DIM, Activation, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::safety_filter::Limits;
-use orbitcc_core::observe::stats::IntervalStats;
 use orbitcc_core::time::Nanos;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyBytes, PyDict};
+use pyo3::types::{PyAny, PyDict};
 
 use crate::convert::value_error;
+use crate::fixed::FixedPolicy;
 
 #[pyclass(module = "orbitcc._sim", frozen)]
 pub struct Policy {
@@ -178,14 +177,12 @@ impl Policy {
                 &[("clip", Squash::Clip), ("tanh", Squash::Tanh), ("argmax", Squash::Argmax)],
             )?,
         });
-        let decides = Arc::clone(&network);
         let shared = Shared {
-            begin: Box::new(move || Arc::clone(&decides) as Arc<dyn Decide>),
+            begin: network.begin(),
             observation: Arc::new(registry::observation(&crate::convert::json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&crate::convert::json(action)?).map_err(value_error)?),
             interval: interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter: safety_filter.map(limits).transpose()?,
-            fixed: false,
         };
         network.validate(shared.observation.dim()).map_err(value_error)?;
         let outputs = network.layers.last().map(|layer| layer.bias.len());
@@ -215,8 +212,7 @@ impl Policy {
         let rows = obs.shape()[0];
         let width = self.inner.observation.dim();
         let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, width])?.to_vec();
-        let decides = (self.inner.begin)();
-        let size = decides.state_size();
+        let size = self.network.state_size();
         let mut state = match state {
             Some(state) if state.shape() == [rows, size] => Some(state),
             Some(state) => {
@@ -235,23 +231,14 @@ impl Policy {
             Some(state) => state.as_slice_mut().map_err(|_| value_error("state: must be contiguous"))?,
             None => &mut [],
         };
-        let mut actions = Vec::with_capacity(rows * ACTION_DIM);
-        for (i, row) in flat.chunks(width).enumerate() {
-            let own = &mut states[i * size..(i + 1) * size];
-            if let Ok(Answer::Action(action)) = decides.decide(0, row, &IntervalStats::default(), own) {
-                actions.push(action);
-            }
+        let mut actions = vec![0.0; rows * ACTION_DIM];
+        for (i, (row, action)) in flat.chunks(width).zip(actions.chunks_mut(ACTION_DIM)).enumerate() {
+            self.network.act(row, &mut states[i * size..(i + 1) * size], action);
         }
         actions.into_pyarray(py).reshape([rows, ACTION_DIM])
     }
 
-    fn fixed(&self) -> PyResult<Policy> {
-        let fixed = simulated::policy(&self.network, &self.inner).map_err(value_error)?;
-        Ok(Policy { inner: Arc::new(fixed), network: Arc::clone(&self.network) })
-    }
-
-    fn fixed_program<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let program = compile(&self.network, &self.inner).map_err(value_error)?;
-        Ok(PyBytes::new(py, crate::fixed::bytes_of(&program)))
+    fn fixed(&self) -> PyResult<FixedPolicy> {
+        FixedPolicy::new(&self.network, &self.inner)
     }
 }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyTuple};
 
 use crate::convert::{control, json, value_error};
+use crate::fixed::FixedPolicy;
 use crate::policy;
 
 /// A policy that decides in Python.
@@ -19,11 +20,12 @@ pub struct PythonPolicy {
 }
 
 /// The policy of one world, or the error of creating it, which the first decision returns.
-struct WorldPolicy(PyResult<Py<PyAny>>);
+#[derive(Clone)]
+struct WorldPolicy(Arc<PyResult<Py<PyAny>>>);
 
 impl WorldPolicy {
     fn ask(&self, py: Python<'_>, flow: usize, observation: &[f32], stats: &IntervalStats) -> PyResult<Answer> {
-        let function = self.0.as_ref().map_err(|error| error.clone_ref(py))?;
+        let function = self.0.as_ref().as_ref().map_err(|error| error.clone_ref(py))?;
         let seen = PyArray1::from_slice(py, observation);
         let answer = function.bind(py).call1((flow, seen, PyArray1::from_slice(py, &stats.to_array())))?;
         if let Ok(pair) = answer.cast::<PyTuple>() {
@@ -39,14 +41,12 @@ impl WorldPolicy {
 }
 
 impl Decide for WorldPolicy {
-    fn decide(
-        &self,
-        flow: usize,
-        observation: &[f32],
-        stats: &IntervalStats,
-        _state: &mut [f32],
-    ) -> Result<Answer, Failure> {
+    fn decide(&mut self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure> {
         Python::attach(|py| self.ask(py, flow, observation, stats)).map_err(|error| Arc::new(error) as Failure)
+    }
+
+    fn clone_box(&self) -> Box<dyn Decide> {
+        Box::new(self.clone())
     }
 }
 
@@ -63,12 +63,11 @@ impl PythonPolicy {
         interval_least_ns: u64,
     ) -> PyResult<PythonPolicy> {
         let policy = Policy {
-            begin: Box::new(move || Arc::new(WorldPolicy(Python::attach(|py| begin.call0(py))))),
+            begin: Box::new(move || Box::new(WorldPolicy(Arc::new(Python::attach(|py| begin.call0(py)))))),
             observation: Arc::new(registry::observation(&json(observation)?).map_err(value_error)?),
             action: Arc::new(registry::action(&json(action)?).map_err(value_error)?),
             interval: policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter: None,
-            fixed: false,
         };
         functions::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
         Ok(PythonPolicy { inner: Arc::new(policy) })
@@ -82,11 +81,14 @@ pub fn policies(map: Option<&Bound<'_, PyAny>>) -> PyResult<Policies> {
         let dict = PyDict::new(map.py());
         dict.call_method1("update", (map,))?;
         for (name, given) in dict.iter() {
-            let shared = match given.cast::<PythonPolicy>() {
-                Ok(outside) => Arc::clone(&outside.get().inner),
-                Err(_) => Arc::clone(&given.extract::<PyRef<'_, policy::Policy>>()?.inner),
+            let shared = if let Ok(outside) = given.cast::<PythonPolicy>() {
+                &outside.get().inner
+            } else if let Ok(fixed) = given.cast::<FixedPolicy>() {
+                &fixed.get().inner
+            } else {
+                &given.cast::<policy::Policy>()?.get().inner
             };
-            table.insert(name.extract()?, shared);
+            table.insert(name.extract()?, Arc::clone(shared));
         }
     }
     Ok(table)

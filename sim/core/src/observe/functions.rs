@@ -10,7 +10,6 @@ use crate::cc::Conn;
 use crate::time::Nanos;
 
 use super::drain::Drain;
-use super::fixed;
 use super::history::Member;
 use super::occupancy::Occupancy;
 use super::pulse::{self, Pulse};
@@ -70,6 +69,12 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// Without features: for a policy that decides from the statistics.
+    pub fn empty() -> Observation {
+        let watch = Box::new(Stateless(|_, _| ()));
+        Observation { definition: Definition::default(), features: Vec::new(), history: 1, pulse_hz: 0.0, watch }
+    }
+
     pub fn dim(&self) -> usize {
         self.features.len() * self.history
     }
@@ -89,9 +94,6 @@ pub struct ActionMemory {
     /// The exact window of the last action, segments; 0 at first.
     pub window: f64,
     pub drain: Drain,
-    /// The drains and the occupancy of a policy in fixed point.
-    pub fixed_drain: fixed::drain::Drain,
-    pub fixed_occupancy: fixed::occupancy::Occupancy,
     /// What only some actions use.
     pub parts: Option<Box<Parts>>,
 }

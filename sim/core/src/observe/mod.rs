@@ -3,16 +3,14 @@
 pub mod astraea;
 mod aurora;
 pub mod drain;
-mod features;
-pub mod fixed;
-pub mod fixed_policy;
+pub mod features;
 pub mod functions;
 pub mod gru;
 pub mod handovers;
 pub mod history;
 mod lanes;
 mod memory;
-mod occupancy;
+pub mod occupancy;
 mod orca;
 pub mod policy;
 mod pulse;
@@ -26,4 +24,4 @@ mod steps;
 mod testing;
 
 /// Most features of an observation.
-const MOST_FEATURES: usize = 48;
+pub const MOST_FEATURES: usize = 48;

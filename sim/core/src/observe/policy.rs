@@ -65,25 +65,22 @@ pub enum Answer {
 /// The reason why a policy could not decide; its world stops.
 pub type Failure = Arc<dyn Error + Send + Sync>;
 
-/// Decides for the flows of one world.
+/// Decides for one flow, and keeps what it needs from one decision to the next.
 pub trait Decide: Send + Sync {
-    /// The decision for a flow, from its observation, the statistics of the last interval, and its state.
-    fn decide(
-        &self,
-        flow: usize,
-        observation: &[f32],
-        stats: &IntervalStats,
-        state: &mut [f32],
-    ) -> Result<Answer, Failure>;
+    /// The decision for the flow, from its observation and the statistics of the last interval.
+    fn decide(&mut self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure>;
 
-    /// Numbers that each flow keeps from one decision to the next, its state; they are 0 when it begins.
-    fn state_size(&self) -> usize {
-        0
+    fn clone_box(&self) -> Box<dyn Decide>;
+}
+
+impl Clone for Box<dyn Decide> {
+    fn clone(&self) -> Box<dyn Decide> {
+        self.clone_box()
     }
 }
 
-/// Called once per new world.
-pub type Begin = dyn Fn() -> Arc<dyn Decide> + Send + Sync;
+/// Called once per new world; each of its flows gets a copy.
+pub type Begin = dyn Fn() -> Box<dyn Decide> + Send + Sync;
 
 /// A policy with its observation, action and decision interval.
 pub struct Policy {
@@ -93,8 +90,6 @@ pub struct Policy {
     pub interval: Interval,
     /// Bounds that are applied to its decisions.
     pub safety_filter: Option<Limits>,
-    /// It computes in fixed point.
-    pub fixed: bool,
 }
 
 /// Weighs the outputs of a network's last layer, its experts, by the softmax of a second network's outputs: a mixture of
@@ -119,25 +114,34 @@ pub struct Network {
     pub squash: Squash,
 }
 
-impl Decide for Network {
-    fn decide(
-        &self,
-        _flow: usize,
-        observation: &[f32],
-        _stats: &IntervalStats,
-        state: &mut [f32],
-    ) -> Result<Answer, Failure> {
+/// A network with the state of one flow.
+#[derive(Clone)]
+struct OfFlow(Arc<Network>, Vec<f32>);
+
+impl Decide for OfFlow {
+    fn decide(&mut self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
         let mut action = [0.0; ACTION_DIM];
-        self.act(observation, state, &mut action);
+        self.0.act(observation, &mut self.1, &mut action);
         Ok(Answer::Action(action[0]))
     }
 
-    fn state_size(&self) -> usize {
-        self.gru.as_ref().map_or(0, Gru::state_size)
+    fn clone_box(&self) -> Box<dyn Decide> {
+        Box::new(self.clone())
     }
 }
 
 impl Network {
+    /// What begins with a world.
+    pub fn begin(self: &Arc<Network>) -> Box<Begin> {
+        let network = Arc::clone(self);
+        Box::new(move || Box::new(OfFlow(Arc::clone(&network), vec![0.0; network.state_size()])))
+    }
+
+    /// Numbers that a recurrent network keeps of each flow; they are 0 when it begins.
+    pub fn state_size(&self) -> usize {
+        self.gru.as_ref().map_or(0, Gru::state_size)
+    }
+
     /// Check the shapes for observations of this width; the error names the layer.
     pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
         let outputs = match (&self.gate, &self.gru) {

@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cc::Conn;
-
 use super::functions::{Control, within};
 use super::memory::{GapDetector, WindowedMax, WindowedMin, weight};
 use super::stats::IntervalStats;
@@ -54,25 +52,7 @@ impl Limits {
     }
 }
 
-/// The safety filter of one flow, in either arithmetic.
-pub trait Filter: Send + Sync {
-    /// The window and pacing rate for this interval, given the policy's decision; `window` is the exact window of the
-    /// last decision.
-    fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control;
-
-    /// Whether Cubic decides.
-    fn has_taken_over(&self) -> bool;
-
-    fn clone_box(&self) -> Box<dyn Filter>;
-}
-
-impl Clone for Box<dyn Filter> {
-    fn clone(&self) -> Box<dyn Filter> {
-        self.clone_box()
-    }
-}
-
-/// The safety filter of one flow in floating point.
+/// The safety filter of one flow.
 #[derive(Clone, Debug)]
 pub struct SafetyFilter {
     limits: Limits,
@@ -109,7 +89,7 @@ impl SafetyFilter {
     }
 
     /// Choose whether the policy or Cubic decides from now on.
-    fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64, conn: &Conn) {
+    fn choose(&mut self, stats: &IntervalStats, max_rate: f64, min_rtt: f64) {
         let limits = &self.limits;
         if limits.patience_s == 0.0 {
             return;
@@ -125,21 +105,18 @@ impl SafetyFilter {
         let since = *self.strayed_at_s.get_or_insert(stats.time_s);
         if stats.time_s - since >= limits.patience_s.max(4.0 * min_rtt) {
             self.strayed_at_s = None;
-            self.fallback = outside.then(|| CubicWindow::new(f64::from(conn.cwnd), !self.lost_before));
+            self.fallback = outside.then(|| CubicWindow::new(stats.cwnd_packets, !self.lost_before));
         }
     }
-}
 
-impl Filter for SafetyFilter {
-    fn has_taken_over(&self) -> bool {
+    /// Whether Cubic decides.
+    pub fn has_taken_over(&self) -> bool {
         self.fallback.is_some()
     }
 
-    fn clone_box(&self) -> Box<dyn Filter> {
-        Box::new(self.clone())
-    }
-
-    fn hold(&mut self, conn: &Conn, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
+    /// The window and pacing rate for this interval, given the policy's decision; `window` is the exact window of the
+    /// last decision.
+    pub fn hold(&mut self, stats: &IntervalStats, asked: Control, window: &mut f64) -> Control {
         let rate = if stats.delivery_rate_bps > 0.0 { stats.delivery_rate_bps } else { f64::NAN };
         let max_rate = self.max_rate.update(stats.time_s, rate).unwrap_or(stats.max_delivery_rate_bps);
         if self.gaps.notices(stats) {
@@ -154,7 +131,7 @@ impl Filter for SafetyFilter {
         self.lost += weight * (stats.lost_packets - self.lost);
         self.known += weight * (stats.acked_packets + stats.lost_packets - self.known);
         self.lost_before |= stats.lost_packets > 0.0;
-        self.choose(stats, max_rate, min_rtt, conn);
+        self.choose(stats, max_rate, min_rtt);
         let (mut cwnd, mut pacing) = asked;
         if let Some(cubic) = &mut self.fallback {
             *window = cubic.step(stats);
@@ -234,10 +211,6 @@ impl CubicWindow {
 mod tests {
     use super::super::testing::flow;
     use super::*;
-    use crate::cc::testing::conn;
-    use crate::observe::fixed_policy::simulated::filter;
-    use crate::rng::{Purpose, Stream};
-    use crate::time::Nanos;
 
     fn at(time_s: f64) -> IntervalStats {
         IntervalStats { time_s, acked_packets: 200.0, acked_rate_bps: 200.0 * 1460.0 * 8.0 / 0.03, ..flow(0.9) }
@@ -247,41 +220,29 @@ mod tests {
         Limits { min_rtt_ms: (10.0, 250.0), max_rate_mbps: 300.0, max_loss: 0.1, ..Limits::default() }
     }
 
-    /// In both arithmetics.
-    fn filters() -> [Box<dyn Filter>; 2] {
-        [false, true].map(|fixed| filter(&inside(), fixed))
+    fn filter() -> SafetyFilter {
+        SafetyFilter::new(inside())
     }
 
     #[test]
     fn the_window_is_bounded_by_what_was_measured() {
         let bdp = 90e6 / 8.0 * 0.051 / 1460.0;
-        // In fixed point segments are in units of 2^-8 before they are multiplied by four.
-        for (mut safety_filter, error) in filters().into_iter().zip([1e-9, 4.0 / 256.0]) {
-            let mut window = 1e6;
-            let held = safety_filter.hold(&conn(400, 400), &at(1.0), (1_000_000, None), &mut window);
-            assert_eq!(held.0, (4.0 * bdp) as u32);
-            assert!((window - 4.0 * bdp).abs() < error, "the policy goes on from the bound");
-        }
-        for mut unmeasured in filters() {
-            let nothing = IntervalStats::default();
-            assert_eq!(unmeasured.hold(&conn(10, 10), &nothing, (77, None), &mut 77.0).0, 77);
-        }
+        let mut window = 1e6;
+        assert_eq!(filter().hold(&at(1.0), (1_000_000, None), &mut window).0, (4.0 * bdp) as u32);
+        assert!((window - 4.0 * bdp).abs() < 1e-9, "the policy goes on from the bound");
+        assert_eq!(filter().hold(&IntervalStats::default(), (77, None), &mut 77.0).0, 77, "nothing is measured yet");
     }
 
     #[test]
     fn bounds_count_segments_of_the_flow() {
         // 90 Mbit/s over 51 ms are 573,750 bytes: 4 x 64.1 segments of 8,948 bytes. One of them per 55 ms at least.
-        for (mut safety_filter, rate) in filters().into_iter().zip([Some(162_690), None]) {
-            let jumbo = IntervalStats { mss_bytes: 8948.0, ..at(1.0) };
-            let held = safety_filter.hold(&conn(400, 400), &jumbo, (1_000_000, rate.map(|_| 0)), &mut 1e6);
-            assert_eq!(held, (256, rate));
-        }
+        let jumbo = IntervalStats { mss_bytes: 8948.0, ..at(1.0) };
+        assert_eq!(filter().hold(&jumbo, (1_000_000, Some(0)), &mut 1e6), (256, Some(162_690)));
     }
 
     #[test]
     fn a_rate_is_one_segment_per_rtt_at_least() {
-        let mut safety_filter = SafetyFilter::new(inside());
-        let (cwnd, pacing) = safety_filter.hold(&conn(400, 400), &at(1.0), (0, Some(0)), &mut 0.0);
+        let (cwnd, pacing) = filter().hold(&at(1.0), (0, Some(0)), &mut 0.0);
         assert_eq!((cwnd, pacing), (1, Some((1460.0 / 0.055) as u64)));
     }
 
@@ -305,13 +266,12 @@ mod tests {
             (loss(9.0), false),
             (loss(11.0), true),
         ] {
-            for mut safety_filter in filters() {
-                for k in 0..4_000 {
-                    let stats = IntervalStats { time_s: 0.03 * f64::from(k), ..path };
-                    safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
-                }
-                assert_eq!(safety_filter.has_taken_over(), outside, "{path:?}");
+            let mut safety_filter = filter();
+            for k in 0..4_000 {
+                let stats = IntervalStats { time_s: 0.03 * f64::from(k), ..path };
+                safety_filter.hold(&stats, (300, None), &mut 300.0);
             }
+            assert_eq!(safety_filter.has_taken_over(), outside, "{path:?}");
         }
     }
 
@@ -319,114 +279,72 @@ mod tests {
     fn losses_count_by_packets_however_few_they_are() {
         // Every tenth interval brings news of one packet; of four packets one is lost, or one of sixteen.
         for (every, outside) in [(4, true), (16, false)] {
-            for mut safety_filter in filters() {
-                for k in 0..4_000 {
-                    let (news, lost) = (k % 10 == 0, k / 10 % every == 0);
-                    let stats = IntervalStats {
-                        time_s: 0.03 * f64::from(k),
-                        acked_packets: f64::from(u8::from(news && !lost)),
-                        acked_rate_bps: f64::from(u8::from(news && !lost)) * 1460.0 * 8.0 / 0.03,
-                        lost_packets: f64::from(u8::from(news && lost)),
-                        ..flow(0.9)
-                    };
-                    safety_filter.hold(&conn(4, 4), &stats, (4, None), &mut 4.0);
-                    let decides = safety_filter.has_taken_over();
-                    assert!(k < 1_000 || decides == outside, "{every}: {k}");
-                }
+            let mut safety_filter = filter();
+            for k in 0..4_000 {
+                let (news, lost) = (k % 10 == 0, k / 10 % every == 0);
+                let stats = IntervalStats {
+                    time_s: 0.03 * f64::from(k),
+                    acked_packets: f64::from(u8::from(news && !lost)),
+                    acked_rate_bps: f64::from(u8::from(news && !lost)) * 1460.0 * 8.0 / 0.03,
+                    lost_packets: f64::from(u8::from(news && lost)),
+                    ..flow(0.9)
+                };
+                safety_filter.hold(&stats, (4, None), &mut 4.0);
+                let decides = safety_filter.has_taken_over();
+                assert!(k < 1_000 || decides == outside, "{every}: {k}");
             }
         }
     }
 
     #[test]
     fn persistent_losses_are_noticed_within_seconds() {
-        for mut safety_filter in filters() {
-            let mut taken_over_s = None;
-            for k in 0..1_000 {
-                let (time_s, lost_packets) = (0.03 * f64::from(k), if k < 500 { 0.0 } else { 20.0 });
-                let acked_packets = 100.0 - lost_packets;
-                let acked_rate_bps = acked_packets * 1460.0 * 8.0 / 0.03;
-                let stats = IntervalStats { time_s, acked_packets, acked_rate_bps, lost_packets, ..flow(0.9) };
-                safety_filter.hold(&conn(400, 400), &stats, (300, None), &mut 300.0);
-                taken_over_s = taken_over_s.or_else(|| safety_filter.has_taken_over().then_some(time_s - 15.0));
-            }
-            // 1 - exp(-2.08 / 3) is half of the 20 %; then a second of patience.
-            assert!((taken_over_s.unwrap() - 3.08).abs() < 0.1, "{taken_over_s:?}");
+        let mut safety_filter = filter();
+        let mut taken_over_s = None;
+        for k in 0..1_000 {
+            let (time_s, lost_packets) = (0.03 * f64::from(k), if k < 500 { 0.0 } else { 20.0 });
+            let acked_packets = 100.0 - lost_packets;
+            let acked_rate_bps = acked_packets * 1460.0 * 8.0 / 0.03;
+            let stats = IntervalStats { time_s, acked_packets, acked_rate_bps, lost_packets, ..flow(0.9) };
+            safety_filter.hold(&stats, (300, None), &mut 300.0);
+            taken_over_s = taken_over_s.or_else(|| safety_filter.has_taken_over().then_some(time_s - 15.0));
         }
+        // 1 - exp(-2.08 / 3) is half of the 20 %; then a second of patience.
+        assert!((taken_over_s.unwrap() - 3.08).abs() < 0.1, "{taken_over_s:?}");
     }
 
     #[test]
     fn cubic_takes_over_outside_and_hands_back_inside() {
-        for mut safety_filter in filters() {
-            let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
-            let mut window = 400.0;
-            let mut taken = None;
-            for k in 0..100 {
-                let t = 1.0 + 0.15 * f64::from(k);
-                safety_filter.hold(&conn(400, 400), &far(t), (4, None), &mut window);
-                if safety_filter.has_taken_over() && taken.is_none() {
-                    taken = Some(t);
-                }
+        let mut safety_filter = filter();
+        let far = |t: f64| IntervalStats { rtt_min_s: 0.6, rtt_mean_s: 0.6, min_rtt_s: 0.6, ..at(t) };
+        let mut window = 400.0;
+        let mut taken = None;
+        for k in 0..100 {
+            let t = 1.0 + 0.15 * f64::from(k);
+            safety_filter.hold(&far(t), (4, None), &mut window);
+            if safety_filter.has_taken_over() && taken.is_none() {
+                taken = Some(t);
             }
-            let taken = taken.unwrap();
-            assert!((3.4 - 1e-9..3.6).contains(&taken), "four RTTs after the first: {taken}");
-            assert!(window > 400.0, "Cubic grows from where the policy stood");
-            let mut t = 16.0;
-            while safety_filter.has_taken_over() {
-                t += 0.15;
-                safety_filter.hold(&conn(400, 400), &at(t), (4, None), &mut window);
-                assert!(t < 40.0);
-            }
-            assert!(t >= 17.0, "not before it has been inside for a second: {t}");
-            assert_eq!(safety_filter.hold(&conn(400, 400), &at(t + 0.1), (4, None), &mut window).0, 4);
         }
+        let taken = taken.unwrap();
+        assert!((3.4 - 1e-9..3.6).contains(&taken), "four RTTs after the first: {taken}");
+        assert!(window > 400.0, "Cubic grows from where the policy stood");
+        let mut t = 16.0;
+        while safety_filter.has_taken_over() {
+            t += 0.15;
+            safety_filter.hold(&at(t), (4, None), &mut window);
+            assert!(t < 40.0);
+        }
+        assert!(t >= 17.0, "not before it has been inside for a second: {t}");
+        assert_eq!(safety_filter.hold(&at(t + 0.1), (4, None), &mut window).0, 4);
     }
 
     #[test]
     fn inside_of_the_training_range_nothing_changes() {
-        for mut safety_filter in filters() {
-            for k in 0..1000 {
-                let held = safety_filter.hold(&conn(400, 400), &at(0.03 * f64::from(k)), (300, None), &mut 300.0);
-                assert_eq!(held, (300, None));
-            }
+        let mut safety_filter = filter();
+        for k in 0..1000 {
+            let held = safety_filter.hold(&at(0.03 * f64::from(k)), (300, None), &mut 300.0);
+            assert_eq!(held, (300, None));
         }
-    }
-
-    #[test]
-    fn fixed_point_takes_over_hands_back_and_holds_as_floating_point() {
-        // Thirty seconds inside and thirty outside of the range, in turn, with losses at times.
-        let mut random = Stream::new(1, Purpose::Controller, 0);
-        let mut share = |n: u64| random.below(Nanos(n)).0 as f64 / n as f64;
-        let [mut float, mut fixed] = filters();
-        let (mut cwnd, mut changes) = (100, 0);
-        for k in 0..6_000 {
-            let far = k / 1_000 % 2 > 0;
-            let rtt_s = if far { 0.3 } else { 0.05 } * (1.0 + 0.1 * share(1 << 20));
-            let acked_packets = (10.0 + 90.0 * share(1 << 20)).floor();
-            let lost_packets = if share(1 << 20) < 0.01 { 1.0 } else { 0.0 };
-            let stats = IntervalStats {
-                time_s: 1.0 + 0.03 * f64::from(k),
-                rtt_min_s: (rtt_s * 1e6).round() / 1e6,
-                rtt_mean_s: ((rtt_s + 0.002) * 1e6).round() / 1e6,
-                delivery_rate_bps: 8.0 * (1e6 + 1e7 * share(1 << 20)).round(),
-                acked_packets,
-                acked_rate_bps: acked_packets * 1460.0 * 8.0 / 0.03,
-                lost_packets,
-                rtos: if share(1 << 20) < 0.1 { lost_packets } else { 0.0 },
-                ..flow(0.9)
-            };
-            let asked = (if far { 20.0 } else { 5_000.0 * share(1 << 20) }).floor();
-            let before = float.has_taken_over();
-            let mut windows = [asked; 2];
-            let flow = conn(cwnd, cwnd);
-            let held = float.hold(&flow, &stats, (asked as u32, None), &mut windows[0]).0;
-            let also = fixed.hold(&flow, &stats, (asked as u32, None), &mut windows[1]).0;
-            assert_eq!(float.has_taken_over(), fixed.has_taken_over(), "{k}");
-            changes += u32::from(before != float.has_taken_over());
-            let apart = (windows[0] - windows[1]).abs();
-            assert!(apart < 0.05 + 1e-3 * windows[0] && held.abs_diff(also) <= 1 + held / 1_000, "{k}: {windows:?}");
-            cwnd = held;
-        }
-        assert_eq!(changes, 5, "over at 30, 90 and 150 s, back at 60 and 120 s, each a while later");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl World {
                     )));
                 };
                 let decides = begun.entry(key).or_insert_with(|| (policy.begin)());
-                Some(Agent::native(policy, Arc::clone(decides)))
+                Some(Agent::native(policy, decides.clone()))
             } else {
                 (flow.controller.name == "external" || flow.watched)
                     .then(|| Agent::external(preset, &flow.controller.params))

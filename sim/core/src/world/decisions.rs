@@ -19,11 +19,11 @@ impl World {
             let Some(agent) = &mut flow.agent else {
                 continue;
             };
-            let Some(policy) = &agent.policy else {
+            let Some(policy) = &mut agent.policy else {
                 continue;
             };
             if agent.next_decision == now {
-                match policy.decide(i, agent.observer.observation(), &flow.stats, &mut agent.state) {
+                match policy.decide(i, agent.observer.observation(), &flow.stats) {
                     Ok(answer) => acting.push((i, answer)),
                     Err(failure) => {
                         self.failure = Some(failure);
@@ -62,7 +62,7 @@ impl World {
         let flow = &mut self.flows[i];
         let (cwnd, pacing) = match &mut flow.agent {
             Some(Agent { safety_filter: Some(safety_filter), memory, .. }) => {
-                safety_filter.hold(&flow.sender.conn, &flow.stats, asked, &mut memory.window)
+                safety_filter.hold(&flow.stats, asked, &mut memory.window)
             }
             _ => asked,
         };

@@ -25,8 +25,8 @@ use elasticity::Elasticity;
 use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
 
-pub(super) use contest::{AVERAGE_RTTS, WINDOW_S};
-pub(super) use measures::{SLOW_RTTS, STANDING_S};
+pub use contest::{AVERAGE_RTTS, WINDOW_S};
+pub use measures::{SLOW_RTTS, STANDING_S};
 
 /// Least preference of delay.
 pub const LEAST_PREFERENCE: f64 = 0.01;

@@ -3,17 +3,16 @@
 mod layers;
 mod list;
 
+use orbitcc_core::observe::functions::Definition;
+use orbitcc_core::observe::policy::{Network, Policy, Squash};
 use serde_json::Value;
 
-use crate::observe::fixed::network::{LINEAR, TANH};
-use crate::observe::fixed::{Parameters, Program};
-use crate::observe::functions::Definition;
-use crate::observe::policy::{Network, Policy, Squash};
+use crate::layout::{self, LINEAR, Limits, Parameters, Program, TANH};
 
 const MOST_CLIP: f64 = 512.0;
 
-/// The program of a policy with this network.
-pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
+/// The data of a policy with this network, or the reason why it has no fixed-point form.
+pub fn compile(network: &Network, policy: &Policy) -> Result<layout::Policy, String> {
     if network.squash == Squash::Argmax {
         return Err("squash = argmax has no fixed-point form, only clip and tanh have".into());
     }
@@ -31,7 +30,8 @@ pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
     let features = list::features(&policy.observation, &mut parameters)?;
     acted(&policy.action.definition, &mut parameters)?;
     let weights = layers::weights(network, &mut parameters)?;
-    Ok(Program { parameters, features, weights })
+    let limits = policy.safety_filter.as_ref().map_or_else(Limits::default, Limits::from);
+    Ok(layout::Policy { limits, program: Program { parameters, features, weights }, ..layout::Policy::default() })
 }
 
 /// To the nearest in units of 2^-bits.

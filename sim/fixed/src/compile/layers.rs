@@ -1,9 +1,10 @@
 //! Networks: the normaliser, the layers, and the gate that weighs their outputs.
 
-use crate::observe::fixed::arithmetic::ONE20;
-use crate::observe::fixed::network::{LEAKY_RELU, LINEAR, RELU, TANH};
-use crate::observe::fixed::{EXPERTS, FEATURES, LAYERS, Layers, MOST_UNITS, Parameters, WEIGHTS};
-use crate::observe::policy::{Activation, Layer, Network};
+use orbitcc_core::observe::policy::{Activation, Layer, Network};
+
+use crate::layout::{
+    EXPERTS, FEATURES, LAYERS, LEAKY_RELU, LINEAR, Layers, MOST_UNITS, Parameters, RELU, TANH, WEIGHTS,
+};
 
 use super::scaled;
 
@@ -34,7 +35,7 @@ pub(super) fn weights(network: &Network, to: &mut Parameters) -> Result<[i32; WE
         std.iter().try_for_each(|std| all.add("1 / normaliser.std", 1.0 / f64::from(*std), MOST_SCALE))?;
     } else {
         all.0.resize(FEATURES, 0);
-        all.0.resize(2 * FEATURES, ONE20 as i32);
+        all.0.resize(2 * FEATURES, 1 << 20);
     }
     all.0.resize(2 * FEATURES, 0);
     let every: Vec<usize> = (0..to.features as usize).collect();

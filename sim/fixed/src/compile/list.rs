@@ -1,16 +1,14 @@
 //! Observations as lists of features with windows and averages.
 
+use orbitcc_core::observe::features::{AVERAGE_RTTS, SLOW_RTTS, STANDING_S, WINDOW_S};
+use orbitcc_core::observe::functions::{Definition, Observation};
 use serde_json::{Map, Value};
 
-use crate::observe::features::{AVERAGE_RTTS, SLOW_RTTS, STANDING_S, WINDOW_S};
-use crate::observe::fixed::features::*;
-use crate::observe::fixed::measures::{LEAST, MEAN, STANDING};
-use crate::observe::fixed::{AVERAGES, FEATURES, Feature, LEASTS, MOSTS, Parameters, SPANS};
-use crate::observe::functions::{Definition, Observation};
+use crate::layout::*;
 
 use super::{nanos, only, scaled};
 
-/// Names of features, as in [`crate::observe::features`].
+/// Names of features, as in [`orbitcc_core::observe::features`].
 const KINDS: [(&str, u32); 18] = [
     ("inflation", INFLATION),
     ("own-queue", OWN_QUEUE),
@@ -170,10 +168,10 @@ fn feature(entry: &Entry, to: &mut Parameters, averages: &mut u32) -> Result<Fea
         made.max = window(&mut to.mosts, &mut to.most_bucket_ns, entry.max_s)?;
     }
     if kind == MIN_RTT_RATIO {
-        made.long = window(&mut to.leasts, &mut to.least_bucket_ns, entry.long_s)?;
+        made.longer = window(&mut to.leasts, &mut to.least_bucket_ns, entry.long_s)?;
     }
     if kind == MAX_RATE_RATIO {
-        made.long = window(&mut to.mosts, &mut to.most_bucket_ns, entry.long_s)?;
+        made.longer = window(&mut to.mosts, &mut to.most_bucket_ns, entry.long_s)?;
     }
     if rtt == STANDING {
         to.standing = window(&mut to.leasts, &mut to.least_bucket_ns, STANDING_S)?;
