@@ -12,8 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
-use orbitcc_core::observe::fixed::safety::Limits;
-use orbitcc_core::observe::fixed::{Parameters, Program};
+use orbitcc_fixed::layout::{Limits, Parameters, Program};
 use serde_json::{Value, json};
 
 /// Compiled from `bpf/deploy.bpf.c` and `bpf/deploy_kernel.bpf.c` by `make bpf`: for policies whose window stands through
@@ -23,7 +22,7 @@ static KERNEL_RECOVERS: &[u8] = include_bytes!("../bpf/deploy_kernel.bpf.o");
 /// The congestion control's name in it, and the beginning of the policy's bytes, as in `bpf/fixed_policy.h`.
 const PLACEHOLDER: &[u8; 15] = b"orbitcc_policy_";
 const MAGIC: [u64; 2] = [0x6f72_6269_7463_6331, 0x706f_6c69_6379_3031];
-/// Bytes of a policy: `struct limits` and `struct program`.
+/// Bytes of a policy behind its magic: `struct limits` and `struct program`.
 const POLICY: usize = size_of::<Limits>() + size_of::<Program>();
 /// Where they say whether the window stands through recoveries.
 const HOLD: usize = size_of::<Limits>() + offset_of!(Program, parameters) + offset_of!(Parameters, hold);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use orbitcc_core::observe::policy::{Network, Policy};
 use orbitcc_fixed::Flow;
-use orbitcc_fixed::layout::{self, Plain, Statistics};
+use orbitcc_fixed::layout::{self, Limits, Plain, Statistics};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -35,7 +35,8 @@ impl FixedPolicy {
         if !statistics.len().is_multiple_of(record) {
             return Err(value_error(format!("statistics: {} bytes, must be records of {record}", statistics.len())));
         }
-        let mut flow = Flow::new(Arc::clone(&self.compiled));
+        let plain = layout::Policy { limits: Limits::default(), ..*self.compiled };
+        let mut flow = Flow::new(Arc::new(plain));
         let mut decisions = Vec::new();
         for stats in statistics.chunks_exact(record).filter_map(Statistics::read) {
             decisions.extend_from_slice(flow.take(&stats).0.bytes());

@@ -1,15 +1,15 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use std::sync::Arc;
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
-use orbitcc_core::observe::fixed::features::DELAY_PREFERENCE;
-use orbitcc_core::observe::fixed::safety::{Limits, Safety, hold};
-use orbitcc_core::observe::fixed::{
-    AVERAGES, Decision, EXPERTS, FEATURES, Feature, LEASTS, Layers, MOST_UNITS, MOSTS, Parameters, Program, SPANS,
-    State, Statistics, WEIGHTS, decide,
-};
 use orbitcc_core::rng::{Purpose, Stream};
 use orbitcc_core::time::Nanos;
+use orbitcc_fixed::Flow;
+use orbitcc_fixed::layout::{
+    AVERAGES, DELAY_PREFERENCE, Decision, EXPERTS, FEATURES, Feature, LEASTS, Layers, Limits, MOST_UNITS, MOSTS,
+    Parameters, Plain, Policy, Program, SPANS, Statistics, WEIGHTS,
+};
 
 use super::{MAGIC, PLACEHOLDER, POLICY, checked, object, place};
 
@@ -78,7 +78,7 @@ fn features(random: &mut Stream) -> [Feature; FEATURES] {
             rtt: below(3),
             min: below(LEASTS as u32),
             max: below(MOSTS as u32),
-            long: below(MOSTS as u32),
+            longer: below(MOSTS as u32),
             when: below(3),
             jitters: if below(2) > 0 { below(100 << 16) } else { 0 },
             span,
@@ -104,7 +104,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         _ => &[most, most, 1],
     };
     let network = layers(random, units, which, 2 * FEATURES);
-    let gate = layers(random, &[16, experts], 1, 2 * FEATURES + network.weights());
+    let gate = layers(random, &[16, experts], 1, 2 * FEATURES + (MOST_UNITS + 1) * EXPERTS);
     let parameters = Parameters {
         least_bucket_ns: [600_000_000, 100_000_000, 25_000_000, 0, 1_000_000_000, 400_000_000, 3_000_000_000, 1],
         most_bucket_ns: [if which == 1 { 0 } else { 1_000_000_000 }, 600_000_000, 100_000_000, 400_000_000],
@@ -138,14 +138,7 @@ fn program(random: &mut Stream, which: u32) -> Program {
         hold: 1,
         occupancy_range: if which.is_multiple_of(2) { 300_000 } else { 0 },
     };
-    let program = Program { parameters, features: features(random), weights };
-    assert!(program.fits());
-    program
-}
-
-fn bytes<T>(value: &T) -> &[u8] {
-    // SAFETY: the structures of a policy have no padding.
-    unsafe { std::slice::from_raw_parts(ptr::from_ref(value).cast(), size_of::<T>()) }
+    Program { parameters, features: features(random), weights }
 }
 
 /// The BPF program with a policy and limits inside; None without root.
@@ -167,7 +160,7 @@ fn loaded(policy: &[u8]) -> Option<Object> {
 /// Feed statistics to the BPF program and to the simulator's, `rounds` times a thousand, and compare all that they decide.
 /// Returns how often Cubic took over or handed back.
 fn compare(limits: &Limits, program: &Program, rounds: usize, mut next: impl FnMut(u32) -> Statistics) -> Option<u32> {
-    let policy = [bytes(limits), bytes(program)].concat();
+    let policy = [limits.bytes(), program.bytes()].concat();
     let loaded = loaded(&policy)?;
     let fd = loaded.maps().find(|map| map.name() == "cases").unwrap().as_fd().as_raw_fd();
     let (length, both) = (CASES * size_of::<One>(), libc::PROT_READ | libc::PROT_WRITE);
@@ -178,20 +171,21 @@ fn compare(limits: &Limits, program: &Program, rounds: usize, mut next: impl FnM
     // The verifier takes the whole program with every policy, not only with the shipped ones.
     for hold in [0, 1] {
         let parameters = Parameters { hold, ..program.parameters };
-        let policy = [bytes(limits), bytes(&Program { parameters, ..*program })].concat();
+        let policy = [limits.bytes(), Program { parameters, ..*program }.bytes()].concat();
         ObjectBuilder::default().open_memory(&super::object("all", &policy).unwrap()).unwrap().load().unwrap();
     }
-    let (mut state, mut safety, mut cwnd, mut changes) = (State::default(), Safety::default(), 10, 0);
+    let policy = Policy { limits: *limits, program: *program, ..Policy::default() };
+    let (mut flow, mut cwnd, mut changes) = (Flow::new(Arc::new(policy)), 10, 0);
     for _ in 0..rounds {
         // The windows that the next thousand follow from are the simulator's.
-        let (mut ahead, mut filter, mut expected) = (state, safety, Vec::with_capacity(CASES));
+        let mut expected = Vec::with_capacity(CASES);
         for k in 0..CASES {
             let stats = next(cwnd);
-            let decision = decide(program, &mut ahead, &stats);
-            let held = hold(limits, &mut filter, &stats, decision.cwnd, &mut ahead.window);
-            changes += u32::from(filter.taken_over != safety.taken_over);
-            (state, safety, cwnd) = (ahead, filter, held);
-            expected.push((decision, ahead.window, held, u32::from(filter.taken_over)));
+            let before = flow.safety.taken_over;
+            let (decision, held) = flow.take(&stats);
+            changes += u32::from(flow.safety.taken_over != before);
+            cwnd = held;
+            expected.push((decision, flow.state.window, held, u32::from(flow.safety.taken_over)));
             // SAFETY: within the mapping.
             unsafe { (*cases.add(k)).stats = stats };
         }
