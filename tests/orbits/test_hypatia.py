@@ -11,10 +11,39 @@ import itertools
 import numpy as np
 import pytest
 
-from benches.hypatia import KUIPER, RAAN_DEG, RANGE_KM, ZigZag
-from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation
+from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, Indices, Shell
 from orbitcc.envs.orbits.routing import Network, PathSpec, Sight, find_route
 from orbitcc.envs.orbits.shared import SharedRoutes
+
+RAAN_DEG = -99.97
+"""Hypatia's first plane is at the vernal equinox of 2000-01-01, 0:00 UTC; Greenwich is 99.97 degrees east of it."""
+RANGE_KM = 1260.0
+"""Cities see satellites of Kuiper's first shell up to this distance, at any elevation."""
+
+
+class ZigZag(Shell):
+    """Hypatia's shell: satellites of odd planes are half a spacing ahead; links lead to the next plane's same number.
+
+    That is a Walker shell whose phasing is half the number of planes, with other numbers of the satellites.
+    """
+
+    def theirs(self, satellite: Indices) -> Indices:
+        """The numbers of our satellites in Hypatia."""
+        plane, slot = np.divmod(satellite, self.satellites_per_plane)
+        numbers: Indices = plane * self.satellites_per_plane + (slot + plane // 2) % self.satellites_per_plane
+        return numbers
+
+    def grid(self) -> Indices:
+        plane, slot = np.divmod(np.arange(self.size), self.satellites_per_plane)
+        ours = np.argsort(self.theirs(np.arange(self.size))).reshape(self.planes, -1)
+        ahead, across = ours[plane, (slot + 1) % self.satellites_per_plane], ours[(plane + 1) % self.planes, slot]
+        here = ours[plane, slot]
+        links: Indices = np.unique(np.sort(np.r_[np.c_[here, ahead], np.c_[here, across]], axis=1), axis=0)
+        return links
+
+
+KUIPER = ZigZag(**SHELLS["kuiper1"].changed(phasing=17).model_dump())
+
 
 # Hypatia gives Starlink's satellites 15.19 revolutions per day: they fly at 509 km. At 550 km, 15.05 would be right.
 STARLINK = ZigZag(**SHELLS["starlink1"].changed(phasing=36, altitude_km=508.9).model_dump())

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use orbitcc_core::observe::functions;
 use orbitcc_core::observe::policy::{Answer, Decide, Failure, Policy};
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::IntervalStats;
@@ -69,7 +68,6 @@ impl PythonPolicy {
             interval: policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
             safety_filter: None,
         };
-        functions::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }
 }

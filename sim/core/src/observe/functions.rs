@@ -12,7 +12,6 @@ use crate::time::Nanos;
 use super::drain::Drain;
 use super::history::Member;
 use super::occupancy::Occupancy;
-use super::pulse::{self, Pulse};
 use super::stats::IntervalStats;
 
 /// One value of an observation; it is clipped to its bounds.
@@ -63,8 +62,6 @@ pub struct Observation {
     pub definition: Definition,
     pub features: Vec<Feature>,
     pub history: usize,
-    /// Highest frequency of pulses whose response it looks for; 0: none.
-    pub pulse_hz: f64,
     pub watch: Box<dyn Watch>,
 }
 
@@ -72,7 +69,7 @@ impl Observation {
     /// Without features: for a policy that decides from the statistics.
     pub fn empty() -> Observation {
         let watch = Box::new(Stateless(|_, _| ()));
-        Observation { definition: Definition::default(), features: Vec::new(), history: 1, pulse_hz: 0.0, watch }
+        Observation { definition: Definition::default(), features: Vec::new(), history: 1, watch }
     }
 
     pub fn dim(&self) -> usize {
@@ -94,15 +91,8 @@ pub struct ActionMemory {
     /// The exact window of the last action, segments; 0 at first.
     pub window: f64,
     pub drain: Drain,
-    /// What only some actions use.
-    pub parts: Option<Box<Parts>>,
-}
-
-/// What actions that pulse or that yield by the occupancy remember.
-#[derive(Clone, Debug, Default)]
-pub struct Parts {
-    pub pulse: Pulse,
-    pub occupancy: Occupancy,
+    /// Of actions that yield by the occupancy.
+    pub occupancy: Option<Box<Occupancy>>,
 }
 
 /// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
@@ -116,8 +106,6 @@ pub struct Action {
     pub meaning: String,
     /// Parameters of the underlying controller.
     pub controller: Map<String, Value>,
-    /// Frequency of its pulses of the rate; 0: none.
-    pub pulse_hz: f64,
     pub perform: Arc<Perform>,
 }
 
@@ -198,7 +186,7 @@ pub(super) fn stateless(
     let (Stack { history }, all) = read(given)?;
     within("history", history as f64, 1.0, 64.0)?;
     let watch = Box::new(Stateless(fill));
-    Ok((Observation { definition: Definition::default(), features, history, pulse_hz: 0.0, watch }, all))
+    Ok((Observation { definition: Definition::default(), features, history, watch }, all))
 }
 
 /// Return an error for a parameter outside its range.
@@ -251,25 +239,6 @@ impl Interval {
             self.fixed
         }
     }
-}
-
-/// Refuse intervals in which pulses, or the response to them, are not seen.
-pub fn check_pulses(observation: &Observation, action: &Action, interval: Interval) -> Result<(), String> {
-    let asks = [("action.pulse", action.pulse_hz), ("the feature elasticity", observation.pulse_hz)];
-    for (what, hz) in asks {
-        let (fixed_ms, most_ms) = (interval.fixed.0 as f64 / 1e6, libm::floor(1e6 / (pulse::DECISIONS * hz)) / 1e3);
-        if hz > 0.0 && (interval.rtts > 0.0 || fixed_ms > most_ms) {
-            let given = if interval.rtts > 0.0 {
-                format!("interval_rtts = {}", interval.rtts)
-            } else {
-                format!("interval_ms = {fixed_ms}")
-            };
-            return Err(format!(
-                "{given}: must be a fixed interval of at most {most_ms} ms for {what} with pulse_hz = {hz}"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The functions and the interval of the agents of a batch of worlds.
