@@ -62,35 +62,3 @@ def records(statistics: NDArray[np.float64]) -> NDArray[np.void]:
         made[name] = column[f"{name}_packets"]
     made["mss"], made["rtos"] = column["mss_bytes"], column["rtos"]
     return made
-
-
-def random_statistics(rng: np.random.Generator, count: int) -> NDArray[np.void]:
-    """Random records of :data:`STATISTICS`: plausible paths, and in one record of ten numbers of any size."""
-    made = np.zeros(count, STATISTICS)
-
-    def between(low: float, high: float) -> NDArray[np.float64]:
-        return np.exp(rng.uniform(np.log(low), np.log(high), count))
-
-    made["interval_ns"] = between(1e6, 3e8)
-    made["time_ns"] = 1e9 + np.cumsum(made["interval_ns"])
-    path_ns = np.repeat(between(1e6, 7e8)[::1000], 1000)[:count]
-    made["rtt_least_ns"] = path_ns * between(1.0, 3.0)
-    made["rtt_mean_ns"] = made["rtt_least_ns"] * between(1.0, 1.5)
-    made["rtt_rise_ns"] = path_ns * rng.normal(0.0, 0.1, count)
-    made["srtt_ns"] = made["rtt_mean_ns"]
-    made["ack_gap_ns"] = between(1e5, 3e8)
-    made["delivery_rate"] = between(1e4, 1e8)
-    made["pacing_rate"] = between(1e4, 1e8)
-    made["acked_bytes"] = made["delivery_rate"] * (made["interval_ns"] / 1e9)
-    made["sent_bytes"] = made["acked_bytes"] * between(0.5, 2.0)
-    made["lost"] = between(1.0, 100.0) * (rng.random(count) < 0.2)
-    made["cwnd"] = between(1.0, 1e5)
-    made["in_flight"] = made["cwnd"] * rng.random(count)
-    made["mss"] = rng.integers(500, 9_000, count)
-    silent = rng.random(count) < 0.1
-    for name in ("rtt_least_ns", "rtt_mean_ns", "rtt_rise_ns", "delivery_rate", "acked_bytes"):
-        made[name][silent] = 0
-    for name in STATISTICS.names or ():
-        wild = rng.random(count) < 0.01
-        made[name][wild] = (rng.integers(0, 2**63, count) >> rng.integers(0, 64, count))[wild].astype(made[name].dtype)
-    return made
