@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 from pathlib import Path
@@ -76,26 +75,11 @@ def make_object(checkpoint: Checkpoint, name: str, safety_filter: SafetyFilter |
     if not NAME.fullmatch(name):
         raise OrbitccError("name", name, "1 to 15 letters, digits and underscores")
     try:
-        integers = checkpoint.policy.fixed().program
+        fixed = checkpoint.policy.fixed()
     except ValueError as error:
         raise OrbitccError("policy", checkpoint.card.name, f"a policy that can be deployed: {error}") from None
-    return _ask(["object", name], _limits(safety_filter) + integers, "name", name)
-
-
-def _limits(chosen: SafetyFilter | None) -> bytes:
-    """`struct limits` of the BPF program (sim/emulator/bpf/fixed_policy.h)."""
-    if chosen is None:
-        return struct.pack("<6Q", *[0] * 6)
-    low, high = chosen.min_rtt_ms
-    return struct.pack(
-        "<6Q",
-        round(chosen.max_bdp * 2**16),
-        round(low * 1e6),
-        round(high * 1e6),
-        round(chosen.max_rate_mbps * 1e6 / 8),
-        round(chosen.max_loss * 2**24),
-        round(chosen.patience_s * 1e9),
-    )
+    chosen = safety_filter.model_dump_json() if safety_filter is not None else None
+    return _ask(["object", name], fixed.data(chosen), "name", name)
 
 
 def deploy(name: str, bpf_object: bytes) -> None:

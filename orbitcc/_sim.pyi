@@ -76,15 +76,12 @@ class FixedPolicy:
     """A policy whose observation, network, action and safety filter are computed with integers, by the code of the BPF
     programs (sim/emulator/bpf), wherever a :class:`Policy` decides."""
 
-    @property
-    def program(self) -> bytes:
-        """Its parameters, features and weights: `struct program` of fixed_policy.h."""
+    def data(self, safety_filter: str | None) -> bytes:
+        """What the BPF program holds of it under these limits (JSON): `struct limits` and `struct program`."""
 
-    def decide(self, statistics: bytes) -> bytes:
-        """The decisions for one flow, before the safety filter: n times `struct statistics`, n times `struct decision`.
-
-        :mod:`orbitcc.agents.fixed_point` has the records as numpy types. ValueError for another length.
-        """
+    def decide(self, statistics: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The decisions for one flow, without a safety filter, from raw statistics f64[n, F]: observations f64[n, 48], 0
+        beyond the last feature, and actions f64[n]."""
 
 class PythonPolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.

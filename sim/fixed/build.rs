@@ -1,7 +1,6 @@
 //! Compiles the C code of the BPF programs for this machine, and writes its numbers and structures in Rust
 //! (`layout.rs` in the folder of this build), so that they are declared once.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
@@ -48,7 +47,7 @@ fn declare(text: &str, sizes: bool, rust: &mut String) {
         if let ["#define", name, value] = line.split_whitespace().collect::<Vec<_>>()[..]
             && value.bytes().all(|digit| digit.is_ascii_digit())
         {
-            writeln!(rust, "pub const {name}: {number} = {value};").expect("a string grows");
+            *rust += &format!("pub const {name}: {number} = {value};\n");
         }
     }
     for part in text.split("\nstruct ").skip(1) {
@@ -65,20 +64,16 @@ fn declare(text: &str, sizes: bool, rust: &mut String) {
             let (name, length) = name.split_once('[').unwrap_or((name, ""));
             Some((name, if length.is_empty() { kind } else { format!("[{kind}; {length}") }))
         });
-        let (mut members, mut bytes) = (String::new(), String::from("0"));
-        for (name, kind) in fields {
-            writeln!(members, "    pub {name}: {kind},").expect("a string grows");
-            write!(bytes, " + size_of::<{kind}>()").expect("a string grows");
-        }
+        let (members, sizes): (Vec<_>, Vec<_>) =
+            fields.map(|(name, kind)| (format!("    pub {name}: {kind},\n"), format!("size_of::<{kind}>()"))).unzip();
+        let (members, bytes) = (members.concat(), sizes.join(" + "));
         let name = camel_case(name);
-        writeln!(
-            rust,
+        *rust += &format!(
             "#[derive(Clone, Copy, Debug, PartialEq)]\n#[repr(C)]\npub struct {name} {{\n{members}}}\n\
              const _: () = assert!(size_of::<{name}>() == {bytes});\n\
              // SAFETY: integers alone, and no padding.\nunsafe impl Plain for {name} {{}}\n\
-             impl Default for {name} {{\n    fn default() -> {name} {{\n        zeros()\n    }}\n}}"
-        )
-        .expect("a string grows");
+             impl Default for {name} {{\n    fn default() -> {name} {{\n        zeros()\n    }}\n}}\n"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orbitcc.agents import checkpoint, fixed_point
+from orbitcc.agents import checkpoint
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered
@@ -29,11 +29,10 @@ def test_actions_are_within_a_thousandth_of_those_in_floating_point(policy, scen
     played = get(scenario, **settings, duration_s=40.0, controller=policy_spec(str(bare)))
     loaded = checkpoint.load(bare)
     for episode in collect(played, preset=loaded.preset):
-        decisions = fixed_point.decide(loaded.policy, fixed_point.records(episode.statistics[:-1]))
-        seen = decisions["observation"][:, : episode.observations.shape[1]] / fixed_point.ONE
-        apart = np.abs(decisions["action"] / fixed_point.ONE - episode.actions[:, 0]) / 2
+        seen, actions = loaded.policy.fixed().decide(episode.statistics[:-1])
+        apart = np.abs(actions - episode.actions[:, 0]) / 2
         assert len(apart) > 200
-        off = np.abs(seen - episode.observations[:-1])
+        off = np.abs(seen[:, : episode.observations.shape[1]] - episode.observations[:-1])
         given = loaded.card.observation.parameters.get("features", [""] * off.shape[1])
         names = [feature["name"] if isinstance(feature, dict) else feature for feature in given]
         told = np.array([name == checkpoint.PREFERENCE for name in names])
@@ -87,8 +86,3 @@ def test_decisions_in_fixed_point_are_not_collected_as_those_of_the_network() ->
     flow = played.flows[0].changed(controller=policy_spec("perigee:arithmetic=fixed"))
     with pytest.raises(OrbitccError, match="a policy without interval_ms and arithmetic"):
         next(iter(collect(played.with_flows([flow]))))
-
-
-def test_records_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="statistics: 5 bytes, must be records of 104"):
-        checkpoint.load("perigee").policy.fixed().decide(b"abcde")

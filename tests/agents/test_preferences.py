@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orbitcc.agents import checkpoint, fixed_point
+from orbitcc.agents import checkpoint
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.model_card import Layer
 from orbitcc.agents.registry import policy_spec
@@ -147,9 +147,9 @@ def test_the_preference_is_a_constant_in_fixed_point(saved: Path) -> None:
     loaded = checkpoint.load(saved)
     policy = checkpoint.policy_with(loaded, delay=0.5)
     for episode in collect(driven(str(saved)), preset=loaded.preset):
-        decisions = fixed_point.decide(policy, fixed_point.records(episode.statistics[:-1]))
-        assert decisions["observation"][:, 1] / fixed_point.ONE == pytest.approx(np.log(0.5), abs=2e-6)
-        assert decisions["action"] / fixed_point.ONE == pytest.approx(0.2 + np.log(0.5), abs=1e-4)
+        observations, actions = policy.fixed().decide(episode.statistics[:-1])
+        assert observations[:, 1] == pytest.approx(np.log(0.5), abs=2e-6)
+        assert actions == pytest.approx(0.2 + np.log(0.5), abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -162,5 +162,6 @@ def test_limits_are_integers_of_the_program():
     # 4 BDP in Q16; 8 ms and 312.5 ms in ns; 675 Mbit/s in bytes per second; 0.12 in Q24; a second.
     chosen = SafetyFilter(max_bdp=4.0, min_rtt_ms=(8.0, 312.5), max_rate_mbps=675.0, max_loss=0.12, patience_s=1.0)
     words = [262_144, 8_000_000, 312_500_000, 84_375_000, 2_013_266, 1_000_000_000]
-    assert deployment._limits(chosen) == b"".join(word.to_bytes(8, "little") for word in words)
-    assert deployment._limits(None) == bytes(48)
+    fixed = checkpoint.load("perigee").policy.fixed()
+    assert fixed.data(chosen.model_dump_json())[:48] == b"".join(word.to_bytes(8, "little") for word in words)
+    assert fixed.data(None)[:48] == bytes(48)

@@ -11,12 +11,6 @@ pub unsafe trait Plain: Copy {
         // SAFETY: no byte is padding.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
-
-    /// None for another length.
-    fn read(bytes: &[u8]) -> Option<Self> {
-        // SAFETY: as many bytes as are read, and all of them are a value.
-        (bytes.len() == size_of::<Self>()).then(|| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
-    }
 }
 
 fn zeros<T: Plain>() -> T {

@@ -1,6 +1,7 @@
 //! The C code: its parts against values computed by other means, and whole decisions with checks of overflows.
 
 mod floating;
+mod random;
 
 use std::sync::Arc;
 
@@ -8,8 +9,9 @@ use orbitcc_core::observe::safety_filter::{self, SafetyFilter};
 use orbitcc_core::observe::stats::IntervalStats;
 use orbitcc_core::rng::{Purpose, Stream};
 
-use super::Flow;
-use super::layout::*;
+use super::{Flow, layout};
+
+use layout::*;
 
 const ONE20: i64 = 1 << 20;
 const ONE24: i64 = 1 << 24;
@@ -19,19 +21,20 @@ mod c {
     use super::*;
 
     unsafe extern "C" {
-        pub safe fn tested_log2(x: u64) -> i64;
-        pub safe fn tested_exp2(x: i64) -> u64;
+        pub safe fn tested_fixed_log2(x: u64) -> i64;
+        pub safe fn tested_fixed_exp2(x: i64) -> u64;
+        pub safe fn tested_fixed_tanh(x: i64) -> i64;
         pub safe fn tested_root(x: i64) -> i64;
-        pub safe fn tested_tanh(x: i64) -> i64;
         pub safe fn tested_ratio(a: u64, b: u64, most: i64) -> i64;
         pub safe fn tested_cube_root(x: u64) -> i64;
         pub safe fn tested_of_samples(samples: u32, sum_us: u64, placed_us: u64, stats: &mut Statistics);
-        pub safe fn tested_observe(policy: &Policy, state: &mut State, stats: &Statistics);
-        pub safe fn tested_act(policy: &Policy, observation: &[i32; FEATURES]) -> i32;
-        pub safe fn tested_next_window(policy: &Policy, state: &mut State, stats: &Statistics, action: i32) -> u64;
-        pub safe fn tested_drains(policy: &Policy, drain: &mut Drain, stats: &Statistics, window: &mut u64) -> i32;
-        pub safe fn tested_occupy(state: &mut State, stats: &Statistics, action: i32, range: i32) -> i32;
         pub safe fn tested_cubic_step(safety: &mut Safety, stats: &Statistics) -> u64;
+        pub safe fn tested_occupy(state: &mut State, stats: &Statistics) -> i32;
+        pub safe fn tested_share_of(occupancy: &Occupancy) -> i64;
+        pub safe fn tested_picked(action: i32, range: i32, share: i64) -> i32;
+        pub safe fn tested_drains(p: &Parameters, drain: &mut Drain, stats: &Statistics, window: &mut u64) -> i32;
+        pub safe fn tested_next_window(policy: &Policy, state: &mut State, stats: &Statistics, action: i32) -> u64;
+        pub safe fn tested_act(policy: &Policy, observation: &[i32; FEATURES]) -> i32;
         pub safe fn tested_hold(
             policy: &Policy,
             safety: &mut Safety,
@@ -54,120 +57,27 @@ fn with(parameters: Parameters) -> Policy {
     Policy { program: Program { parameters, ..Program::default() }, ..Policy::default() }
 }
 
-/// With every number of bits equally often.
-fn wide(random: &mut Stream) -> u64 {
-    let bits = random.next_u64() % 65;
-    if bits == 0 { 0 } else { random.next_u64() >> (64 - bits) }
-}
-
 /// In [low, high), with equal ratios equally likely.
 fn between(random: &mut Stream, low: f64, high: f64) -> f64 {
     low * (high / low).powf(random.uniform())
 }
 
-/// Layers over random columns.
-fn layers(random: &mut Stream, units: &[u32], at: usize) -> Layers {
-    let mut made = Layers { inputs: FEATURES as u32, count: units.len() as u32, at: at as u32, ..Layers::default() };
-    made.columns.iter_mut().for_each(|column| *column = (random.next_u64() % FEATURES as u64) as u8);
-    made.units[..units.len()].copy_from_slice(units);
-    made.activations.iter_mut().for_each(|activation| *activation = random.next_u64() as u32 % (LEAKY_RELU + 1));
-    made
-}
-
-fn feature(random: &mut Stream, k: usize) -> Feature {
-    let mut below = |n: usize| (random.next_u64() % n as u64) as u32;
-    Feature {
-        kind: below(DELAY_PREFERENCE as usize + 1),
-        rtt: below(3),
-        min: below(LEASTS),
-        max: below(MOSTS),
-        longer: below(MOSTS),
-        when: below(3),
-        jitters: below((100 << 16) + 1),
-        span: below(SPANS + 1),
-        average: (k % AVERAGES) as u32,
-        low: -4 << 20,
-        high: 4 << 20,
-        unused: 0,
-    }
-}
-
 #[test]
 fn nothing_overflows_whatever_the_statistics_and_weights() {
     let mut random = Stream::new(1, Purpose::Controller, 0);
-    for round in 0..300 {
-        let bucket = wide(&mut random) >> 20;
-        let network = layers(&mut random, if round % 2 == 0 { &[64, 1] } else { &[16] }, 2 * FEATURES);
-        let gate = layers(&mut random, &[32, 16], 2 * FEATURES + (FEATURES + 1) * 64 + 65);
-        let parameters = Parameters {
-            least_bucket_ns: [bucket; LEASTS].map(|b| b / (1 + random.next_u64() % 8)),
-            most_bucket_ns: [bucket; MOSTS],
-            gap_ns: wide(&mut random) >> 27,
-            drain_every_ns: wide(&mut random) >> 20,
-            drain_to: (random.next_u64() % (1 << 24)) as u32,
-            occupies: 1,
-            drain_spare: (random.next_u64() % (1 << 24)) as u32,
-            network,
-            gate: if round % 2 == 0 { Layers::default() } else { gate },
-            span_rtts: [0; SPANS].map(|_: u32| wide(&mut random) as u32 % 65_536_001),
-            leasts: LEASTS as u32,
-            mosts: MOSTS as u32,
-            spans: SPANS as u32,
-            features: FEATURES as u32,
-            standing: random.next_u64() as u32 % (LEASTS as u32 + 1),
-            usual_rtt: random.next_u64() as u32 % 3,
-            learns: random.next_u64() as u32 & 1,
-            slow: random.next_u64() as u32 % (SPANS as u32 + 1),
-            clip: 1 + (random.next_u64() >> 35) as i32,
-            squash: random.next_u64() as u32 & TANH,
-            step: (random.next_u64() % (2 << 24)) as i32,
-            cubic: (random.next_u64() % (1 << 24)) as i32,
-            floor: 4,
-            occupancy_range: (random.next_u64() % (2 << 20)) as i32,
-            ..Parameters::default()
-        };
-        let mut features = [Feature::default(); FEATURES];
-        (0..FEATURES).for_each(|k| features[k] = feature(&mut random, k));
-        let mut weights = [0; WEIGHTS];
-        let top = random.next_u64();
-        weights.iter_mut().for_each(|w| *w = if top & 1 > 0 { 1 << 27 } else { random.next_u64() as i32 >> 4 });
-        let limits = Limits {
-            most_bdp: wide(&mut random) >> 38,
-            rtt_low_ns: wide(&mut random) >> 34,
-            rtt_high_ns: wide(&mut random) >> 24,
-            most_rate: wide(&mut random) >> 30,
-            most_loss: wide(&mut random) >> 40,
-            patience_ns: wide(&mut random) >> 20,
-        };
-        let policy = Policy { limits, program: Program { parameters, features, weights }, ..Policy::default() };
-        let mut checked = (State::default(), Safety::default());
+    for which in 0..300 {
+        let policy = random::policy(&mut random, which);
+        let (mut state, mut safety, mut time_ns) = (State::default(), Safety::default(), 0);
         let mut flow = Flow::new(Arc::new(policy));
-        for _ in 0..20 {
-            let stats = Statistics {
-                time_ns: wide(&mut random),
-                interval_ns: wide(&mut random),
-                rtt_mean_ns: wide(&mut random),
-                rtt_least_ns: wide(&mut random),
-                rtt_rise_ns: wide(&mut random) as i64,
-                srtt_ns: wide(&mut random),
-                ack_gap_ns: wide(&mut random),
-                delivery_rate: wide(&mut random),
-                pacing_rate: wide(&mut random),
-                acked_bytes: wide(&mut random),
-                sent_bytes: wide(&mut random),
-                lost: wide(&mut random) as u32,
-                cwnd: wide(&mut random) as u32,
-                in_flight: wide(&mut random) as u32,
-                mss: wide(&mut random) as u16,
-                rtos: wide(&mut random) as u16,
-            };
+        for _ in 0..40 {
+            let stats = random::statistics(&mut random, &mut time_ns);
             let mut decision = Decision::default();
-            let held = c::tested_decide(&policy, &mut checked.0, &mut checked.1, &stats, &mut decision);
+            let held = c::tested_decide(&policy, &mut state, &mut safety, &stats, &mut decision);
             assert!((4..=1 << 20).contains(&decision.cwnd), "{decision:?}");
             assert!(i64::from(decision.action).abs() <= ONE20, "{decision:?}");
-            assert!((1..=1 << 20).contains(&held) && checked.0.window <= 1 << 36, "{held}");
+            assert!((1..=1 << 20).contains(&held) && state.window <= 1 << 36, "{held}");
             assert_eq!((decision, held), flow.take(&stats), "the code that ships, without checks");
-            assert_eq!(checked, (flow.state, flow.safety));
+            assert_eq!((state, safety), (flow.state, flow.safety));
         }
     }
 }
@@ -200,12 +110,12 @@ fn means_and_rises_are_those_of_a_fitted_line() {
 fn a_pause_soon_after_more_than_1_05_windows_were_in_flight_is_the_senders_own() {
     let policy = with(Parameters { gap_ns: 100_000_000, learns: 1, ..Parameters::default() });
     let clears = |in_flight: u32, later_ms: u64| {
-        let mut state = State::default();
+        let mut flow = Flow::new(Arc::new(policy));
         let at = Statistics { time_ns: 1_000_000_000, srtt_ns: 50_000_000, cwnd: 400, ..Statistics::default() };
-        c::tested_observe(&policy, &mut state, &Statistics { in_flight, ..at });
+        flow.take(&Statistics { in_flight, ..at });
         let time_ns = at.time_ns + later_ms * 1_000_000;
-        c::tested_observe(&policy, &mut state, &Statistics { time_ns, ack_gap_ns: 300_000_000, ..at });
-        state.cleared == 1
+        flow.take(&Statistics { time_ns, ack_gap_ns: 300_000_000, ..at });
+        flow.state.cleared == 1
     };
     // 1.05 x 400 = 420 segments; two smoothed RTTs are 100 ms.
     assert!(clears(420, 100));
@@ -249,14 +159,14 @@ fn a_hand_computed_mixture() {
 }
 
 /// Whether a drain holds the window, and the window.
-fn drained(policy: &Policy, drain: &mut Drain, stats: &Statistics, mut window: u64) -> (bool, u64) {
-    let held = c::tested_drains(policy, drain, stats, &mut window);
+fn drained(parameters: &Parameters, drain: &mut Drain, stats: &Statistics, mut window: u64) -> (bool, u64) {
+    let held = c::tested_drains(parameters, drain, stats, &mut window);
     (held > 0, window)
 }
 
 #[test]
 fn a_drain_is_as_in_floating_point() {
-    let policy = with(Parameters { drain_every_ns: 5_000_000_000, drain_to: 10_066_330, ..Parameters::default() });
+    let parameters = Parameters { drain_every_ns: 5_000_000_000, drain_to: 10_066_330, ..Parameters::default() };
     let mut drain = Drain::default();
     let mut step = |time_ms: u64, rtt_us: u64, window: u64| {
         let stats = Statistics {
@@ -266,7 +176,7 @@ fn a_drain_is_as_in_floating_point() {
             srtt_ns: 50_000_000,
             ..Statistics::default()
         };
-        drained(&policy, &mut drain, &stats, window << 16)
+        drained(&parameters, &mut drain, &stats, window << 16)
     };
     // The intervals and the windows of the test of `Drain` in floating point.
     let (free, hold) = ((false, 100 << 16), (true, 60 << 16));
@@ -280,20 +190,20 @@ fn a_drain_is_as_in_floating_point() {
     let slow =
         |time_ns, rtt_least_ns| Statistics { time_ns, rtt_least_ns, srtt_ns: 600_000_000, ..Statistics::default() };
     let mut drain = Drain::default();
-    assert!(!drained(&policy, &mut drain, &slow(0, 600_000_000), 1 << 16).0);
-    assert!(!drained(&policy, &mut drain, &slow(11_900_000_000, 700_000_000), 1 << 16).0);
-    assert!(drained(&policy, &mut drain, &slow(12_100_000_000, 700_000_000), 1 << 16).0);
+    assert!(!drained(&parameters, &mut drain, &slow(0, 600_000_000), 1 << 16).0);
+    assert!(!drained(&parameters, &mut drain, &slow(11_900_000_000, 700_000_000), 1 << 16).0);
+    assert!(drained(&parameters, &mut drain, &slow(12_100_000_000, 700_000_000), 1 << 16).0);
 }
 
 #[test]
 fn a_drain_with_a_margin_is_as_in_floating_point() {
     // The cases of the test of `Drain` in floating point: to 0.9 x 50 / 55 = 0.818 of the window, and to 0.7.
-    let policy = with(Parameters {
+    let parameters = Parameters {
         drain_every_ns: 5_000_000_000,
         drain_to: 11_744_051,    // 0.7
         drain_spare: 15_099_494, // 0.9
         ..Parameters::default()
-    });
+    };
     for (least_ms, share) in [(50, 0.9 * 50.0 / 55.0), (40, 0.7)] {
         let stats = |time_ms: u64, rtt_ms: u64| Statistics {
             time_ns: time_ms * 1_000_000,
@@ -302,12 +212,12 @@ fn a_drain_with_a_margin_is_as_in_floating_point() {
             ..Statistics::default()
         };
         let mut drain = Drain::default();
-        assert!(!drained(&policy, &mut drain, &stats(0, least_ms), 100 << 16).0);
+        assert!(!drained(&parameters, &mut drain, &stats(0, least_ms), 100 << 16).0);
         for time_ms in [5_000, 5_030] {
-            let (held, window) = drained(&policy, &mut drain, &stats(time_ms, 54), 100 << 16);
+            let (held, window) = drained(&parameters, &mut drain, &stats(time_ms, 54), 100 << 16);
             assert!(held && (window as f64 / 6_553_600.0 - share).abs() < 1e-6, "{least_ms}: {window}");
         }
-        assert_eq!(drained(&policy, &mut drain, &stats(6_000, 54), 70 << 16), (false, 100 << 16));
+        assert_eq!(drained(&parameters, &mut drain, &stats(6_000, 54), 70 << 16), (false, 100 << 16));
     }
 }
 
@@ -333,7 +243,9 @@ fn the_occupancy_is_as_in_floating_point() {
                 ..IntervalStats::default()
             };
             last = float.update(&stats);
-            let picked = f64::from(c::tested_occupy(&mut fixed, &(&stats).into(), 0, 1 << 19)) / ONE20 as f64;
+            c::tested_occupy(&mut fixed, &(&stats).into());
+            let share = c::tested_share_of(&fixed.occupancy);
+            let picked = f64::from(c::tested_picked(0, 1 << 19, share)) / ONE20 as f64;
             assert!((picked - 0.5 * (1.0 - 2.0 * last)).abs() < 2e-3, "{rtt_s} {k}: {picked} {last}");
         }
         let share = 100.0 / (100.0 + others);
@@ -416,26 +328,30 @@ const POWERS: [(f64, f64); 5] = [
 #[test]
 fn logarithms_and_exponentials_are_those_of_mpmath() {
     for (x, expected) in LOGARITHMS {
-        assert!((c::tested_log2(x) as f64 - expected).abs() < 16.8, "{x}: {} {expected}", c::tested_log2(x));
+        assert!(
+            (c::tested_fixed_log2(x) as f64 - expected).abs() < 16.8,
+            "{x}: {} {expected}",
+            c::tested_fixed_log2(x)
+        );
     }
     for (x, expected) in POWERS {
-        let found = c::tested_exp2((x * ONE24 as f64).round() as i64) as f64;
+        let found = c::tested_fixed_exp2((x * ONE24 as f64).round() as i64) as f64;
         assert!((found - expected).abs() <= 3e-7 * expected + 1.0, "{x}: {found} {expected}");
     }
     assert_eq!(
-        [0, ONE24, -ONE24, 30 << 24, -26 << 24].map(|x| c::tested_exp2(x)),
+        [0, ONE24, -ONE24, 30 << 24, -26 << 24].map(|x| c::tested_fixed_exp2(x)),
         [1 << 24, 1 << 25, 1 << 23, 1 << 54, 0]
     );
-    assert_eq!([1, 2, 1 << 40].map(|x| c::tested_log2(x)), [0, ONE24, 40 << 24]);
+    assert_eq!([1, 2, 1 << 40].map(|x| c::tested_fixed_log2(x)), [0, ONE24, 40 << 24]);
 }
 
 #[test]
 fn errors_stay_below_those_stated_over_all_positions() {
     for position in (0..1 << 24).step_by(7) {
         let x = f64::from(position) / ONE24 as f64;
-        let logarithm = c::tested_log2((1 << 24) + position as u64) as f64 / ONE24 as f64;
+        let logarithm = c::tested_fixed_log2((1 << 24) + position as u64) as f64 / ONE24 as f64;
         assert!((logarithm - (1.0 + x).log2() - 24.0).abs() < 1e-6, "{position}");
-        let power = c::tested_exp2(i64::from(position)) as f64 / ONE24 as f64;
+        let power = c::tested_fixed_exp2(i64::from(position)) as f64 / ONE24 as f64;
         assert!((power / x.exp2() - 1.0).abs() < 3e-7, "{position}");
     }
 }
@@ -447,16 +363,16 @@ fn roots_and_hyperbolic_tangents_are_close_to_the_exact_ones() {
         let found = c::tested_root((share * (1_u64 << 32) as f64) as i64) as f64 / ONE24 as f64;
         assert!((found - share.sqrt()).abs() < 1e-6, "{share}: {found}");
         let x = 12.0 * (share - 0.5);
-        let found = c::tested_tanh((x * ONE20 as f64).round() as i64) as f64 / ONE20 as f64;
+        let found = c::tested_fixed_tanh((x * ONE20 as f64).round() as i64) as f64 / ONE20 as f64;
         assert!((found - x.tanh()).abs() < 2e-6, "{x}: {found}");
     }
     assert_eq!(
         (
             c::tested_root(-1),
             c::tested_root(1 << 32),
-            c::tested_tanh(0),
-            c::tested_tanh(1 << 31),
-            c::tested_tanh(-(1 << 31))
+            c::tested_fixed_tanh(0),
+            c::tested_fixed_tanh(1 << 31),
+            c::tested_fixed_tanh(-(1 << 31))
         ),
         (0, ONE24, 0, ONE20, -ONE20)
     );

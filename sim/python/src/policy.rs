@@ -93,7 +93,7 @@ pub fn interval(interval_ns: u64, rtts: f64, least_ns: u64) -> PyResult<Interval
 }
 
 /// Checked limits of a safety filter, from JSON.
-fn limits(text: &str) -> PyResult<Limits> {
+pub fn limits(text: &str) -> PyResult<Limits> {
     let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("safety filter: {error}")))?;
     limits.validate().map_err(|error| value_error(format!("safety filter.{error}")))?;
     Ok(limits)

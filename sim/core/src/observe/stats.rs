@@ -51,6 +51,10 @@ macro_rules! statistics {
             pub fn to_array(&self) -> [f64; STATISTICS.len()] {
                 [$(self.$name),*]
             }
+
+            pub fn from_array([$($name),*]: [f64; STATISTICS.len()]) -> IntervalStats {
+                IntervalStats { $($name),* }
+            }
         }
     };
 }
