@@ -12,6 +12,6 @@ pub struct FixedPolicy {
 
 impl FixedPolicy {
     pub fn new(_network: &Network, _policy: &Policy) -> PyResult<FixedPolicy> {
-        Err(crate::convert::value_error("fixed-point arithmetic is that of Linux: it needs OrbitCC built on Linux"))
+        Err(crate::convert::value_error("fixed point needs Linux: its C code is built there only"))
     }
 }

@@ -1,5 +1,6 @@
 //! Observations as lists of features with windows and averages.
 
+use orbitcc_core::observe::MOST_FEATURES;
 use orbitcc_core::observe::features::{AVERAGE_RTTS, SLOW_RTTS, STANDING_S, WINDOW_S};
 use orbitcc_core::observe::functions::{Definition, Observation};
 use serde_json::{Map, Value};
@@ -221,3 +222,4 @@ fn span(to: &mut Parameters, rtts: f64) -> Result<u32, String> {
 
 // What tells the two kinds of windows apart in `window`.
 const _: () = assert!(LEASTS != MOSTS);
+const _: () = assert!(FEATURES == MOST_FEATURES);
