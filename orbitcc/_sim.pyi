@@ -80,8 +80,10 @@ class FixedPolicy:
         """What the BPF program holds of it under these limits (JSON): `struct limits` and `struct program`."""
 
     def decide(self, statistics: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The decisions for one flow, without a safety filter, from raw statistics f64[n, F]: observations f64[n, 48], 0
-        beyond the last feature, and actions f64[n]."""
+        """The decisions for one flow, without a safety filter.
+
+        Raw statistics f64[n, F] -> observations f64[n, 48], 0 beyond the last feature, and actions f64[n].
+        """
 
 class PythonPolicy:
     """A policy that decides in Python, wherever a :class:`Policy` does.
@@ -121,7 +123,7 @@ class Simulation:
         spec: str,
         *,
         record_interval_ns: int = 0,
-        policies: Mapping[str, Policy | PythonPolicy] | None = None,
+        policies: Mapping[str, Policy | FixedPolicy | PythonPolicy] | None = None,
         emulator: str | None = None,
         capture: bool = False,
     ) -> None: ...
@@ -189,7 +191,7 @@ class Worlds:
         action: str = '"astraea"',
         reward: str = '"astraea"',
         threads: int = 0,
-        policies: Mapping[str, Policy | PythonPolicy] | None = None,
+        policies: Mapping[str, Policy | FixedPolicy | PythonPolicy] | None = None,
         emulator: str | None = None,
     ) -> None: ...
     @property
