@@ -3,6 +3,7 @@
 use numpy::{Element, PyReadonlyArrayDyn, PyReadwriteArrayDyn, PyUntypedArrayMethods};
 use orbitcc_core::observe::functions::Control;
 use orbitcc_core::observe::policy::Failure;
+use orbitcc_core::observe::safety_filter::Limits;
 use orbitcc_core::spec::{NetworkSpec, SpecError};
 use orbitcc_core::world::World;
 use pyo3::exceptions::PyValueError;
@@ -75,4 +76,11 @@ pub fn writable<'a, T: Element>(
 
 fn check(name: &str, got: &[usize], wanted: &[usize]) -> PyResult<()> {
     if got == wanted { Ok(()) } else { Err(value_error(format!("{name}: shape {got:?}, must be {wanted:?}"))) }
+}
+
+/// Checked limits of a safety filter, from JSON.
+pub fn limits(text: &str) -> PyResult<Limits> {
+    let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("safety filter: {error}")))?;
+    limits.validate().map_err(|error| value_error(format!("safety filter.{error}")))?;
+    Ok(limits)
 }

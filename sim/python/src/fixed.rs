@@ -10,7 +10,7 @@ use orbitcc_fixed::layout::{self, FEATURES, Limits, Plain};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::convert::{readonly, value_error};
+use crate::convert::{limits, readonly, value_error};
 
 #[pyclass(module = "orbitcc._sim", frozen)]
 pub struct FixedPolicy {
@@ -26,8 +26,8 @@ impl FixedPolicy {
 
     /// The same policy under another safety filter, or none.
     fn under(&self, safety_filter: Option<&str>) -> PyResult<layout::Policy> {
-        let limits = safety_filter.map(crate::policy::limits).transpose()?;
-        let limits = limits.as_ref().map_or_else(Limits::default, Limits::from);
+        let given = safety_filter.map(limits).transpose()?;
+        let limits = given.as_ref().map_or_else(Limits::default, Limits::from);
         Ok(layout::Policy { limits, ..*self.compiled })
     }
 }

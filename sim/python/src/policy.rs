@@ -6,12 +6,11 @@ use orbitcc_core::observe::policy::{
     ACTION_DIM, Activation, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
 use orbitcc_core::observe::registry;
-use orbitcc_core::observe::safety_filter::Limits;
 use orbitcc_core::time::Nanos;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
-use crate::convert::value_error;
+use crate::convert::{limits, value_error};
 use crate::fixed::FixedPolicy;
 
 #[pyclass(module = "orbitcc._sim", frozen)]
@@ -90,13 +89,6 @@ pub fn interval(interval_ns: u64, rtts: f64, least_ns: u64) -> PyResult<Interval
         return Err(value_error(format!("interval_rtts = {rtts}: must be a number in 0 .. 100")));
     }
     Ok(Interval { fixed: Nanos(interval_ns), rtts, least: Nanos(least_ns) })
-}
-
-/// Checked limits of a safety filter, from JSON.
-pub fn limits(text: &str) -> PyResult<Limits> {
-    let limits: Limits = serde_json::from_str(text).map_err(|error| value_error(format!("safety filter: {error}")))?;
-    limits.validate().map_err(|error| value_error(format!("safety filter.{error}")))?;
-    Ok(limits)
 }
 
 fn layers(given: &[Bound<'_, PyAny>]) -> PyResult<Vec<Layer>> {
