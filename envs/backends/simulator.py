@@ -91,8 +91,12 @@ class Recording:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Recording:
         """Read what `save` wrote; FileError for anything else."""
+        from orbitcc._sim import FLOW_SERIES, LINK_SERIES
+
         wanted = "a recording written by OrbitCC (.npz)"
-        arrays = load_arrays(path, wanted)
+        groups = {"flow/": FLOW_SERIES, "link/": LINK_SERIES}
+        known = {"about", "t_s", *(group + name for group, names in groups.items() for name in names)}
+        arrays = load_arrays(path, known, wanted)
         try:
             about = parse_json(str(arrays["about"]), own=True)
             if about["format"] != FORMAT_VERSION:
