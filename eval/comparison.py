@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from orbitcc.envs import code
 from orbitcc.envs.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
@@ -161,12 +162,10 @@ def _by_seed(side: Mapping[str, Runs]) -> dict[tuple[int, int], Runs]:
 
 def _training_seed(row: Row) -> int:
     """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone."""
-    from orbitcc.agents import checkpoint, hub
+    from orbitcc.agents import checkpoint
 
-    policy = str(row["params"].get("path", row["controller"]))
-    if hub.is_on_hub(policy):  # a row must not cause a download
-        return -1
     try:
+        policy = code.from_file("path", str(row["params"].get("path", row["controller"])))
         training = checkpoint.load(policy).card.training
     except OrbitccError:
         return -1

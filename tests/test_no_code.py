@@ -94,19 +94,20 @@ def test_python_and_the_command_line_may_name_code() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("start_from", "hf:owner/planted"),
+        *(("start_from", name) for name in NAMES),
         ("distill", {"teachers": [{"policy": "hf:owner/planted"}], "agent_steps": 100}),
     ],
 )
-def test_a_recipe_names_no_download(field: str, value: object) -> None:
+def test_a_recipe_names_no_code_and_no_download(field: str, value: object) -> None:
     recipe = {"name": "r", "algorithm": "ppo", "agent_steps": 1000, "preset": "ratios", "scenario": "train-leo"}
-    with pytest.raises(OrbitccError, match="cannot name a download"):
+    with pytest.raises(OrbitccError, match="cannot name code or a download"):
         Recipe.build({**recipe, field: value})
 
 
-def test_a_row_of_results_causes_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orbitcc.agents import hub
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_of_results_causes_no_download(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orbitcc.agents import checkpoint
     from orbitcc.eval import comparison
 
-    monkeypatch.setattr(hub, "download", lambda name: pytest.fail(f"{name} was fetched"))
-    assert comparison._training_seed({"params": {"path": "hf:owner/planted"}, "controller": "policy"}) == -1
+    monkeypatch.setattr(checkpoint, "load", lambda name: pytest.fail(f"{name} was loaded"))
+    assert comparison._training_seed({"params": {"path": name}, "controller": "policy"}) == -1

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, SerializeAsAny, model_validator
 
 from orbitcc.agents.checkpoint import with_preference
-from orbitcc.agents.hub import is_on_hub
 from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
-from orbitcc.envs import scenarios
+from orbitcc.envs import code, scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
@@ -262,11 +261,9 @@ class Recipe(Model):
             raise OrbitccError("network.gru", self.network.gru, "0 with [distill], whose student is not recurrent")
         if recurrent and (ppo := self.options(Ppo)).minibatch < ppo.sequence:
             raise OrbitccError("learner.minibatch", ppo.minibatch, f"at least learner.sequence = {ppo.sequence}")
-        teachers = () if self.distill is None else tuple(teacher.policy for teacher in self.distill.teachers)
-        for policy in (self.start_from, *teachers):
-            if is_on_hub(policy):
-                field = "start_from" if policy == self.start_from else "distill.teachers"
-                raise OrbitccError(field, policy, "a name or a path of a checkpoint: a recipe cannot name a download")
+        code.from_file("start_from", self.start_from)
+        for teacher in () if self.distill is None else self.distill.teachers:
+            code.from_file("distill.teachers", teacher.policy)
         if self.start_from and (recurrent or self.distill is not None or self.algorithm != "ppo"):
             raise OrbitccError(
                 "start_from", self.start_from, "nothing with a recurrent network, [distill] or a learner but ppo"
