@@ -346,28 +346,28 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
     for key, value in given.items():
         _put(data, key, value)
     if any(key.rpartition(".")[2] == "agent_steps" for key in given):
-        _scale_schedules(data, stated, Recipe.build(copy.deepcopy(data)), given)
+        _scale_schedules(data, stated, given)
     return Recipe.build(data)
 
 
-def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], recipe: Recipe, given: Mapping[str, Any]) -> None:
+def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Scale the schedules in `data` with the lengths of its trainings; `stated` has those before the change."""
-    schedules = recipe.kind.schedules
-    factor = recipe.agent_steps / stated.get("agent_steps", recipe.agent_steps)
+    recipe = Recipe.build(copy.deepcopy(data))
+    begun = Recipe.build({**copy.deepcopy(data), "agent_steps": stated.get("agent_steps", recipe.agent_steps)})
+    schedules, factor = recipe.kind.schedules, recipe.agent_steps / begun.agent_steps
     for name, power in schedules.items():
         if factor != 1 and not {f"learner.{name}", "learner"} & given.keys():
             _put(data, f"learner.{name}", _scaled(getattr(recipe.learner, name), factor**power))
-    if recipe.finish is None or {"finish", "finish.join"} & given.keys():
+    join = (stated.get("finish") or {}).get("join", {})
+    if recipe.finish is None or {"finish", "finish.join"} & given.keys() or "agent_steps" not in join:
         return
-    join, first = data["finish"].get("join", {}), stated["finish"].get("join", {})
-    if "agent_steps" not in first:
-        return
+    first = _second(begun, join)
     if "finish.join.agent_steps" not in given:
-        join["agent_steps"] = _scaled(first["agent_steps"], factor)
-    factor = join["agent_steps"] / first["agent_steps"]
+        _put(data, "finish.join.agent_steps", _scaled(first.agent_steps, factor))
+    factor = _second(begun, data["finish"]["join"]).agent_steps / first.agent_steps
     for name, power in schedules.items():
-        if name in first.get("learner", {}) and f"finish.join.learner.{name}" not in given:
-            join["learner"][name] = _scaled(first["learner"][name], factor**power)
+        if name in join.get("learner", {}) and f"finish.join.learner.{name}" not in given:
+            _put(data, f"finish.join.learner.{name}", _scaled(getattr(first.learner, name), factor**power))
 
 
 def _scaled(value: float, factor: float) -> float:
@@ -455,9 +455,8 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
         raise OrbitccError("finish.join", name, f"an empty table, or a {needs}")
     if nested := {"finish", "distill", "start_from"} & recipe.finish.join.keys():
         raise OrbitccError(f"finish.join.{min(nested)}", name, "no such value")
-    data = recipe.model_dump(exclude={"finish", "distill"})
+    found = _second(recipe, {"start_from": start_from, **recipe.finish.join})
     try:
-        found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))
         found.world()
         other, second = presets.preset(found.preset), found.options(Ppo)
     except OrbitccError as error:
@@ -474,6 +473,14 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
         if has != wanted:
             raise OrbitccError("finish.join", name, f"values that leave the {part} as it is")
     return found
+
+
+def _second(recipe: Recipe, join: Mapping[str, Any]) -> Recipe:
+    """A recipe without its end, with the changes of `finish.join`."""
+    try:
+        return Recipe.build(_merged(recipe.model_dump(exclude={"finish", "distill"}), join))
+    except OrbitccError as error:
+        raise error.under("finish.join") from None
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
