@@ -49,7 +49,7 @@ class ControllerSpec(Model):
 
     @property
     def names_code(self) -> bool:
-        """Is this the controller `policy` with `package.module:factory`, `rllib:FOLDER`, `sb3:FILE` or `hf:OWNER/NAME`?"""
+        """Is this the controller `policy` with `package.module:factory`, a policy of a library, or a download?"""
         return code.names_code(str(self.params.get("path", "")))
 
     def __str__(self) -> str:
