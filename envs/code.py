@@ -6,6 +6,7 @@ Only the command line and Python programs may name code or a download; :func:`fr
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -72,6 +73,15 @@ def attribute(field: str, name: str) -> Any:
     except AttributeError:
         own = [key for key, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__]
         raise UnknownNameError(field, name, [f"{found.__name__}:{key}" for key in own]) from None
+
+
+def takes(found: Any, *arguments: Any) -> bool:
+    """Can this be called with these arguments?"""
+    try:
+        inspect.signature(found).bind(*arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def refused(field: str, name: str, allowed: str, error: Exception) -> OrbitccError:

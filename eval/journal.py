@@ -41,7 +41,7 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
             try:
                 yield
             except OrbitccError:
-                if not begun and (not journal.exists() or b'"values"' not in read_bytes(journal, MOST_TABLE)):
+                if not begun and (not journal.exists() or b'"values":[' not in read_bytes(journal, MOST_TABLE)):
                     for left in (folder / ASKED, journal):
                         left.unlink(missing_ok=True)
                 raise

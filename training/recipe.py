@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from orbitcc.agents.checkpoint import load as load_checkpoint
 from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
@@ -395,11 +396,16 @@ def check_names(recipe: Recipe) -> None:
     """Check the names in a recipe before anything is written.
 
     Raises:
-        OrbitccError: its scenario or preset is unknown, its learner does not learn such actions or on this backend, or
-            its length is too short to learn anything.
+        OrbitccError: its scenario, its preset or the policy that it begins with is unknown, its learner does not learn
+            such actions or on this backend, or its length is too short to learn anything.
     """
     _check_length(recipe)
     recipe.world()
+    if recipe.start_from:
+        try:
+            load_checkpoint(recipe.start_from)
+        except OrbitccError as error:
+            raise error.at("start_from") from None
     if recipe.backend != "simulator" and not recipe.kind.by_flow:
         those = ", ".join(name for name, kind in ALGORITHMS.items() if kind.by_flow)
         raise OrbitccError("backend", recipe.backend, f"simulator, with {recipe.algorithm} (not {those})")

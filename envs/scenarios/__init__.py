@@ -6,6 +6,8 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -97,7 +99,7 @@ def named(name_or_file: str) -> str:
         DISTRIBUTIONS[name_or_file] = found
     elif isinstance(found, Scenario):
         register(name_or_file, lambda: found)
-    elif callable(found):
+    elif isinstance(found, FunctionType | MethodType | partial):
         register(name_or_file, found)
     else:
         raise OrbitccError("scenario", name_or_file, "a Scenario, a distribution, or a function that makes a Scenario")
@@ -121,8 +123,8 @@ def get(name: str, **params: Any) -> Scenario:
         made = info.build(**params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
-    except TypeError as error:
-        if not code.is_code(name):
+    except Exception as error:
+        if not code.is_code(name) or isinstance(error, OrbitccError):
             raise
         raise code.refused("scenario", name, "a function whose arguments have defaults", error) from None
     if not isinstance(made, Scenario):

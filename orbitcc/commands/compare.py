@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.eval_ import finite
+from orbitcc.commands.options import print_json
 
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
@@ -50,7 +49,7 @@ def compare(
 
     found = differences(run_a, run_b, a or [], b or [])
     if as_json:
-        print(json.dumps([_as_dict(d) for d in found], indent=2))
+        print_json([_as_dict(d) for d in found])
         return
     _print(found)
 
@@ -61,11 +60,11 @@ def _as_dict(d: Difference) -> dict[str, Any]:
         "contender": d.contender,
         **({"other": d.other} if d.other != d.contender else {}),
         "metric": d.metric.key,
-        "a": finite(d.a.median),
-        "b": finite(d.b.median),
-        "difference": finite(d.change.median),
-        "low": finite(d.change.low),
-        "high": finite(d.change.high),
+        "a": d.a.median,
+        "b": d.b.median,
+        "difference": d.change.median,
+        "low": d.change.low,
+        "high": d.change.high,
         "training_seeds" if d.seeds else "runs": d.change.n,
         "verdict": d.verdict,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -20,6 +19,7 @@ from orbitcc.commands.options import (
     Trust,
     complete_controller,
     order_of,
+    print_json,
 )
 from orbitcc.envs.names import plain
 
@@ -112,7 +112,7 @@ def run(
     if plot is not None:
         plot_run(recording, plot)
     if as_json:
-        print(json.dumps(as_dict(recording), indent=2, allow_nan=False))
+        print_json(as_dict(recording))
     else:
         print_tables(recording)
 
@@ -255,12 +255,12 @@ def settings(changes: list[str]) -> dict[str, str]:
 
 
 def as_dict(recording: Recording) -> dict[str, Any]:
-    """The figures for `--json`; one that does not exist (no RTT sample) is null."""
+    """The figures for `--json`."""
     controllers = [flow.controller.name for flow in recording.scenario.flows]
     flows = [{**total, "controller": name} for total, name in zip(recording.flow_totals, controllers, strict=True)]
     return {
-        "flows": [{key: _finite(flow[key]) for key in FLOW_KEYS} for flow in flows],
-        "links": [{key: _finite(link[key]) for key in LINK_KEYS} for link in recording.link_totals],
+        "flows": [{key: flow[key] for key in FLOW_KEYS} for flow in flows],
+        "links": [{key: link[key] for key in LINK_KEYS} for link in recording.link_totals],
         **({} if recording.emulation is None else {"emulation": recording.emulation}),
     }
 
@@ -343,10 +343,6 @@ def table(first: str, *heads: str) -> Table:
     for head in heads:
         columns.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
     return columns
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(value: float, decimals: int, unit: str = "") -> str:

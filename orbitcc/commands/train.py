@@ -8,12 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, Ray, RayCommand, RecipeName
+from orbitcc.commands.options import LAST_SEED, AsJson, Ray, RayCommand, RecipeName, each_once, print_json
 
 Seeds = Annotated[
-    list[int],
-    typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
+    list[int] | None,
+    typer.Option(
+        min=0,
+        max=LAST_SEED,
+        metavar="N [N ...]",
+        help="Seed of networks, worlds and exploration; one or several. Default: 1.",
+    ),
 ]
+Root = Annotated[Path | None, typer.Option(help="Folder for run folders. Default: runs.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Seeds to train in parallel on this machine.")]
 
 
@@ -32,19 +38,24 @@ def train(
     recipe: RecipeName,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable.",
+            callback=each_once,
+        ),
     ] = None,
     learner: Annotated[
         str | None, typer.Option(metavar="rllib", help="Train a recipe with ppo or astraea-td3 with RLlib instead.")
     ] = None,
-    seed: Seeds = [1],  # noqa: B006
+    seed: Seeds = None,
     name: Annotated[
         str | None,
         typer.Option(help="Name of the run, also of its policy in tables. Default: scenario, recipe, seed and time."),
     ] = None,
     jobs: Jobs = 1,
     ray: Ray = None,
-    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    out: Root = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -87,9 +98,17 @@ def train(
     from orbitcc.training import trackers
     from orbitcc.training.logbook import factory
 
+    folder = _run_folder(recipe) if resume else None
+    if folder is not None:
+        root, number = folder.path.resolve().parent, folder.config("seed")["seed"]
+        own = {"--seed": [number], "--name": folder.path.name, "--out": root, "--learner": None}
+        given = {"--seed": seed, "--name": name, "--out": out and out.resolve(), "--learner": learner}
+        for option, value in given.items():
+            if value and value != own[option]:
+                raise OrbitccError(option, value, f"{own[option] or 'nothing'}, as in the run {folder.path}")
+    seed, out = seed or [1], out or Path("runs")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
-    folder = _run_folder(recipe) if resume else None
     if folder is None:
         if learner is not None:
             changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
@@ -105,11 +124,19 @@ def train(
         work = [_resumed(folder, changes or ())]
     elif resume:
         work = [
-            _resumed(RunFolder.latest(out, plan.name, number, names[number]), changes or (), number) for number in seed
+            _resumed(RunFolder.latest(out, plan.name, number, names[number]), changes or (), number, plan)
+            for number in seed
         ]
     else:
         check_learner(plan)
-        work = [_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]) for number in seed]
+        work = []
+        try:
+            for number in seed:
+                work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]))
+        except OrbitccError:
+            for _, _, made, *_ in work:
+                made.take_back()
+            raise
     if resume:
         check_learner(work[0][0])
 
@@ -138,11 +165,11 @@ def distill(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. distill.agent_steps=1e6."),
     ] = None,
-    seed: Seeds = [1],  # noqa: B006
+    seed: Seeds = None,
     name: Annotated[str | None, typer.Option(help="Name of the run, also of its policy in tables.")] = None,
     jobs: Jobs = 1,
     ray: Ray = None,
-    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    out: Root = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run, as `orbitcc train` does.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,16 +206,23 @@ def _run_folder(text: str) -> Any:
     return None
 
 
-def _resumed(run: Any, changes: Any, seed: int | None = None) -> tuple[Any, ...]:
-    """The same with an existing run folder, which may have saved nothing yet."""
+def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) -> tuple[Any, ...]:
+    """The same with an existing run folder, which may have saved nothing yet. plan: the recipe, as it is now."""
     from orbitcc.agents.folders import locked
     from orbitcc.envs.errors import StateError
     from orbitcc.training import recipe as recipes
+    from orbitcc.training.logbook import flat
 
     stored = run.config("recipe", "seed", "command")
     begun = recipes.Recipe.build(stored["recipe"])
     if recipes.changed(begun.model_dump(), changes) != begun:
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
+    if plan is not None:
+        now, then = dict(flat(plan.model_dump())), dict(flat(begun.model_dump()))
+        if other := [key for key in {**then, **now} if now.get(key) != then.get(key)]:
+            typer.echo(
+                f"{run.path}: keeps the values with which it began; the recipe has others: {', '.join(other)}", err=True
+            )
     if stored.get("worlds", begun.world_digest()) != begun.world_digest():
         raise StateError("--resume", f"the worlds of {begun.scenario_name} are not those with which the run began")
     with locked(run.path):
@@ -220,20 +254,19 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
             trust=job.trust,
         )
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "run": str(job.run.path),
-                    "finished": outcome.finished,
-                    "agent_steps": outcome.agent_steps,
-                    "best_score": outcome.best_score,
-                    "best": outcome.best,
-                    "best_at": outcome.best_at,
-                    "untrained": outcome.untrained,
-                    "scores": outcome.scores,
-                    "failure": outcome.failure,
-                }
-            )
+        print_json(
+            {
+                "run": str(job.run.path),
+                "finished": outcome.finished,
+                "agent_steps": outcome.agent_steps,
+                "best_score": outcome.best_score,
+                "best": outcome.best,
+                "best_at": outcome.best_at,
+                "untrained": outcome.untrained,
+                "scores": outcome.scores,
+                "failure": outcome.failure,
+            },
+            indent=None,
         )
     else:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
@@ -249,7 +282,7 @@ def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
 
     results = seeds.train_all(todo, jobs, ray)
     if as_json:
-        typer.echo(json.dumps(seeds.summary(results)))
+        print_json(seeds.summary(results), indent=None)
     else:
         seeds.print_summary(results)
         pictured = " ".join(str(result.run.path) for result in results)
