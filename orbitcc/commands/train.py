@@ -100,12 +100,12 @@ def train(
 
     folder = _run_folder(recipe) if resume else None
     if folder is not None:
-        root, number = folder.path.resolve().parent, folder.config("seed")["seed"]
-        own = {"--seed": [number], "--name": folder.path.name, "--out": root, "--learner": None}
-        given = {"--seed": seed, "--name": name, "--out": out and out.resolve(), "--learner": learner}
+        own = {"--name": folder.path.name, "--out": folder.path.resolve().parent, "--learner": None}
+        given = {"--name": name, "--out": out and out.resolve(), "--learner": learner}
         for option, value in given.items():
             if value and value != own[option]:
                 raise OrbitccError(option, value, f"{own[option] or 'nothing'}, as in the run {folder.path}")
+    asked = seed
     seed, out = seed or [1], out or Path("runs")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
@@ -121,10 +121,12 @@ def train(
         ray = cluster.find(ray)
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
     if folder is not None:
-        work = [_resumed(folder, changes or ())]
+        work = [_resumed(folder, changes or (), number) for number in asked or (None,)]
     elif resume:
         work = [
-            _resumed(RunFolder.latest(out, plan.name, number, names[number]), changes or (), number, plan)
+            _resumed(
+                RunFolder.latest(out, plan.name, number, names[number]), changes or (), number if asked else None, plan
+            )
             for number in seed
         ]
     else:
@@ -209,27 +211,27 @@ def _run_folder(text: str) -> Any:
 def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) -> tuple[Any, ...]:
     """The same with an existing run folder, which may have saved nothing yet. plan: the recipe, as it is now."""
     from orbitcc.agents.folders import locked
-    from orbitcc.envs.errors import StateError
+    from orbitcc.envs.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
     from orbitcc.training.logbook import flat
 
     stored = run.config("recipe", "seed", "command")
     begun = recipes.Recipe.build(stored["recipe"])
+    if seed not in (None, stored["seed"]):
+        raise OrbitccError("--seed", seed, f"{stored['seed']}, as in the run {run.path}")
     if recipes.changed(begun.model_dump(), changes) != begun:
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
-    if plan is not None:
-        now, then = dict(flat(plan.model_dump())), dict(flat(begun.model_dump()))
-        if other := [key for key in {**then, **now} if now.get(key) != then.get(key)]:
-            typer.echo(
-                f"{run.path}: keeps the values with which it began; the recipe has others: {', '.join(other)}", err=True
-            )
     if stored.get("worlds", begun.world_digest()) != begun.world_digest():
         raise StateError("--resume", f"the worlds of {begun.scenario_name} are not those with which the run began")
     with locked(run.path):
         saved = run.recover()
+    now, then = dict(flat((plan or begun).model_dump())), dict(flat(begun.model_dump()))
+    if other := [key for key in {**then, **now} if now.get(key) != then.get(key)]:
+        said = f"keeps the values with which it began; the recipe has others: {', '.join(other)}"
+        typer.echo(f"{run.path}: {said}", err=True)
     if not saved:
         typer.echo(f"{run.path}: nothing was saved; the run begins anew", err=True)
-    return begun, stored["seed"] if seed is None else seed, run, saved, stored["command"]
+    return begun, stored["seed"], run, saved, stored["command"]
 
 
 def _one(job: Any, ray: str | None, as_json: bool) -> int:

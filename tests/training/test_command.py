@@ -86,6 +86,8 @@ def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_p
     code, said = train("--name", "Mine.2", "--resume")
     assert (code, "the recipe has others: " in said) == (0, True)
     assert "agent_steps" in said
+    code, said = train("--name", "Mine.2", "--seed", "5", "--resume")
+    assert (code, "--seed: 5 is not allowed; allowed: 1, as in the run" in said) == (2, True)
     code, error = train(*SMALL, "--set", "learner.lr=1e-5", "--name", "Mine.2", "--resume")
     assert (code, "a resumed run keeps the values it began with" in error) == (2, True)
     code, error = train("--name", "../elsewhere")
