@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.agents import checkpoint, plain_state, seal
+from orbitcc.agents import checkpoint, libraries, plain_state, seal
 from orbitcc.agents.runs import CONFIG, RunFolder
 from orbitcc.commands.run import print_tables
 from orbitcc.envs import scenarios
@@ -383,6 +383,8 @@ class Place(Target):
             lambda path: checkpoint.load(self._beside(path, checkpoint.WEIGHTS)),
             lambda path: RunFolder(self._beside(path, CONFIG)).config(),
             lambda path: plain_state.read(self._beside(path, "x.json"), "x"),
+            lambda path: libraries.digest(f"sb3:{path}"),
+            lambda path: libraries.digest(f"rllib:{self._beside(path, libraries.CLASS_FILE)}"),
         )  # fmt: skip
 
     def _beside(self, path: Path, name: str) -> Path:

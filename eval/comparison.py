@@ -27,6 +27,7 @@ class Difference:
 
     contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs. unused:
     whether A and B leave a fifth or more of the link unused, which makes other figures no merit (`front.unused`).
+    versions: those of OrbitCC that made the runs, with `.emulator` for runs on a real kernel.
     """
 
     suite: str
@@ -38,6 +39,7 @@ class Difference:
     change: Estimate
     seeds: bool = False
     unused: tuple[bool, bool] = (False, False)
+    versions: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Standing:
@@ -83,6 +85,14 @@ def differences(
     return found
 
 
+def warnings(found: Sequence[Difference]) -> list[str]:
+    """What a reader must know of differences: that the runs of A and B were made in different ways."""
+    versions = list(dict.fromkeys(version for difference in found for version in difference.versions))
+    if len(versions) < 2:
+        return []
+    return [f"the runs are of several versions or backends, which may explain differences: {', '.join(versions)}"]
+
+
 def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
     cases = [sorted(mine.keys() & theirs.keys()) for mine, theirs in pairs]
     if not all(cases):
@@ -92,6 +102,7 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
     for pair, keys in zip(pairs, cases, strict=True):
         for gathered, known in zip(own, pair, strict=True):
             gathered += [known[case] for case in keys]
+    versions = tuple(dict.fromkeys(row["version"] for rows in own for row in rows))
     low = [low_share({key: [value_of(row, key) for row in rows] for key in SHARES}) is not None for rows in own]
     for metric in suites.metrics_of(suite):
         sides: list[list[list[float]]] = [[], []]
@@ -105,7 +116,7 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
             for side in (*sides, changes)
         )
         unused = (False, False) if metric.key in SHARES else (low[0], low[1])
-        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused))
+        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused, versions))
     return found
 
 
@@ -185,4 +196,4 @@ def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
     return found
 
 
-__all__ = ["Difference", "differences"]
+__all__ = ["Difference", "differences", "warnings"]

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from orbitcc.envs import code, controllers
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.errors import OrbitccError, UnknownNameError, nearest
 from orbitcc.envs.files import parse_toml
 
 
@@ -189,7 +189,13 @@ def _controller(value: Any) -> Any:
     """A ControllerSpec as it is. Text and tables come from files, so they must not name code."""
     if isinstance(value, ControllerSpec):
         return value
-    spec = ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+    try:
+        spec = ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+    except UnknownNameError as error:
+        own = [controllers.CONTENDER]  # which commands do not list
+        if error.field == "name" and nearest(str(error.value), (*error.known, *own)) == own:
+            error.meant = controllers.CONTENDER
+        raise error.at(error.field) from None
     instead = "; use `contender` here, and name the policy by --policy or --flow (in Python: a ControllerSpec)"
     code.from_file("params.path", str(spec.params.get("path", "")), instead)
     return spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -43,7 +44,7 @@ def write_page(
         kicker=html.escape(kicker),
         title=html.escape(title),
         lead=lead,
-        about=html.escape(about),
+        about=words(about),
         content=Template(asset(f"{kind}.html")).substitute(parts, made=made).rstrip(),
         script=f"<script>\n{asset('sort.js').rstrip()}\n</script>" if sortable else "",
     )
@@ -54,6 +55,11 @@ def _facts(own: Mapping[str, str]) -> str:
     """A list of facts, those of the code last."""
     found = {**own, **provenance.versions()}
     return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in found.items())
+
+
+def words(text: str) -> str:
+    """Text as HTML; what stands between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def picture(files: Mapping[ThemeName, bytes], title: str, caption: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orbitcc.commands.options import print_json
+from orbitcc.envs.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
@@ -45,9 +47,11 @@ def compare(
 
     for own in suite or ():
         suites.named(own)
-    from orbitcc.eval.comparison import differences
+    from orbitcc.eval.comparison import differences, warnings
 
     found = differences(run_a, run_b, a or [], b or [])
+    for warning in warnings(found):
+        print(f"warning: {plain(warning)}", file=sys.stderr)
     if as_json:
         print_json([_as_dict(d) for d in found])
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import sys
 import time
 from pathlib import Path
@@ -96,6 +97,8 @@ def run(
             raise FileError(f"--{key}", str(path), f"a name ending in .{key}")
         if backend != "simulator":
             raise OrbitccError(f"--{key}", str(path), "a simulated run (of real packets, tcpdump makes captures)")
+    if captures:  # whose temporary files are removed by an exception
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if plot is not None:
         from orbitcc.eval.figures.base import check_name
         from orbitcc.eval.figures.run import plot_run
