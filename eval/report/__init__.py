@@ -26,7 +26,7 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
 
     notes: plain sentences a reader must know, shown with the command.
     """
-    pictures = []
+    pictures, description = [], results.suite.description
     from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
 
     for figure in figures_of(results):
@@ -44,7 +44,7 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         kicker="OrbitCC evaluation",
         title=results.suite.title,
         lead=_lead(results),
-        about=about(results),
+        about=html.escape(about(results).removesuffix(description)) + words(description),
         runs=html.escape(pairs(results)),
         table=_table(results),
         table_note=_table_note(results),
