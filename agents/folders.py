@@ -80,8 +80,8 @@ def settle(parent: Path) -> None:
 @contextlib.contextmanager
 def temporary(home: Path, prefix: str) -> Iterator[Path]:
     """A new folder in `home` that is removed at the end of a `with` block, or by the next one with this prefix after
-    its process was killed. The prefix must be one of this function alone. A home that was made for it and is empty at the
-    end is removed, too.
+    its process was killed. The prefix must be one of this function alone. A home that was made for it is removed, too,
+    if it is empty at the end.
     """
     fresh = not home.exists()
     home.mkdir(parents=True, exist_ok=True)

@@ -384,7 +384,6 @@ class Place(Target):
             lambda path: RunFolder(self._beside(path, CONFIG)).config(),
             lambda path: plain_state.read(self._beside(path, "x.json"), "x"),
             lambda path: libraries.digest(f"sb3:{path}"),
-            lambda path: libraries.digest(f"rllib:{self._beside(path, libraries.CLASS_FILE)}"),
         )  # fmt: skip
 
     def _beside(self, path: Path, name: str) -> Path:
