@@ -119,7 +119,7 @@ def storage(path: Path) -> Any:
             stated, backend.last = entry.pop(_DIGEST, None), _digest(backend.last, entry)
             if stated != backend.last:
                 raise ValueError(f"its {_DIGEST} does not fit: damaged, or of an earlier version?")
-        except ValueError as error:
+        except (RecursionError, ValueError) as error:
             raise FileError(f"{path.name} line {number}", str(path), f"{wanted} ({error})") from None
     return JournalStorage(backend)
 

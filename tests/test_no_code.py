@@ -111,3 +111,10 @@ def test_a_row_of_results_causes_no_download(name: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(checkpoint, "load", lambda name: pytest.fail(f"{name} was loaded"))
     assert comparison._training_seed({"params": {"path": name}, "controller": "policy"}) == -1
+
+
+def test_every_policy_that_is_no_checkpoint_has_a_name_that_files_may_not_give() -> None:
+    from orbitcc.agents import hub, libraries
+    from orbitcc.envs import code
+
+    assert {hub.PREFIX, *(f"{kind}:" for kind in libraries.KINDS)} == set(code.PREFIXES)

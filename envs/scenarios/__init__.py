@@ -126,7 +126,9 @@ def get(name: str, **params: Any) -> Scenario:
     except Exception as error:
         if not code.is_code(name) or isinstance(error, OrbitccError):
             raise
-        raise code.refused("scenario", name, "a function whose arguments have defaults", error) from None
+        raise code.refused(
+            "scenario", name, "a function that makes a Scenario, whose arguments have defaults", error
+        ) from None
     if not isinstance(made, Scenario):
         raise OrbitccError("scenario", name, f"a function that returns a Scenario, not {type(made).__name__}")
     return made

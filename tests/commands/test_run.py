@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from orbitcc.agents import libraries
 from orbitcc.cli import app
+from orbitcc.commands.options import print_json
 from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
@@ -344,3 +345,8 @@ def test_what_makes_no_scenario_is_one_line(words):
     done = called(*words)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "'os:getcwd' is not allowed; allowed: a Scenario, a distribution, or a function" in done.stderr
+
+
+def test_what_is_no_number_is_null_in_json(capsys):
+    print_json({"a": [float("nan"), (float("-inf"), 1.5)], "b": {"c": float("inf"), "d": None}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": {"c": None, "d": None}}
