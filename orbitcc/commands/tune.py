@@ -37,6 +37,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Folder. Default: runs/tune-RECIPE. A search in it is continued.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Training runs at the same time on this machine.")] = 1,
     ray: Ray = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,6 +61,7 @@ def tune(
         trials=trials,
         seeds=seed,
         folder=folder,
+        at_once=jobs,
         ray=ray,
         report=lambda text: typer.echo(plain(text), err=True),
     )
