@@ -135,7 +135,7 @@ def train(
             for number in seed:
                 work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]))
         except OrbitccError:
-            for _, _, made, *_ in work:
+            for _, _, made, *_ in reversed(work):
                 made.take_back()
             raise
     if resume:
