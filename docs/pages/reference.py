@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import orbitcc
+from orbitcc import _sim
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
+from orbitcc.envs.environments import presets
 from orbitcc.training import heldout_metrics, recipe
 from orbitcc.training.learners import ALGORITHMS
 
@@ -181,6 +183,19 @@ def recipe_page() -> str:
         "",
     ]
     return "\n".join([*head, *(model_section(model) for model in classes)])
+
+
+def observation_page() -> str:
+    """Every native observation, index by index."""
+    head = [
+        "# Observations",
+        "",
+        "The features of one interval of every native observation. With ten features, \"index mod 10\" means that feature 0",
+        "stands at the indices 0, 10, 20 and so on: once for every interval of the history. [Presets](../presets.md)",
+        "explains them.",
+        "",
+    ]
+    return "\n".join([*head, *(f"## {name}\n\n{presets.describe(name)}\n" for name in _sim.FUNCTIONS["observation"])])
 
 
 # -- modules --------------------------------------------------------------------------------------------------------

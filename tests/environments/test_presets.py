@@ -15,6 +15,7 @@ from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
+from tests import modules
 
 
 def test_astraea_has_ten_features_of_five_intervals_with_finite_bounds() -> None:
@@ -44,10 +45,12 @@ def test_every_feature_of_a_list_is_in_the_documentation() -> None:
 
 
 def test_every_function_and_its_bounds_are_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8")
+    docs = Path(__file__).parents[2] / "docs"
+    text = (docs / "presets.md").read_text(encoding="utf-8")
+    generated = modules.load(docs / "pages" / "reference.py").observation_page()
     for name in _sim.FUNCTIONS["observation"]:
-        assert f"### {name}\n" in text
-        assert presets.describe(name) in text
+        assert f"| `{name}` |" in text
+        assert f"## {name}\n\n{presets.describe(name)}\n" in generated
     for name in _sim.FUNCTIONS["action"]:
         action = presets.Native(name).definition("action")
         assert f"| `{name}` | {action['meaning']} |" in text
