@@ -34,6 +34,7 @@ from orbitcc.envs.scenarios import get
 
 CHOSEN = (*(f"leo-responsiveness, run {run}" for run in (1, 2, 3)), "geo-ideal", "dumbbell", "dumbbell, two flows")
 SIDES = ("simulator", "agent", "deployed")
+SHOWN = ("simulator", "deployed")
 PORT = 8000
 SERVER = """
 import http.server, json, socket, struct, sys, threading, time
@@ -243,8 +244,8 @@ def written(page: Path) -> dict[tuple[str, str], list[str]]:
 def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], known: Mapping[tuple[str, str], Sequence[str]]
 ) -> Iterator[str]:
-    """The table: median, lowest and highest value of each figure and side, and how the deployed policy differs; known
-    lines where there are no runs."""
+    """The table: median, lowest and highest value of each figure in the simulator and deployed, and how they differ;
+    known lines where there are no runs."""
     heads = ["case", "policy", "side, runs"]
     for name, unit in HEADS.items():
         heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
@@ -257,13 +258,12 @@ def lines(
             if not all(of.values()):
                 yield from known.get((title, policy), ())
                 continue
-            for side, own in of.items():
-                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in own])]
-                yield f"| {title} | {policy} | {side}, {len(own)} | {' | '.join(cells)} |"
-            for other in ("simulator", "agent"):
-                found = [_verdict([r[f] for r in of["deployed"]], [r[f] for r in of[other]]) for f in FIGURES]
-                cells = [cell for verdict in found for cell in (verdict, "", "")]
-                yield f"| | | deployed, against {other} | {' | '.join(cells)} |"
+            for side in SHOWN:
+                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in of[side]])]
+                yield f"| {title} | {policy} | {side}, {len(of[side])} | {' | '.join(cells)} |"
+            found = [_verdict([r[f] for r in of["deployed"]], [r[f] for r in of["simulator"]]) for f in FIGURES]
+            cells = [cell for verdict in found for cell in (verdict, "", "")]
+            yield f"| | | result | {' | '.join(cells)} |"
 
 
 def many(count: int, seconds: float) -> None:
