@@ -18,6 +18,8 @@ from orbitcc import _sim
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments import presets
+from orbitcc.eval.assessment import criteria
+from orbitcc.eval.report.assessment import limits
 from orbitcc.training import heldout_metrics, recipe
 from orbitcc.training.learners import ALGORITHMS
 
@@ -190,12 +192,31 @@ def observation_page() -> str:
     head = [
         "# Observations",
         "",
-        "The features of one interval of every native observation. With ten features, \"index mod 10\" means that feature 0",
+        'The features of one interval of every native observation. With ten features, "index mod 10" means that feature 0',
         "stands at the indices 0, 10, 20 and so on: once for every interval of the history. [Presets](../presets.md)",
         "explains them.",
         "",
     ]
     return "\n".join([*head, *(f"## {name}\n\n{presets.describe(name)}\n" for name in _sim.FUNCTIONS["observation"])])
+
+
+def limits_page() -> str:
+    """The limits of the assessment by RFC 9743 and their reasons."""
+    lines = [
+        "# Limits of the assessment",
+        "",
+        "Often there are two limits for a result: an absolute one, and a multiple of Cubic's value in the same world. Meeting",
+        "either one is enough. A metric that misses the limits of *concern* fails. [Assessment](../assessment.md) explains the",
+        "criteria; `eval/assessment/criteria.toml` has the limits.",
+        "",
+        "| § | key | metric | limits | reason |",
+        "|---|---|---|---|---|",
+    ]
+    for c in criteria():
+        lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
+        if c.not_applicable:
+            lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
+    return "\n".join([*lines, ""])
 
 
 # -- modules --------------------------------------------------------------------------------------------------------
