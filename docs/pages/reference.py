@@ -192,9 +192,9 @@ def observation_page() -> str:
     head = [
         "# Observations",
         "",
-        'The features of one interval of every native observation. With ten features, "index mod 10" means that feature 0',
-        "stands at the indices 0, 10, 20 and so on: once for every interval of the history. [Presets](../presets.md)",
-        "explains them.",
+        "The features of one interval of every native observation. With ten features, *index mod 10* means that",
+        "feature 0 stands at the indices 0, 10, 20 and so on: once for every interval of the history.",
+        "[Presets](../presets.md) explains them.",
         "",
     ]
     return "\n".join([*head, *(f"## {name}\n\n{presets.describe(name)}\n" for name in _sim.FUNCTIONS["observation"])])
@@ -205,9 +205,9 @@ def limits_page() -> str:
     lines = [
         "# Limits of the assessment",
         "",
-        "Often there are two limits for a result: an absolute one, and a multiple of Cubic's value in the same world. Meeting",
-        "either one is enough. A metric that misses the limits of *concern* fails. [Assessment](../assessment.md) explains the",
-        "criteria; `eval/assessment/criteria.toml` has the limits.",
+        "Often there are two limits for a result: an absolute one, and a multiple of Cubic's value in the same world.",
+        "Meeting either one is enough. A metric that misses the limits of *concern* fails.",
+        "[Assessment](../assessment.md) explains the criteria; `eval/assessment/criteria.toml` has the limits.",
         "",
         "| § | key | metric | limits | reason |",
         "|---|---|---|---|---|",
