@@ -54,14 +54,12 @@ class Episode:
 class Actor:
     """What decides for a flow: a classical controller, or a policy (`act`) with its `preset`.
 
-    state_size: above 0, `act` also takes the state of each flow, f32[n, state_size], and updates it. begin: instead of
-    `act`, makes one for each flow.
+    begin: instead of `act`, makes one for each flow.
     """
 
     controller: ControllerSpec
     act: Callable[..., NDArray[np.float32]] | None = None
     preset: Preset | None = None
-    state_size: int = 0
     begin: Callable[[], Callable[..., NDArray[np.float32]]] | None = None
 
     @property
@@ -91,7 +89,7 @@ class Actor:
                 f"(`orbitcc policy filter {path} --off --out FOLDER` writes such a copy)"
             )
             raise OrbitccError("--policy", str(controller), allowed)
-        return Actor(controller, found.policy.act, found.preset, found.policy.state_size)
+        return Actor(controller, found.policy.act, found.preset)
 
 
 def collect(
@@ -175,8 +173,7 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         for agent in np.flatnonzero(acting).tolist():
             actor = roles[learning[agent]]
             if actor.decides:
-                kept = [logs[agent].state(actor.state_size)] if actor.state_size else []
-                decided = logs[agent].act(actor)(batch.obs[0, agent : agent + 1], *kept)
+                decided = logs[agent].act(actor)(batch.obs[0, agent : agent + 1])
                 actions[0, agent] = np.clip(decided[0], -1.0, 1.0)
             logs[agent].decide(batch.obs[0, agent], actions[0, agent], statistics[agent])
         batch.step(actions)
@@ -220,7 +217,6 @@ class _Log:
         self.last: NDArray[np.float32] = np.zeros(0, np.float32)
         self.after: NDArray[np.float64] = np.zeros(0)
         self.terminated = False
-        self._state: NDArray[np.float32] | None = None
         self._act: Callable[..., NDArray[np.float32]] | None = None
 
     def act(self, actor: Actor) -> Callable[..., NDArray[np.float32]]:
@@ -229,12 +225,6 @@ class _Log:
             self._act = actor.act if actor.begin is None else actor.begin()
         assert self._act is not None
         return self._act
-
-    def state(self, size: int) -> NDArray[np.float32]:
-        """What a recurrent policy keeps of the flow, f32[1, size]."""
-        if self._state is None:
-            self._state = np.zeros((1, size), np.float32)
-        return self._state
 
     def decide(self, seen: NDArray[np.float32], action: NDArray[np.float32], before: NDArray[np.float64]) -> None:
         self.seen.append(seen.copy())

@@ -31,19 +31,6 @@ class Gate(_Model):
     expert_inputs: Annotated[tuple[int, ...], Field(min_length=1)]
 
 
-class Gru(_Model):
-    """A gated recurrent unit (PyTorch's `GRUCell`), whose state the layers observe after columns of the observation.
-
-    inputs, head_inputs: columns of the observation that the unit and the layers observe; no `head_inputs`: the state
-    alone. every: decisions from one update of the state to the next; the first decision of a flow updates it.
-    """
-
-    units: Annotated[int, Field(ge=1)]
-    inputs: Annotated[tuple[int, ...], Field(min_length=1)]
-    head_inputs: tuple[int, ...]
-    every: Annotated[int, Field(ge=1, le=10_000)] = 1
-
-
 class Observation(_Model):
     """The native observation of a policy: its name, the parameters that differ from the named ones, and the hash of its
     definition at the time of training."""
@@ -128,7 +115,6 @@ class ModelCard(_Model):
     interval_least_ms: Annotated[float, Field(ge=0.1, le=10_000)] = 1.0
     layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
     gate: Gate | None = None
-    gru: Gru | None = None
     normaliser: bool = False
     clip: Annotated[float, Field(gt=0)] = 10.0
     squash: Literal["tanh", "clip", "argmax"] = "clip"
@@ -149,8 +135,6 @@ class ModelCard(_Model):
 
     @model_validator(mode="after")
     def _is_one_kind_of_network(self) -> "ModelCard":
-        if self.gate is not None and self.gru is not None:
-            raise ValueError("has either a gate or a gru")
         return self
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.agents.model_card import Gate, Gru, Layer, ModelCard
+from orbitcc.agents.model_card import Gate, Layer, ModelCard
 from orbitcc.envs.environments.presets import Native
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -17,9 +17,7 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor that a model card requires.
 
     `layers.I.weight` [out, in], `layers.I.bias` [out], with a layer norm `layers.I.norm.scale` and `.shift` [out]; the
-    same for `gate.I` with a gate. With a recurrent unit, as in PyTorch's `GRUCell`: `gru.weight_ih` [3 units, in],
-    `gru.weight_hh` [3 units, units], `gru.bias_ih` and `gru.bias_hh` [3 units]. With a normaliser `normaliser.mean` and
-    `normaliser.std` [D].
+    same for `gate.I` with a gate. With a normaliser `normaliser.mean` and `normaliser.std` [D].
     """
     shapes: dict[str, tuple[int, ...]] = {}
     networks = [("layers", card.layers, card.observation.dim)]
@@ -28,11 +26,6 @@ def expected_tensors(card: ModelCard) -> dict[str, tuple[int, ...]]:
             ("layers", card.layers, len(card.gate.expert_inputs)),
             ("gate", card.gate.layers, len(card.gate.inputs)),
         ]
-    if card.gru is not None:
-        units = card.gru.units
-        networks = [("layers", card.layers, len(card.gru.head_inputs) + units)]
-        shapes["gru.weight_ih"], shapes["gru.weight_hh"] = (3 * units, len(card.gru.inputs)), (3 * units, units)
-        shapes["gru.bias_ih"] = shapes["gru.bias_hh"] = (3 * units,)
     for name, layers, width in networks:
         for index, layer in enumerate(layers):
             shapes[f"{name}.{index}.weight"] = (layer.units, width)
@@ -61,10 +54,6 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
             return f"its best output is its action, but the action {card.action.preset} does not select from a list"
         if units != (action["choices"] if card.squash == "argmax" else card.action.dim):
             return f"its last layer has {units} units for an action of {action['choices'] or card.action.dim}"
-    if card.gru is not None:
-        columns = (*card.gru.inputs, *card.gru.head_inputs)
-        if not all(0 <= column < card.observation.dim for column in columns):
-            return f"its gru takes column {max(columns)} of {card.observation.dim}"
     for name, shape in expected.items():
         if name not in tensors:
             return f"the tensor {name} is missing"
@@ -81,7 +70,7 @@ def mismatch(card: ModelCard, tensors: Tensors) -> str | None:
 def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     """The native network; `tensors` must fit the card (see :func:`mismatch`)."""
     return _sim.Policy(
-        **network(card.layers, card.gate, card.gru, tensors),
+        **network(card.layers, card.gate, tensors),
         observation=Native(card.observation.preset, card.observation.parameters).json(),
         action=Native(card.action.preset, card.action.parameters).json(),
         interval_ns=round(card.interval_ms * 1e6),
@@ -95,16 +84,12 @@ def build(card: ModelCard, tensors: Tensors) -> _sim.Policy:
     )
 
 
-def network(layers: Sequence[Layer], gate: Gate | None, gru: Gru | None, tensors: Tensors) -> dict[str, Any]:
-    """The arguments `layers`, `gate` and `gru` of `_sim.Policy`."""
-    made: dict[str, Any] = {"layers": _layers("layers", layers, tensors), "gate": None, "gru": None}
+def network(layers: Sequence[Layer], gate: Gate | None, tensors: Tensors) -> dict[str, Any]:
+    """The arguments `layers` and `gate` of `_sim.Policy`."""
+    made: dict[str, Any] = {"layers": _layers("layers", layers, tensors), "gate": None}
     if gate is not None:
         columns = {"inputs": list(gate.inputs), "expert_inputs": list(gate.expert_inputs)}
         made["gate"] = {"layers": _layers("gate", gate.layers, tensors), **columns}
-    if gru is not None:
-        weights = {name: tensors[f"gru.{name}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-        columns = {"inputs": list(gru.inputs), "head_inputs": list(gru.head_inputs)}
-        made["gru"] = {**weights, **columns, "every": gru.every}
     return made
 
 

@@ -53,17 +53,12 @@ cubic = native(
             "both",
             "how slow start can end before a loss. train: by ACK trains; delay: by rising delay; both: by either, as "
             "in Linux; off: not at all. nomax and dynamic, two proposals for satellite links: as both, with a delay "
-            "threshold that has no maximum, or that follows the spread of the RTTs. hystart++: RFC 9406. search and "
-            "search-09: the third and ninth version of draft-chung-ccwg-search",
-            choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search", "search-09"),
+            "threshold that has no maximum, or that follows the spread of the RTTs. hystart++: RFC 9406. search: "
+            "draft-chung-ccwg-search-09",
+            choices=("both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"),
         ),
         "hystart_k": Param(
             3.0, "standard deviations above the mean RTT at which hystart=dynamic ends slow start", low=0.0, high=100.0
-        ),
-        "search_rollback": Param(
-            "off",
-            "when hystart=search ends slow start, undo its growth in the last two round trips (as in the draft)",
-            choices=("on", "off"),
         ),
         "fast_convergence": Param(
             "on",

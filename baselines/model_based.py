@@ -21,18 +21,7 @@ bbr3 = native(
         "min_rtt_window_s": Param(10.0, "time for which a minimum RTT is kept, s", low=0.1, high=1e5),
         "probe_rtt_interval_s": Param(5.0, "time between two ProbeRTT phases, s", low=0.1, high=1e5),
         "cwnd_gain": Param(2.0, "limit of the data in flight in ProbeBW, in BDP", low=1.0, high=100.0),
-        "ecn_low": Param(
-            "off",
-            "the response to marks of Google's Linux tree, where a route turns it on (ECN_LOW: marks mean a short "
-            "queue). Here the ECN field of the flow's packets does: ect0, or ect1 for the low-delay queue of DualPI2. "
-            "The receiver then echoes mark by mark. draft=06 has none",
-            choices=("off", "ect0", "ect1"),
-        ),
-        "ecn_max_rtt_ms": Param(
-            5.0, "with ecn_low: marks count once the minimum RTT is no longer, ms; 0: always", low=0.0, high=1e6
-        ),
     },
-    omitted=("ecn_low", "ecn_max_rtt_ms"),
 )
 
 leocc = native(

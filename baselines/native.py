@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from orbitcc.envs.controllers import HOST_PARAMS, ControllerInfo, Made, Param, register
@@ -26,15 +26,9 @@ def native(
     paper: str = "",
     params: Mapping[str, Param] | None = None,
     tcp: bool = True,
-    omitted: Collection[str] = (),
 ) -> ControllerInfo:
-    """Register the native controller `name`; a controller over TCP also has the parameters of its hosts.
-
-    omitted: parameters that compiled networks leave out at their default, so that networks from before these parameters
-    existed remain the same.
-    """
+    """Register the native controller `name`; a controller over TCP also has the parameters of its hosts."""
     unwritten = dict.fromkeys(HOST_PARAMS, "network") if tcp else {}
-    unwritten |= {key: (params or {})[key].default for key in omitted}
 
     def make(values: dict[str, Any]) -> Made:
         given = {key: value for key, value in values.items() if key not in unwritten or unwritten[key] != value}

@@ -1,8 +1,8 @@
 """What a policy observes and decides over time: inputs, contributions, action, window and queue of one flow.
 
 A *contribution* is the part of the action, before it is bounded, that an input adds: weight times normalised input in a
-linear network, and in a mixture of linear experts with the weights averaged by the gate. With a recurrent unit and a
-linear layer, the part of the state counts as constant. Other networks, and policies in Python, have none.
+linear network, and in a mixture of linear experts with the weights averaged by the gate.
+Other networks, and policies in Python, have none.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Trace:
     """The decisions of one flow, T of them.
 
     time_s [T]; measured: a column of :data:`MEASURED` -> [T]; actions [T] in [-1, 1]; inputs [T, D], not normalised;
-    contributions [T, D], zeros without any; constant [T], the part of the action that no input adds, but the state of a
-    recurrent unit may; gate [T, E], the weights of the experts, E = 0 without a gate. labels: what each input is.
+    contributions [T, D], zeros without any; constant [T], the part of the action that no input adds; gate [T, E], the
+    weights of the experts, E = 0 without a gate. labels: what each input is.
     """
 
     policy: str
@@ -138,26 +138,11 @@ def explained(loaded: Checkpoint, inputs: Array) -> tuple[Array, Array, Array]:
     if len(card.layers) > 1 or card.layers[0].norm != "none":
         return np.zeros_like(x), np.zeros(rows), gate
     weight, bias = tensors["layers.0.weight"].astype(np.float64), tensors["layers.0.bias"].astype(np.float64)
-    if card.gru is not None:
-        direct = len(card.gru.head_inputs)
-        contributions = np.zeros_like(x)
-        contributions[:, card.gru.head_inputs] = x[:, card.gru.head_inputs] * weight[0, :direct]
-        return contributions, _states(loaded, inputs) @ weight[0, direct:] + bias[0], gate
     if card.gate is None:
         return x * weight[0], np.full(rows, bias[0]), gate
     contributions = np.zeros_like(x)
     contributions[:, card.gate.expert_inputs] = x[:, card.gate.expert_inputs] * (gate @ weight)
     return contributions, gate @ bias, gate
-
-
-def _states(loaded: Checkpoint, inputs: Array) -> Array:
-    """The states of a recurrent unit with which the decisions of a flow were made, [T, units]."""
-    policy, seen = loaded.policy, inputs.astype(np.float32)
-    state, found = np.zeros((1, policy.state_size), np.float32), []
-    for row in seen:
-        policy.act(row[None], state)
-        found.append(state[0, :-1].astype(np.float64))
-    return np.array(found)
 
 
 def _forward(layers: Sequence[Layer], name: str, tensors: Any, x: Array) -> Array:

@@ -27,9 +27,6 @@ CONTROLLERS: Mapping[str, Mapping[str, Any]]
 FUNCTIONS: Mapping[str, tuple[str, ...]]
 """Names of the native functions by kind: observation, action, reward."""
 
-def check_interval(observation: str, action: str, interval_ns: int, interval_rtts: float) -> None:
-    """ValueError "FIELD = VALUE: must be ..." for a decision interval that these functions (JSON) cannot have."""
-
 def function(kind: str, request: str) -> dict[str, Any]:
     """A native function that is asked for as JSON text, `"astraea"` or `{"name": "astraea", "history": 1}`.
 
@@ -51,9 +48,6 @@ class Policy:
     safety_filter: limits applied outside of the network, JSON text (the model card's `safety_filter`), or None.
     gate: weighs the last layer's outputs, the experts: `{"layers": [...], "inputs": [columns of the observation that
     the gate observes], "expert_inputs": [those of the experts]}`, or None.
-    gru: a recurrent unit whose state the layers observe: `{"weight_ih": f32[3 units, inputs], "weight_hh": f32[3 units,
-    units], "bias_ih": f32[3 units], "bias_hh": f32[3 units], "inputs": [columns of the observation that it observes],
-    "head_inputs": [columns that the layers observe before the state], "every": decisions between updates}`, or None.
     """
 
     def __init__(
@@ -71,18 +65,9 @@ class Policy:
         squash: str = "clip",
         safety_filter: str | None = None,
         gate: Mapping[str, Any] | None = None,
-        gru: Mapping[str, Any] | None = None,
     ) -> None: ...
-    @property
-    def state_size(self) -> int:
-        """Numbers that a recurrent policy keeps of each flow; 0: none."""
-
-    def act(self, obs: NDArray[np.float32], state: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """f32[n, D] -> f32[n, A].
-
-        state: of each row's flow, f32[n, state_size], zeros where a flow begins; it is updated in place. ValueError
-        where a recurrent policy gets none.
-        """
+    def act(self, obs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """f32[n, D] -> f32[n, A]."""
 
     def fixed(self) -> Policy:
         """The policy in fixed point: observation, network and action are computed with integers, as in a BPF program.

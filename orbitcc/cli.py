@@ -39,7 +39,7 @@ from orbitcc.commands.options import InOrder, RayCommand, WholeSentences
 
 GROUPS = {
     "Start": ("demo", "list", "run", "scenario", "fit", "path"),
-    "Train": ("train", "distill", "tune", "policy", "import", "dataset"),
+    "Train": ("train", "tune", "policy", "import", "dataset"),
     "Evaluate": ("eval", "compare", "assess", "search", "reproduce", "trace"),
     "Machine": ("doctor", "deploy", "undeploy", "cluster", "mininet", "bench"),
 }
@@ -76,7 +76,6 @@ app.add_typer(scenario.app, name="scenario")
 app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("train", cls=train.SeveralSeeds)(train.train)
-app.command("distill", cls=train.SeveralSeeds)(train.distill)
 app.command("tune", cls=train.SeveralSeeds)(tune.tune)
 app.add_typer(policy.app, name="policy")
 app.command("import")(import_.import_policy)

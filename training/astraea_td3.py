@@ -234,7 +234,7 @@ class AstraeaTd3Learner:
             threads=settings.threads,
         )
         self.width = self.env.single_observation_space.shape[0]
-        self.gate = self.gru = None
+        self.gate = None
         self.layers = network.layers(1)
         self.rng = np.random.default_rng([seed, 0xA57])
         torch.manual_seed(seed)

@@ -65,12 +65,10 @@ class HeldOut:
         self,
         act: Callable[..., NDArray[np.float32]],
         progress: Report | None = None,
-        state_size: int = 0,
         share: float = 1.0,
     ) -> Figures:
         """`reward` and `action_spread` of `act`; a spread near 0 means a constant action.
 
-        state_size: above 0, `act` also takes the states of the flows, f32[n, state_size], and updates them.
         share: of the duration of each world, from its beginning.
         """
         self.actions[:] = 0
@@ -83,16 +81,12 @@ class HeldOut:
         )
         batch.observe()
         actions = np.zeros((*batch.status.shape, batch.preset.action_dim), np.float32)
-        states = np.zeros((*batch.status.shape, state_size), np.float32)
         total, decisions, first, second = 0.0, 0, 0.0, 0.0
         until = share * np.array([scenario.duration_s for scenario in self.scenarios])
         while not (batch.finished() | (batch.now_s() >= until)).all():
             active = batch.status == ACTIVE
             if active.any():
-                states[~active] = 0.0  # of flows that have not begun
-                kept = [states[active]] if state_size else []
-                actions[active] = acted = act(batch.obs[active], *kept)
-                states[active] = kept[0] if kept else 0.0
+                actions[active] = acted = act(batch.obs[active])
                 self.actions += np.histogram(acted, ACTION_BINS, (-1.0, 1.0))[0]
                 first += float(acted.sum(dtype=np.float64))
                 second += float((acted.astype(np.float64) ** 2).sum())
@@ -124,9 +118,9 @@ class HeldOut:
         controller = {"name": "policy", "params": {"policy": "p"}}
         metrics, complete = self._run(controller, {"p": policy}, progress, to_the_end=False)
         if not complete:
-            begun = self.play(policy.act, progress, policy.state_size, _BEGINNING)
+            begun = self.play(policy.act, progress, _BEGINNING)
             return {**begun, "reward": math.nan, **metrics}
-        return {**self.play(policy.act, progress, policy.state_size), **metrics}
+        return {**self.play(policy.act, progress), **metrics}
 
     def _run(
         self,

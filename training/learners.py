@@ -57,65 +57,54 @@ class FlowPpo(PpoSettings):
     lr_decay: Annotated[int, _steps] = 700_000
 
 
-class Ppo(FlowPpo):
-    """Our own PPO, `training/ppo.py`.
+class CriticPpo(FlowPpo):
+    """PPO with a value network of its own shape, which our own and RLlib's learner have.
 
     critic_hidden: hidden layers of the value network; empty: those of the policy.
     privileged_critic: the value network also gets the features of :mod:`orbitcc.training.privileged`.
     normalise_observations: normalise by running mean and standard deviation, which the exported policy includes.
-    normalise_advantages: normalise to mean 0 and standard deviation 1 over an iteration.
-    squash: conversion of samples to actions: `clip` to [-1, 1], or `tanh`.
     exploration_std_final: final standard deviation, reached linearly like `lr_final`; 0: the deviation is learned.
-    value_loss: `squared`, `huber` (linear beyond 1), or `clipped` (squared, with a change of the value of at most
-    `clip` per iteration, as in Schulman's implementation).
     value_weight: weight of the value loss.
-    kl_target: no further epoch once the mean divergence from the sampling policy exceeds this; 0: no limit.
-    action_penalty: weight of the policy's mean squared output in the loss.
-    sequence: decisions of a flow through which the gradients of a recurrent network pass.
-    critic_first: agent steps at the beginning in which only the critic learns, for a policy that was trained before.
     """
 
     critic_hidden: tuple[Annotated[int, number(1, 4096, "units", whole=True)], ...] = ()
     privileged_critic: bool = False
     normalise_observations: bool = False
+    exploration_std_final: Annotated[float, number(0, 10, "")] = 0.0
+    value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
+
+
+class Ppo(CriticPpo):
+    """Our own PPO, `training/ppo.py`.
+
+    normalise_advantages: normalise to mean 0 and standard deviation 1 over an iteration.
+    squash: conversion of samples to actions: `clip` to [-1, 1], or `tanh`.
+    value_loss: `squared`, `huber` (linear beyond 1), or `clipped` (squared, with a change of the value of at most
+    `clip` per iteration, as in Schulman's implementation).
+    kl_target: no further epoch once the mean divergence from the sampling policy exceeds this; 0: no limit.
+    action_penalty: weight of the policy's mean squared output in the loss.
+    critic_first: agent steps at the beginning in which only the critic learns, for a policy that was trained before.
+    """
+
     normalise_advantages: bool = True
     squash: Literal["clip", "tanh"] = "clip"
-    exploration_std_final: Annotated[float, number(0, 10, "")] = 0.0
     value_loss: Literal["squared", "huber", "clipped"] = "squared"
-    value_weight: Annotated[float, number(0, 1e6, "", above=True)] = 0.5
     kl_target: Annotated[float, number(0, 1e3, "")] = 0.0
     action_penalty: Annotated[float, number(0, 1e3, "")] = 0.0
-    sequence: Annotated[int, number(2, 10_000, "decisions", whole=True)] = 32
     critic_first: Annotated[int, number(0, 1e12, "agent steps", whole=True)] = 0
 
 
 _RllibPpo = TypeVar("_RllibPpo", bound=PpoSettings)
 
 
-class RllibPpo(Ppo):
-    """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner.
-
-    It has the settings of our own PPO, but for those that RLlib's loss lacks.
-    """
+class RllibPpo(CriticPpo):
+    """PPO of RLlib, whose critic observes the global state of the flow's world; `flows` counts per env runner."""
 
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
     value_clip: Annotated[float, number(0, 1e9, "", above=True)] = 1e6
-    array_runner: bool = True
-    """Sample sub-environments as arrays; false: with RLlib's own env runner, which makes a Python object per step."""
 
     @model_validator(mode="after")
-    def _as_rllib_can(self) -> RllibPpo:
-        for name in (
-            "squash",
-            "value_loss",
-            "normalise_advantages",
-            "kl_target",
-            "action_penalty",
-            "sequence",
-            "critic_first",
-        ):
-            if (value := getattr(self, name)) != (only := Ppo.model_fields[name].default):
-                raise OrbitccError(name, value, f"{only}, with RLlib's PPO")
+    def _minibatch_within_batch(self) -> RllibPpo:
         return _minibatch_within(self, "batch", self.batch)
 
 
@@ -337,14 +326,11 @@ class Algorithm:
 _DECAY, _AVERAGE = {"lr_decay": 1}, {"averaging": -1}
 _LEAKY = ("tanh", "relu", "leaky_relu")
 _EXPERTS = ("experts", "gate_hidden", "gate_inputs", "expert_inputs")
-_GRU = ("gru", "gru_inputs", "head_inputs", "gru_every")
 _RLLIB = "orbitcc.training.rllib:RLlibLearner"
 _SB3 = "orbitcc.training.sb3:SB3Learner"
 
 ALGORITHMS = {
-    "ppo": Algorithm(
-        Ppo, "orbitcc.training.ppo:PpoLearner", network=(*_EXPERTS, *_GRU), activations=_LEAKY, schedules=_DECAY
-    ),
+    "ppo": Algorithm(Ppo, "orbitcc.training.ppo:PpoLearner", network=_EXPERTS, activations=_LEAKY, schedules=_DECAY),
     "astraea-td3": Algorithm(
         Td3,
         "orbitcc.training.astraea_td3:AstraeaTd3Learner",

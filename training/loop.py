@@ -21,7 +21,7 @@ import numpy as np
 
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.folders import locked, replace_folder, scratch
-from orbitcc.agents.model_card import Action, Gate, Gru, Layer, ModelCard, Observation, Training
+from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
@@ -53,9 +53,6 @@ class Learner(Protocol):
 
     gate: Gate | None
     """What weighs the outputs of the last layer, if they are experts."""
-
-    gru: Gru | None
-    """The recurrent unit whose state the layers observe, if there is one."""
 
     def iterate(self) -> dict[str, float]:
         """Sample and learn once: `agent_steps` decisions taken, `train/reward` per decision, `train/episode_return` and
@@ -457,7 +454,6 @@ class _Loop:
             squash=self.learner.squash,
             layers=self.learner.layers,
             gate=self.learner.gate,
-            gru=self.learner.gru,
             training_range=training_range(self.recipe.world()),
             training=Training(
                 recipe=self.recipe.name,
@@ -474,10 +470,6 @@ class _Loop:
 
 def _learner(recipe: Recipe, seed: int) -> Learner:
     module, name = recipe.kind.learner.split(":")
-    if recipe.distill is not None:
-        module, name = "orbitcc.training.distill", "DistillingLearner"
-    elif recipe.network.gru:
-        module, name = "orbitcc.training.recurrent_ppo", "RecurrentPpoLearner"
     return getattr(import_module(module), name)(recipe, seed)
 
 

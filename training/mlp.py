@@ -142,56 +142,36 @@ class Mixture:
     Args:
         layers: of the experts' network; its outputs are the experts.
         gate: columns that both observe, and the gate's layers.
-        auxiliary: further outputs of the gate, which training uses and :meth:`tensors` leaves out.
     """
 
-    auxiliary: torch.Tensor
-    """The further outputs at the last :meth:`forward`, f32[n, K]."""
-
-    def __init__(
-        self, layers: Sequence[Layer], gate: Gate, *, generator: torch.Generator | None = None, auxiliary: int = 0
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], gate: Gate, *, generator: torch.Generator | None = None) -> None:
         self._expert_columns, self._gate_columns = torch.tensor(gate.expert_inputs), torch.tensor(gate.inputs)
-        *hidden, last = gate.layers
-        self._shared = last.units
-        gate_layers = [*hidden, last.model_copy(update={"units": last.units + auxiliary})]
         experts = weights_of(len(gate.expert_inputs), layers)
-        total = experts + weights_of(len(gate.inputs), gate_layers)
+        total = experts + weights_of(len(gate.inputs), gate.layers)
         self.theta = torch.zeros(total)
         self.theta.grad = gradient = torch.zeros(total)
         halves = [(self.theta[part], gradient[part]) for part in (slice(experts), slice(experts, total))]
         self.experts = Mlp(len(gate.expert_inputs), layers, last_gain=0.01, generator=generator, theta=halves[0])
-        self.gate = Mlp(len(gate.inputs), gate_layers, last_gain=0.1, generator=generator, theta=halves[1])
+        self.gate = Mlp(len(gate.inputs), gate.layers, last_gain=0.1, generator=generator, theta=halves[1])
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """f32[n, inputs] -> f32[n, 1]."""
         self._values = self.experts.forward(rows.index_select(1, self._expert_columns))
-        outputs = self.gate.forward(rows.index_select(1, self._gate_columns))
-        self._shares, self.auxiliary = outputs[:, : self._shared].softmax(1), outputs[:, self._shared :]
+        self._shares = self.gate.forward(rows.index_select(1, self._gate_columns)).softmax(1)
         self._mean = (self._values * self._shares).sum(1, keepdim=True)
         return self._mean
 
-    def backward(self, gradient: torch.Tensor, auxiliary: torch.Tensor | None = None) -> None:
-        """Set `theta.grad` from the gradient of a loss at the last outputs of `forward`.
-
-        Args:
-            gradient: at the output, f32[n, 1].
-            auxiliary: at the further outputs of the gate, f32[n, K]; None: zeros.
-        """
+    def backward(self, gradient: torch.Tensor) -> None:
+        """Set `theta.grad` from the gradient of a loss at the last outputs of `forward`, f32[n, 1]."""
         towards = gradient * self._shares
-        further = torch.zeros_like(self.auxiliary) if auxiliary is None else auxiliary
-        self.gate.backward(torch.cat([towards * (self._values - self._mean), further], 1))
+        self.gate.backward(towards * (self._values - self._mean))
         self.experts.backward(towards)
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of the weights as the tensors of a checkpoint, without the further outputs of the gate."""
-        gate = self.gate.tensors("gate")
-        last = len(self.gate.layers) - 1
-        for name in (f"gate.{last}.weight", f"gate.{last}.bias"):
-            gate[name] = gate[name][: self._shared].copy()
-        return {**self.experts.tensors(), **gate}
+        """Copies of the weights as the tensors of a checkpoint."""
+        return {**self.experts.tensors(), **self.gate.tensors("gate")}
 
     def restore(self, tensors: Mapping[str, NDArray[np.float32]]) -> None:
-        """Set the weights to those that :meth:`tensors` returned, where the gate has no further outputs."""
+        """Set the weights to those that :meth:`tensors` returned."""
         self.experts.restore(tensors)
         self.gate.restore(tensors, "gate")

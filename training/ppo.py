@@ -8,7 +8,6 @@ are made once (docs/performance.md says where the time goes).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +42,6 @@ class PpoLearner:
     Behind :class:`orbitcc.training.loop.Learner`.
     """
 
-    actor: Any  # an Mlp or a Mixture, or what a subclass makes
-    _state_size = 0
-    """Numbers of the state of a recurrent policy, which the critic observes."""
-
     def __init__(self, recipe: Recipe, seed: int) -> None:
         torch.set_num_threads(1)  # networks this small lose more to thread hand-over than they gain
         self.recipe, self.settings = recipe, recipe.options(Ppo)
@@ -66,14 +61,15 @@ class PpoLearner:
         knows = privileged.DIM if ppo.privileged_critic else 0
         self.squash = ppo.squash
         self.layers: tuple[Layer, ...] = recipe.network.layers(acts)
-        self.gate, self.gru = recipe.network.gate(sees), recipe.network.recurrence(sees)
+        self.gate = recipe.network.gate(sees)
         self._rng = np.random.default_rng(seed)  # exploration and the order of minibatches
         first = torch.Generator().manual_seed(seed)
         deep = Network(hidden=ppo.critic_hidden or recipe.network.hidden, activation=recipe.network.activation)
-        predicts = self.gate is not None and recipe.distill is not None and recipe.distill.privileged_weight > 0.0
-        self._auxiliary = knows if predicts else 0
-        self.actor = self._make_actor(sees, first)
-        knows += self._state_size
+        self.actor: Mlp | Mixture = (
+            Mlp(sees, self.layers, last_gain=0.01, generator=first)
+            if self.gate is None
+            else Mixture(self.layers, self.gate, generator=first)
+        )
         self.critic = Mlp(sees + knows, deep.layers(1), last_gain=1.0, generator=first)
         self.log_std = torch.full((acts,), math.log(ppo.exploration_std))
         self._learns_std = ppo.exploration_std_final == 0.0
@@ -168,7 +164,7 @@ class PpoLearner:
         parts = {
             "observation": (card.observation.hash, definition_hash("observation", used.native("observation"))),
             "action": (card.action.hash, definition_hash("action", used.native("action"))),
-            "network": ((card.layers, card.gate, card.gru), (self.layers, self.gate, self.gru)),
+            "network": ((card.layers, card.gate), (self.layers, self.gate)),
             "squash": (card.squash, self.squash),
             "normaliser": (card.normaliser, self.normaliser is not None),
         }
@@ -183,24 +179,11 @@ class PpoLearner:
     def _schedule(self) -> None:
         """Learning rate and, unless it is learned, exploration: linear in agent steps, then constant."""
         ppo = self.settings
-        learned = self.agent_steps - (0 if self.recipe.distill is None else self.recipe.distill.agent_steps)
-        share = min(1.0, learned / ppo.lr_decay)
-        std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
-        self._set(ppo.lr + share * (ppo.lr_final - ppo.lr), None if self._learns_std else std)
-
-    def _set(self, lr: float, std: float | None) -> None:
-        """Set the learning rate and the standard deviation of the exploration."""
-        self._optimiser.param_groups[0]["lr"] = lr
-        if std is not None:
+        share = min(1.0, self.agent_steps / ppo.lr_decay)
+        self._optimiser.param_groups[0]["lr"] = ppo.lr + share * (ppo.lr_final - ppo.lr)
+        if not self._learns_std:
+            std = ppo.exploration_std + share * (ppo.exploration_std_final - ppo.exploration_std)
             self.log_std.fill_(math.log(std))
-
-    def _make_actor(self, sees: int, generator: torch.Generator) -> Any:
-        if self.gate is None:
-            return Mlp(sees, self.layers, last_gain=0.01, generator=generator)
-        return Mixture(self.layers, self.gate, generator=generator, auxiliary=self._auxiliary)
-
-    def _note(self, t: int) -> None:
-        """For a subclass: called before the decisions of step `t` of the rollout."""
 
     def _sample(self) -> None:
         """Fill the rollout, and the inputs after its last step."""
@@ -211,11 +194,10 @@ class PpoLearner:
         self._look(self._obs, roll.inputs[0])
         for t in range(roll.steps):
             roll.heeded[t] = env.active()
-            self._note(t)
             if self.normaliser is not None:
                 roll.obs[t] = self._obs
             sampled = roll.sampled[t]
-            sampled += self._means(t)
+            sampled += self.actor.forward(roll.rows[t, :, : roll.sees]).numpy()
             actions = np.tanh(sampled) if self.squash == "tanh" else sampled.clip(-1.0, 1.0)
             roll.rewards[t], terminated, truncated = env.advance(actions)
             np.logical_or(terminated, truncated, out=roll.ended[t])
@@ -226,11 +208,6 @@ class PpoLearner:
                 roll.finals.append((t, cut, final[cut]))
             self._obs = env.renew()
             self._look(self._obs, roll.inputs[t + 1])
-
-    def _means(self, t: int) -> F32:
-        """Mean actions in step `t` of the rollout, f32[flows, A]."""
-        means: F32 = self.actor.forward(self._rollout.rows[t, :, : self._rollout.sees]).numpy()
-        return means
 
     def _look(self, obs: F32, into: F32) -> None:
         """Write the networks' inputs, f32[flows, D + E]: the observation, then what only the critic observes."""
@@ -274,7 +251,7 @@ class PpoLearner:
         sums, minibatches = np.zeros(len(_FIGURES)), 0
         for _ in range(ppo.epochs):
             divergence = 0.0
-            for rows in self._minibatches(parts):
+            for rows in torch.from_numpy(self._rng.permutation(np.flatnonzero(roll.heeded))).tensor_split(parts):
                 picked = (array.index_select(0, rows) for array in (inputs, sampled, judged))
                 figures = self._descend(*picked)
                 divergence += figures[_FIGURES.index("kl")] / parts
@@ -288,15 +265,6 @@ class PpoLearner:
             "learner/learning_rate": self._optimiser.param_groups[0]["lr"],
         }
 
-    def _minibatches(self, parts: int) -> Iterable[torch.Tensor]:
-        """The decisions of an epoch in parts: rows of the flattened rollout."""
-        return torch.from_numpy(self._rng.permutation(np.flatnonzero(self._rollout.heeded))).tensor_split(parts)
-
-    def _mean(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Mean actions of a minibatch, f32[n, A]."""
-        mean: torch.Tensor = self.actor.forward(inputs[:, : self._rollout.sees])
-        return mean
-
     def _descend(self, inputs: torch.Tensor, sampled: torch.Tensor, judged: torch.Tensor) -> NDArray[np.float64]:
         """One step of the optimiser; :data:`_FIGURES` of the minibatch before it.
 
@@ -307,7 +275,7 @@ class PpoLearner:
         """
         ppo = self.settings
         log_prob, old_values, advantages, returns = judged.unbind(1)
-        mean = self._mean(inputs).detach().requires_grad_()
+        mean = self.actor.forward(inputs[:, : self._rollout.sees]).detach().requires_grad_()
         values = self.critic.forward(inputs).detach().requires_grad_()
         log_std = self.log_std.detach().requires_grad_(self._learns_std)
 
@@ -336,14 +304,6 @@ class PpoLearner:
             kl = (ratio - 1.0 - log_ratio).mean()  # http://joschu.net/blog/kl-approx.html, k3
             outside = (ratio != clipped).float().mean()
             return torch.stack([policy_loss, value_loss, entropy, kl, outside]).double().numpy()
-
-    def _towards_returns(self, inputs: torch.Tensor, judged: torch.Tensor) -> float:
-        """Set the critic's gradient alone; the value loss of the minibatch."""
-        values = self.critic.forward(inputs).detach().requires_grad_()
-        loss = self._value_loss(values.squeeze(1), judged[:, 1], judged[:, 3])
-        (self.settings.value_weight * loss).backward()
-        self.critic.backward(values.grad)
-        return float(loss.detach())
 
     def _value_loss(self, values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
         ppo = self.settings

@@ -12,7 +12,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 
 from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.hub import is_on_hub
-from orbitcc.agents.model_card import Gate, Gru, Layer, TrainingRange
+from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
@@ -38,14 +38,11 @@ _Options = TypeVar("_Options", bound=Model)
 class Network(Model):
     """The policy's hidden layers; a value function has a network of the same shape.
 
-    Our own PPO and RLlib's (`rllib-ppo`) also train mixtures of experts, and our own recurrent networks:
+    Our own PPO and RLlib's (`rllib-ppo`) also train mixtures of experts:
 
     experts: above 0, the network has so many outputs, which a second network, the gate, weighs by a softmax.
     gate_hidden: hidden layers of the gate, with the activation tanh.
     gate_inputs, expert_inputs: columns of the observation that they observe; empty: all.
-    gru: above 0, a gated recurrent unit with so many units; the layers observe its state and the observation.
-    gru_inputs, head_inputs: columns of the observation that the unit and the layers observe; empty: all.
-    gru_every: decisions from one update of the state to the next.
 
     Astraea's learner (also in RLlib) has normalisation, and a separate shape of the critics:
 
@@ -62,18 +59,8 @@ class Network(Model):
     gate_hidden: tuple[_units, ...] = (16,)
     gate_inputs: tuple[_column, ...] = ()
     expert_inputs: tuple[_column, ...] = ()
-    gru: Annotated[int, number(0, 4096, "units", whole=True)] = 0
-    gru_inputs: tuple[_column, ...] = ()
-    head_inputs: tuple[_column, ...] = ()
-    gru_every: Annotated[int, number(1, 10_000, "decisions", whole=True)] = 1
     norm: Literal["none", "layer", "batch"] = "none"
     critic_hidden: tuple[_units, ...] = (256, 128, 64)
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> Network:
-        if self.gru and self.experts:
-            raise OrbitccError("gru", self.gru, "0 in a mixture of experts (experts = 0 makes it none)")
-        return self
 
     def layers(self, actions: int) -> tuple[Layer, ...]:
         """The hidden layers and a linear output layer, as a model card states them; the layer has `actions` units, or
@@ -100,15 +87,6 @@ class Network(Model):
             expert_inputs=self.expert_inputs or every,
         )
 
-    def recurrence(self, inputs: int) -> Gru | None:
-        """The recurrent unit in the same way."""
-        if not self.gru:
-            return None
-        self._check_columns(inputs, "gru_inputs", "head_inputs")
-        every = tuple(range(inputs))
-        columns = {"inputs": self.gru_inputs or every, "head_inputs": self.head_inputs or every}
-        return Gru(units=self.gru, every=self.gru_every, **columns)
-
     def _check_columns(self, inputs: int, *names: str) -> None:
         for name in names:
             columns = getattr(self, name)
@@ -124,35 +102,6 @@ class Network(Model):
             value = getattr(self, name)
             if name not in ("hidden", "activation", *kind.network) and value != field.default:
                 raise OrbitccError(name, value, f"{field.default}, with {algorithm}")
-
-
-class Teacher(Model):
-    """A policy that a student imitates.
-
-    policy: name or path of a checkpoint.
-    worlds: names of the parts of the mixture in which it teaches; empty: in all that no other teacher has.
-    """
-
-    policy: str
-    worlds: tuple[str, ...] = ()
-
-
-class Distillation(Model):
-    """Imitation of teachers before PPO, `training/distill.py`.
-
-    agent_steps: decisions of the imitation; the rest of the recipe's `agent_steps` is PPO.
-    epochs: passes over the decisions of an iteration.
-    lr: initial learning rate, which falls linearly to `learner.lr`.
-    exploration_std: standard deviation of the student's exploration.
-    privileged_weight: weight of the gate's prediction of the critic's privileged inputs in the loss; 0: none.
-    """
-
-    teachers: Annotated[tuple[Teacher, ...], Field(min_length=1)]
-    agent_steps: Annotated[int, _steps] = 1_000_000
-    epochs: Annotated[int, number(1, 100, "", whole=True)] = 4
-    lr: Annotated[float, _rate] = 2e-3
-    exploration_std: Annotated[float, number(0, 10, "", above=True)] = 0.1
-    privileged_weight: Annotated[float, number(0, 1e3, "")] = 0.0
 
 
 class Evaluation(Model):
@@ -201,7 +150,6 @@ class Recipe(Model):
     algorithm: name of the learner (:data:`orbitcc.training.learners.ALGORITHMS`).
     preset: observation, action and reward.
     start_from: name or path of a checkpoint whose policy our own PPO begins with; empty: with random weights.
-    distill: teachers that our own PPO imitates first.
     learner: options of the learner.
     finish: how `best/` is made of the selected policy after the training.
 
@@ -230,7 +178,6 @@ class Recipe(Model):
         "worlds are always simulated",
     )
     start_from: str = ""
-    distill: Distillation | None = None
     network: Network = Network()
     learner: SerializeAsAny[Model] = Field(default=Model(), description="its fields depend on the algorithm")
     evaluation: Evaluation = Evaluation()
@@ -255,22 +202,11 @@ class Recipe(Model):
             self.network.check_for(self.algorithm)
         except OrbitccError as error:
             raise error.under("network") from None
-        recurrent = bool(self.network.gru)
-        if self.distill is not None and self.algorithm != "ppo":
-            raise OrbitccError("distill", "a table", f"nothing with {self.algorithm}, only with ppo")
-        if recurrent and self.distill is not None:
-            raise OrbitccError("network.gru", self.network.gru, "0 with [distill], whose student is not recurrent")
-        if recurrent and (ppo := self.options(Ppo)).minibatch < ppo.sequence:
-            raise OrbitccError("learner.minibatch", ppo.minibatch, f"at least learner.sequence = {ppo.sequence}")
-        teachers = () if self.distill is None else tuple(teacher.policy for teacher in self.distill.teachers)
-        for policy in (self.start_from, *teachers):
-            if is_on_hub(policy):
-                field = "start_from" if policy == self.start_from else "distill.teachers"
-                raise OrbitccError(field, policy, "a name or a path of a checkpoint: a recipe cannot name a download")
-        if self.start_from and (recurrent or self.distill is not None or self.algorithm != "ppo"):
-            raise OrbitccError(
-                "start_from", self.start_from, "nothing with a recurrent network, [distill] or a learner but ppo"
-            )
+        if is_on_hub(self.start_from):
+            what = "a name or a path of a checkpoint: a recipe cannot name a download"
+            raise OrbitccError("start_from", self.start_from, what)
+        if self.start_from and self.algorithm != "ppo":
+            raise OrbitccError("start_from", self.start_from, "nothing with a learner but ppo")
         if self.finish is not None and self.finish.join and self.algorithm != "ppo":
             raise OrbitccError("finish.join", self.finish.join, f"an empty table with {self.algorithm}, not with ppo")
         return self
@@ -385,10 +321,8 @@ def by_learner(recipe: Recipe, learner: str) -> list[str]:
         OrbitccError: a learner that cannot train this recipe.
     """
     found = LEARNERS.get(learner, {}).get(recipe.algorithm)
-    if found is None or recipe.distill is not None:
-        allowed = (
-            f"{', '.join(LEARNERS)}, for recipes with ppo or astraea-td3 without [distill] ({recipe.algorithm} here)"
-        )
+    if found is None:
+        allowed = f"{', '.join(LEARNERS)}, for recipes with ppo or astraea-td3 ({recipe.algorithm} here)"
         raise OrbitccError("learner", learner, allowed)
     alone = [] if recipe.finish is None else ["finish.join={}"]  # only our PPO begins with a policy
     return [f"algorithm={found}", f"name={recipe.name}-{learner}", *alone]
@@ -456,9 +390,9 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
     if not linear or observation.name != "features" or observation.parameters.get("history", 1) != 1:
         needs = "mixture of linear experts with one hidden layer in its gate and normalised features without a history"
         raise OrbitccError("finish.join", name, f"an empty table, or a {needs}")
-    if nested := {"finish", "distill", "start_from"} & recipe.finish.join.keys():
+    if nested := {"finish", "start_from"} & recipe.finish.join.keys():
         raise OrbitccError(f"finish.join.{min(nested)}", name, "no such value")
-    data = recipe.model_dump(exclude={"finish", "distill"})
+    data = recipe.model_dump(exclude={"finish"})
     try:
         found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))
         found.world()

@@ -47,7 +47,7 @@ class SB3Learner:
         self.squash: Literal["tanh", "clip", "argmax"] = "clip" if self._is_ppo else "tanh"
         if used.choices is not None:
             self.squash = "argmax"
-        self.gate = self.gru = None
+        self.gate = None
         self.layers = recipe.network.layers(used.choices or used.action_dim)
         settings = self._settings
         native = FlowVectorEnv(

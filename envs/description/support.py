@@ -19,7 +19,6 @@ KERNEL: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "cubic": {
         "hystart": ("both", "train", "delay", "off"),
         "hystart_k": (3.0,),
-        "search_rollback": ("off",),
         "fast_convergence": ("on", "off"),
         "friendliness": ("on", "off"),
         "abe": ("off",),

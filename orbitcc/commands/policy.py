@@ -42,10 +42,6 @@ def show(policy: Name, as_json: AsJson = False) -> None:
     if card.gate is not None:
         gate = " → ".join(str(layer.units) for layer in card.gate.layers)
         layers += f" experts (of {len(card.gate.expert_inputs)} inputs), weighed by {len(card.gate.inputs)} → {gate}"
-    if card.gru is not None:
-        often = "decision" if card.gru.every == 1 else f"{card.gru.every} decisions"
-        unit = f"GRU of {card.gru.units} units ({len(card.gru.inputs)} inputs, updated every {often})"
-        layers = f"{unit}, with {len(card.gru.head_inputs)} inputs → {layers}"
     inside = card.training_range.model_dump(exclude={"scenario", "links", "remarks"}, exclude_none=True)
     console = Console(highlight=False)
     console.print(f"[bold]{terminal(card.name)}[/bold]: {terminal(card.description)}")

@@ -124,41 +124,6 @@ def train(
         raise typer.Exit(code)
 
 
-def distill(
-    student: Annotated[str, typer.Option(metavar="RECIPE", help="Recipe of the student: a name or a TOML file.")],
-    teacher: Annotated[
-        list[str],
-        typer.Option(
-            metavar="POLICY[=PART,...]",
-            help="Name or path of a teacher, and the parts of the recipe's mixture of worlds in which it teaches; "
-            "without, all that no other teacher has. Repeatable.",
-        ),
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. distill.agent_steps=1e6."),
-    ] = None,
-    seed: Seeds = [1],  # noqa: B006
-    name: Annotated[str | None, typer.Option(help="Name of the run, also of its policy in tables.")] = None,
-    jobs: Jobs = 1,
-    ray: Ray = None,
-    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run, as `orbitcc train` does.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Train a student that first imitates teachers, one per kind of world, then goes on with PPO.
-
-    The same as `orbitcc train` with a table `[distill]` in the recipe (docs/training.md).
-    """
-    teachers = []
-    for text in teacher:
-        policy, _, worlds = text.partition("=")
-        names = json.dumps([world for world in worlds.split(",") if world])
-        teachers.append(f"{{policy = {json.dumps(policy)}, worlds = {names}}}")
-    given = [f"distill.teachers=[{', '.join(teachers)}]", *(changes or ())]
-    train(student, given, None, seed, name, jobs, ray, out, resume, None, None, None, as_json)
-
-
 def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> tuple[Any, ...]:
     """The fields of a :class:`orbitcc.training.remote.Job` with a new run folder."""
     from orbitcc.training.loop import new_run

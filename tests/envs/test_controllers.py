@@ -13,7 +13,7 @@ def test_classical_controllers_are_registered_on_import():
 
 
 def test_defaults_are_filled_in():
-    rest = {"hystart_k": 3.0, "search_rollback": "off", "fast_convergence": "on", "friendliness": "on", "abe": "off"}
+    rest = {"hystart_k": 3.0, "fast_convergence": "on", "friendliness": "on", "abe": "off"}
     rest |= {"resume_cwnd": 0.0, "resume_rtt_ms": 0.0}
     assert controllers.make("cubic", {}) == ({"name": "cubic", "params": {"hystart": "both", **rest}}, {})
     assert controllers.make("cubic-nohystart", {}) == ({"name": "cubic", "params": {"hystart": "off", **rest}}, {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbitcc.envs import controllers, scenarios
+from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import Scenario
@@ -132,30 +132,3 @@ def test_the_emulator_has_classic_ecn_for_all_flows_or_none():
     assert dumbbell("cubic", ecn="classic").unsupported("emulator") == ()
     assert dumbbell("cubic", ecn="accurate").unsupported("emulator") == ("sim.ecn",)
     assert dumbbell("cubic:ecn=classic").unsupported("emulator") == ("flows.0.controller.ecn",)
-
-
-def test_bbr3_responds_to_marks_only_where_it_is_asked_to():
-    # RED with a step at ten packets, RTT 4 ms: below the 5 ms up to which Google's tree lets marks count.
-    made = scenarios.get("dumbbell", duration_s=10.0, rate_mbps=100.0, base_rtt_ms=4.0)
-    queue = {"kind": "red", "limit_bytes": 1_500_000, "min_bytes": 15_000, "max_bytes": 15_000, "weight_log2": 1}
-
-    def queue_ms(flow):
-        described = made.with_flows([Flow.parse(flow)] * 4).model_dump()
-        link = described["links"][0] | {"queue": queue | {"ecn": True}}
-        recording = simulate(Scenario.build(described | {"links": [link]}))
-        return recording.flows["srtt_ms"][recording.t_s > 5.0].mean() - 4.0
-
-    # A step of ten packets is 1.2 ms, a bandwidth-delay product 4 ms.
-    assert queue_ms("bbr3:ecn_low=ect0") < 2.4 < 4.0 < queue_ms("bbr3:ecn_low=ect0,ecn_max_rtt_ms=1")
-
-
-def test_bbr3_s_draft_has_no_response_to_marks():
-    with pytest.raises(OrbitccError, match=r"ecn_low = \"ect1\": the draft asks for a response"):
-        simulate(dumbbell("bbr3:draft=06,ecn_low=ect1"))
-
-
-def test_bbr3_without_the_response_compiles_to_the_network_of_before():
-    params = {"draft": "off", "min_rtt_window_s": 10.0, "probe_rtt_interval_s": 5.0, "cwnd_gain": 2.0}
-    assert controllers.make("bbr3", {})[0] == {"name": "bbr3", "params": params}
-    with_response = controllers.make("bbr3", {"ecn_low": "ect1", "ecn_max_rtt_ms": 5})[0]
-    assert with_response == {"name": "bbr3", "params": params | {"ecn_low": "ect1"}}

@@ -29,7 +29,7 @@ class Stubborn:
 
     squash = "clip"
     layers = (Layer(units=4, activation="leaky_relu", norm="layer"), Layer(units=1, activation="linear"))
-    gate = gru = None
+    gate = None
 
     def __init__(self, plan: recipe.Recipe, seed: int) -> None:
         del seed

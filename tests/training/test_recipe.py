@@ -108,14 +108,6 @@ def test_only_learners_of_single_flows_train_on_the_emulator(name: str) -> None:
     recipe.check_names(recipe.load("perigee", ["backend=emulator"]))
 
 
-def test_neither_a_recurrent_policy_nor_a_student_starts_from_another() -> None:
-    for change in ("network.gru=8", 'distill.teachers=[{policy="perigee"}]'):
-        with pytest.raises(OrbitccError, match=r"start_from.*nothing with"):
-            recipe.load("perigee", ["start_from=perigee", change])
-    with pytest.raises(OrbitccError, match=r"critic_first.*with RLlib"):
-        recipe.load("perigee", ["algorithm=rllib-ppo", "learner.critic_first=10"])
-
-
 def test_unknown_recipes_suggest_a_known_one() -> None:
     with pytest.raises(OrbitccError, match="did you mean 'ppo-leo'"):
         recipe.load("ppo-lea")

@@ -52,10 +52,9 @@ def spy(learner: RLlibLearner) -> list[tuple[int, float]]:
     return seen
 
 
-@pytest.mark.parametrize("array_runner", ["true", "false"])
 @pytest.mark.parametrize("env_runners", [0, 2])
-def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, array_runner, tmp_path: Path) -> None:
-    changes = [f"learner.env_runners={env_runners}", f"learner.array_runner={array_runner}", "learner.reward_scale=10"]
+def test_all_that_is_sampled_is_learned_from_and_counted(env_runners, tmp_path: Path) -> None:
+    changes = [f"learner.env_runners={env_runners}", "learner.reward_scale=10"]
     learner = RLlibLearner(recipe.load("rllib-ppo-leo", small(tmp_path, *changes)), seed=1)
     try:
         seen = spy(learner)

@@ -106,18 +106,11 @@ def test_flows_end_with_the_privileged_inputs() -> None:
     assert np.allclose(obs[:, seen + 13], np.log10(own / 1e6))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("learner.squash=tanh", "squash: 'tanh' is not allowed; allowed: clip, with RLlib's PPO"),
-        ("learner.kl_target=0.01", "kl_target: 0.01 is not allowed; allowed: 0.0, with RLlib's PPO"),
-        ("learner.value_loss=huber", "value_loss: 'huber' is not allowed; allowed: squared, with RLlib's PPO"),
-    ],
-)
-def test_what_rllibs_loss_lacks_is_refused(change: str, message: str) -> None:
+@pytest.mark.parametrize("change", ["squash=tanh", "kl_target=0.01", "value_loss=huber", "critic_first=10"])
+def test_what_rllibs_loss_lacks_is_refused(change: str) -> None:
     changes = recipe.by_learner(recipe.load("zenith"), "rllib")
-    with pytest.raises(OrbitccError, match=message.replace(".", r"\.")):
-        recipe.load("zenith", [*changes, change])
+    with pytest.raises(OrbitccError, match=rf"^learner\.{change.split('=')[0]}: unknown name"):
+        recipe.load("zenith", [*changes, f"learner.{change}"])
 
 
 def test_settings_of_rllib_alone_can_be_set(tmp_path) -> None:

@@ -82,7 +82,7 @@ def _ppo_per_flow(config: Any, recipe: Recipe) -> Any:
     )
     config.learners(learner_class=ScheduledLearner).training(vf_loss_coeff=ppo.value_weight)
     config.rl_module(rl_module_spec=RLModuleSpec(CentralCritic, model_config=module_config(recipe)))
-    return config.env_runners(env_runner_cls=ArrayEnvRunner) if ppo.array_runner else config
+    return config.env_runners(env_runner_cls=ArrayEnvRunner)
 
 
 def module_config(recipe: Recipe) -> dict[str, Any]:

@@ -32,7 +32,6 @@ class RLlibLearner:
         used = preset(recipe.preset)
         seen, acts = used.observation_space().shape[0], used.choices or used.action_dim
         self.gate = recipe.network.gate(seen)
-        self.gru = None
         self.layers = recipe.network.layers(acts)
         self._module = DEFAULT_MODULE if recipe.kind.by_flow else MODULE
         self._own = cluster.start(cpus=options.env_runners + 1)  # not on a cluster: a task of it

@@ -132,8 +132,6 @@ pub struct Object {
 pub struct Agent {
     /// Decides within the world; otherwise the world's owner acts.
     pub policy: Option<Arc<dyn Decide>>,
-    /// What the policy keeps of this flow.
-    pub state: Vec<f32>,
     pub action: Arc<Action>,
     pub memory: ActionMemory,
     pub observer: Observer,
@@ -149,7 +147,6 @@ impl Agent {
     pub fn external(preset: &Preset, params: &Map<String, Value>) -> Agent {
         Agent {
             policy: None,
-            state: Vec::new(),
             action: preset.action.clone(),
             memory: ActionMemory::default(),
             observer: Observer::new(preset.observation.clone()),
@@ -170,7 +167,6 @@ impl Agent {
             interval: policy.interval,
             next_decision: Nanos::MAX,
             delay_preference: 0.0, // a policy in the world has its own
-            state: vec![0.0; decides.state_size()],
             policy: Some(decides),
         }
     }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use orbitcc_core::spec::{DualPi2Spec, HandoverSpec, LossSpec, NetworkSpec, QueueSpec, RedSpec};
+use orbitcc_core::spec::{HandoverSpec, LossSpec, NetworkSpec};
 use orbitcc_core::time::Nanos;
 use orbitcc_core::units::BitRate;
 use orbitcc_core::world::{Policies, World};
@@ -177,51 +177,5 @@ fn the_draft_s_shortcut_changes_nothing() {
             world.event_hash()
         };
         assert_eq!(hash(false), hash(true));
-    }
-}
-
-/// Four flows on a link of 100 Mbit/s and 4 ms, whose queue marks from ten packets on: RED with a step, as switches have
-/// it, or DualPI2's L queue with its step of 1 ms (8 packets). A product is of 50 kB.
-fn marking(controller: &str, queue: QueueSpec) -> Run {
-    let mut spec = dumbbell(100.0, 4.0, 1_500_000, 20.0, &[controller; 4]);
-    spec.links[0].forward.queue = queue;
-    run(&spec)
-}
-
-#[test]
-fn with_a_response_to_marks_the_queue_stays_near_the_step() {
-    let step = QueueSpec::Red(RedSpec {
-        limit: 1_500_000,
-        min: 15_000,
-        max: 15_000,
-        max_probability: 0.02,
-        weight_log2: 1,
-        packet: 1_500,
-        adaptive: false,
-        ecn: true,
-        front: false,
-    });
-    let dual = QueueSpec::DualPi2(DualPi2Spec {
-        limit: 1_000,
-        target: secs(0.015),
-        update: secs(0.016),
-        alpha: 41,
-        beta: 819,
-        step: secs(0.001),
-        coupling: 2,
-        classic_weight: 10,
-        drop_overload: true,
-        front: false,
-    });
-    for (queue, ect) in [(step, "ect0"), (dual, "ect1")] {
-        // Marks do not count while the minimum RTT is above the limit: the same packets in the same queue without response.
-        let with = |ms| marking(&format!("bbr3:ecn_low={ect},ecn_max_rtt_ms={ms}"), queue);
-        let (ignored, heeded) = (with(1), with(5));
-        assert!(ignored.queue(5.0, 20.0) > 50_000.0, "a product at least: {}", ignored.queue(5.0, 20.0));
-        assert!(heeded.queue(5.0, 20.0) < 30_000.0, "twice the step at most: {}", heeded.queue(5.0, 20.0));
-        for run in [&ignored, &heeded] {
-            assert!((0..4).map(|i| run.wire_mbps(i, 5.0, 20.0)).sum::<f64>() > 95.0);
-            assert!(run.flow_totals.iter().all(|f| f.reported_marked_packets > 1_000 && f.lost_packets == 0));
-        }
     }
 }

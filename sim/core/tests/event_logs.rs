@@ -157,7 +157,6 @@ fn named() -> Vec<(String, NetworkSpec)> {
         ("c4 marked", with_marks(&["c4"], QueueSpec::DualPi2(dual), EcnMode::Off)),
         ("prague beside cubic", with_marks(&["prague", "cubic"], QueueSpec::DualPi2(dual), EcnMode::Classic)),
         ("dctcp at a step", with_marks(&["dctcp"], QueueSpec::Red(step), EcnMode::Off)),
-        ("bbr3 at a step", with_marks(&["bbr3:ecn_low=ect0,ecn_max_rtt_ms=0"], QueueSpec::Red(step), EcnMode::Off)),
         ("drops from the front", with_queue(QueueSpec::DropFrontBytes { limit: 60_000 })),
         ("codel, from the front", with_queue(QueueSpec::Codel(CodelSpec { limit: 20, front: true, ..codel }))),
         ("pie, from the front", with_queue(QueueSpec::Pie(PieSpec { front: true, ..pie }))),

@@ -9,7 +9,7 @@ mod simulation;
 mod worlds;
 
 use orbitcc_core::cc::REGISTRY;
-use orbitcc_core::observe::functions::{self, Interval, Payment};
+use orbitcc_core::observe::functions::Payment;
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::registry::{self, ACTIONS, OBSERVATIONS, REWARDS};
 use orbitcc_core::observe::stats::{STATISTICS, Source};
@@ -32,7 +32,6 @@ fn _sim(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("CONTROLLERS", controllers(py)?)?;
     m.add("FUNCTIONS", names(py)?)?;
     m.add_function(wrap_pyfunction!(function, m)?)?;
-    m.add_function(wrap_pyfunction!(check_interval, m)?)?;
     m.add_function(wrap_pyfunction!(fixed::fixed_decide, m)?)?;
     m.add_class::<policy::Policy>()?;
     m.add_class::<python_policy::PythonPolicy>()?;
@@ -77,15 +76,6 @@ fn names(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     table.set_item("action", PyTuple::new(py, ACTIONS.iter().map(|entry| entry.name))?)?;
     table.set_item("reward", PyTuple::new(py, REWARDS.iter().map(|entry| entry.name))?)?;
     Ok(table)
-}
-
-/// Refuse a decision interval that these functions cannot have.
-#[pyfunction]
-fn check_interval(observation: &str, action: &str, interval_ns: u64, interval_rtts: f64) -> PyResult<()> {
-    let observation = registry::observation(&convert::json(observation)?).map_err(convert::value_error)?;
-    let action = registry::action(&convert::json(action)?).map_err(convert::value_error)?;
-    let interval = policy::interval(interval_ns, interval_rtts, Interval::SHORTEST.0)?;
-    functions::check_pulses(&observation, &action, interval).map_err(convert::value_error)
 }
 
 /// All there is to know of a function that is asked for as JSON.

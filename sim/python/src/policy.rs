@@ -1,11 +1,8 @@
 use std::sync::Arc;
 
-use numpy::{
-    IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods,
-};
+use numpy::{IntoPyArray, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use orbitcc_core::observe::fixed_policy::{compile::compile, simulated};
-use orbitcc_core::observe::functions::{self, Interval};
-use orbitcc_core::observe::gru::Gru;
+use orbitcc_core::observe::functions::Interval;
 use orbitcc_core::observe::policy::{
     ACTION_DIM, Activation, Answer, Decide, Gate, Layer, LayerNorm, Network, Policy as Shared, Squash,
 };
@@ -117,34 +114,11 @@ fn gate(given: &Bound<'_, PyAny>) -> PyResult<Gate> {
     })
 }
 
-/// A recurrent unit from a mapping: `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`, `inputs`, `head_inputs`, `every`.
-fn gru(given: &Bound<'_, PyAny>) -> PyResult<Gru> {
-    let part = |key: &str| given.get_item(key).map_err(|_| value_error(format!("gru.{key}: missing")));
-    let matrix = |key: &str| -> PyResult<(Vec<f32>, usize)> {
-        let array = part(key)?;
-        let array: PyReadonlyArray2<'_, f32> =
-            array.extract().map_err(|_| value_error(format!("gru.{key}: must be a float32 matrix")))?;
-        Ok((array.as_array().iter().copied().collect(), array.shape()[1]))
-    };
-    let bias = |key: &str| vector(&part(key)?, &format!("gru.{key}"));
-    let (weight_hh, units) = matrix("weight_hh")?;
-    Ok(Gru {
-        units,
-        weight_ih: matrix("weight_ih")?.0,
-        weight_hh,
-        bias_ih: bias("bias_ih")?,
-        bias_hh: bias("bias_hh")?,
-        inputs: part("inputs")?.extract()?,
-        head_inputs: part("head_inputs")?.extract()?,
-        every: part("every")?.extract()?,
-    })
-}
-
 #[pymethods]
 impl Policy {
     #[new]
     #[pyo3(signature = (layers, *, observation, action, interval_ns, interval_rtts=0.0, interval_least_ns=1_000_000, mean=None, std=None, clip=10.0,
-        squash="clip", safety_filter=None, gate=None, gru=None))]
+        squash="clip", safety_filter=None, gate=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         layers: Vec<Bound<'_, PyAny>>,
@@ -159,7 +133,6 @@ impl Policy {
         squash: &str,
         safety_filter: Option<&str>,
         gate: Option<Bound<'_, PyAny>>,
-        gru: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Policy> {
         let normaliser = match (mean, std) {
             (Some(mean), Some(std)) => Some((vector(&mean, "mean")?, vector(&std, "std")?)),
@@ -169,7 +142,6 @@ impl Policy {
         let network = Arc::new(Network {
             layers: self::layers(&layers)?,
             gate: gate.as_ref().map(self::gate).transpose()?,
-            gru: gru.as_ref().map(self::gru).transpose()?,
             normaliser,
             clip,
             squash: one_of(
@@ -196,49 +168,17 @@ impl Policy {
                 outputs.unwrap_or_default()
             )));
         }
-        functions::check_pulses(&shared.observation, &shared.action, shared.interval).map_err(value_error)?;
         Ok(Policy { inner: Arc::new(shared), network })
     }
 
-    #[getter]
-    fn state_size(&self) -> usize {
-        self.network.state_size()
-    }
-
-    #[pyo3(signature = (obs, state=None))]
-    fn act<'py>(
-        &self,
-        py: Python<'py>,
-        obs: PyReadonlyArray2<'py, f32>,
-        state: Option<PyReadwriteArray2<'py, f32>>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    fn act<'py>(&self, py: Python<'py>, obs: PyReadonlyArray2<'py, f32>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let rows = obs.shape()[0];
         let width = self.inner.observation.dim();
         let flat = crate::convert::readonly(&obs.to_dyn().readonly(), "obs", &[rows, width])?.to_vec();
         let decides = (self.inner.begin)();
-        let size = decides.state_size();
-        let mut state = match state {
-            Some(state) if state.shape() == [rows, size] => Some(state),
-            Some(state) => {
-                let shape = state.shape();
-                return Err(value_error(format!("state: shape {shape:?}, must be [{rows}, {size}]")));
-            }
-            None if size > 0 => {
-                return Err(value_error(format!(
-                    "state: a recurrent policy needs the state of each flow, float32 [{rows}, {size}], zeros where a \
-                     flow begins; it is updated in place"
-                )));
-            }
-            None => None,
-        };
-        let states = match &mut state {
-            Some(state) => state.as_slice_mut().map_err(|_| value_error("state: must be contiguous"))?,
-            None => &mut [],
-        };
         let mut actions = Vec::with_capacity(rows * ACTION_DIM);
-        for (i, row) in flat.chunks(width).enumerate() {
-            let own = &mut states[i * size..(i + 1) * size];
-            if let Ok(Answer::Action(action)) = decides.decide(0, row, &IntervalStats::default(), own) {
+        for row in flat.chunks(width) {
+            if let Ok(Answer::Action(action)) = decides.decide(0, row, &IntervalStats::default()) {
                 actions.push(action);
             }
         }

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use numpy::PyArray1;
-use orbitcc_core::observe::functions;
 use orbitcc_core::observe::policy::{Answer, Decide, Failure, Policy};
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::IntervalStats;
@@ -39,13 +38,7 @@ impl WorldPolicy {
 }
 
 impl Decide for WorldPolicy {
-    fn decide(
-        &self,
-        flow: usize,
-        observation: &[f32],
-        stats: &IntervalStats,
-        _state: &mut [f32],
-    ) -> Result<Answer, Failure> {
+    fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure> {
         Python::attach(|py| self.ask(py, flow, observation, stats)).map_err(|error| Arc::new(error) as Failure)
     }
 }
@@ -70,7 +63,6 @@ impl PythonPolicy {
             safety_filter: None,
             fixed: false,
         };
-        functions::check_pulses(&policy.observation, &policy.action, policy.interval).map_err(value_error)?;
         Ok(PythonPolicy { inner: Arc::new(policy) })
     }
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArrayDyn, PyReadwriteArrayDyn};
 use orbitcc_core::observe::astraea::STATE_DIM;
-use orbitcc_core::observe::functions::{self, Preset};
+use orbitcc_core::observe::functions::Preset;
 use orbitcc_core::observe::policy::ACTION_DIM;
 use orbitcc_core::observe::registry;
 use orbitcc_core::observe::stats::STATISTICS;
@@ -62,7 +62,6 @@ impl Worlds {
             reward: Arc::new(registry::reward(&convert::json(reward)?).map_err(value_error)?),
             interval: crate::policy::interval(interval_ns, interval_rtts, interval_least_ns)?,
         };
-        functions::check_pulses(&preset.observation, &preset.action, preset.interval).map_err(value_error)?;
         let policies = python_policy::policies(policies.as_ref())?;
         let batch = py
             .detach(|| {

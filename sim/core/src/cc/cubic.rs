@@ -7,8 +7,6 @@ use crate::spec::Kernel;
 
 use super::hystart::{EIGHTH_MS_US, HyStart, Threshold};
 use super::hystart_plus_plus::HyStartPlusPlus;
-use super::search::Search;
-use super::search_sent::SearchSent;
 use super::slow_start::SlowStart;
 use super::{CaState, Conn, Controller, Event, Params, careful_resume};
 
@@ -27,7 +25,6 @@ const BIC_HZ: u32 = 10;
 pub const PARAMS: &[(&str, &str)] = &[
     ("hystart", "\"both\""),
     ("hystart_k", "3"),
-    ("search_rollback", "\"off\""),
     ("fast_convergence", "\"on\""),
     ("friendliness", "\"on\""),
     ("abe", "\"off\""),
@@ -35,12 +32,11 @@ pub const PARAMS: &[(&str, &str)] = &[
     careful_resume::PARAMS[1],
 ];
 
-const HYSTART: [&str; 9] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search", "search-09"];
+const HYSTART: [&str; 8] = ["both", "train", "delay", "off", "nomax", "dynamic", "hystart++", "search"];
 const SWITCH: [&str; 2] = ["off", "on"];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let deviations = (params.number("hystart_k", 3.0, 0.0, 100.0)? * 1_000.0) as u64;
-    let rollback = params.text("search_rollback", "off", &SWITCH)? == "on";
     let hystart = |train, delay, threshold| SlowStart::HyStart(HyStart::new(train, delay, threshold, params.kernel));
     let slow_start = match params.text("hystart", "both", &HYSTART)? {
         "off" => SlowStart::Standard,
@@ -49,8 +45,7 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         "nomax" => hystart(true, true, Threshold::Unbounded),
         "dynamic" => hystart(true, true, Threshold::Deviations(deviations)),
         "hystart++" => SlowStart::HyStartPlusPlus(HyStartPlusPlus::new()),
-        "search" => SlowStart::Search(Search::new(rollback)),
-        "search-09" => SlowStart::SearchSent(SearchSent::default()),
+        "search" => SlowStart::Search(Box::default()),
         _ => hystart(true, true, Threshold::Linux),
     };
     let mut cubic = Cubic::new(slow_start, params.kernel);

@@ -22,7 +22,6 @@ pub mod registry;
 pub mod reno;
 pub mod satcp;
 pub mod search;
-pub mod search_sent;
 pub mod slow_start;
 pub mod vegas;
 pub mod vivace;
@@ -93,8 +92,6 @@ pub struct RateSample {
     /// Only for controllers that watch losses.
     pub lost_since: u32,
     pub flight_then: u32,
-    /// Of `delivered`, segments reported as marked. Only for controllers that watch losses.
-    pub marked: u32,
 }
 
 /// One transmission of a segment, told to controllers that watch packets or losses.

@@ -1,141 +1,163 @@
-//! SEARCH (draft-chung-ccwg-search, third version, and its patch for Linux): slow start ends when the bytes
-//! delivered over a window of 3.5 RTTs are no longer twice those of the window an RTT before. [`super::search_sent`]
-//! follows the ninth version.
+//! SEARCH in the draft's ninth version (draft-chung-ccwg-search-09, March 2026): slow start ends when the bytes
+//! delivered over a window of 3.5 first RTTs fall short by 26 % of those *sent* over the window an RTT before; then the
+//! window drains to what one first RTT delivered, instead of jumping there.
+//!
+//! Two things follow implementations, not the text: between bins it interpolates backwards (forwards in the draft is a
+//! mistake, as its implementers found with its authors), and after a silence of more than a window it measures anew
+//! (optional in the draft). Bytes sent again are not counted: what is lost ends slow start anyway.
 
 use super::Conn;
 
-/// The window is 3.5 first RTTs long, in ten bins; 15 more remember the past.
+/// The window is 3.5 first RTTs long, in ten bins.
 const WINDOW_PERCENT: u64 = 350;
-pub(super) const WINDOW_BINS: u64 = 10;
+const WINDOW_BINS: u64 = 10;
+/// Bins that remember what was sent, beyond the window: an RTT can grow to 14 bins before measuring stops.
 const EXTRA_BINS: u64 = 15;
-const TOTAL_BINS: usize = (WINDOW_BINS + EXTRA_BINS) as usize;
-/// Shortfall against doubling at which slow start ends, percent.
-const THRESHOLD: u64 = 35;
-/// More bins passed at once than this, and measuring starts anew.
-const MISSED_BINS: u64 = 2;
-/// Rolled back are the bytes of the last two first RTTs, not below the initial window of ten.
-const ROLLBACK_RTTS: u64 = 2;
-const ROLLBACK_MIN: u32 = 10;
+const ACKED_BINS: usize = WINDOW_BINS as usize + 1;
+const SENT_BINS: usize = ACKED_BINS + EXTRA_BINS as usize;
+/// Shortfall against what was sent at which slow start ends, percent.
+const THRESHOLD: u64 = 26;
+/// While it drains, the window allows a segment for so many acknowledged, and does not go below the initial ten.
+const DRAIN_ACKED: u32 = 3;
+const DRAIN_MIN: u32 = 10;
 
 /// The bins into which time is cut, ten to a window.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bins {
+struct Bins {
     /// First RTT and length of a bin, microseconds; 0 = not measuring yet.
-    pub(super) rtt0_us: u64,
-    pub(super) bin_us: u64,
+    rtt0_us: u64,
+    bin_us: u64,
     end_us: u64,
     /// Of the latest bin that has ended.
-    pub(super) index: u64,
+    index: u64,
 }
 
 impl Bins {
-    pub(super) fn start(&mut self, now_us: u64, rtt_us: u64) {
+    fn start(&mut self, now_us: u64, rtt_us: u64) {
         let bin_us = (rtt_us * WINDOW_PERCENT / (100 * WINDOW_BINS)).max(1);
         *self = Bins { rtt0_us: rtt_us, bin_us, end_us: now_us + bin_us, index: 0 };
     }
 
     /// How many have ended since [`Bins::index`].
-    pub(super) fn ended(&self, now_us: u64) -> u64 {
+    fn ended(&self, now_us: u64) -> u64 {
         if now_us < self.end_us { 0 } else { (now_us - self.end_us) / self.bin_us + 1 }
     }
 
-    pub(super) fn advance(&mut self, ended: u64) {
+    fn advance(&mut self, ended: u64) {
         self.end_us += ended * self.bin_us;
         self.index += ended;
     }
 
     /// An RTT in whole bins, and what is left in percent of one.
-    pub(super) fn split(&self, rtt_us: u64) -> (u64, u64) {
+    fn split(&self, rtt_us: u64) -> (u64, u64) {
         (rtt_us / self.bin_us, rtt_us % self.bin_us * 100 / self.bin_us)
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Search {
-    /// Take back what was sent beyond the capacity (as in the draft, not in the patch).
-    rollback: bool,
     bins: Bins,
-    /// Segments acknowledged when measuring began.
-    base: u32,
-    /// Bytes acknowledged since then at the end of the latest bin and of those before it.
-    acked: [u64; TOTAL_BINS],
+    /// Bytes acknowledged and sent since the connection began at the end of the latest bin and of those before it.
+    acked: [u64; ACKED_BINS],
+    sent: [u64; SENT_BINS],
+    drain: Option<Drain>,
+}
+
+/// The capacity is found, the queue is not yet gone.
+#[derive(Clone, Debug)]
+struct Drain {
+    /// Where the window ends, segments.
+    target: u32,
+    /// Segments delivered so far, and those of them that have not yet let one go.
+    delivered: u32,
+    acked: u32,
 }
 
 impl Search {
-    pub fn new(rollback: bool) -> Search {
-        Search { rollback, bins: Bins::default(), base: 0, acked: [0; TOTAL_BINS] }
+    pub fn restart(&mut self) {
+        (self.bins.bin_us, self.drain) = (0, None);
     }
 
-    pub fn restart(&mut self) {
-        self.bins.bin_us = 0;
+    /// The window shrinks, so acknowledgements do not grow it.
+    pub fn drains(&self) -> bool {
+        self.drain.is_some()
     }
 
     pub fn on_ack(&mut self, conn: &mut Conn, rtt_us: u32) {
+        if self.drain.is_some() {
+            self.drain(conn);
+            return;
+        }
         let rtt_us = u64::from(rtt_us);
         let ended = if self.bins.bin_us == 0 { u64::MAX } else { self.bins.ended(conn.now.micros()) };
         if ended == 0 {
             return;
         }
-        if ended > MISSED_BINS {
-            self.start(conn, rtt_us);
+        if ended > WINDOW_BINS {
+            self.bins.start(conn.now.micros(), rtt_us);
+            self.record(0, bytes(conn, conn.snd_una), bytes(conn, conn.snd_nxt));
             return;
         }
-        let before = self.acked_at(self.bins.index);
+        let (acked, sent) = (self.acked_at(self.bins.index), self.sent_at(self.bins.index));
         for missed in 1..ended {
-            self.set_acked(self.bins.index + missed, before);
+            self.record(self.bins.index + missed, acked, sent);
         }
         self.bins.advance(ended);
-        self.set_acked(self.bins.index, u64::from(conn.snd_una - self.base) * u64::from(conn.mss));
+        self.record(self.bins.index, bytes(conn, conn.snd_una), bytes(conn, conn.snd_nxt));
         if self.shortfall(rtt_us).is_some_and(|percent| percent >= THRESHOLD) {
-            self.leave(conn);
+            let rtt_bins = self.bins.rtt0_us.div_ceil(self.bins.bin_us).min(WINDOW_BINS);
+            let target = self.delivered(rtt_bins) / u64::from(conn.mss);
+            self.drain = Some(Drain { target: (target as u32).max(DRAIN_MIN), delivered: conn.delivered, acked: 0 });
         }
-    }
-
-    fn start(&mut self, conn: &Conn, rtt_us: u64) {
-        self.bins.start(conn.now.micros(), rtt_us);
-        self.base = conn.snd_una;
-        self.set_acked(0, 0);
     }
 
     fn acked_at(&self, index: u64) -> u64 {
-        self.acked[index as usize % TOTAL_BINS]
+        self.acked[index as usize % ACKED_BINS]
     }
 
-    fn set_acked(&mut self, index: u64, bytes: u64) {
-        self.acked[index as usize % TOTAL_BINS] = bytes;
+    fn sent_at(&self, index: u64) -> u64 {
+        self.sent[index as usize % SENT_BINS]
     }
 
-    /// Bytes of the window that ends `percent` of a bin before the end of bin `last`.
-    fn window_before(&self, last: u64, percent: u64) -> u64 {
-        let bin = |i: u64| self.acked_at(i) - if i == 0 { 0 } else { self.acked_at(i - 1) };
-        let first = last - WINDOW_BINS;
-        let whole = self.acked_at(last - 1) - self.acked_at(first);
-        whole + bin(first) * percent / 100 + bin(last) * (100 - percent) / 100
+    fn record(&mut self, index: u64, acked: u64, sent: u64) {
+        self.acked[index as usize % ACKED_BINS] = acked;
+        self.sent[index as usize % SENT_BINS] = sent;
     }
 
-    /// By how much of it the latest window falls short of twice the one an RTT before, percent; None while the record
-    /// is too short, or while it does not fall short.
+    /// Bytes acknowledged in the latest `bins`.
+    fn delivered(&self, bins: u64) -> u64 {
+        self.acked_at(self.bins.index) - self.acked_at(self.bins.index - bins)
+    }
+
+    /// By how much of what was sent in a window an RTT ago the latest one's deliveries fall short, percent; None while
+    /// the record is too short.
     fn shortfall(&self, rtt_us: u64) -> Option<u64> {
         let (shift, percent) = self.bins.split(rtt_us);
         let last = self.bins.index.checked_sub(shift)?;
-        if last < WINDOW_BINS || shift >= EXTRA_BINS - 1 {
+        if last <= WINDOW_BINS || shift >= EXTRA_BINS {
             return None;
         }
-        let current = self.acked_at(self.bins.index) - self.acked_at(self.bins.index - WINDOW_BINS);
-        let doubled = 2 * self.window_before(last, percent);
-        if doubled == 0 { None } else { doubled.checked_sub(current).map(|short| short * 100 / doubled) }
+        let window = |last: u64| self.sent_at(last) - self.sent_at(last - WINDOW_BINS);
+        let sent = (window(last - 1) * percent + window(last) * (100 - percent)) / 100;
+        (sent.saturating_sub(self.delivered(WINDOW_BINS)) * 100).checked_div(sent)
     }
 
-    fn leave(&self, conn: &mut Conn) {
-        if self.rollback {
-            let Bins { rtt0_us, bin_us, index, .. } = self.bins;
-            let back = (ROLLBACK_RTTS * rtt0_us / bin_us).min(index);
-            let bytes = self.acked_at(index) - self.acked_at(index - back);
-            let segments = (bytes / u64::from(conn.mss)) as u32;
-            conn.cwnd = conn.cwnd.saturating_sub(segments).max(ROLLBACK_MIN.min(conn.cwnd));
+    /// Follow what is in flight down to the target, letting a third of what is acknowledged go.
+    fn drain(&mut self, conn: &mut Conn) {
+        let Some(drain) = &mut self.drain else { return };
+        drain.acked += conn.delivered - drain.delivered;
+        drain.delivered = conn.delivered;
+        conn.cwnd = (conn.in_flight + drain.acked / DRAIN_ACKED).max(drain.target);
+        drain.acked %= DRAIN_ACKED;
+        if conn.cwnd == drain.target {
+            conn.ssthresh = conn.cwnd;
+            self.restart();
         }
-        conn.ssthresh = conn.cwnd;
     }
+}
+
+fn bytes(conn: &Conn, segments: u32) -> u64 {
+    u64::from(segments) * u64::from(conn.mss)
 }
 
 #[cfg(test)]
@@ -148,61 +170,99 @@ mod tests {
     const RTT_S: f64 = 0.6;
     const FIRST: f64 = 14_480.0;
     const CAPACITY: f64 = 18e6;
+    /// When slow start has reached the capacity.
+    const FULL_S: f64 = 6.042_912_22;
 
-    /// Bytes delivered by `t`: doubling per RTT from ten segments, then at capacity. And when that is reached.
-    fn delivered(t: f64) -> (f64, f64) {
-        let doubling = |t: f64| FIRST * (libm::exp2(t / RTT_S) - 1.0);
-        let full = RTT_S * libm::log2(CAPACITY * RTT_S / (FIRST * core::f64::consts::LN_2));
-        (if t < full { doubling(t) } else { doubling(full) + CAPACITY * (t - full) }, full)
+    fn doubling(t: f64) -> f64 {
+        FIRST * (libm::exp2(t / RTT_S) - 1.0)
     }
 
-    /// Feed an ACK per bin of a path of 600 ms; returns the connection when slow start has ended.
-    fn run(s: &mut Search) -> Conn {
-        let mut c = conn(20_000, SSTHRESH_INFINITE);
+    /// Bytes delivered by `t`: doubling per RTT from ten segments, then at capacity.
+    fn delivered(t: f64) -> f64 {
+        if t < FULL_S { doubling(t) } else { doubling(FULL_S) + CAPACITY * (t - FULL_S) }
+    }
+
+    /// Feed the ACK at the end of bin `bin` of a path of 600 ms on which the sender goes on doubling.
+    fn ack(s: &mut Search, c: &mut Conn, bin: u32) {
+        let t = 0.21 * f64::from(bin);
+        c.now = Nanos::from_micros(210_000 * u64::from(bin));
+        (c.snd_una, c.snd_nxt) = (delivered(t) as u32, doubling(t + RTT_S) as u32);
+        c.delivered = c.snd_una;
+        s.on_ack(c, 600_000);
+    }
+
+    fn started() -> (Search, Conn) {
+        let mut c = conn(60_000_000, SSTHRESH_INFINITE);
         c.mss = 1;
-        for bin in 0..100 {
-            c.now = Nanos::from_micros(210_000 * bin);
-            c.snd_una = delivered(0.21 * bin as f64).0 as u32;
-            s.on_ack(&mut c, 600_000);
-            if c.ssthresh < SSTHRESH_INFINITE {
-                break;
+        (Search::default(), c)
+    }
+
+    #[test]
+    fn deliveries_fall_short_of_what_was_sent_a_round_trip_ago() {
+        let (mut s, mut c) = started();
+        // 0.72, 4.52, 11.74, 20.73 and 30.39 % by the closed form, interpolated between bins.
+        let expected = [(29, Some(0)), (30, Some(4)), (31, Some(11)), (32, Some(20)), (33, Some(30))];
+        for bin in 0..=33 {
+            assert!(!s.drains(), "bin {bin}");
+            ack(&mut s, &mut c, bin);
+            let shortfall = s.shortfall(600_000);
+            assert_eq!(shortfall.is_none(), bin < 13, "bin {bin}: a window and an RTT of record");
+            if let Some((_, percent)) = expected.iter().find(|(at, _)| *at == bin) {
+                assert_eq!(shortfall, *percent, "bin {bin}");
             }
         }
-        c
+        assert!(s.drains() && c.ssthresh == SSTHRESH_INFINITE, "found, not yet left");
+        let target = f64::from(s.drain.as_ref().unwrap().target);
+        assert!((target - 0.63 * CAPACITY).abs() <= 1.0, "three bins hold the first RTT: {target}");
     }
 
     #[test]
-    fn slow_start_ends_when_doubling_does() {
-        let mut s = Search::new(false);
-        let c = run(&mut s);
-        assert!((delivered(0.0).1 - 6.043).abs() < 1e-3);
-        assert_eq!((s.bins.bin_us, s.bins.split(600_000)), (210_000, (2, 85)));
-        assert_eq!((s.bins.index, c.now.millis(), s.shortfall(600_000)), (36, 7_560, Some(37)));
-        assert_eq!((c.cwnd, c.ssthresh), (20_000, 20_000));
+    fn the_window_follows_the_flight_down_to_the_target() {
+        let (mut s, mut c) = started();
+        s.bins.start(0, 600_000);
+        s.drain = Some(Drain { target: 100, delivered: 0, acked: 0 });
+        // Acknowledged so far, in flight: a third of what is acknowledged may go, remainders wait.
+        for (delivered, in_flight, cwnd) in [(2, 298, 298), (4, 296, 297), (10, 291, 293), (100, 203, 233)] {
+            (c.delivered, c.in_flight) = (delivered, in_flight);
+            s.on_ack(&mut c, 600_000);
+            assert_eq!((c.cwnd, c.ssthresh, s.drains()), (cwnd, SSTHRESH_INFINITE, true), "{delivered}");
+        }
+        (c.delivered, c.in_flight) = (101, 99);
+        s.on_ack(&mut c, 600_000);
+        assert_eq!((c.cwnd, c.ssthresh, s.drains()), (100, 100, false));
     }
 
     #[test]
-    fn a_rollback_takes_back_two_round_trips() {
-        let mut s = Search::new(true);
-        let mut c = run(&mut s);
-        assert_eq!((c.cwnd, c.ssthresh), (10, 10), "not below the initial window");
-        let bytes = s.acked_at(36) - s.acked_at(31);
-        (c.mss, c.cwnd) = (1_448, 20_000);
-        s.leave(&mut c);
-        assert_eq!(c.cwnd, 20_000 - (bytes / 1_448) as u32);
+    fn the_target_is_not_below_ten_segments() {
+        let (mut s, mut c) = started();
+        c.mss = 1_448;
+        for bin in 0..40 {
+            c.now = Nanos::from_micros(210_000 * bin);
+            // Ten segments sent per bin, one delivered.
+            (c.snd_una, c.snd_nxt) = (bin as u32, 10 * bin as u32);
+            s.on_ack(&mut c, 600_000);
+            if let Some(drain) = &s.drain {
+                assert_eq!((bin, drain.target), (13, 10));
+                return;
+            }
+        }
+        panic!("never left");
     }
 
     #[test]
-    fn a_long_silence_starts_measuring_anew() {
-        let mut s = Search::new(false);
+    fn missed_bins_repeat_the_last_and_a_window_of_silence_starts_anew() {
+        let mut s = Search::default();
         let mut c = conn(100, SSTHRESH_INFINITE);
-        for (ms, index, end_ms) in [(0, 0, 35), (34, 0, 35), (36, 1, 70), (106, 3, 140), (210, 0, 245)] {
+        let seen = [(0, 5, 0, 5), (34, 6, 0, 5), (36, 7, 1, 7), (141, 9, 4, 9), (489, 11, 13, 11), (840, 12, 0, 12)];
+        for (ms, una, index, acked) in seen {
             c.now = Nanos::from_millis(ms);
+            (c.snd_una, c.snd_nxt) = (una, una + 3);
             s.on_ack(&mut c, 100_000);
-            assert_eq!((s.bins.index, s.bins.end_us), (index, end_ms * 1_000), "{ms} ms");
+            assert_eq!(s.bins.index, index, "{ms} ms");
+            assert_eq!((s.acked_at(index), s.sent_at(index)), (bytes(&c, acked), bytes(&c, acked + 3)), "{ms} ms");
         }
         s.restart();
-        c.now = Nanos::from_millis(211);
+        c.now = Nanos::from_millis(841);
         s.on_ack(&mut c, 200_000);
         assert_eq!((s.bins.bin_us, s.bins.index), (70_000, 0));
     }

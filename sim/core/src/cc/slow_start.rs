@@ -4,7 +4,6 @@ use super::Conn;
 use super::hystart::HyStart;
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::search::Search;
-use super::search_sent::SearchSent;
 
 #[derive(Clone, Debug)]
 pub enum SlowStart {
@@ -12,8 +11,7 @@ pub enum SlowStart {
     Standard,
     HyStart(HyStart),
     HyStartPlusPlus(HyStartPlusPlus),
-    Search(Search),
-    SearchSent(SearchSent),
+    Search(Box<Search>),
 }
 
 impl SlowStart {
@@ -24,7 +22,6 @@ impl SlowStart {
             SlowStart::HyStart(rule) => rule.restart(conn),
             SlowStart::HyStartPlusPlus(rule) => rule.restart(conn),
             SlowStart::Search(rule) => rule.restart(),
-            SlowStart::SearchSent(rule) => rule.restart(),
         }
     }
 
@@ -35,7 +32,6 @@ impl SlowStart {
             SlowStart::HyStart(rule) => rule.on_ack(conn, rtt_us, delay_min_us, false),
             SlowStart::HyStartPlusPlus(rule) => rule.on_ack(conn, rtt_us),
             SlowStart::Search(rule) => rule.on_ack(conn, rtt_us),
-            SlowStart::SearchSent(rule) => rule.on_ack(conn, rtt_us),
         }
     }
 
@@ -44,18 +40,16 @@ impl SlowStart {
         match self {
             SlowStart::HyStart(rule) => rule.before_growth(conn),
             SlowStart::HyStartPlusPlus(rule) => return rule.grow(conn, acked),
-            SlowStart::SearchSent(rule) if rule.drains() => return 0,
-            SlowStart::Standard | SlowStart::Search(_) | SlowStart::SearchSent(_) => {}
+            SlowStart::Search(rule) if rule.drains() => return 0,
+            SlowStart::Standard | SlowStart::Search(_) => {}
         }
         conn.slow_start(acked)
     }
 
     /// The connection was idle and its window has been cut.
     pub fn on_idle_restart(&mut self) {
-        match self {
-            SlowStart::Search(rule) => rule.restart(),
-            SlowStart::SearchSent(rule) => rule.restart(),
-            _ => {}
+        if let SlowStart::Search(rule) = self {
+            rule.restart();
         }
     }
 }

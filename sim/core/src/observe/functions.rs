@@ -13,7 +13,6 @@ use super::drain::Drain;
 use super::fixed;
 use super::history::Member;
 use super::occupancy::Occupancy;
-use super::pulse::{self, Pulse};
 use super::stats::IntervalStats;
 
 /// One value of an observation; it is clipped to its bounds.
@@ -64,8 +63,6 @@ pub struct Observation {
     pub definition: Definition,
     pub features: Vec<Feature>,
     pub history: usize,
-    /// Highest frequency of pulses whose response it looks for; 0: none.
-    pub pulse_hz: f64,
     pub watch: Box<dyn Watch>,
 }
 
@@ -92,15 +89,8 @@ pub struct ActionMemory {
     /// The drains and the occupancy of a policy in fixed point.
     pub fixed_drain: fixed::drain::Drain,
     pub fixed_occupancy: fixed::occupancy::Occupancy,
-    /// What only some actions use.
-    pub parts: Option<Box<Parts>>,
-}
-
-/// What actions that pulse or that yield by the occupancy remember.
-#[derive(Clone, Debug, Default)]
-pub struct Parts {
-    pub pulse: Pulse,
-    pub occupancy: Occupancy,
+    /// Of actions that yield by the occupancy.
+    pub occupancy: Option<Box<Occupancy>>,
 }
 
 /// Performs an action on a connection. Arguments: the state of the connection, the statistics of the last interval, the
@@ -114,8 +104,6 @@ pub struct Action {
     pub meaning: String,
     /// Parameters of the underlying controller.
     pub controller: Map<String, Value>,
-    /// Frequency of its pulses of the rate; 0: none.
-    pub pulse_hz: f64,
     pub perform: Arc<Perform>,
 }
 
@@ -196,7 +184,7 @@ pub(super) fn stateless(
     let (Stack { history }, all) = read(given)?;
     within("history", history as f64, 1.0, 64.0)?;
     let watch = Box::new(Stateless(fill));
-    Ok((Observation { definition: Definition::default(), features, history, pulse_hz: 0.0, watch }, all))
+    Ok((Observation { definition: Definition::default(), features, history, watch }, all))
 }
 
 /// Return an error for a parameter outside its range.
@@ -249,25 +237,6 @@ impl Interval {
             self.fixed
         }
     }
-}
-
-/// Refuse intervals in which pulses, or the response to them, are not seen.
-pub fn check_pulses(observation: &Observation, action: &Action, interval: Interval) -> Result<(), String> {
-    let asks = [("action.pulse", action.pulse_hz), ("the feature elasticity", observation.pulse_hz)];
-    for (what, hz) in asks {
-        let (fixed_ms, most_ms) = (interval.fixed.0 as f64 / 1e6, libm::floor(1e6 / (pulse::DECISIONS * hz)) / 1e3);
-        if hz > 0.0 && (interval.rtts > 0.0 || fixed_ms > most_ms) {
-            let given = if interval.rtts > 0.0 {
-                format!("interval_rtts = {}", interval.rtts)
-            } else {
-                format!("interval_ms = {fixed_ms}")
-            };
-            return Err(format!(
-                "{given}: must be a fixed interval of at most {most_ms} ms for {what} with pulse_hz = {hz}"
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The functions and the interval of the agents of a batch of worlds.

@@ -36,39 +36,6 @@ impl WindowedMax {
     }
 }
 
-/// The values of the last intervals, so that those of an RTT ago are known.
-#[derive(Clone, Debug)]
-pub struct Past {
-    kept: [(f64, f64); Past::KEPT],
-    next: usize,
-}
-
-impl Past {
-    const KEPT: usize = 64;
-    const NEVER: (f64, f64) = (f64::INFINITY, f64::NAN);
-
-    pub fn push(&mut self, time_s: f64, value: f64) {
-        self.kept[self.next] = (time_s, value);
-        self.next = (self.next + 1) % Past::KEPT;
-    }
-
-    /// The value of the last interval that had ended by then; NaN: not kept.
-    pub fn at(&self, time_s: f64) -> f64 {
-        let past = self.kept.iter().filter(|(t, _)| *t <= time_s);
-        past.fold((f64::NEG_INFINITY, f64::NAN), |last, x| if x.0 > last.0 { *x } else { last }).1
-    }
-
-    pub fn forget(&mut self) {
-        self.kept = [Past::NEVER; Past::KEPT];
-    }
-}
-
-impl Default for Past {
-    fn default() -> Past {
-        Past { kept: [Past::NEVER; Past::KEPT], next: 0 }
-    }
-}
-
 /// The smallest value of a window, as [`WindowedMax`].
 #[derive(Clone, Debug)]
 pub struct WindowedMin(WindowedMax);

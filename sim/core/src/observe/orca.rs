@@ -44,7 +44,6 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
         definition: Default::default(),
         meaning: format!("Cubic's window times {base}^a; ignored until Cubic has left its first slow start"),
         controller: Map::from_iter([("over".to_owned(), json!("cubic"))]),
-        pulse_hz: 0.0,
         perform: Arc::new(move |conn, _, action, _| (scaled(conn.cwnd, base, action), None)),
     };
     Ok((action, all))

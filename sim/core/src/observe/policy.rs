@@ -1,5 +1,5 @@
 //! Policies that drive flows inside a world: native networks (dense layers, layer normalisation, tanh, ReLU, leaky
-//! ReLU; a mixture of experts; a gated recurrent unit), and other implementations of [`Decide`].
+//! ReLU; a mixture of experts), and other implementations of [`Decide`].
 //!
 //! Sums of a network use eight fixed lanes, and transcendental functions come from `libm`. Results are therefore the
 //! same on every machine and for every thread count and position in a batch.
@@ -8,7 +8,6 @@ use std::error::Error;
 use std::sync::Arc;
 
 use super::functions::{Action, Control, Interval, Observation};
-use super::gru::Gru;
 use super::lanes::dot;
 use super::safety_filter::Limits;
 use super::stats::IntervalStats;
@@ -67,19 +66,8 @@ pub type Failure = Arc<dyn Error + Send + Sync>;
 
 /// Decides for the flows of one world.
 pub trait Decide: Send + Sync {
-    /// The decision for a flow, from its observation, the statistics of the last interval, and its state.
-    fn decide(
-        &self,
-        flow: usize,
-        observation: &[f32],
-        stats: &IntervalStats,
-        state: &mut [f32],
-    ) -> Result<Answer, Failure>;
-
-    /// Numbers that each flow keeps from one decision to the next, its state; they are 0 when it begins.
-    fn state_size(&self) -> usize {
-        0
-    }
+    /// The decision for a flow, from its observation and the statistics of the last interval.
+    fn decide(&self, flow: usize, observation: &[f32], stats: &IntervalStats) -> Result<Answer, Failure>;
 }
 
 /// Called once per new world.
@@ -111,8 +99,6 @@ pub struct Gate {
 pub struct Network {
     pub layers: Vec<Layer>,
     pub gate: Option<Gate>,
-    /// What remembers earlier observations; not beside a gate.
-    pub gru: Option<Gru>,
     /// Observation normaliser: (x - mean) / std, clipped.
     pub normaliser: Option<(Vec<f32>, Vec<f32>)>,
     pub clip: f32,
@@ -120,34 +106,19 @@ pub struct Network {
 }
 
 impl Decide for Network {
-    fn decide(
-        &self,
-        _flow: usize,
-        observation: &[f32],
-        _stats: &IntervalStats,
-        state: &mut [f32],
-    ) -> Result<Answer, Failure> {
+    fn decide(&self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
         let mut action = [0.0; ACTION_DIM];
-        self.act(observation, state, &mut action);
+        self.act(observation, &mut action);
         Ok(Answer::Action(action[0]))
-    }
-
-    fn state_size(&self) -> usize {
-        self.gru.as_ref().map_or(0, Gru::state_size)
     }
 }
 
 impl Network {
     /// Check the shapes for observations of this width; the error names the layer.
     pub fn validate(&self, observation_dim: usize) -> Result<(), String> {
-        let outputs = match (&self.gate, &self.gru) {
-            (Some(_), Some(_)) => return Err("gru: not beside a gate".to_owned()),
-            (None, None) => chain("layers", &self.layers, observation_dim)?,
-            (None, Some(gru)) => {
-                gru.validate(observation_dim)?;
-                chain("layers", &self.layers, gru.head_inputs.len() + gru.units)?
-            }
-            (Some(gate), None) => {
+        let outputs = match &self.gate {
+            None => chain("layers", &self.layers, observation_dim)?,
+            Some(gate) => {
                 for (name, columns) in [("gate.inputs", &gate.inputs), ("gate.expert_inputs", &gate.expert_inputs)] {
                     if let Some(column) = columns.iter().find(|column| **column >= observation_dim) {
                         return Err(format!("{name} = {column}: must be a column below {observation_dim}"));
@@ -176,21 +147,17 @@ impl Network {
         Ok(())
     }
 
-    /// Compute the action, each value in [-1, 1], for an observation, and update the flow's state.
-    pub fn act(&self, observation: &[f32], state: &mut [f32], action: &mut [f32]) {
+    /// Compute the action, each value in [-1, 1], for an observation.
+    pub fn act(&self, observation: &[f32], action: &mut [f32]) {
         let mut x: Vec<f32> = observation.to_vec();
         if let Some((mean, std)) = &self.normaliser {
             for ((x, m), s) in x.iter_mut().zip(mean).zip(std) {
                 *x = ((*x - m) / s).clamp(-self.clip, self.clip);
             }
         }
-        let x = match (&self.gate, &self.gru) {
-            (_, Some(gru)) => {
-                gru.update(&x, state);
-                forward(&self.layers, gru.seen(&x, state))
-            }
-            (None, None) => forward(&self.layers, x),
-            (Some(gate), None) => {
+        let x = match &self.gate {
+            None => forward(&self.layers, x),
+            Some(gate) => {
                 let pick = |columns: &[usize]| columns.iter().map(|column| x[*column]).collect();
                 let experts = forward(&self.layers, pick(&gate.expert_inputs));
                 vec![mixed(&experts, &forward(&gate.layers, pick(&gate.inputs)))]
@@ -308,7 +275,6 @@ mod tests {
                 },
             ],
             gate: None,
-            gru: None,
             normaliser: Some((vec![1.0, 0.0], vec![2.0, 1.0])),
             clip: 10.0,
             squash: Squash::Clip,
@@ -316,7 +282,7 @@ mod tests {
         network.validate(2).unwrap();
         let mut action = [0.0];
         // x = ((3 - 1) / 2, -1) = (1, -1); hidden = (-1 -> -0.2, -0.5 -> -0.1); out = -0.02 - 0.1 + 0.05.
-        network.act(&[3.0, -1.0], &mut [], &mut action);
+        network.act(&[3.0, -1.0], &mut action);
         assert!((action[0] + 0.07).abs() < 1e-6, "{action:?}");
         network.layers[0].inputs = 3;
         assert!(network.validate(2).unwrap_err().contains("layers[0]"));
@@ -326,19 +292,13 @@ mod tests {
     fn the_largest_output_is_the_action() {
         let weight = vec![1.0, 0.0, 0.0, 1.0, -1.0, -1.0];
         let layer = Layer { inputs: 2, weight, bias: vec![0.0, 0.0, 1.0], norm: None, activation: Activation::Linear };
-        let mut network = Network {
-            layers: vec![layer],
-            gate: None,
-            gru: None,
-            normaliser: None,
-            clip: 10.0,
-            squash: Squash::Argmax,
-        };
+        let mut network =
+            Network { layers: vec![layer], gate: None, normaliser: None, clip: 10.0, squash: Squash::Argmax };
         network.validate(2).unwrap();
         // Outputs x, y and 1 - x - y; the first of two that are equal.
         for (seen, expected) in [([2.0, 1.0], -1.0), ([1.0, 2.0], 0.0), ([0.0, 0.0], 1.0), ([1.0, 1.0], -1.0)] {
             let mut action = [0.0];
-            network.act(&seen, &mut [], &mut action);
+            network.act(&seen, &mut action);
             assert_eq!(action, [expected]);
         }
         network.layers[0] = Layer { weight: vec![1.0, 0.0], bias: vec![0.0], ..network.layers[0].clone() };
@@ -355,7 +315,6 @@ mod tests {
                 inputs: vec![0, 2],
                 expert_inputs: vec![1],
             }),
-            gru: None,
             normaliser: None,
             clip: 10.0,
             squash: Squash::Clip,
@@ -363,10 +322,10 @@ mod tests {
         network.validate(3).unwrap();
         let mut action = [0.0];
         // Experts: 0.5 and -0.4. Gate: logits 0 and ln 2 + 0, so that the weights are 1/3 and 2/3: (0.5 - 0.8) / 3.
-        network.act(&[std::f32::consts::LN_2, 0.5, 0.0], &mut [], &mut action);
+        network.act(&[std::f32::consts::LN_2, 0.5, 0.0], &mut action);
         assert!((action[0] + 0.1).abs() < 1e-6, "{action:?}");
         // Logits far apart choose one expert and do not overflow.
-        network.act(&[0.0, 0.5, 1e3], &mut [], &mut action);
+        network.act(&[0.0, 0.5, 1e3], &mut action);
         assert_eq!(action, [-0.4]);
         assert_eq!(network.validate(2).unwrap_err(), "gate.inputs = 2: must be a column below 2");
         network.gate.as_mut().unwrap().layers[0] = linear(2, vec![1.0, 1.0], vec![0.0]);

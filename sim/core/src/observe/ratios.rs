@@ -104,7 +104,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
         cleared_at_s: None,
         sight,
     };
-    Ok((Observation { definition: Default::default(), features, history, pulse_hz: 0.0, watch: Box::new(watch) }, all))
+    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(watch) }, all))
 }
 
 /// A window in words.

@@ -149,7 +149,7 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::super::MOST_FEATURES;
-    use super::super::functions::{Observer, Payment, check_pulses};
+    use super::super::functions::{Observer, Payment};
     use super::super::history::{History, Member};
     use super::super::stats::IntervalStats;
     use super::super::testing::{flow, hard_cases};
@@ -240,22 +240,5 @@ mod tests {
         for (k, function) in OBSERVATIONS.iter().enumerate() {
             assert!(OBSERVATIONS[..k].iter().all(|other| other.name != function.name));
         }
-    }
-
-    #[test]
-    fn intervals_in_which_pulses_are_not_seen_are_refused() {
-        let ratios = observation(&json!("ratios")).unwrap();
-        let elastic = observation(&json!({"name": "features", "features": ["elasticity"]})).unwrap();
-        let log = action(&json!("log-window")).unwrap();
-        let pulsed = action(&json!({"name": "log-window", "pulse": 0.25, "pulse_hz": 1.0})).unwrap();
-        let ms = |n| Interval::fixed(Nanos::from_millis(n));
-        assert_eq!(check_pulses(&ratios, &log, ms(500)), Ok(()));
-        assert_eq!(check_pulses(&elastic, &pulsed, ms(33)), Ok(()));
-        let refused = check_pulses(&elastic, &log, ms(34)).unwrap_err();
-        let wanted = "must be a fixed interval of at most 33.333 ms for the feature elasticity with pulse_hz = 5";
-        assert_eq!(refused, format!("interval_ms = 34: {wanted}"));
-        let rtts = check_pulses(&ratios, &pulsed, Interval { rtts: 0.5, ..ms(30) }).unwrap_err();
-        let wanted = "must be a fixed interval of at most 166.666 ms for action.pulse with pulse_hz = 1";
-        assert_eq!(rtts, format!("interval_rtts = 0.5: {wanted}"));
     }
 }

@@ -15,7 +15,6 @@ use crate::cc::Conn;
 
 use super::drain::Step;
 use super::functions::{Action, ActionMemory, Control, one_of, read, within};
-use super::pulse::PULSE_HZ;
 use super::stats::IntervalStats;
 
 /// Steps of the window by exp(0.25 (0.3 a + 0.7 a^3)): small near 0, up to 28 % at the ends (ours).
@@ -70,10 +69,6 @@ struct Steps {
     drain_to: f64,
     /// It is not reduced by more than this share beyond what empties the known queue; 1: always to `drain_to`.
     drain_margin: f64,
-    /// Height of Nimbus's pulses of the rate in shares of the largest delivery rate ([`super::pulse`]; 0: none), and their
-    /// frequency.
-    pulse: f64,
-    pulse_hz: f64,
     /// As in Jury, the action is moved within this range to either side: up while the flow occupies less than half of its
     /// bottleneck, down while it occupies more ([`super::occupancy`]); 0: not at all.
     occupancy_range: f64,
@@ -98,8 +93,6 @@ impl Default for Steps {
             drain_every_s: 0.0,
             drain_to: 0.6,
             drain_margin: 1.0,
-            pulse: 0.0,
-            pulse_hz: 5.0,
             occupancy_range: 0.0,
         }
     }
@@ -141,14 +134,8 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     if steps.drain_every_s > 0.0 && (steps.moves == "rate" || steps.rounding == "away") {
         return Err("drain_every_s: must be 0 unless the action moves a window with rounding = \"fraction\"".into());
     }
-    within("pulse", steps.pulse, 0.0, 1.0)?;
-    within("pulse_hz", steps.pulse_hz, PULSE_HZ.0, PULSE_HZ.1)?;
     within("occupancy_range", steps.occupancy_range, 0.0, 2.0)?;
-    if steps.pulse > 0.0 && steps.moves == "window" && steps.rounding == "away" {
-        return Err("pulse: must be 0 unless the action moves a rate, or a window with rounding = \"fraction\"".into());
-    }
     let meaning = steps.meaning();
-    let pulse_hz = if steps.pulse > 0.0 { steps.pulse_hz } else { 0.0 };
     let rate = steps.moves == "rate";
     let mut controller = Map::from_iter([("floor".to_owned(), json!(steps.floor_packets))]);
     if steps.recovery == "kernel" {
@@ -159,9 +146,9 @@ pub(super) fn action(given: Value) -> Result<(Action, Value), String> {
     }
     let perform = Arc::new(move |conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory| {
         let action = steps.shared(stats, action, memory);
-        if rate { steps.rate(conn, stats, action, memory) } else { steps.window(conn, stats, action, memory) }
+        if rate { steps.rate(conn, stats, action) } else { steps.window(conn, stats, action, memory) }
     });
-    Ok((Action { definition: Default::default(), meaning, controller, pulse_hz, perform }, all))
+    Ok((Action { definition: Default::default(), meaning, controller, perform }, all))
 }
 
 impl Steps {
@@ -191,9 +178,6 @@ impl Steps {
         if self.occupancy_range > 0.0 {
             meaning += &format!("; a moved by {} (1 - 2 occupancy)", self.occupancy_range);
         }
-        if self.pulse > 0.0 {
-            meaning += &format!("; pulses of {} of the largest rate at {} Hz", self.pulse, self.pulse_hz);
-        }
         meaning
     }
 
@@ -202,7 +186,7 @@ impl Steps {
         if self.occupancy_range == 0.0 {
             return action;
         }
-        let occupancy = memory.parts.get_or_insert_default().occupancy.update(stats);
+        let occupancy = memory.occupancy.get_or_insert_default().update(stats);
         picked(action, self.occupancy_range, occupancy)
     }
 
@@ -238,10 +222,9 @@ impl Steps {
         }
     }
 
-    /// The next window in segments, and with pulses the rate.
+    /// The next window in segments.
     fn window(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> Control {
-        let pulsed = memory.parts.as_ref().map_or(0.0, |parts| libm::round(parts.pulse.window / f64::from(conn.mss)));
-        let cwnd = f64::from(conn.cwnd) - pulsed;
+        let cwnd = f64::from(conn.cwnd);
         let most = (self.cap(stats).0 / WINDOW_BYTES).max(f64::from(self.floor_packets));
         if self.rounding == "away" {
             let next = cwnd * self.factor(stats, action);
@@ -249,7 +232,7 @@ impl Steps {
             return (whole.clamp(f64::from(self.floor_packets), most.max(1.0)) as u32, None);
         }
         // Something else may have changed the window.
-        let ActionMemory { window: exact, drain, parts, .. } = memory;
+        let ActionMemory { window: exact, drain, .. } = memory;
         let start = if (*exact - cwnd).abs() < 1.0 { *exact } else { cwnd };
         let step = if self.drain_every_s > 0.0 {
             drain.step(stats, start, self.drain_every_s, (self.drain_to, self.drain_margin))
@@ -262,29 +245,15 @@ impl Steps {
             Step::Free => start * self.factor(stats, action),
         };
         *exact = next.clamp(f64::from(self.floor_packets), most);
-        if self.pulse == 0.0 || conn.srtt8_us == 0 {
-            return (libm::round(*exact) as u32, None);
-        }
-        // Paced as without pulses (cc/agent.rs) and by the pulse, for whose bytes the window makes room.
-        let base = self.pacing_gain * WIRE_BYTES * *exact * 8e6 / f64::from(conn.srtt8_us);
-        let pulse = &mut parts.get_or_insert_default().pulse;
-        pulse.step(stats, self.pulse, self.pulse_hz, base);
-        let room = libm::round(pulse.window / f64::from(conn.mss));
-        ((libm::round(*exact) + room) as u32, Some(libm::round(base + pulse.rate) as u64))
+        (libm::round(*exact) as u32, None)
     }
 
     /// The next rate, and a window of two RTTs.
-    fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64, memory: &mut ActionMemory) -> Control {
+    fn rate(&self, conn: &Conn, stats: &IntervalStats, action: f64) -> Control {
         let floor = self.floor_mbps * 1e6 / 8.0;
-        let pulsed = memory.parts.as_ref().map_or(0.0, |parts| parts.pulse.rate);
-        let before = conn.pacing_rate as f64 - pulsed;
-        let mut rate = (before * self.factor(stats, action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
+        let rate =
+            (conn.pacing_rate as f64 * self.factor(stats, action)).clamp(floor, self.cap(stats).1.min(MOST).max(floor));
         let window = 2.0 * rate / WIRE_BYTES * f64::from(conn.srtt8_us) / 8e6;
-        if self.pulse > 0.0 {
-            let pulse = &mut memory.parts.get_or_insert_default().pulse;
-            pulse.step(stats, self.pulse, self.pulse_hz, rate);
-            rate += pulse.rate;
-        }
         (window.max(f64::from(self.floor_packets)) as u32, Some(libm::round(rate) as u64))
     }
 }
@@ -320,7 +289,7 @@ mod tests {
         let aurora = steps(json!({"moves": "rate", "floor_mbps": 0.48, "floor_packets": 10}));
         let next = |rate, a| {
             let c = Conn { pacing_rate: rate, srtt8_us: 400_000, ..conn(100, 10) };
-            aurora.rate(&c, &flow(0.9), a, &mut ActionMemory::default())
+            aurora.rate(&c, &flow(0.9), a)
         };
         let rates = [1.0, -1.0, 0.0].map(|a| next(1_000_000, a).1.unwrap());
         assert_eq!(rates, [1_025_000, 975_610, 1_000_000]);
@@ -383,36 +352,6 @@ mod tests {
         let jury = steps(json!({"form": "log", "step": 0.25, "rounding": "fraction", "occupancy_range": 0.5}));
         close(jury.shared(&flow(0.9), 0.3, &mut ActionMemory::default()), 0.3);
         assert!(jury.meaning().ends_with("; a moved by 0.5 (1 - 2 occupancy)"));
-    }
-
-    #[test]
-    fn pulses_are_added_to_the_rate_and_leave_the_window_of_the_policy_as_it_is() {
-        let pulsed = |changes: Value| {
-            let mut all = json!({"form": "log", "rounding": "fraction", "pulse": 0.25});
-            all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-            steps(all)
-        };
-        // 80 Mbit/s; from 10 ms to 40 ms of a period of 200 ms the mean of the pulse is
-        // 5 / 3 ms / 30 ms x 50 ms / pi x (cos(pi / 5) - cos(4 pi / 5)) = 0.8584 of a quarter of 10 MB/s.
-        let stats = |time_s| IntervalStats { time_s, delivery_rate_bps: 80e6, interval_s: 0.03, ..flow(0.9) };
-        let mut memory = ActionMemory::default();
-        let window = pulsed(json!({}));
-        let c = Conn { srtt8_us: 400_000, mss: 1460, ..conn(1000, 10) };
-        let (cwnd, rate) = window.window(&c, &stats(1.01), 0.0, &mut memory);
-        // 1000 packets of 1500 bytes per 50 ms; by 40 ms 2.5 MB/s x 50 ms / pi x (1 - cos(4 pi / 5)) = 71.98 kB more.
-        assert_eq!(cwnd, 1049);
-        assert!((rate.unwrap() as f64 - (30e6 + 0.8584 * 2.5e6)).abs() < 300.0, "{rate:?}");
-        assert_eq!(memory.window, 1000.0);
-        let (next, _) = window.window(&Conn { cwnd, ..c.clone() }, &stats(1.17), 0.0, &mut memory);
-        assert_eq!((next, memory.window), (1000, 1000.0), "the pulse has ended");
-        let mut memory = ActionMemory::default();
-        let by_rate = pulsed(json!({"moves": "rate"}));
-        let paced = Conn { pacing_rate: 8_000_000, ..c };
-        let up = by_rate.rate(&paced, &stats(1.01), 0.0, &mut memory).1.unwrap();
-        assert!((up as f64 - (8e6 + 0.8584 * 2.5e6)).abs() < 300.0, "{up}");
-        let after = by_rate.rate(&Conn { pacing_rate: up, ..paced }, &stats(1.185), 0.0, &mut memory).1.unwrap();
-        assert!((after as f64 - 8e6).abs() < 5e5, "{after}");
-        assert!(action(json!({"pulse": 0.25})).err().unwrap().starts_with("pulse: must be 0 unless"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl World {
                 continue;
             };
             if agent.next_decision == now {
-                match policy.decide(i, agent.observer.observation(), &flow.stats, &mut agent.state) {
+                match policy.decide(i, agent.observer.observation(), &flow.stats) {
                     Ok(answer) => acting.push((i, answer)),
                     Err(failure) => {
                         self.failure = Some(failure);

@@ -288,18 +288,11 @@ fn tcp() -> impl Strategy<Value = TcpSpec> {
         })
 }
 
-/// Some queues drop from the front, some losses rise with the load, and some BBRv3 flows respond to marks.
+/// Some queues drop from the front, some losses rise with the load.
 pub fn network() -> impl Strategy<Value = NetworkSpec> {
     let direction = (prop::bool::weighted(0.4), prop::option::weighted(0.2, (0.0..0.01f64, 0.0..0.1f64, time(3_000))));
-    let ecn_low = prop::option::weighted(0.5, (prop::sample::select(vec!["ect0", "ect1"]), any::<bool>()));
-    let choices = (prop::collection::vec(direction, 16), prop::collection::vec(ecn_low, 8));
-    (earlier(), choices).prop_map(|(mut spec, (choices, marks))| {
-        for (flow, marks) in spec.flows.iter_mut().zip(marks).filter(|(flow, _)| flow.controller.name == "bbr3") {
-            if let Some((ecn_low, any_rtt)) = marks {
-                flow.controller.params.insert("ecn_low".into(), ecn_low.into());
-                flow.controller.params.insert("ecn_max_rtt_ms".into(), if any_rtt { 0 } else { 5 }.into());
-            }
-        }
+    let choices = prop::collection::vec(direction, 16);
+    (earlier(), choices).prop_map(|(mut spec, choices)| {
         let directions = spec.links.iter_mut().flat_map(|l| [&mut l.forward, &mut l.reverse]);
         for (direction, (front, load)) in directions.zip(choices) {
             direction.queue = match direction.queue {

@@ -104,7 +104,7 @@ pub(in crate::observe) fn observation(given: Value) -> Result<(Observation, Valu
         seen,
     };
     let history = sight.history;
-    Ok((Observation { definition: Default::default(), features, history, pulse_hz: 0.0, watch: Box::new(watch) }, all))
+    Ok((Observation { definition: Default::default(), features, history, watch: Box::new(watch) }, all))
 }
 
 /// Bound of features that the released code leaves without one: under heavy loss, three windows are unacknowledged.

@@ -3,8 +3,6 @@
 use crate::observe::memory::{GapDetector, WindowedMax, WindowedMin, weight};
 use crate::observe::stats::IntervalStats;
 
-use super::slopes::Slopes;
-
 /// The standing RTT is the least of so long: longer than a frame of a link, shorter than a change of the window takes.
 pub const STANDING_S: f64 = 0.25;
 /// Jitter, and the inflation that losses are told apart by, are averages over so many RTTs.
@@ -39,7 +37,6 @@ pub struct Measures {
     before: f64,
     jitter: f64,
     slow_inflation: Option<f64>,
-    pub slopes: Slopes,
     /// Delivery rate in bit/s; NaN without a sample.
     pub rate: f64,
     pub pacing: f64,
@@ -65,7 +62,6 @@ impl Measures {
             before: f64::NAN,
             jitter: 0.0,
             slow_inflation: None,
-            slopes: Slopes::new(),
             rate: f64::NAN,
             pacing: 0.0,
             loss: 0.0,
@@ -104,7 +100,6 @@ impl Measures {
             self.mins.iter_mut().for_each(|(_, min, _)| min.forget());
             self.maxs.iter_mut().for_each(|(_, max, _)| max.forget());
             self.standing.forget();
-            self.slopes.forget();
             self.before = f64::NAN;
             self.cleared_at_s = Some(stats.time_s);
         }
@@ -138,8 +133,6 @@ impl Measures {
         self.pacing = if stats.pacing_rate_bps > 0.0 { stats.pacing_rate_bps } else { stats.send_rate_bps };
         let known = stats.acked_packets + stats.lost_packets;
         self.loss = if known > 0.0 { stats.lost_packets / known } else { 0.0 };
-        let rtt = self.rtt(Rtt::Least);
-        self.slopes.update(stats.time_s, stats.interval_s, stats.in_flight_packets, min_rtt, rtt, self.rate);
         self.previous_window = self.window;
         self.window = stats.cwnd_packets;
         pause
@@ -152,10 +145,6 @@ impl Measures {
     /// Minimum RTT; without a sample since a pause, the last known RTT.
     pub fn min_rtt(&self, index: usize) -> f64 {
         self.mins[index].2.unwrap_or(self.rtts[Rtt::Mean as usize])
-    }
-
-    pub fn known_min_rtt(&self, index: usize) -> Option<f64> {
-        self.mins[index].2
     }
 
     /// As `min_rtt`, if there is a sample, and so many jitters more.

@@ -5,10 +5,7 @@
 //! changes the definition of no other observation.
 
 mod contest;
-mod elasticity;
-mod filled_queue;
 mod measures;
-mod slopes;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -17,12 +14,9 @@ use super::MOST_FEATURES;
 use super::functions::{Feature, Observation, Watch, one_of, ratio, read, within};
 use super::handovers::handover_nearness;
 use super::memory::{nearness, weight};
-use super::pulse::PULSE_HZ;
 use super::stats::IntervalStats;
 
 use contest::Contest;
-use elasticity::Elasticity;
-use filled_queue::FilledQueue;
 use measures::{Measures, Rtt, log_ratio};
 
 pub(super) use contest::{AVERAGE_RTTS, WINDOW_S};
@@ -82,11 +76,6 @@ struct Asked {
     when: Option<String>,
     signal: Option<String>,
     over_ms: Option<f64>,
-    empty_share: Option<f64>,
-    look_back_rtts: Option<f64>,
-    pulse_hz: Option<f64>,
-    span_s: Option<f64>,
-    capacity: Option<String>,
     usual: Option<f64>,
     contested: Option<f64>,
     average_rtts: Option<f64>,
@@ -112,12 +101,8 @@ enum Name {
     Silence,
     Jitter,
     RttSpread,
-    RttSlope,
-    RateSlope,
     MinRttRatio,
     MaxRateRatio,
-    FilledQueue,
-    Elasticity,
     NextHandover,
     LastHandover,
     DelayPreference,
@@ -148,9 +133,7 @@ const ALONE: &[&str] = &["average_rtts"];
 const TWO: &[&str] = &["window_s", "long_s", "average_rtts"];
 const SIGNAL: &[&str] = &["signal"];
 const LONG_PATH: &[&str] = &["window_s", "over_ms", "average_rtts"];
-const FILLED: &[&str] = &["window_s", "empty_share", "look_back_rtts", "average_rtts"];
 const PREFERENCE: &[&str] = &["usual", "contested"];
-const PULSED: &[&str] = &["window_s", "capacity", "pulse_hz", "span_s", "average_rtts"];
 
 const KINDS: &[Kind] = &[
     kind(Name::Inflation, "inflation", (0.0, 3.0), RTT, "ln(RTT / minimum RTT)"),
@@ -171,18 +154,8 @@ const KINDS: &[Kind] = &[
     kind(Name::Silence, "silence", (0.0, 3.0), MIN, "longest time without an ACK / minimum RTT"),
     kind(Name::Jitter, "jitter", (0.0, 2.0), &[], "ln(1 + mean step of the least RTT / minimum RTT)"),
     kind(Name::RttSpread, "rtt-spread", (0.0, 3.0), ALONE, "ln(mean RTT / least RTT of the interval)"),
-    kind(Name::RttSlope, "rtt-slope", (-2.0, 2.0), &[], "slope of ln(RTT) on ln(packets in flight an RTT earlier)"),
-    kind(
-        Name::RateSlope,
-        "rate-slope",
-        (-2.0, 2.0),
-        &[],
-        "slope of ln(delivery rate) on ln(packets in flight an RTT earlier)",
-    ),
     kind(Name::MinRttRatio, "min-rtt-ratio", (0.0, 3.0), TWO, "ln(minimum RTT / minimum RTT of a longer window)"),
     kind(Name::MaxRateRatio, "max-rate-ratio", (-3.0, 0.0), TWO, "ln(maximum rate / maximum rate of a longer window)"),
-    kind(Name::FilledQueue, "filled-queue", (0.0, 1.0), FILLED, "1 if the queue was not nearly empty of late, else 0"),
-    kind(Name::Elasticity, "elasticity", (0.0, 3.0), PULSED, "ln(1 + elasticity of the cross traffic)"),
     kind(Name::NextHandover, "next-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time until the next handover)"),
     kind(Name::LastHandover, "last-handover", (0.0, 1.0), SIGNAL, "1 s / (1 s + time since the last handover)"),
     kind(Name::DelayPreference, "delay-preference", (-5.0, 0.0), PREFERENCE, "ln(how much delay counts)"),
@@ -205,20 +178,11 @@ struct Made {
     /// Logarithms of preferences.
     usual: f64,
     contested: f64,
-    rival: Rival,
+    /// How much of the queue is that of others.
+    contest: Option<Box<Contest>>,
     rtts: f64,
     average: f64,
     known: bool,
-}
-
-/// What a feature about competing flows remembers.
-#[derive(Clone)]
-enum Rival {
-    None,
-    Filled(FilledQueue),
-    /// With the true capacity, or the one that the flow has measured.
-    Elastic(Box<Elasticity>, bool),
-    Contested(Box<Contest>),
 }
 
 /// Read an entry of the list: the feature with its parameters in full.
@@ -238,11 +202,6 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         ("when", asked.when.is_some(), json!(text(&asked.when, "always"))),
         ("signal", asked.signal.is_some(), json!(text(&asked.signal, "reported"))),
         ("over_ms", asked.over_ms.is_some(), json!(asked.over_ms.unwrap_or(300.0))),
-        ("empty_share", asked.empty_share.is_some(), json!(asked.empty_share.unwrap_or(0.1))),
-        ("look_back_rtts", asked.look_back_rtts.is_some(), json!(asked.look_back_rtts.unwrap_or(5.0))),
-        ("capacity", asked.capacity.is_some(), json!(text(&asked.capacity, "measured"))),
-        ("pulse_hz", asked.pulse_hz.is_some(), json!(asked.pulse_hz.unwrap_or(5.0))),
-        ("span_s", asked.span_s.is_some(), json!(asked.span_s.unwrap_or(5.0))),
         ("usual", asked.usual.is_some(), json!(asked.usual.unwrap_or(1.0))),
         ("contested", asked.contested.is_some(), json!(asked.contested)),
         ("average_rtts", asked.average_rtts.is_some(), json!(asked.average_rtts.unwrap_or(0.0))),
@@ -265,14 +224,7 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
             within(field, value, 0.0, most).map_err(|e| format!(".{e}"))?;
         }
     }
-    let ranges = [
-        ("over_ms", 1.0, 1e4),
-        ("empty_share", 0.0, 1.0),
-        ("look_back_rtts", 1.0, 100.0),
-        ("pulse_hz", PULSE_HZ.0, PULSE_HZ.1),
-        ("span_s", 1.0, 60.0),
-        ("usual", LEAST_PREFERENCE, 1.0),
-    ];
+    let ranges = [("over_ms", 1.0, 1e4), ("usual", LEAST_PREFERENCE, 1.0)];
     for (field, least, most) in ranges {
         if let Some(value) = full.get(field).and_then(Value::as_f64) {
             within(field, value, least, most).map_err(|e| format!(".{e}"))?;
@@ -282,11 +234,10 @@ fn entry(given: &Value) -> Result<(&'static Kind, Map<String, Value>), String> {
         let usual = full["usual"].as_f64().unwrap_or(1.0);
         within("contested", contested, LEAST_PREFERENCE, usual).map_err(|e| format!(".{e} (usual)"))?;
     }
-    let choices: [(&str, &[&str]); 4] = [
+    let choices: [(&str, &[&str]); 3] = [
         ("rtt", &["mean", "least", "standing"]),
         ("when", &["always", "rising", "falling"]),
         ("signal", &["reported", "true"]),
-        ("capacity", &["measured", "true"]),
     ];
     for (field, allowed) in choices {
         if let Some(value) = full.get(field).and_then(Value::as_str) {
@@ -303,7 +254,7 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
         let word = value.as_str().unwrap_or_default();
         let said = match (field.as_str(), value.as_f64()) {
             ("jitters" | "average_rtts", Some(0.0)) => continue,
-            ("rtt" | "when" | "capacity", _) if matches!(word, "mean" | "always" | "measured") => continue,
+            ("rtt" | "when", _) if matches!(word, "mean" | "always") => continue,
             ("window_s", Some(0.0)) => "window of the connection".into(),
             ("window_s", Some(s)) => format!("window of {s} s"),
             ("long_s", Some(0.0)) => "the longer one of the connection".into(),
@@ -312,13 +263,8 @@ fn described(kind: &Kind, full: &Map<String, Value>) -> Feature {
             ("jitters", Some(n)) => format!("{n} jitters above the minimum count as empty"),
             ("average_rtts", Some(1.0)) => "average over 1 RTT".into(),
             ("average_rtts", Some(n)) => format!("average over {n} RTTs"),
-            ("empty_share", Some(share)) => format!("up to {share} of the range of the RTT"),
-            ("look_back_rtts", Some(n)) => format!("in {n} RTTs"),
-            ("pulse_hz", Some(hz)) => format!("pulses of {hz} Hz"),
-            ("span_s", Some(s)) => format!("over {s} s"),
             ("usual", Some(preference)) => format!("{preference} where a flow asks for nothing"),
             ("contested", Some(preference)) => format!("down to {preference} where others fill the queue"),
-            ("capacity", _) => "true capacity".into(),
             ("rtt", _) => format!("{word} RTT"),
             ("when", _) => format!("while the RTT is {word}"),
             _ => format!("{word} handovers"),
@@ -340,7 +286,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     let base_window_s = list.base_window_s;
     let mut measures = Measures::new(list.gap_s);
     let base = measures.min_of(base_window_s);
-    let (mut features, mut made, mut pulse_hz) = (Vec::new(), Vec::new(), 0.0f64);
+    let (mut features, mut made) = (Vec::new(), Vec::new());
     for (k, given) in list.features.iter_mut().enumerate() {
         let (kind, full) = entry(given).map_err(|e| format!("features[{k}]{e}"))?;
         let number = |field: &str| full.get(field).and_then(Value::as_f64).unwrap_or(0.0);
@@ -353,16 +299,6 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             None => base_window_s,
         };
         let long = if kind.takes.contains(&"long_s") { number("long_s") } else { span };
-        let rival = match kind.name {
-            Name::FilledQueue => Rival::Filled(FilledQueue::new(number("empty_share"), number("look_back_rtts"))),
-            Name::Elasticity => {
-                pulse_hz = pulse_hz.max(number("pulse_hz"));
-                let elasticity = Elasticity::new(number("pulse_hz"), number("span_s"));
-                Rival::Elastic(Box::new(elasticity), word("capacity") == "true")
-            }
-            _ if contested.is_some() => Rival::Contested(Box::default()),
-            _ => Rival::None,
-        };
         made.push(Made {
             name: kind.name,
             rtt: match word("rtt") {
@@ -383,7 +319,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
             over_s: number("over_ms") / 1e3,
             usual: libm::log(number("usual")),
             contested: libm::log(contested.unwrap_or(number("usual"))),
-            rival,
+            contest: contested.map(|_| Box::default()),
             rtts: if contested.is_some() { contest::AVERAGE_RTTS } else { number("average_rtts") },
             average: 0.0,
             known: false,
@@ -394,7 +330,7 @@ pub(super) fn observation(given: Value) -> Result<(Observation, Value), String> 
     let history = list.history;
     let all = serde_json::to_value(&list).expect("a list is JSON");
     let watch = Box::new(ListWatch { measures, made, base });
-    Ok((Observation { definition: Default::default(), features, history, pulse_hz, watch }, all))
+    Ok((Observation { definition: Default::default(), features, history, watch }, all))
 }
 
 #[derive(Clone)]
@@ -409,7 +345,12 @@ impl Watch for ListWatch {
         let pause = self.measures.update(stats, self.base);
         let min_rtt = self.measures.min_rtt(self.base);
         for (made, out) in self.made.iter_mut().zip(out) {
-            made.observe(&self.measures, stats, pause);
+            // A flow that asks for a preference has it, whoever fills the queue.
+            if let Some(contest) = &mut made.contest
+                && stats.delay_preference == 0.0
+            {
+                contest.update(stats);
+            }
             let now = made.value(&self.measures, stats, self.base);
             let average = made.averaged(now, weight(stats, min_rtt, made.rtts), pause, self.measures.rising);
             *out = made.told(average, stats);
@@ -422,29 +363,6 @@ impl Watch for ListWatch {
 }
 
 impl Made {
-    /// Take in an interval, where the feature is about competing flows.
-    fn observe(&mut self, seen: &Measures, stats: &IntervalStats, pause: bool) {
-        match &mut self.rival {
-            Rival::None => {}
-            Rival::Filled(queue) => {
-                if pause {
-                    queue.forget();
-                }
-                queue.update(stats, seen.known_min_rtt(self.min));
-            }
-            Rival::Elastic(elasticity, oracle) => {
-                if pause {
-                    elasticity.forget();
-                }
-                let capacity = if *oracle { Elasticity::true_capacity(stats) } else { seen.max_rate(self.max) };
-                elasticity.update(stats, capacity, seen.known_min_rtt(self.min));
-            }
-            // A flow that asks for a preference has it, whoever fills the queue.
-            Rival::Contested(contest) if stats.delay_preference == 0.0 => contest.update(stats),
-            Rival::Contested(_) => {}
-        }
-    }
-
     fn value(&self, seen: &Measures, stats: &IntervalStats, base: usize) -> f64 {
         let min_rtt = || seen.min_rtt(self.min);
         let per = |x: f64| if min_rtt() > 0.0 { x / min_rtt() } else { 0.0 };
@@ -483,16 +401,11 @@ impl Made {
             Name::Marks if stats.acked_packets > 0.0 => stats.marked_packets / stats.acked_packets,
             Name::Marks => 0.0,
             Name::RttSpread => log_ratio(seen.rtt(Rtt::Mean), seen.rtt(Rtt::Least)),
-            Name::RttSlope => seen.slopes.slopes()[0],
-            Name::RateSlope => seen.slopes.slopes()[1],
             Name::MinRttRatio => log_ratio(min_rtt(), seen.min_rtt(self.long)),
             Name::MaxRateRatio => log_ratio(seen.max_rate(self.max), seen.max_rate(self.long)),
-            Name::FilledQueue | Name::Elasticity | Name::DelayPreference => match &self.rival {
-                Rival::Filled(queue) => queue.value(stats),
-                Rival::Elastic(elasticity, _) => elasticity.value(),
-                Rival::Contested(contest) => contest.value(seen.rtt(Rtt::Least), min_rtt()),
-                Rival::None => 0.0,
-            },
+            Name::DelayPreference => {
+                self.contest.as_ref().map_or(0.0, |contest| contest.value(seen.rtt(Rtt::Least), min_rtt()))
+            }
             Name::NextHandover => handover_nearness(stats, self.predicted)[0],
             Name::LastHandover => handover_nearness(stats, self.predicted)[1],
         }

@@ -140,19 +140,6 @@ fn a_list_stays_in_its_bounds_whatever_happens() {
 }
 
 #[test]
-fn features_about_competing_flows_have_the_parameters_of_their_papers() {
-    let made = registry::observation(&json!({"name": "features", "features": ["filled-queue", "elasticity"]})).unwrap();
-    let queue = json!({"name": "filled-queue", "window_s": 10.0, "empty_share": 0.1, "look_back_rtts": 5.0,
-        "average_rtts": 0.0});
-    let elasticity = json!({"name": "elasticity", "window_s": 10.0, "capacity": "measured", "pulse_hz": 5.0,
-        "span_s": 5.0, "average_rtts": 0.0});
-    assert_eq!(made.definition.parameters["features"], json!([queue, elasticity]));
-    assert_eq!(made.pulse_hz, 5.0);
-    let refused = refused(json!([{"name": "elasticity", "pulse_hz": 50}]));
-    assert_eq!(refused, "observation.features[0].pulse_hz = 50: must be a number in 0.2 .. 20");
-}
-
-#[test]
 fn a_wrong_entry_is_named() {
     assert!(refused(json!([])).contains("features = 0 features: must be 1 to 48"));
     let unknown = refused(json!(["inflation", "speed"]));

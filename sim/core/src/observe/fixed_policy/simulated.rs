@@ -112,13 +112,7 @@ impl Watch for FixedWatch {
 }
 
 impl Decide for Program {
-    fn decide(
-        &self,
-        _flow: usize,
-        observation: &[f32],
-        _stats: &IntervalStats,
-        _state: &mut [f32],
-    ) -> Result<Answer, Failure> {
+    fn decide(&self, _flow: usize, observation: &[f32], _stats: &IntervalStats) -> Result<Answer, Failure> {
         let mut fixed = [0; FEATURES];
         for (fixed, x) in fixed.iter_mut().zip(observation) {
             *fixed = (f64::from(*x) * ONE20) as i32;
@@ -164,7 +158,6 @@ mod tests {
     use crate::observe::fixed::decide;
     use crate::observe::fixed::tests::Random;
     use crate::observe::functions::Interval;
-    use crate::observe::gru::Gru;
     use crate::observe::policy::{Activation, Gate, Layer, Squash};
     use crate::observe::registry;
     use crate::time::Nanos;
@@ -212,7 +205,6 @@ mod tests {
                 layer(4, 1, Activation::Linear),
             ],
             gate: None,
-            gru: None,
             normaliser: Some((vec![0.1; 18], vec![0.5; 18])),
             clip: 5.0,
             squash: Squash::Tanh,
@@ -229,7 +221,6 @@ mod tests {
                 inputs: chosen,
                 expert_inputs: (1..inputs).collect(),
             }),
-            gru: None,
             normaliser: Some((vec![0.1; inputs], vec![2.0; inputs])),
             clip: 10.0,
             squash: Squash::Tanh,
@@ -274,7 +265,7 @@ mod tests {
     }
 
     fn decided(policy: &Policy, observation: &[f32]) -> f32 {
-        match (policy.begin)().decide(0, observation, &IntervalStats::default(), &mut []) {
+        match (policy.begin)().decide(0, observation, &IntervalStats::default()) {
             Ok(Answer::Action(action)) => action,
             _ => panic!("a network answers with an action"),
         }
@@ -368,7 +359,7 @@ mod tests {
         let oracle = "observation.handovers = \"true\" has no fixed-point form, only \"none\" has";
         assert_eq!(of(json!("ratios-oracle")), oracle);
         let listed = |entries: Value| of(json!({"name": "features", "features": entries}));
-        for feature in ["rtt-slope", "filled-queue", "elasticity"] {
+        for feature in ["marks", "next-handover"] {
             assert_eq!(listed(json!(["cleared", feature])), format!("the feature {feature} has no fixed-point form"));
         }
         let every = |field: &str, count: u32| -> Value {
@@ -386,8 +377,6 @@ mod tests {
         assert_eq!(by(json!("orca")), "the action orca has no fixed-point form, only log-window has");
         let rate = "action.moves = \"rate\" has no fixed-point form, only \"window\" has";
         assert_eq!(by(json!("log-rate")), rate);
-        let pulse = "action.pulse = 0.25 has no fixed-point form, only 0.0 has";
-        assert_eq!(by(json!({"name": "log-window", "pulse": 0.25})), pulse);
         let changed = |change: &dyn Fn(&mut Network)| {
             let mut network = network();
             change(&mut network);
@@ -400,22 +389,6 @@ mod tests {
         assert_eq!(
             changed(&|network| network.layers[2].weight[1] = -200.0),
             "layers[2].weight = -200: a network in fixed point has values below 128"
-        );
-        let remembers = |network: &mut Network| {
-            network.gru = Some(Gru {
-                units: 1,
-                inputs: vec![0],
-                head_inputs: Vec::new(),
-                every: 1,
-                weight_ih: vec![0.0; 3],
-                weight_hh: vec![0.0; 3],
-                bias_ih: vec![0.0; 3],
-                bias_hh: vec![0.0; 3],
-            });
-        };
-        assert_eq!(
-            changed(&remembers),
-            "gru: a recurrent network has no fixed-point form, only one without a state has"
         );
         let heavy = |network: &mut Network| {
             network.layers = vec![

@@ -55,7 +55,6 @@ impl Sender {
             let flight = self.board.flight(seq);
             sample.flight_then = flight.in_flight;
             sample.lost_since = self.conn.lost - flight.lost;
-            sample.marked = self.conn.delivered_ce - flight.marked;
         }
         // Faster than the path can be: the ACKs of a burst sent after an idle or lossy phase.
         if interval_us < u64::from(self.min_rtt.get()) {

@@ -41,10 +41,9 @@ impl Segment {
 /// What controllers that watch losses want to know besides of a segment's last transmission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
-    /// Segments in flight when it was sent, itself included, and segments lost and reported as marked until then.
+    /// Segments in flight when it was sent, itself included, and segments lost until then.
     pub in_flight: u32,
     pub lost: u32,
-    pub marked: u32,
 }
 
 /// A ring over `[una, nxt)`, indexed by segment number, and the counters of its flags.

@@ -143,8 +143,7 @@ impl Sender {
         };
         if self.watches_losses {
             self.conn.in_flight = in_flight + 1;
-            let (lost, marked) = (self.conn.lost, self.conn.delivered_ce);
-            self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost, marked });
+            self.board.set_flight(seq, Flight { in_flight: in_flight + 1, lost: self.conn.lost });
             if self.watches_packets {
                 let packet = Transmission {
                     seq,

@@ -1,4 +1,4 @@
-//! What loss and marks have taught: how much may be in flight, how fast (draft, 5.5.10).
+//! What loss has taught: how much may be in flight, how fast (draft, 5.5.10).
 
 use super::super::super::{CaState, Conn, Transmission};
 use super::probe::Phase;
@@ -61,16 +61,10 @@ impl Bounds {
 impl<const DRAFT: bool> Bbr3<DRAFT> {
     /// A round that did not probe has ended.
     pub(super) fn adapt_lower_bounds(&mut self, conn: &Conn) {
-        let marks = self.marks.as_ref().filter(|marks| marks.in_round);
-        if marks.is_some() && self.bounds.inflight_lo == u32::MAX {
-            self.bounds.inflight_lo = conn.cwnd;
-        }
-        let left = marks.map_or(u32::MAX, |marks| marks.cut(self.bounds.inflight_lo));
         if self.loss_in_round {
             let (max_bw, cut) = (self.max_bw(), Self::RULES.cut);
             self.bounds.lower(max_bw, conn.cwnd, self.bw_latest, self.inflight_latest, cut);
         }
-        self.bounds.inflight_lo = self.bounds.inflight_lo.min(left);
     }
 
     pub(super) fn lost_too_much(&self, lost: u32, in_flight: u32) -> bool {
@@ -89,9 +83,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
             self.before.fresh = true;
         }
         self.loss_in_round = true;
-        if let Some(marks) = &mut self.marks {
-            marks.loss_in_cycle = true;
-        }
         if DRAFT {
             self.lost_ranges.note(packet.seq);
         }

@@ -5,7 +5,7 @@
 //! cycles from above, `bw_lo` and `inflight_lo` for the time since the last probe from below.
 //!
 //! Numbers that differ are in [`Rules`]; rules that differ are branches on `DRAFT`, which the compiler resolves, and
-//! `draft.rs`. Linux's response to marks is in `marks.rs` (`ecn_low`); the draft defines none (3.7). What Linux does when a
+//! `draft.rs`. Marks are ignored: Linux's response needs a route with ECN_LOW, and the draft defines none (3.7). What Linux does when a
 //! tail probe repairs a loss is left out, and so is protective load balancing.
 //!
 //! Where the draft contradicts itself or is silent, this is what is done:
@@ -24,9 +24,6 @@ mod cruise;
 mod draft;
 #[cfg(test)]
 mod draft_tests;
-mod marks;
-#[cfg(test)]
-mod marks_tests;
 #[cfg(test)]
 mod path_tests;
 mod plateau;
@@ -35,12 +32,11 @@ mod probe_rtt;
 #[cfg(test)]
 mod tests;
 
-use super::super::{CaState, Conn, Controller, EcnUse, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
+use super::super::{CaState, Conn, Controller, Event, Params, RateSample, SSTHRESH_INFINITE, Transmission};
 use super::{Aggregation, BURST_MAX, BW_UNIT, EXTRA_ACKED_ROUNDS, MaxFilter, Rounds, UNIT};
 use super::{bdp, burst_segments, bytes_per_second, in_flight_at_departure};
 use bounds::Bounds;
 use draft::LostRanges;
-use marks::Marks;
 use probe::{AckPhase, Phase, Probe};
 
 const STARTUP_PACING_GAIN: u32 = UNIT * 277 / 100 + 1;
@@ -54,14 +50,8 @@ const PACING_PERCENT: u64 = 99;
 /// The draft drains no longer than this.
 const DRAIN_ROUNDS: u32 = 3;
 
-pub const PARAMS: &[(&str, &str)] = &[
-    ("draft", "\"off\""),
-    ("min_rtt_window_s", "10"),
-    ("probe_rtt_interval_s", "5"),
-    ("cwnd_gain", "2"),
-    ("ecn_low", "\"off\""),
-    ("ecn_max_rtt_ms", "5"),
-];
+pub const PARAMS: &[(&str, &str)] =
+    &[("draft", "\"off\""), ("min_rtt_window_s", "10"), ("probe_rtt_interval_s", "5"), ("cwnd_gain", "2")];
 
 pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
     let draft = params.text("draft", "off", &["off", "06"])? == "06";
@@ -72,20 +62,10 @@ pub fn build(params: &Params) -> Result<Box<dyn Controller>, String> {
         probe_rtt_interval_ms: ms("probe_rtt_interval_s", default.probe_rtt_interval_ms)?,
         cwnd_gain: (params.number("cwnd_gain", 2.0, 1.0, 100.0)? * f64::from(UNIT)) as u32,
     };
-    // Zero: of any RTT.
-    let max_rtt_us = (params.number("ecn_max_rtt_ms", 5.0, 0.0, 1e6)? * 1e3) as u32;
-    let ecn_low = params.text("ecn_low", "off", &["off", "ect0", "ect1"])?;
-    if draft && ecn_low != "off" {
-        return Err(format!(
-            "ecn_low = {ecn_low:?}: the draft asks for a response to marks without defining it (3.7); leave out draft or ecn_low"
-        ));
-    }
-    let max_rtt_us = if max_rtt_us == 0 { u32::MAX } else { max_rtt_us };
-    let marks = (ecn_low != "off").then(|| Marks::new(ecn_low == "ect1", max_rtt_us));
     Ok(if draft {
         Box::new(Bbr3::<true> { tuning, ..Bbr3::new() })
     } else {
-        Box::new(Bbr3::<false> { tuning, marks, ..Bbr3::new() })
+        Box::new(Bbr3::<false> { tuning, ..Bbr3::new() })
     })
 }
 
@@ -200,8 +180,6 @@ pub struct Bbr3<const DRAFT: bool> {
     loss_in_round: bool,
     loss_events_in_round: u32,
     lost_ranges: LostRanges,
-    /// The response to marks, if there is one.
-    marks: Option<Marks>,
     /// Segments delivered when fast recovery began.
     recovery_delivered: u32,
     bw_latest: u64,
@@ -245,7 +223,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
             loss_in_round: false,
             loss_events_in_round: 0,
             lost_ranges: LostRanges::default(),
-            marks: None,
             recovery_delivered: 0,
             bw_latest: 0,
             inflight_latest: 0,
@@ -350,9 +327,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
                 self.adapt_lower_bounds(conn);
             }
             self.loss_in_round = false;
-            if let Some(marks) = &mut self.marks {
-                marks.in_round = false;
-            }
         }
     }
 
@@ -360,9 +334,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
         self.loss_in_round = false;
         self.bw_latest = 0;
         self.inflight_latest = 0;
-        if let Some(marks) = &mut self.marks {
-            marks.reset();
-        }
     }
 
     fn check_drain(&mut self, conn: &mut Conn) {
@@ -452,10 +423,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
 impl<const DRAFT: bool> Controller for Bbr3<DRAFT> {
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
-    }
-
-    fn ecn_use(&self) -> EcnUse {
-        self.marks.as_ref().map_or(EcnUse::Host, |marks| EcnUse::Exact { ect1: marks.ect1 })
     }
 
     fn init(&mut self, conn: &mut Conn) {
@@ -570,7 +537,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
             self.rounds.update(conn, rate);
             self.probe.rounds_since = (self.probe.rounds_since + u32::from(self.rounds.start)).min(255);
         }
-        self.note_marks(conn);
         self.update_latest(conn, rate, bw);
         self.update_congestion_signals(conn, rate, bw);
         self.update_aggregation(conn, rate, self.bw());
@@ -590,7 +556,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
             self.bw_latest = bw;
             self.inflight_latest = rate.delivered;
         }
-        self.note_cycle(rate);
         self.previous_state = conn.state;
     }
 

@@ -1,4 +1,4 @@
-//! Is the pipe full? Bandwidth that no longer grows, or, in Startup, too much loss (draft, 5.3.1) or too many marks.
+//! Is the pipe full? Bandwidth that no longer grows, or, in Startup too much loss (draft, 5.3.1).
 
 use super::super::super::{CaState, Conn, RateSample};
 use super::super::UNIT;
@@ -27,7 +27,7 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
         }
         if conn.state == CaState::Recovery
             && self.loss_events_in_round >= STARTUP_LOSS_EVENTS
-            && self.is_inflight_too_high(rate)
+            && self.lost_too_much(rate.lost_since, rate.flight_then)
         {
             self.queue_too_high_in_startup(conn);
             self.before.left = Some(Probing::Startup);

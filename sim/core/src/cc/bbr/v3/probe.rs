@@ -138,7 +138,7 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
                 return true;
             }
         }
-        if self.is_inflight_too_high(rate) {
+        if self.lost_too_much(rate.lost_since, rate.flight_then) {
             // AdaptLongTermModel (5.3.3.9) leaves the reaction to HandleLostPacket (5.5.10.2), which knows the lost packet.
             if !DRAFT && self.probe.samples {
                 self.in_flight_too_high(conn, rate.flight_then, rate.app_limited);
@@ -180,10 +180,6 @@ impl<const DRAFT: bool> Bbr3<DRAFT> {
     }
 
     pub(super) fn probe_if_due(&mut self, conn: &mut Conn) -> bool {
-        if let Some(up_rounds) = self.marks_ceased(conn) {
-            self.start_refill(conn, up_rounds);
-            return true;
-        }
         // As often as Reno at this window would have grown by a segment per round and filled the pipe.
         let due = self.has_waited(conn) || self.probe.rounds_since >= ROUNDS_MAX.min(self.target_inflight(conn));
         if due {

@@ -17,9 +17,6 @@ pub fn compile(network: &Network, policy: &Policy) -> Result<Program, String> {
     if network.squash == Squash::Argmax {
         return Err("squash = argmax has no fixed-point form, only clip and tanh have".into());
     }
-    if network.gru.is_some() {
-        return Err("gru: a recurrent network has no fixed-point form, only one without a state has".into());
-    }
     let mut parameters = Parameters {
         interval_ns: policy.interval.fixed.0,
         interval_least_ns: policy.interval.least.0,
@@ -64,7 +61,6 @@ fn acted(definition: &Definition, to: &mut Parameters) -> Result<(), String> {
         ("rounding", "fraction".into()),
         ("cap_bdp", 0.0.into()),
         ("steps_per_rtt", 0.0.into()),
-        ("pulse", 0.0.into()),
     ];
     only("action", definition, &allowed)?;
     let number = |name: &str| definition.parameters[name].as_f64().expect("a checked number");
