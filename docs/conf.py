@@ -35,6 +35,7 @@ environments.write(GENERATED / "environments")
 write_changed(GENERATED / "scenario-files.md", reference.scenario_page())
 write_changed(GENERATED / "recipes.md", reference.recipe_page())
 write_changed(GENERATED / "assessment-limits.md", reference.limits_page())
+write_changed(GENERATED / "suites.md", reference.suite_page())
 write_changed(GENERATED / "observations.md", reference.observation_page())
 write_changed(GENERATED / "statistics.inc", statistics.table())
 for name, text in reference.api_pages().items():

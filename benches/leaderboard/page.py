@@ -101,7 +101,6 @@ def page_text(board: Board, stamp: Stamp) -> str:
         tie=f"{100 * TIE:g}",
         uses=f"{100 * USES_THE_LINK:g}",
         sections="".join(section(question, board, beaten, stamp.profile) for question in asked),
-        definitions="\n".join(definitions(board)),
     )
 
 
@@ -217,16 +216,6 @@ def shown(value: float | int | str) -> str:
 
 def order(value: float | int | str) -> tuple[float, str]:
     return (0.0, value) if isinstance(value, str) else (float(value), "")
-
-
-def definitions(board: Board) -> list[str]:
-    """Rows of the last table: every metric once, with what differs between suites."""
-    found: dict[str, str] = {}
-    for suite in on_page(board):
-        for m in suites.metrics_of(suite):
-            cells = f"| {m.title} | {unit_of(m) or '–'} | {m.ideal:g} | {m.definition} |"
-            found.setdefault(cells, suite)
-    return list(found)
 
 
 def label(name: str) -> str:

@@ -18,6 +18,7 @@ from orbitcc import _sim
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments import presets
+from orbitcc.eval import suites
 from orbitcc.eval.assessment import criteria
 from orbitcc.eval.report.assessment import limits
 from orbitcc.training import heldout_metrics, recipe
@@ -217,6 +218,23 @@ def limits_page() -> str:
         if c.not_applicable:
             lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
     return "\n".join([*lines, ""])
+
+
+def suite_page() -> str:
+    """Every suite with its metrics."""
+    lines = [
+        "# Suites",
+        "",
+        "The experiments of `orbitcc eval` with their metrics. `orbitcc list suites` prints their names.",
+        "",
+    ]
+    for name in suites.names():
+        suite = suites.get(name)
+        about = [f"## {name}", "", f"**{suite.title}.** {suite.description}", "", f"*Source: {suite.source}*", ""]
+        lines += [*about, "| metric | best | definition |", "|---|---|---|"]
+        lines += [f"| {m.title} | {m.ideal:g} | {m.definition} |" for m in suites.metrics_of(name)]
+        lines.append("")
+    return "\n".join(lines)
 
 
 # -- modules --------------------------------------------------------------------------------------------------------
