@@ -26,7 +26,7 @@ import numpy as np
 
 from benches import pictures
 from benches.pages import between, replace
-from benches.sim_to_real import CASES, FIGURES, HEADS, Case, _cells, _verdict
+from benches.sim_to_real import CASES, FIGURES, Case, compared, compared_heads
 from orbitcc.agents import checkpoint, deployment
 from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
 from orbitcc.envs import backends
@@ -34,7 +34,6 @@ from orbitcc.envs.scenarios import get
 
 CHOSEN = (*(f"leo-responsiveness, run {run}" for run in (1, 2, 3)), "geo-ideal", "dumbbell", "dumbbell, two flows")
 SIDES = ("simulator", "agent", "deployed")
-SHOWN = ("simulator", "deployed")
 PORT = 8000
 SERVER = """
 import http.server, json, socket, struct, sys, threading, time
@@ -233,22 +232,17 @@ def download(hosts: TwoHosts, controller: str, seconds: float, flows: int = 1) -
 def written(page: Path) -> dict[tuple[str, str], list[str]]:
     """The lines of a page, by case and policy."""
     known: dict[tuple[str, str], list[str]] = {}
-    key = ("", "")
     for line in between(page, "deployed").splitlines()[2:]:
         cells = [cell.strip() for cell in line.split("|")]
-        key = (cells[1], cells[2]) if cells[1] else key
-        known.setdefault(key, []).append(line)
+        known.setdefault((cells[1], cells[2]), []).append(line)
     return known
 
 
 def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], known: Mapping[tuple[str, str], Sequence[str]]
 ) -> Iterator[str]:
-    """The table: median, lowest and highest value of each figure in the simulator and deployed, and how they differ;
-    known lines where there are no runs."""
-    heads = ["case", "policy", "side, runs"]
-    for name, unit in HEADS.items():
-        heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
+    """The table: what is deployed beside the simulator; known lines where there are no runs."""
+    heads = ["case", "policy", "runs", *compared_heads("deployed", "simulator")]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for case in cases:
@@ -258,12 +252,8 @@ def lines(
             if not all(of.values()):
                 yield from known.get((title, policy), ())
                 continue
-            for side in SHOWN:
-                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in of[side]])]
-                yield f"| {title} | {policy} | {side}, {len(of[side])} | {' | '.join(cells)} |"
-            found = [_verdict([r[f] for r in of["deployed"]], [r[f] for r in of["simulator"]]) for f in FIGURES]
-            cells = [cell for verdict in found for cell in (verdict, "", "")]
-            yield f"| | | result | {' | '.join(cells)} |"
+            cells = compared(of["deployed"], of["simulator"])
+            yield f"| {title} | {policy} | {len(of['deployed'])} | {' | '.join(cells)} |"
 
 
 def many(count: int, seconds: float) -> None:

@@ -162,12 +162,8 @@ def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], controllers: Sequence[str] | None = None
 ) -> Iterator[str]:
     """The table: medians of kernel and simulator with the result, and the ranges of goodput and RTT."""
-    heads = ["case", "controller", "runs"]
-    for number, (name, unit) in enumerate(HEADS.items()):
-        for side in ("kernel", "simulator"):
-            heads += [f"{name}: {side}{unit}", *(["from", "to"] if number < RANGES else [])]
-        heads.append("result")
-    heads += ["lateness, median, µs ↓", "lateness, 99th percentile, µs ↓"]
+    late_heads = ("lateness, median, µs ↓", "lateness, 99th percentile, µs ↓")
+    heads = ["case", "controller", "runs", *compared_heads("kernel", "simulator"), *late_heads]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for case in cases:
@@ -183,15 +179,31 @@ def lines(
             )
             if not (kernel and simulator):
                 continue
-            cells = []
-            for number, figure in enumerate(FIGURES):
-                values = [[row[figure] for row in own] for own in (kernel, simulator)]
-                for own in values:
-                    cells += _cells(figure, own)[: 3 if number < RANGES else 1]
-                cells.append(_verdict(*values))
+            cells = compared(kernel, simulator)
             late = [row["emulation"]["lateness"] for row in kernel]
             cells += [f"{statistics.median(one[key] for one in late):.0f}" for key in ("p50_us", "p99_us")]
             yield f"| {title} | {controller} | {len(kernel)} | {' | '.join(cells)} |"
+
+
+def compared_heads(first: str, second: str) -> list[str]:
+    """The heads of what `compared` makes."""
+    heads: list[str] = []
+    for number, (name, unit) in enumerate(HEADS.items()):
+        for side in (first, second):
+            heads += [f"{name}: {side}{unit}", *(["from", "to"] if number < RANGES else [])]
+        heads.append("result")
+    return heads
+
+
+def compared(first: Sequence[dict[str, Any]], second: Sequence[dict[str, Any]]) -> list[str]:
+    """Cells of every figure of two groups of runs: medians, the ranges of the first figures, and the result."""
+    cells: list[str] = []
+    for number, figure in enumerate(FIGURES):
+        values = [[row[figure] for row in own] for own in (first, second)]
+        for own in values:
+            cells += _cells(figure, own)[: 3 if number < RANGES else 1]
+        cells.append(_verdict(*values))
+    return cells
 
 
 def _cells(figure: str, values: Sequence[float]) -> list[str]:
