@@ -41,14 +41,13 @@ def verdicts(assessment: Assessment) -> str:
 
 
 def figures(assessment: Assessment, policies: Iterable[str]) -> str:
-    """The figures that policies failed, each at the point where it was worst."""
+    """A figure of each criterion that a policy failed, at the point where it was worst."""
     lines = ["| policy | § | metric | measured | Cubic | world |", "|---|---|---|---|---|---|"]
     for label in policies:
         for judgement in assessment.outcomes[label]:
-            for r in judgement.readings:
-                if r.verdict == "fail":
-                    told = (r.figure.title, r.figure.format(r.value), r.figure.format(r.reference), where(r.point))
-                    lines.append(f"| {label} | {judgement.criterion.section} | {' | '.join(told)} |")
+            for r in [r for r in judgement.readings if r.verdict == "fail"][:1]:
+                told = (r.figure.title, r.figure.format(r.value), r.figure.format(r.reference), where(r.point))
+                lines.append(f"| {label} | {judgement.criterion.section} | {' | '.join(told)} |")
     return "\n".join(lines)
 
 

@@ -131,7 +131,7 @@ def test_figures_of_the_page_are_there(text):
 
 
 def test_a_missing_figure_is_a_dash_with_its_reason():
-    suite = "leo-access"
+    suite = "responsiveness"
     rows = board(suite, bbr=(0.5, 1.2, 0.0), cubic=(0.4, float("nan"), 0.0))
     text = pages.page_text({suite: rows}, STAMP)
     assert "<td>–<sup>1</sup></td>" in text
