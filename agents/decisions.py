@@ -7,7 +7,6 @@ round, cut to [-1, 1].
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.registry import OPTIONS
 from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.description.compile import as_text
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
@@ -157,12 +157,13 @@ def _play(drawn: Scenario, actors: Sequence[Actor], preset: Preset, seed: int, a
         for i, flow in enumerate(drawn.flows)
     ]
     played = drawn.with_flows(flows)
-    network = json.loads(played.compile())
+    network = played.network()
     for i in roles:
         network["flows"][i]["watched"] = not roles[i].decides
     learning = list(roles)
-    batch = Batch([json.dumps(network)], max_agents=len(learning), preset=preset, policies=played.policies())
-    batch.reset(0, json.dumps(network))
+    text = as_text(network)
+    batch = Batch([text], max_agents=len(learning), preset=preset, policies=played.policies())
+    batch.reset(0, text)
     batch.observe()
     logs = [_Log() for _ in learning]
     dim = batch.preset.action_dim

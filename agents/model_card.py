@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Range = tuple[float, float]
+LEAKY_SLOPE = 0.2
+"""Of the activation `leaky_relu` below zero, as in Astraea's networks; the simulator's networks have the same."""
 
 
 class _Model(BaseModel):

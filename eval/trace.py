@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.checkpoint import Checkpoint
 from orbitcc.agents.decisions import Episode, collect
-from orbitcc.agents.model_card import Layer
+from orbitcc.agents.model_card import LEAKY_SLOPE, Layer
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments.presets import STATS, Native
 from orbitcc.envs.errors import OrbitccError
@@ -149,7 +149,7 @@ def _forward(layers: Sequence[Layer], name: str, tensors: Any, x: Array) -> Arra
     functions: dict[str, Callable[[Array], Array]] = {
         "tanh": np.tanh,
         "relu": lambda y: np.maximum(y, 0.0),
-        "leaky_relu": lambda y: np.where(y >= 0.0, y, 0.2 * y),
+        "leaky_relu": lambda y: np.where(y >= 0.0, y, LEAKY_SLOPE * y),
         "linear": lambda y: y,
     }
     for index, layer in enumerate(layers):

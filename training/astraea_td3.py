@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,52 +28,21 @@ from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.envs.errors import FileError
 from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Td3
+from orbitcc.training.networks import ACTIVATIONS, Dense, Moments, denormalised, exported
 from orbitcc.training.recipe import Network, Recipe
 
-LEAK = 0.2
-"""Slope of the leaky ReLU below zero, in Astraea's networks and in the simulator's."""
-BATCH_NORM_EPS, BATCH_NORM_MOMENTUM = 1e-3, 0.01
-"""Of the layers of Astraea's released actor; the momentum, 0.99 there, is the weight of the new batch in PyTorch."""
 OWN = 3
 """Inputs of the critics about the flow itself: throughput, distance to the mean, share of the sum."""
 
 Array = NDArray[np.float32]
 
 
-def _activation(name: str) -> nn.Module:
-    return {"tanh": nn.Tanh(), "relu": nn.ReLU(), "leaky_relu": nn.LeakyReLU(LEAK)}[name]
-
-
-class Actor(nn.Module):
-    """Observation -> pre-tanh action: dense layers with a norm and a non-linearity.
-
-    Astraea's has batch norm without a scale, whose statistics lag behind a policy that changes; ours has layer norm.
-    """
-
-    def __init__(self, inputs: int, network: Network) -> None:
-        super().__init__()
-        parts: list[nn.Module] = []
-        for width in network.hidden:
-            parts.append(nn.Linear(inputs, width))
-            if network.norm == "layer":
-                parts.append(nn.LayerNorm(width))
-            elif network.norm == "batch":
-                parts.append(nn.BatchNorm1d(width, BATCH_NORM_EPS, BATCH_NORM_MOMENTUM))
-                parts[-1].weight.requires_grad_(False)
-            parts.append(_activation(network.activation))
-            inputs = width
-        self.hidden = nn.Sequential(*parts)
-        self.output = nn.Linear(inputs, 1)
-        for layer in self.modules():
-            if isinstance(layer, nn.Linear):
-                nn.init.xavier_uniform_(layer.weight)
-                nn.init.zeros_(layer.bias)
-        with torch.no_grad():
-            self.output.weight *= 0.1  # at first a policy that does little, whatever it sees
-        self.eval()  # batch norm uses its running statistics, except in an update of the actor
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.output(self.hidden(x))
+TARGET_NOISE, TARGET_NOISE_CLIP = 0.05, 0.1
+"""Smoothing of target actions: standard deviation and limit (ours; Astraea publishes the same)."""
+PRESENCE = 0.5
+"""Expected mean share of sub-environments with a flow, which sets the size of the replay buffer."""
+BRAKE_ACTION = -0.2
+"""Exploring actions are at most this above `brake_bdp`."""
 
 
 class TwinCritic(nn.Module):
@@ -94,7 +64,7 @@ class TwinCritic(nn.Module):
             if index < len(widths) - 2 and network.norm == "layer":
                 self.scales.append(nn.Parameter(torch.ones(2, 1, m)))
                 self.shifts.append(nn.Parameter(torch.zeros(2, 1, m)))
-        self._act = _activation(network.activation)
+        self._act = ACTIVATIONS[network.activation]()
 
     def forward(self, x: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
         hidden = x.expand(2, *x.shape)
@@ -181,26 +151,61 @@ class Replay:
         }
 
 
-def targets(
-    critic: TwinCritic,
-    actor: Actor,
-    batch: dict[str, torch.Tensor],
-    width: int,
-    settings: Td3,
-    noise: torch.Tensor,
-) -> torch.Tensor:
-    """The target of both critics, [K]: the rewards and, discounted, the lower of both targets' values of the smoothed
-    target action; `noise`: standard normal, [K]."""
-    with torch.no_grad():
-        smoothing = (settings.target_noise * noise).clamp(-settings.target_noise_clip, settings.target_noise_clip)
-        action = (torch.tanh(actor(batch["after"][:, :width])[:, 0]) + smoothing).clamp(-1.0, 1.0)
-        value = critic(batch["after"], action).min(dim=0).values
-        return batch["returns"] + batch["discount"] * value
+class ActorCritics:
+    """Actor and twin critics of a recipe, their targets, the average of the actor, and what is learned by.
+
+    For a subclass of `torch.nn.Module`, which our learner and RLlib's module are. The actor observes the first `width`
+    of the critics' inputs; its outputs are actions before tanh.
+    """
+
+    settings: Td3
+    width: int
+
+    def make(self, recipe: Recipe, width: int) -> None:
+        self.settings, self.width, network = recipe.options(Td3), width, recipe.network
+        self.actor = Dense(width, network.layers(1), batch_norm=network.norm == "batch")
+        self.critic = TwinCritic(width + GLOBAL_STATE + OWN, network)
+        self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
+        self.averaged = copy.deepcopy(self.actor)
+
+    def targets(self, batch: Mapping[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+        """The target of both critics, [K]: the rewards and, discounted, the lower of both targets' values of the
+        smoothed target action; `noise`: standard normal, [K]."""
+        with torch.no_grad():
+            smoothing = (TARGET_NOISE * noise).clamp(-TARGET_NOISE_CLIP, TARGET_NOISE_CLIP)
+            action = torch.tanh(self.actor_target(batch["after"][:, : self.width])[:, 0]) + smoothing
+            value = self.critic_target(batch["after"], action.clamp(-1.0, 1.0)).min(dim=0).values
+            return batch["returns"] + batch["discount"] * value
+
+    def critic_loss(self, said: torch.Tensor, batch: Mapping[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+        """Huber loss of the outputs of the two critics, [2, K], summed over them as published."""
+        return 2 * functional.huber_loss(said, self.targets(batch, noise).expand_as(said))
+
+    def actor_loss(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The first critic's mean value of the actions, negative, and a penalty for large ones."""
+        before_tanh = self.actor.train()(batch["now"][:, : self.width])[:, 0]
+        self.actor.eval()  # batch norm uses its running statistics, except here
+        value = self.critic(batch["now"], torch.tanh(before_tanh))[0]
+        return -value.mean() + self.settings.action_penalty * (before_tanh**2).mean()
+
+    def learns_actor(self, updates: int) -> bool:
+        """Whether the actor learns, too, in the update of the critics with this number, from 1."""
+        return updates % self.settings.actor_every == 0
+
+    def follow(self, updates: int) -> None:
+        """Move targets and average after this update."""
+        if self.learns_actor(updates):
+            _follow(self.actor_target, self.actor, self.settings.tau)
+            _follow(self.averaged, self.actor, self.settings.averaging)
+        _follow(self.critic_target, self.critic, self.settings.tau)
 
 
-def critic_loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Huber loss of the outputs of the two critics, [2, K], summed over them as published."""
-    return 2 * functional.huber_loss(said, wanted.expand_as(said))
+class _Networks(ActorCritics, nn.Module):
+    """The networks of our own learner."""
+
+    def __init__(self, recipe: Recipe, width: int) -> None:
+        super().__init__()
+        self.make(recipe, width)
 
 
 def own_view(statistics: NDArray[np.float64], present: NDArray[np.bool_]) -> Array:
@@ -239,16 +244,14 @@ class AstraeaTd3Learner:
         self.rng = np.random.default_rng([seed, 0xA57])
         torch.manual_seed(seed)
         self.noise_generator = torch.Generator().manual_seed(seed)
-        self.actor, self.critic = Actor(self.width, network), TwinCritic(self.width + GLOBAL_STATE + OWN, network)
-        self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
-        self.averaged = copy.deepcopy(self.actor)
-        self.actor_optimiser = torch.optim.Adam(self.actor.parameters(), lr=settings.actor_lr)
-        self.critic_optimiser = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_lr)
+        self.networks = _Networks(recipe, self.width)
+        self.actor_optimiser = torch.optim.Adam(self.networks.actor.parameters(), lr=settings.actor_lr)
+        self.critic_optimiser = torch.optim.Adam(self.networks.critic.parameters(), lr=settings.critic_lr)
         cells = settings.worlds * self.env.max_agents
-        rows = max(settings.steps + 1, math.ceil(settings.replay / (cells * settings.presence)))
+        rows = max(settings.steps + 1, math.ceil(settings.replay / (cells * PRESENCE)))
         self.replay = Replay(rows, settings.worlds, self.env.max_agents, self.width)
         seen = self.env.single_observation_space
-        self.scale = Scale(self.width + GLOBAL_STATE + OWN)
+        self.scale = Moments(self.width + GLOBAL_STATE + OWN)
         self.scale_fixed = not settings.scale_inputs
         self.noise = np.zeros((settings.worlds, self.env.max_agents), np.float32)
         self.decisions = self.critic_steps = 0
@@ -299,7 +302,7 @@ class AstraeaTd3Learner:
         statistics = env.statistics()
         action = np.zeros(acted.shape, np.float32)
         with torch.inference_mode():
-            action[acted] = torch.tanh(self.actor(torch.from_numpy(self.scale.of(obs[acted]))))[:, 0].numpy()
+            action[acted] = torch.tanh(self.networks.actor(torch.from_numpy(self.scale(obs[acted]))))[:, 0].numpy()
         rho = settings.noise_correlation
         self.noise *= rho
         self.noise += math.sqrt(1 - rho * rho) * self.rng.standard_normal(self.noise.shape, dtype=np.float32)
@@ -310,7 +313,7 @@ class AstraeaTd3Learner:
             action[replaced] = self.rng.uniform(-1.0, 1.0, int(replaced.sum()))
         if settings.brake_bdp:
             over = window_bdp(statistics) > settings.brake_bdp
-            action[over] = np.minimum(action[over], settings.brake_action)
+            action[over] = np.minimum(action[over], BRAKE_ACTION)
         end_obs, reward, terminated, truncated, infos = env.step(action[..., None])
         end_statistics = infos["statistics"]
         ended = terminated | truncated
@@ -332,7 +335,8 @@ class AstraeaTd3Learner:
         self.decisions += count
         if not self.scale_fixed:
             now = np.concatenate((obs, np.broadcast_to(state[:, None], (*acted.shape, GLOBAL_STATE)), row["own"]), -1)
-            self.scale.add(now[acted])
+            if acted.any():
+                self.scale.add(now[acted])
             measured = max(settings.learning_starts, settings.scale_share * self.recipe.agent_steps)
             self.scale_fixed = self.decisions >= measured
         return {**row, "reward": reward}, statistics
@@ -345,31 +349,25 @@ class AstraeaTd3Learner:
         sample = self.replay.sample(settings.batch, settings.steps, settings.gamma, self.rng, settings.by_world)
         batch = {name: torch.from_numpy(value) for name, value in sample.items()}
         for name in ("now", "after"):
-            batch[name] = torch.from_numpy(self.scale.of(sample[name]))
-        noise = torch.randn(settings.batch, generator=self.noise_generator)
-        wanted = targets(self.critic_target, self.actor_target, batch, self.width, settings, noise)
-        said = self.critic(batch["now"], batch["action"])
-        loss = critic_loss(said, wanted)
-        self.critic_optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.critic.parameters(), settings.grad_clip)
-        self.critic_optimiser.step()
+            batch[name] = torch.from_numpy(self.scale(sample[name]))
+        networks, noise = self.networks, torch.randn(settings.batch, generator=self.noise_generator)
+        said = networks.critic(batch["now"], batch["action"])
+        loss = networks.critic_loss(said, batch, noise)
+        self._descend(loss, networks.critic, self.critic_optimiser)
         self.critic_steps += 1
         figures = {"critic_loss": loss.item(), "value": said.mean().item()}
-        if self.critic_steps % settings.actor_every == 0:
-            before_tanh = self.actor.train()(batch["now"][:, : self.width])[:, 0]
-            value = self.critic(batch["now"], torch.tanh(before_tanh))[0]
-            actor_loss = -value.mean() + settings.action_penalty * (before_tanh**2).mean()
-            self.actor_optimiser.zero_grad(set_to_none=True)
-            actor_loss.backward()
-            nn.utils.clip_grad_norm_(self.actor.parameters(), settings.grad_clip)
-            self.actor_optimiser.step()
-            self.actor.eval()
-            follow(self.actor_target, self.actor, settings.tau)
-            follow(self.averaged, self.actor, settings.averaging)
+        if networks.learns_actor(self.critic_steps):
+            actor_loss = networks.actor_loss(batch)
+            self._descend(actor_loss, networks.actor, self.actor_optimiser)
             figures["policy_loss"] = actor_loss.item()
-        follow(self.critic_target, self.critic, settings.tau)
+        networks.follow(self.critic_steps)
         return figures
+
+    def _descend(self, loss: torch.Tensor, network: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), self.settings.grad_clip)
+        optimiser.step()
 
     def _done_share(self) -> float:
         return min(1.0, self.decisions / self.recipe.agent_steps)
@@ -393,7 +391,7 @@ class AstraeaTd3Learner:
     # --- export, resume ---
 
     def tensors(self) -> Tensors:
-        return exported(self.averaged, self.scale.mean, self.scale.std)
+        return denormalised(exported(self.networks.averaged), *self.scale.exact())
 
     def save(self, folder: Path) -> None:
         arrays = {name: value for name, value in vars(self.replay).items() if isinstance(value, np.ndarray)}
@@ -401,7 +399,7 @@ class AstraeaTd3Learner:
             plain_state.write(folder, f"replay-{name}", value)
         state = {
             "replay": {name: value for name, value in vars(self.replay).items() if name not in arrays},
-            "scale": vars(self.scale),
+            "scale": self.scale.state(),
             "episodes": self.episodes.state(),
             **{name: getattr(self, name) for name in _PLAIN},
             "rng": self.rng.bit_generator.state,
@@ -425,7 +423,7 @@ class AstraeaTd3Learner:
                 getattr(self, name).load_state_dict(state[name])
             self.noise_generator.set_state(state["noise_generator"])
             vars(self.replay).update(state["replay"], **replay)
-            vars(self.scale).update(state["scale"])
+            self.scale.restore(state["scale"])
             if "episodes" in state:  # not in a run that an earlier version has saved
                 self.episodes.restore(state["episodes"])
             for name in _PLAIN:
@@ -440,69 +438,9 @@ class AstraeaTd3Learner:
         self.env.close()
 
 
-def exported(actor: Actor, mean: NDArray[np.float64], std: NDArray[np.float64]) -> Tensors:
-    """The actor as the tensors of a checkpoint; its first layer takes inputs that are not normalised.
-
-    mean, std: moments by which the inputs of actor and critics are normalised; those of the actor come first.
-    """
-    found: dict[str, Array] = {}
-    index = -1
-    for layer in (*actor.hidden, actor.output):
-        if isinstance(layer, nn.Linear):
-            index += 1
-            found[f"layers.{index}.weight"] = layer.weight.detach().numpy().copy()
-            found[f"layers.{index}.bias"] = layer.bias.detach().numpy().copy()
-        elif isinstance(layer, nn.LayerNorm):
-            found[f"layers.{index}.norm.scale"] = layer.weight.detach().numpy().copy()
-            found[f"layers.{index}.norm.shift"] = layer.bias.detach().numpy().copy()
-        elif isinstance(layer, nn.BatchNorm1d):  # folded into the dense layer
-            average, deviation = layer.running_mean.numpy(), np.sqrt(layer.running_var.numpy() + layer.eps)
-            found[f"layers.{index}.weight"] /= deviation[:, None]
-            bias = found[f"layers.{index}.bias"]
-            found[f"layers.{index}.bias"] = (bias - average) / deviation + layer.bias.detach().numpy()
-    width = found["layers.0.weight"].shape[1]
-    mean, std = mean[:width], std[:width]
-    # The network's first layer takes what the normaliser leaves.
-    weight, bias = found["layers.0.weight"].astype(np.float64), found["layers.0.bias"].astype(np.float64)
-    found["layers.0.weight"] = (weight / std).astype(np.float32)
-    found["layers.0.bias"] = (bias - (weight / std) @ mean).astype(np.float32)
-    return found
-
-
 _LEARNER, _WORLDS = "astraea", "worlds"
 _PLAIN = ("scale_fixed", "noise", "decisions", "critic_steps")
-_MODULES = (
-    "actor",
-    "critic",
-    "actor_target",
-    "critic_target",
-    "averaged",
-    "actor_optimiser",
-    "critic_optimiser",
-)
-
-
-class Scale:
-    """Mean and standard deviation of the networks' inputs, measured before learning and then fixed."""
-
-    def __init__(self, width: int) -> None:
-        self.count = 0
-        self.mean, self._squares = np.zeros(width), np.zeros(width)
-        self.std = np.ones(width)
-
-    def add(self, rows: Array) -> None:
-        for_each = rows.astype(np.float64)
-        count = self.count + len(rows)
-        shift = for_each - self.mean
-        self.mean = self.mean + shift.sum(axis=0) / max(count, 1)
-        self._squares += (shift * (for_each - self.mean)).sum(axis=0)
-        self.count = count
-        # What hardly varies is not blown up.
-        self.std = np.sqrt(np.maximum(self._squares / max(count, 1), 1e-4))
-
-    def of(self, rows: Array) -> Array:
-        width = rows.shape[-1]
-        return ((rows - self.mean[:width].astype(np.float32)) / self.std[:width].astype(np.float32)).astype(np.float32)
+_MODULES = ("networks", "actor_optimiser", "critic_optimiser")
 
 
 class Mean:
@@ -547,7 +485,7 @@ def window_bdp(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(bdp > 0, statistics[..., STATS["cwnd_packets"]] * 1460 / np.maximum(bdp, 1.0), 0.0)
 
 
-def follow(target: nn.Module, source: nn.Module, share: float) -> None:
+def _follow(target: nn.Module, source: nn.Module, share: float) -> None:
     """Move the target's parameters by this share towards the source's, and so the running statistics of batch norm."""
     with torch.no_grad():
         torch._foreach_lerp_(_moving(target), _moving(source), share)

@@ -4,7 +4,6 @@ Figures: `reward` per decision and `action_spread`, the standard deviation of th
 step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` measures on their recordings.
 """
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from orbitcc import _sim
 from orbitcc.envs.controllers import AnyPolicy
+from orbitcc.envs.description.compile import as_text
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
 from orbitcc.envs.environments.presets import Preset, preset
@@ -151,12 +151,12 @@ class _Running:
     """A world in which one controller drives the flow of every agent."""
 
     def __init__(self, scenario: Scenario, controller: Mapping[str, Any], policies: Mapping[str, AnyPolicy]) -> None:
-        network = json.loads(scenario.compile())
+        network = scenario.network()
         self.scenario, self.agents = scenario, agent_flows(scenario)
         for index in self.agents:
             network["flows"][index]["controller"] = dict(controller)
         self.simulation = _sim.Simulation(
-            json.dumps(network), record_interval_ns=_WINDOW_NS, policies={**scenario.policies(), **policies}
+            as_text(network), record_interval_ns=_WINDOW_NS, policies={**scenario.policies(), **policies}
         )
 
     def advance(self, share: float) -> None:

@@ -206,10 +206,6 @@ class Td3(Model):
     replay: Annotated[int, _steps] = Field(
         default=400_000, description="size of the replay buffer in transitions [400,000]"
     )
-    presence: Annotated[float, number(0, 1, "", above=True)] = Field(
-        default=0.5,
-        description="expected mean share of sub-environments with a flow, which sets the size of the replay buffer",
-    )
     learning_starts: Annotated[int, _steps] = Field(
         default=20_000, description="decisions before the first update; at most a fifth of the run"
     )
@@ -243,8 +239,6 @@ class Td3(Model):
     )
     gamma: Annotated[float, _fraction] = Field(default=0.98, description="discount factor [0.98]")
     steps: Annotated[int, number(1, 100, "steps", whole=True)] = Field(default=5, description="steps of a return [1]")
-    target_noise: Annotated[float, _fraction] = Field(default=0.05, description="noise on target actions [0.05]")
-    target_noise_clip: Annotated[float, _fraction] = Field(default=0.1, description="limit of that noise [0.1]")
     noise_std: Annotated[float, _fraction] = Field(
         default=0.3, description="initial exploration noise [random actions]"
     )
@@ -263,9 +257,8 @@ class Td3(Model):
     )
     brake_bdp: Annotated[float, number(0, 1e3, "BDP")] = Field(
         default=2.0,
-        description="above this window, exploring actions are at most `brake_action`; 0: off [window cap 1.5]",
+        description="above this window, exploring actions are at most -0.2; 0: off [window cap 1.5]",
     )
-    brake_action: Annotated[float, number(-1, 0)] = Field(default=-0.2, description="see `brake_bdp`")
     action_penalty: Annotated[float, number(0, 1e3)] = Field(
         default=1e-3, description="weight of the squared pre-tanh action in the loss [0]"
     )
@@ -290,12 +283,6 @@ class RllibTd3(Td3):
 
     iteration: Annotated[int, _steps] = 5_000
     env_runners: Annotated[int, number(0, 1024, "processes", whole=True)] = 0
-
-    @model_validator(mode="after")
-    def _as_rllib_can(self) -> RllibTd3:
-        if self.presence != (only := Td3.model_fields["presence"].default):
-            raise OrbitccError("presence", self.presence, f"{only}, with RLlib, whose flows are always present")
-        return self
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +24,13 @@ from orbitcc.training import privileged
 from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Ppo
 from orbitcc.training.mlp import Mixture, Mlp
+from orbitcc.training.networks import Moments
 from orbitcc.training.recipe import Network, Recipe
 
 F32 = NDArray[np.float32]
 
+CLIP = float(ModelCard.model_fields["clip"].default)
+"""Of normalised observations, in the native policy, too."""
 _LEARNER, _WORLDS = "ppo", "worlds"
 _SEEN = 1e6
 """Observations of which the normaliser of a policy that training begins with is taken to be the mean."""
@@ -75,7 +77,7 @@ class PpoLearner:
         self._learns_std = ppo.exploration_std_final == 0.0
         self._learned = [self.actor.theta, self.critic.theta, *([self.log_std] if self._learns_std else [])]
         self._optimiser = torch.optim.Adam(self._learned, lr=ppo.lr, eps=1e-5, fused=True)
-        self.normaliser = Normaliser(sees) if ppo.normalise_observations else None
+        self.normaliser = Moments(sees, CLIP) if ppo.normalise_observations else None
         self.agent_steps = 0
         if recipe.start_from:
             self._begin_with(recipe.start_from)
@@ -339,56 +341,6 @@ def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, 
     for t in range(len(rewards) - 2, -1, -1):
         advantages[t] += keep[t] * advantages[t + 1]
     return advantages
-
-
-class Normaliser:
-    """Running mean and standard deviation of observations (Chan et al., 1979), as the native policy applies them."""
-
-    CLIP = float(ModelCard.model_fields["clip"].default)
-    FLOOR = 0.01
-    """Smallest standard deviation: nearly constant inputs are not amplified (our choice; observations are ratios)."""
-
-    def __init__(self, dim: int) -> None:
-        self._count = 0.0
-        self._mean: NDArray[Any] = np.zeros(dim)  # float64
-        self._square = np.zeros(dim)
-        self.mean: F32 = np.zeros(dim, np.float32)
-        self.std: F32 = np.ones(dim, np.float32)
-
-    def __call__(self, obs: F32) -> F32:
-        scaled = (obs - self.mean) / self.std
-        return np.clip(scaled, -self.CLIP, self.CLIP, out=scaled)
-
-    def update(self, obs: F32) -> None:
-        """Add rows [n, D]."""
-        mean = obs.mean(axis=0, dtype=np.float64)
-        self.merge(float(len(obs)), mean, ((obs - mean) ** 2).sum(axis=0))
-
-    def merge(self, count: float, mean: NDArray[np.float64], square: NDArray[np.float64]) -> None:
-        """Add `count` rows of this mean [D] and sum of squared deviations from it [D]."""
-        off, total = mean - self._mean, self._count + count
-        self._square += square + off**2 * (self._count * count / total)
-        self._mean += off * (count / total)
-        self._count = total
-        self._freeze()
-
-    def begin(self, mean: F32, std: F32, count: float) -> None:
-        """As if `count` rows of this mean and deviation had been added; the mean goes on in single precision."""
-        self._mean = mean
-        self.restore({"count": count, "mean": mean, "square": np.square(std, dtype=np.float64) * count})
-
-    def state(self) -> dict[str, Any]:
-        return {"count": self._count, "mean": self._mean.tolist(), "square": self._square.tolist()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._count, self._square = state["count"], np.array(state["square"])
-        self._mean = np.array(state["mean"], self._mean.dtype)
-        self._freeze()
-
-    def _freeze(self) -> None:
-        if self._count > 0.0:
-            self.mean = self._mean.astype(np.float32)
-            self.std = np.maximum(np.sqrt(self._square / self._count), self.FLOOR).astype(np.float32)
 
 
 class _Rollout:

@@ -21,6 +21,7 @@ from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.sb3 import SB3VecEnv
 from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import FlowPpo, FlowSac
+from orbitcc.training.networks import exported
 from orbitcc.training.recipe import Recipe
 
 _LEARNED = {
@@ -91,14 +92,8 @@ class SB3Learner:
     def tensors(self) -> Tensors:
         policy = self.model.policy
         if self._is_ppo:
-            layers = [*_linear(policy.mlp_extractor.policy_net), policy.action_net]
-        else:
-            layers = [*_linear(policy.actor.latent_pi), policy.actor.mu]
-        found = {}
-        for index, layer in enumerate(layers):
-            found[f"layers.{index}.weight"] = np.array(layer.weight.detach().cpu().numpy(), np.float32)
-            found[f"layers.{index}.bias"] = np.array(layer.bias.detach().cpu().numpy(), np.float32)
-        return found
+            return exported([*policy.mlp_extractor.policy_net, policy.action_net])
+        return exported([*policy.actor.latent_pi, policy.actor.mu])
 
     def save(self, folder: Path) -> None:
         if self._is_ppo:
@@ -170,10 +165,6 @@ class SB3Learner:
             seed=seed,
             device="cpu",
         )
-
-
-def _linear(network: Any) -> list[Any]:
-    return [layer for layer in network if isinstance(layer, torch.nn.Linear)]
 
 
 def _nothing(progress: float) -> float:

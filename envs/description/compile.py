@@ -1,4 +1,4 @@
-"""Compiles a scenario for the simulator: integer nanoseconds, bits per second and bytes, as JSON text."""
+"""Compiles a scenario for the simulator: integer nanoseconds, bits per second and bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ def _bps(mbps: float) -> int:
     return round(mbps * BPS_PER_MBPS)
 
 
-class Network(Protocol):
+CompiledNetwork = dict[str, Any]
+"""The native description of a network (`spec/` in sim/core), still to be changed by who runs it."""
+
+
+class Compilable(Protocol):
     """The parts of a scenario that are compiled."""
 
     seed: int
@@ -70,9 +74,14 @@ class Network(Protocol):
     def first_connection(self, flow_index: int) -> int | None: ...
 
 
-def compile_network(network: Network) -> str:
-    """The native description of a scenario as JSON text. Raises OrbitccError if a controller is unknown."""
-    return to_json(_Compiler(network).network(), inf_nan_mode="constants").decode()
+def compile_network(scenario: Compilable) -> CompiledNetwork:
+    """The native description of a scenario. Raises OrbitccError if a controller is unknown."""
+    return _Compiler(scenario).network()
+
+
+def as_text(network: CompiledNetwork) -> str:
+    """The JSON text for `orbitcc._sim`."""
+    return to_json(network, inf_nan_mode="constants").decode()
 
 
 class _Compiler:
@@ -82,12 +91,12 @@ class _Compiler:
     scenarios share (`Kept`) are converted once for all of them, because worlds are compiled between training episodes.
     """
 
-    def __init__(self, scenario: Network) -> None:
+    def __init__(self, scenario: Compilable) -> None:
         self.scenario = scenario
         self._paths: dict[Any, list[int]] = {}
         self._shared: dict[tuple[int, Callable[[Any], Any]], Any] = {}
 
-    def network(self) -> dict[str, Any]:
+    def network(self) -> CompiledNetwork:
         scenario, sim = self.scenario, self.scenario.sim
         header = sim.packet_bytes - sim.mss_bytes
         return {

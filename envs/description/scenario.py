@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
-from orbitcc.envs.description.compile import compile_network
+from orbitcc.envs.description.compile import CompiledNetwork, as_text, compile_network
 from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Reroute, parse_value
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
@@ -212,9 +212,13 @@ class Scenario(Model):
         links = json.dumps([link.model_dump(mode="json") for link in self.links], sort_keys=True)
         return hashlib.sha256(links.encode()).hexdigest()[:12]
 
-    def compile(self) -> str:
-        """The JSON text for `orbitcc._sim`: integer nanoseconds, bits per second and bytes."""
+    def network(self) -> CompiledNetwork:
+        """The network that the simulator runs: integer nanoseconds, bits per second and bytes; a new one every time."""
         return compile_network(self)
+
+    def compile(self) -> str:
+        """The same as the JSON text for `orbitcc._sim`."""
+        return as_text(self.network())
 
     def policies(self) -> dict[str, AnyPolicy]:
         """The policies to which the compiled text refers."""

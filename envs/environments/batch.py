@@ -138,7 +138,7 @@ class Batch:
         # A step would move every world, so a world whose agents start late is warmed up by itself and then moved in;
         # the only one is where it belongs.
         only = self.num_worlds == 1
-        alone = self._worlds if only else self._warmed(spec)
+        alone = self._worlds if only else self._warmed(index, spec)
         obs, reward, status = self._native_obs[:1].copy(), self.reward[:1].copy(), self.status[:1].copy()
         alone.observe(obs, reward, status)
         while np.count_nonzero(status == ACTIVE) < agents:
@@ -150,11 +150,11 @@ class Batch:
         if not only:
             self._worlds.restore(index, alone.save(0))
 
-    def _warmed(self, spec: str) -> _sim.Worlds:
-        """A separate world of this network."""
+    def _warmed(self, index: int, spec: str) -> _sim.Worlds:
+        """A separate world, in the state of world `index`, which has this network."""
         if self._warm_up is None:
             self._warm_up = _sim.Worlds([spec], threads=1, **self._settings)
-        self._warm_up.reset(0, spec)
+        self._warm_up.restore(0, self._worlds.save(index))
         return self._warm_up
 
     def observe(self) -> None:

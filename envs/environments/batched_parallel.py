@@ -1,14 +1,13 @@
 """All agents of N worlds as arrays: the parallel environment for learners that work on batches."""
 
-import copy
 from collections.abc import Mapping
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     Core,
@@ -20,11 +19,12 @@ from orbitcc.envs.environments.core import (
 )
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.presets import Native
+from orbitcc.envs.environments.view import WorldsView
 
 Step = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, NDArray[Any]]]
 
 
-class BatchedParallelEnv:
+class BatchedParallelEnv(WorldsView):
     """N worlds of :class:`orbitcc.ParallelCongestionEnv`, stepped together by native threads.
 
     N worlds, S agents (the most agents a world may have), D numbers in an observation, A in an action. World i of a
@@ -57,7 +57,7 @@ class BatchedParallelEnv:
         self.render_mode = self.config.render_mode
         self._stagger, self._with_statistics = stagger, statistics
         self.num_worlds = checked_count("num_worlds", num_worlds)
-        self._core = Core(self.config, Episodes(self.config), self.num_worlds, journal=journal)
+        self._core: Core = Core(self.config, Episodes(self.config), self.num_worlds, journal=journal)
         self.max_agents = self._core.max_agents
         self.single_observation_space = self._core.observation_space
         self.single_action_space = self._core.action_space
@@ -114,16 +114,9 @@ class BatchedParallelEnv:
         core.look()
         return obs, rewards, terminated, truncated, {**infos, "active": self.active}
 
-    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """With `rgb_array` a frame of every world, as in the parallel environment."""
-        return self._core.frames()
-
     def close(self) -> None:
-        self._core.close()
-
-    def save(self, index: int) -> tuple[Scenario, WorldState]:
-        """An exact copy of world `index`."""
-        return self._core.save(index)
+        """Free the worlds."""
+        self.close_extras()
 
     def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Put a saved world into place `index`; all observations, float32[N, S, D]. It continues identically.
@@ -133,10 +126,6 @@ class BatchedParallelEnv:
         """
         self._core.restore(index, saved)
         return self.obs.copy()
-
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
-        return copy.deepcopy(self)
 
     def journal(self) -> dict[str, Any]:
         """Networks, actions and random state of all worlds as plain values and arrays, for :meth:`replay`.
@@ -156,10 +145,6 @@ class BatchedParallelEnv:
         self.reset(seed=0)
         self._core.replay(journal, [1] * self.num_worlds)
 
-    def state(self) -> NDArray[np.float32]:
-        """The global state of each world before the next step, float32[N, 12], for centralised critics."""
-        return self._core.state()
-
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
         """Use another native reward, or other parameters, from the next step on (a curriculum)."""
         self._core.batch.set_reward(reward)
@@ -167,11 +152,3 @@ class BatchedParallelEnv:
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, S, len(STATS)]."""
         return self._core.batch.statistics().copy()
-
-    def totals(self, index: int) -> Totals:
-        """Totals of the flows and of the links of world `index` so far, as `orbitcc run --json` has them."""
-        return self._core.totals(index)
-
-    def scenario(self, index: int) -> Scenario:
-        """The scenario of the running episode of world `index`."""
-        return self._core.scenario(index)

@@ -2,7 +2,6 @@
 agent index has a flow at every time."""
 
 import copy
-import json
 from collections import deque
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description import support
+from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
@@ -106,8 +106,9 @@ class Connections:
         drawn = self.buckets.next(self.flows[world], rng, seed)
         if self.sizes[world] < self.flows[world]:
             drawn = self.buckets.source.mark_agents(drawn, self.sizes[world])
-        network = never_idle(drawn.compile(), self._grid_ns, rng, cut=cut)
-        return Episode(drawn, network, agents=self.sizes[world])
+        network = drawn.network()
+        never_idle(network, self._grid_ns, rng, cut=cut)
+        return Episode(drawn, as_text(network), agents=self.sizes[world])
 
     def clone(self) -> "Connections":
         twin = copy.copy(self)
@@ -115,13 +116,13 @@ class Connections:
         return twin
 
 
-def never_idle(network: str, grid_ns: int, rng: np.random.Generator, *, cut: bool = False) -> str:
-    """A compiled network in which flows that follow each other keep every agent index in use from start to end.
+def never_idle(network: CompiledNetwork, grid_ns: int, rng: np.random.Generator, *, cut: bool = False) -> None:
+    """Let flows that follow each other keep every agent index of a network in use from start to end.
 
     Changes of flow fall on the grid of decisions, where decisions have one.
 
     Args:
-        network: JSON text, as `Scenario.compile` makes it.
+        network: of `Scenario.network`; it is changed.
         grid_ns: time between decisions; 1 where it changes with the RTT.
         rng: draws lifetimes.
         cut: end the world at a random moment.
@@ -130,12 +131,11 @@ def never_idle(network: str, grid_ns: int, rng: np.random.Generator, *, cut: boo
         OrbitccError: a learning flow sends an object, so that nobody knows when it ends, or is one of the two
             connections of a proxy, which have no successors.
     """
-    data = json.loads(network)
-    flows = data["flows"]
+    flows = network["flows"]
     shortest = max(round(SHORTEST_CONNECTION_S * 1e9), 3 * grid_ns)
-    if cut and data["duration"] > shortest:
-        data["duration"] = int(rng.integers(shortest, data["duration"]))
-    end = data["duration"]
+    if cut and network["duration"] > shortest:
+        network["duration"] = int(rng.integers(shortest, network["duration"]))
+    end = network["duration"]
 
     def on_grid(at: float) -> int:  # not before `at`
         return int(-(-at // grid_ns)) * grid_ns
@@ -169,4 +169,3 @@ def never_idle(network: str, grid_ns: int, rng: np.random.Generator, *, cut: boo
             else:
                 flows.append({**piece, "follows": place})
                 place = len(flows) - 1
-    return json.dumps(data)

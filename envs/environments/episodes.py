@@ -1,10 +1,9 @@
 """Episodes as a scenario describes them: agents join and leave at its times."""
 
-import json
-
 import numpy as np
 
 from orbitcc.envs.controllers import EXTERNAL
+from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
@@ -34,17 +33,17 @@ class Episodes:
         agents = len(agent_flows(scenario))
         if not 1 <= agents <= self.max_agents:
             raise OrbitccError("scenario", f"{agents} agents in {scenario.name}", f"1 to {self.max_agents}")
-        network = scenario.compile()
-        return Episode(scenario, _shortened(network, self._shortest_ns, rng) if cut else network, agents=1)
+        network = scenario.network()
+        if cut:
+            _shorten(network, self._shortest_ns, rng)
+        return Episode(scenario, as_text(network), agents=1)
 
     def clone(self) -> "Episodes":
         return self  # it remembers nothing
 
 
-def _shortened(network: str, shortest_ns: int, rng: np.random.Generator) -> str:
-    """A compiled network that ends at a random moment after its first agent has joined."""
-    data = json.loads(network)
-    first = min(flow.get("start", 0) for flow in data["flows"] if flow["controller"]["name"] == EXTERNAL)
-    if data["duration"] > first + shortest_ns:
-        data["duration"] = int(rng.integers(first + shortest_ns, data["duration"]))
-    return json.dumps(data)
+def _shorten(network: CompiledNetwork, shortest_ns: int, rng: np.random.Generator) -> None:
+    """Let a network end at a random moment after its first agent has joined."""
+    first = min(flow.get("start", 0) for flow in network["flows"] if flow["controller"]["name"] == EXTERNAL)
+    if network["duration"] > first + shortest_ns:
+        network["duration"] = int(rng.integers(first + shortest_ns, network["duration"]))

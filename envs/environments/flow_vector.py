@@ -1,8 +1,7 @@
 """Every flow of N worlds as one sub-environment: what libraries for single agents need to train one shared policy."""
 
-import copy
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -10,20 +9,21 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, Totals, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.connections import Connections
 from orbitcc.envs.environments.core import Core, checked_actions, checked_count, checked_options, checked_seed
 from orbitcc.envs.environments.presets import Native
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.vector import autoreset_of, step_infos
+from orbitcc.envs.environments.view import WorldsView
 from orbitcc.envs.errors import OrbitccError, StateError
 
 Saved = tuple[Scenario, WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""
 
 
-class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+class FlowVectorEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
     """One sub-environment per flow: worlds run side by side, and each of their learning flows is a sub-environment.
 
     A world has as many sub-environments as learning flows. With a distribution the number is drawn once per world and
@@ -52,7 +52,6 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(MODES), "render_fps": FPS}  # type: ignore[misc]
-    _core: Core | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
@@ -205,11 +204,7 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         frames = self._made.frames()
         return None if frames is None else tuple(frames[world] for world in self.worlds)
 
-    def close_extras(self, **_: Any) -> None:
-        if self._core is not None:
-            self._core.close()
-
-    def save(self, world: int) -> Saved:
+    def save(self, world: int) -> Saved:  # type: ignore[override]  # also who begins anew
         """An exact copy of world number `world`, and which of its sub-environments begin anew with the next step."""
         return self.scenario(world), self._running.save(world), self._over[self.worlds == world]
 
@@ -250,26 +245,9 @@ class FlowVectorEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[
         self._over[:] = journal["over"]
         return self._after_restoring()
 
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
-        return copy.deepcopy(self)
-
     def set_reward(self, reward: str | Mapping[str, Any] | Native) -> None:
         """Use another native reward, or other parameters, from the next step on (a curriculum)."""
         self._running.set_reward(reward)
-
-    def totals(self, world: int) -> Totals:
-        """Totals of the flows and of the links of world number `world` so far, as `orbitcc run --json` has them."""
-        return self._made.totals(world)
-
-    def scenario(self, world: int) -> Scenario:
-        """The scenario world number `world` was made from; new connections are not in it."""
-        return self._made.scenario(world)
-
-    @property
-    def _made(self) -> Core:
-        assert self._core is not None
-        return self._core
 
     @property
     def _feed(self) -> Connections:

@@ -1,9 +1,8 @@
 """The PettingZoo environment: all agents of a world at once."""
 
-import copy
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from gymnasium import spaces
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     FINAL_INFO,
@@ -25,6 +24,7 @@ from orbitcc.envs.environments.core import (
 )
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.environments.view import WorldView
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 Obs = dict[str, NDArray[np.float32]]
@@ -34,7 +34,7 @@ _ABSENT: dict[str, Any] = dict.fromkeys((*STEP_INFO, *FINAL_INFO), 0.0)
 """Infos of a fixed population for agents that are absent, and totals before the end."""
 
 
-class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
+class ParallelCongestionEnv(WorldView, ParallelEnv[str, NDArray[np.float32], NDArray[np.float32]]):
     """
     ## Description
 
@@ -96,7 +96,8 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
         self.config = EnvConfig.of(scenario, settings, type(self))
         self.render_mode = self.config.render_mode
         self.pad_absent = pad_absent
-        self._core = core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self._core: Core = Core(self.config, Episodes(self.config), 1, threads=1)
+        core = self._core
         self.possible_agents = [f"flow_{index}" for index in range(core.max_agents)]
         self.agents: list[str] = []
         self._index = {agent: index for index, agent in enumerate(self.possible_agents)}
@@ -179,29 +180,11 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
             truncated[agent] = over and not delivered
         self.agents = [] if over else list(self.possible_agents)
 
-    def render(self) -> Any:
-        """As in the single environment, for the bottleneck of the first active agent."""
-        if self.render_mode is None:
-            return None
-        frames = self._core.frames()
-        return None if frames is None else frames[0]
-
-    def close(self) -> None:
-        self._core.close()
-
-    def save(self) -> tuple[Scenario, WorldState]:
-        """An exact copy of the running episode, for search and counterfactuals."""
-        return self._core.save(0)
-
     def restore(self, saved: tuple[Scenario, WorldState]) -> Obs:
         """Go back to a saved moment and return its observations by agent. The episode continues identically."""
         self._core.restore(0, saved)
         self.agents = list(self.possible_agents) if self.pad_absent else self._present()
         return {agent: self._obs(agent) for agent in self.agents}
-
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
-        return copy.deepcopy(self)
 
     def state(self) -> NDArray[np.float32]:
         """The global state for centralised critics, float32[12]."""
@@ -213,19 +196,10 @@ class ParallelCongestionEnv(ParallelEnv[str, NDArray[np.float32], NDArray[np.flo
             raise UnknownNameError("agent", agent, self.possible_agents)
         return self._core.statistics(0, self._index[agent])
 
-    def totals(self) -> Totals:
-        """Totals of the flows and of the links of the running episode so far, as `orbitcc run --json` has them."""
-        return self._core.totals(0)
-
     @property
     def steps_to_limit(self) -> int:
         """Decisions in an episode of the scenario's full duration."""
         return math.ceil(self.scenario.duration_s * 1e9 / self.config.preset.interval_ns)
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario of the running episode."""
-        return self._core.scenario(0)
 
     def _present(self) -> list[str]:
         return [self.possible_agents[index] for index in np.flatnonzero(self._core.active()[0])]

@@ -1,14 +1,13 @@
 """One agent, one flow: the gymnasium environment."""
 
-import copy
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, Totals, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -20,9 +19,10 @@ from orbitcc.envs.environments.core import (
 )
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.environments.view import WorldView
 
 
-class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
+class CongestionEnv(WorldView, gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     """
     ## Description
 
@@ -126,7 +126,7 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
     ) -> None:
         self.config = EnvConfig.of(scenario, settings).for_one_agent()
         self.render_mode = self.config.render_mode
-        self._core = Core(self.config, Episodes(self.config), 1, threads=1)
+        self._core: Core = Core(self.config, Episodes(self.config), 1, threads=1)
         self.observation_space = self._core.observation_space
         self.action_space = self._core.action_space
         self._over = True
@@ -156,42 +156,15 @@ class CongestionEnv(gym.Env[NDArray[np.float32], NDArray[np.float32]]):
             core.look()
         return batch.obs.flatten(), batch.reward.item(), terminated, truncated, info
 
-    def render(self) -> Any:
-        """With `rgb_array` a frame, uint8[450, 800, 3]; with `human` every step updates the window."""
-        if self.render_mode is None:
-            return None
-        frames = self._core.frames()
-        return None if frames is None else frames[0]
-
-    def close(self) -> None:
-        self._core.close()
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario of the running episode."""
-        return self._core.scenario(0)
-
     def statistics(self) -> dict[str, float]:
         """Raw statistics of the agent's flow over the last interval, by name (:data:`orbitcc.STATS`)."""
         return self._core.statistics(0, 0)
-
-    def totals(self) -> Totals:
-        """Totals of the flows and of the links of the running episode so far, as `orbitcc run --json` has them."""
-        return self._core.totals(0)
-
-    def save(self) -> tuple[Scenario, WorldState]:
-        """An exact copy of the running episode, for search and counterfactuals."""
-        return self._core.save(0)
 
     def restore(self, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Go back to a saved moment and return its observation; the episode continues identically."""
         self._core.restore(0, saved)
         self._over = False
         return self._obs()
-
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
-        return copy.deepcopy(self)
 
     def _obs(self) -> NDArray[np.float32]:
         return self._core.batch.obs[0, 0].copy()

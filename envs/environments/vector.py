@@ -1,7 +1,6 @@
 """N single-agent environments that native threads step together."""
 
-import copy
-from typing import Any, ClassVar, Self, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -9,7 +8,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Totals, WorldState
+from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
 from orbitcc.envs.environments.core import (
     STEP_INFO,
@@ -22,13 +21,14 @@ from orbitcc.envs.environments.core import (
 )
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.render import FPS, MODES
+from orbitcc.envs.environments.view import WorldsView
 from orbitcc.envs.errors import OrbitccError
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 _STEP_MASKS = tuple(f"_{name}" for name in STEP_INFO)
 
 
-class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
+class VectorCongestionEnv(WorldsView, VectorEnv[NDArray[np.float32], NDArray[np.float32], NDArray[Any]]):
     """N worlds of :class:`orbitcc.CongestionEnv`, stepped together by native threads.
 
     After a reset with `seed`, environment i is, bit for bit, the single environment reset with `seed + i` (or with
@@ -48,7 +48,6 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": list(MODES), "render_fps": FPS}  # type: ignore[misc]
-    _core: Core | None = None  # gymnasium closes even what was never made whole
 
     def __init__(
         self,
@@ -123,48 +122,15 @@ class VectorCongestionEnv(VectorEnv[NDArray[np.float32], NDArray[np.float32], ND
         core.look()
         return batch.obs[:, 0].copy(), rewards, terminated, truncated, self._step_infos(self._everybody) | infos
 
-    def render(self) -> Any:
-        """With `rgb_array` a frame of every world, uint8[450, 800, 3] each (a tenth of a second each)."""
-        return self._made.frames()
-
-    def close_extras(self, **_: Any) -> None:
-        if self._core is not None:
-            self._core.close()
-
     def statistics(self) -> NDArray[np.float64]:
         """Raw statistics of every agent's flow over the last interval, f64[N, len(STATS)]."""
         return self._made.batch.statistics()[:, 0].copy()
-
-    def totals(self, index: int) -> Totals:
-        """Totals of the flows and of the links of environment `index` so far, as `orbitcc run --json` has them."""
-        return self._made.totals(index)
-
-    def scenario(self, index: int) -> Scenario:
-        """The scenario of the running episode of environment `index`."""
-        return self._made.scenario(index)
-
-    def save(self, index: int) -> tuple[Scenario, WorldState]:
-        """An exact copy of the running episode of environment `index`."""
-        return self._made.save(index)
 
     def restore(self, index: int, saved: tuple[Scenario, WorldState]) -> NDArray[np.float32]:
         """Put a saved episode into environment `index`; all observations, f32[N, D]. It continues identically."""
         self._made.restore(index, saved)
         self._over[index] = False
         return self._made.batch.obs[:, 0].copy()
-
-    def clone(self) -> Self:
-        """An environment of its own at the same moment; both continue identically. So does `copy.deepcopy`."""
-        return copy.deepcopy(self)
-
-    def state(self) -> NDArray[np.float32]:
-        """The global state of each world, float32[N, 12], for centralised critics."""
-        return self._made.state()
-
-    @property
-    def _made(self) -> Core:
-        assert self._core is not None
-        return self._core
 
     def _seeds(self, seed: Any) -> list[int | None]:
         if isinstance(seed, list | tuple | np.ndarray):

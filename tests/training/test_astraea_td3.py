@@ -10,14 +10,13 @@ from orbitcc.envs.environments.presets import STATS, preset  # noqa: E402
 from orbitcc.training import recipe as recipes  # noqa: E402
 from orbitcc.training.astraea_td3 import (  # noqa: E402
     OWN,
-    Actor,
+    ActorCritics,
     AstraeaTd3Learner,
     Replay,
     TwinCritic,
-    critic_loss,
     own_view,
-    targets,
 )
+from orbitcc.training.networks import Dense  # noqa: E402
 
 GAMMA = 0.9
 SMALL = (
@@ -130,8 +129,14 @@ class Fixed(torch.nn.Module):
         return self.function(*inputs)
 
 
+def fixed(actor, critic, width: int) -> ActorCritics:
+    made = ActorCritics()
+    made.settings, made.width = recipes.load("astraea").learner, width
+    made.actor_target, made.critic_target = actor, critic
+    return made
+
+
 def test_targets_take_the_lower_critic_of_the_smoothed_target_action() -> None:
-    settings = recipes.load("astraea").learner
     actor = Fixed(lambda x: torch.full((len(x), 1), 0.5493))  # tanh: 0.5
     critic = Fixed(lambda x, a: torch.stack((10 * a, 3 + a)))
     batch = {
@@ -140,7 +145,7 @@ def test_targets_take_the_lower_critic_of_the_smoothed_target_action() -> None:
         "discount": torch.tensor([0.9, 0.9, 0.9, 0.0]),
     }
     noise = torch.tensor([0.0, 1.0, 10.0, 0.0])  # 0.05 each, clipped at 0.1
-    found = targets(critic, actor, batch, 1, settings, noise)
+    found = fixed(actor, critic, 1).targets(batch, noise)
     expected = [1 + 0.9 * 3.5, 1 + 0.9 * 3.55, 1 + 0.9 * 3.6, 1.0]
     assert found.tolist() == pytest.approx(expected, abs=1e-4)
 
@@ -159,11 +164,12 @@ def test_targets_and_losses_are_those_of_torchrl() -> None:
         "returns": torch.tensor([0.1 * i - 0.2 for i in range(6)]),
         "discount": torch.tensor([0.0 if i == 4 else 0.9 for i in range(6)]),
     }
-    wanted = targets(both, actor, batch, 3, recipes.load("astraea").learner, torch.zeros(6))
+    networks, noise = fixed(actor, both, 3), torch.zeros(6)
     theirs = [-1.4441890717, -0.5679425001, -1.1195179224, -0.8445987701, 0.2, 2.0502288342]
-    assert wanted.tolist() == pytest.approx(theirs, abs=1e-6)
+    assert networks.targets(batch, noise).tolist() == pytest.approx(theirs, abs=1e-6)
     action = torch.tensor([((3 * i) % 7) / 5 - 0.6 for i in range(6)])
-    assert critic_loss(both(grid(7, 3, 11, 0.5), action), wanted).item() == pytest.approx(2.2329752445, abs=1e-6)
+    loss = networks.critic_loss(both(grid(7, 3, 11, 0.5), action), batch, noise)
+    assert loss.item() == pytest.approx(2.2329752445, abs=1e-6)
 
 
 def test_both_critics_of_a_twin_are_the_networks_they_look_like() -> None:
@@ -204,7 +210,7 @@ def test_the_exported_network_acts_as_the_averaged_actor_does(learner) -> None:
         learner.iterate()
     obs = learner.env.obs[learner.env.active]
     with torch.inference_mode():
-        expected = torch.tanh(learner.averaged(torch.from_numpy(learner.scale.of(obs)))).numpy()
+        expected = torch.tanh(learner.networks.averaged(torch.from_numpy(learner.scale(obs)))).numpy()
     weights = learner.tensors()
     layers = []
     for index, layer in enumerate(learner.layers):
@@ -270,7 +276,7 @@ def test_a_resumed_learner_goes_on_bit_for_bit(learner, tmp_path) -> None:
 
 def test_an_actor_starts_out_doing_little() -> None:
     torch.manual_seed(1)
-    actor = Actor(50, recipes.load("astraea").network)
+    actor = Dense(50, recipes.load("astraea").network.layers(1))
     assert torch.tanh(actor(torch.randn(256, 50))).abs().max() < 0.5
 
 
@@ -278,7 +284,7 @@ def test_the_published_actor_has_the_released_number_of_weights_and_its_batch_no
     """The released checkpoint's actor: 53,824 weights, 449 biases, 1,344 values of batch norm."""
     settings = recipes.load("astraea-published", ["learner.worlds=1", "learner.replay=1000"])
     learner = AstraeaTd3Learner(settings, 1)
-    actor = learner.actor
+    actor = learner.networks.actor
     dense = [layer for layer in actor.modules() if isinstance(layer, torch.nn.Linear)]
     norms = [layer for layer in actor.modules() if isinstance(layer, torch.nn.BatchNorm1d)]
     assert sum(layer.weight.numel() for layer in dense) == 53_824
@@ -292,7 +298,7 @@ def test_the_published_actor_has_the_released_number_of_weights_and_its_batch_no
             norm.bias.copy_(torch.from_numpy(rng.normal(size=width)))
             norm.running_mean.copy_(torch.from_numpy(rng.normal(size=width)))
             norm.running_var.copy_(torch.from_numpy(rng.uniform(0.1, 2.0, width)))
-        learner.averaged.load_state_dict(actor.state_dict())
+        learner.networks.averaged.load_state_dict(actor.state_dict())
         seen = torch.from_numpy(rng.normal(size=(5, 50)).astype(np.float32))
         wanted, x, tensors = actor(seen).numpy(), seen.numpy(), learner.tensors()
     for k in range(4):

@@ -19,7 +19,8 @@ from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
 from orbitcc.training.mlp import Mixture, Mlp
-from orbitcc.training.ppo import Normaliser, PpoLearner, gae
+from orbitcc.training.networks import Moments
+from orbitcc.training.ppo import CLIP, PpoLearner, gae
 
 SMALL = (
     "preset=astraea-leo",
@@ -269,14 +270,14 @@ def test_the_exported_policy_acts_as_the_learner_does(squash: str, normalise: st
 
 def test_the_normaliser_knows_mean_and_deviation_of_all_it_has_seen() -> None:
     rows = np.random.default_rng(0).normal([1.0, -3.0], [2.0, 0.1], (500, 2)).astype(np.float32)
-    normaliser = Normaliser(2)
+    normaliser = Moments(2, CLIP)
     for part in np.split(rows, [3, 50, 400]):
         normaliser.update(part)
     assert np.allclose(normaliser.mean, rows.mean(axis=0), atol=1e-5)
     assert np.allclose(normaliser.std, rows.std(axis=0), atol=1e-5)
     normaliser.update(np.zeros((100_000, 2), np.float32))
-    assert normaliser.std[1] >= Normaliser.FLOOR
-    assert np.abs(normaliser(np.full((1, 2), 1e6, np.float32))).max() == Normaliser.CLIP
+    assert normaliser.std[1] >= Moments.FLOOR
+    assert np.abs(normaliser(np.full((1, 2), 1e6, np.float32))).max() == CLIP
 
 
 def test_what_nobody_heeds_is_not_learned_from() -> None:

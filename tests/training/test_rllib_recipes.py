@@ -10,7 +10,7 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.policy import build
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged, recipe
-from orbitcc.training.ppo import Normaliser
+from orbitcc.training.networks import Moments
 from tests.commands.shell import called
 
 pytest.importorskip("ray.rllib")
@@ -66,7 +66,7 @@ def test_only_the_value_reads_the_privileged_inputs() -> None:
 
 def test_minibatches_of_several_passes_give_the_mean_and_deviation_of_all_rows() -> None:
     rows = np.random.default_rng(1).normal(2, 5, (3, 400, 4)).astype(np.float32)
-    scale, wanted = RunningScale(4), Normaliser(4)
+    scale, wanted = RunningScale(4), Moments(4)
     for iteration in rows:
         for _ in range(2):
             for part in np.split(iteration, 4):

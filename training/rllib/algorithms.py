@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.training.learners import RllibAlgorithm
+from orbitcc.training.networks import exported
 from orbitcc.training.recipe import Network, Recipe
 
 CONFIGS = {
@@ -104,8 +105,8 @@ def _plain(field: str, value: Any) -> Any:
     return value
 
 
-def export(state: Mapping[str, NDArray[Any]], recipe: Recipe) -> dict[str, NDArray[np.float32]]:
-    """The policy of RLlib's default module as the tensors of a checkpoint, from the module's state.
+def export(module: Any, recipe: Recipe) -> dict[str, NDArray[np.float32]]:
+    """The policy of RLlib's default module as the tensors of a checkpoint.
 
     Means of actions (the first outputs of the head), or a value for each choice: logits of a categorical policy, or
     advantages of a Q-network, to which the value of the state adds the same for all.
@@ -114,17 +115,17 @@ def export(state: Mapping[str, NDArray[Any]], recipe: Recipe) -> dict[str, NDArr
         OrbitccError: the module is not RLlib's default of these layers.
     """
     used = preset(recipe.preset)
-    outputs = used.choices or used.action_dim
-    encoder = next((part for part in _ENCODERS if f"{part}.net.mlp.0.weight" in state), "")
-    head = next((part for part in _HEADS if f"{part}.net.mlp.0.weight" in state), "")
-    sources = [*(f"{encoder}.net.mlp.{2 * i}" for i in range(len(recipe.network.hidden))), f"{head}.net.mlp.0"]
-    if not all(f"{source}.weight" in state for source in sources) or len(state[f"{sources[-1]}.bias"]) < outputs:
+    outputs, last = used.choices or used.action_dim, len(recipe.network.hidden)
+    parts = dict(module.named_modules())
+    encoder, head = (
+        next((parts[f"{part}.net.mlp"] for part in names if f"{part}.net.mlp" in parts), ())
+        for names in (_ENCODERS, _HEADS)
+    )
+    tensors = exported([*encoder, *head])
+    if len(tensors) != 2 * (last + 1) or len(tensors[f"layers.{last}.bias"]) < outputs:
         raise OrbitccError("algorithm", recipe.name, "one with RLlib's default module")
-    tensors: dict[str, NDArray[np.float32]] = {}
-    for index, source in enumerate(sources):
-        rows = slice(outputs if source == sources[-1] else None)
-        for kind in ("weight", "bias"):
-            tensors[f"layers.{index}.{kind}"] = np.array(state[f"{source}.{kind}"][rows], np.float32)
+    for kind in ("weight", "bias"):
+        tensors[f"layers.{last}.{kind}"] = tensors[f"layers.{last}.{kind}"][:outputs].copy()
     return tensors
 
 

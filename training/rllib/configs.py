@@ -156,7 +156,7 @@ def td3_config(recipe: Recipe, seed: int) -> Any:
 
     from orbitcc.training.astraea_td3 import with_fairness
     from orbitcc.training.rllib.runner import ArrayEnvRunner
-    from orbitcc.training.rllib.td3 import ActorCritics, CriticFlows, Td3Config
+    from orbitcc.training.rllib.td3 import CriticFlows, Td3Config, Td3Module
 
     td3 = recipe.options(RllibTd3)
     source, rng = EpisodeSource(recipe.world()), np.random.default_rng(0)
@@ -166,7 +166,7 @@ def td3_config(recipe: Recipe, seed: int) -> Any:
         Td3Config()
         .learners(num_learners=0)
         .training(train_batch_size_per_learner=td3.iteration, grad_clip=td3.grad_clip, grad_clip_by="global_norm")
-        .rl_module(rl_module_spec=RLModuleSpec(ActorCritics, model_config={"recipe": recipe}))
+        .rl_module(rl_module_spec=RLModuleSpec(Td3Module, model_config={"recipe": recipe}))
         .reporting(min_sample_timesteps_per_iteration=td3.iteration, min_time_s_per_iteration=0)
         .callbacks(on_sample_end=_log_rewards)
         .debugging(seed=seed, log_level="ERROR")

@@ -1,9 +1,6 @@
 """A torch module for PPO whose value function has more inputs than the policy, and the learner of its schedules."""
 
 import math
-from collections.abc import Sequence
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,15 +13,13 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import nn
 
-from orbitcc.agents.model_card import Gate
+from orbitcc.agents.model_card import Layer
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv
 from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
-from orbitcc.training.mlp import LEAKY_SLOPE
-from orbitcc.training.ppo import Normaliser
-
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "leaky_relu": partial(nn.LeakyReLU, LEAKY_SLOPE)}
+from orbitcc.training.networks import Dense, Gated, Moments
+from orbitcc.training.ppo import CLIP
 
 
 class PrivilegedFlows(StatefulFlowVectorEnv):
@@ -68,20 +63,25 @@ class CentralCritic(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         self.seen = width - int(config.get("state", GLOBAL_STATE))
         if self.seen < 1 or np.isfinite(self.observation_space.high[self.seen :]).any():  # a state has no bounds
             raise OrbitccError("env_config.global_state", False, "true: the last columns are the critic's alone")
-        hidden, activation = config.get("hidden", (64, 64)), ACTIVATIONS[config.get("activation", "tanh")]
+        hidden, activation = config.get("hidden", (64, 64)), config.get("activation", "tanh")
         gate = config.get("gate")
+
+        def layers(widths: tuple[int, ...], outputs: int) -> list[Layer]:
+            inner = [Layer(units=units, activation=activation) for units in widths]
+            return [*inner, Layer(units=outputs, activation="linear")]
+
         self.pi: nn.Module
         if gate is None:
-            self.pi = network([self.seen, *hidden, actions], activation, gain=0.01)
+            self.pi = Dense(self.seen, layers(hidden, actions), gain=0.01)
         else:
-            self.pi = Experts(hidden, activation, gate)
+            self.pi = Gated(layers(hidden, gate.layers[-1].units), gate)
         log_std = torch.full((actions,), math.log(config.get("exploration_std", 0.4)))
         if config.get("exploration_std_final", 0.0) > 0.0:
             self.register_buffer("log_std", log_std)
         else:
             self.log_std = nn.Parameter(log_std)
         self.scale = RunningScale(self.seen) if config.get("normalise", False) else None
-        self.vf = network([width, *config.get("critic_hidden", hidden), 1], activation, gain=1.0)
+        self.vf = Dense(width, layers(config.get("critic_hidden", hidden), 1), gain=1.0)
         self.action_dist_cls = TorchDiagGaussian
 
     def get_non_inference_attributes(self) -> list[str]:
@@ -103,22 +103,6 @@ class CentralCritic(TorchRLModule, InferenceOnlyAPI, ValueFunctionAPI):
         return observed if self.scale is None else self.scale(observed)
 
 
-class Experts(nn.Module):
-    """The outputs of one network, weighed by the softmax of another's: :class:`orbitcc.training.mlp.Mixture`."""
-
-    def __init__(self, hidden: Sequence[int], activation: Any, gate: Gate) -> None:
-        super().__init__()
-        *gate_hidden, last = (layer.units for layer in gate.layers)
-        self.experts = network([len(gate.expert_inputs), *hidden, last], activation, gain=0.01)
-        self.gate = network([len(gate.inputs), *gate_hidden, last], nn.Tanh, gain=0.1)
-        self._expert_columns, self._gate_columns = list(gate.expert_inputs), list(gate.inputs)
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """float32[..., D] -> float32[..., 1]."""
-        shares = self.gate(rows[..., self._gate_columns]).softmax(-1)
-        return (self.experts(rows[..., self._expert_columns]) * shares).sum(-1, keepdim=True)
-
-
 class RunningScale(nn.Module):
     """Normalises rows by a mean and a standard deviation, and keeps the sums that make the next ones."""
 
@@ -132,7 +116,7 @@ class RunningScale(nn.Module):
         self._fresh: list[tuple[float, np.ndarray, np.ndarray]] = []
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return ((rows - self.mean) / self.std).clamp(-Normaliser.CLIP, Normaliser.CLIP)
+        return ((rows - self.mean) / self.std).clamp(-CLIP, CLIP)
 
     def note(self, rows: torch.Tensor, weight: float) -> None:
         """Remember rows, float32[n, D], of which each counts `weight` times."""
@@ -142,7 +126,7 @@ class RunningScale(nn.Module):
 
     def fold(self) -> None:
         """Take what was remembered into the mean and the standard deviation."""
-        moments = Normaliser(len(self.mean))
+        moments = Moments(len(self.mean))
         moments.restore({"count": float(self.count), "mean": self.average.tolist(), "square": self.square.tolist()})
         for fresh in self._fresh:
             moments.merge(*fresh)
@@ -177,14 +161,3 @@ class ScheduledLearner(PPOTorchLearner):
                 first = config["exploration_std"]
                 share = min(1.0, timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0) / config["exploration_steps"])
                 module.log_std.fill_(math.log(first + share * (final - first)))
-
-
-def network(widths: Sequence[int], activation: Any, *, gain: float) -> nn.Sequential:
-    """Dense layers from `widths[0]` inputs to `widths[-1]` linear outputs, whose weights begin with this gain."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), activation()]
-        nn.init.orthogonal_(layers[-2].weight, 2**0.5)
-        nn.init.zeros_(layers[-2].bias)
-    nn.init.orthogonal_(layers[-2].weight, gain)
-    return nn.Sequential(*layers[:-1])

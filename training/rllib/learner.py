@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
 from orbitcc.eval import cluster
-from orbitcc.training.astraea_td3 import exported
 from orbitcc.training.learners import PpoSettings, RllibTd3
+from orbitcc.training.networks import denormalised, exported
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.rllib import algorithms
 from orbitcc.training.rllib.configs import DEFAULT_MODULE, MODULE, config
@@ -82,23 +81,12 @@ _SQUASH: dict[str, Literal["tanh", "argmax"]] = {
 def export(module: Any, recipe: Recipe) -> Tensors:
     """The policy network of an RLlib module as the tensors of a checkpoint: mean actions only, no exploration."""
     if isinstance(recipe.learner, RllibTd3):
-        return exported(module.averaged, module.mean.numpy(), module.std.numpy())
-    state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+        return denormalised(exported(module.averaged), module.mean.numpy(), module.std.numpy())
     if not isinstance(recipe.learner, PpoSettings):
-        return algorithms.export(state, recipe)
-    tensors: dict[str, NDArray[np.float32]] = {}
-
-    def put(name: str, sources: list[str]) -> None:
-        for index, source in enumerate(sources):
-            for kind in ("weight", "bias"):
-                tensors[f"{name}.{index}.{kind}"] = np.array(state[f"{source}.{kind}"], np.float32)
-
-    gate = [name for name in state if name.startswith("pi.gate.") and name.endswith("weight")]
-    policy = "pi.experts" if gate else "pi"
-    put("layers", [f"{policy}.{2 * i}" for i in range(len(recipe.network.hidden) + 1)])
-    put("gate", [name.removesuffix(".weight") for name in gate])
+        return algorithms.export(module, recipe)
+    tensors = exported(module.pi)
     if module.scale is not None:
-        tensors |= {f"normaliser.{name}": np.array(state[f"scale.{name}"], np.float32) for name in ("mean", "std")}
+        tensors |= {f"normaliser.{name}": getattr(module.scale, name).numpy().copy() for name in ("mean", "std")}
     return tensors
 
 

@@ -5,7 +5,6 @@ is the sampling: one sub-environment per flow, in RLlib's env runners, with as m
 to its end (:class:`~orbitcc.FlowVectorEnv`).
 """
 
-import copy
 import math
 from typing import Any
 
@@ -30,21 +29,18 @@ from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv
 from orbitcc.training.astraea_td3 import (
+    BRAKE_ACTION,
     OWN,
-    Actor,
-    Scale,
-    TwinCritic,
+    ActorCritics,
     compared,
-    critic_loss,
     delivered,
     fairness_part,
     fallen,
-    follow,
-    targets,
     window_bdp,
     with_fairness,
 )
 from orbitcc.training.learners import RllibTd3
+from orbitcc.training.networks import Moments
 from orbitcc.training.recipe import Recipe
 
 SEEN_BY_CRITICS = GLOBAL_STATE + OWN
@@ -67,8 +63,8 @@ class CriticFlows(StatefulFlowVectorEnv):
         return np.column_stack((self.state(), own, 1.0 / flows, window_bdp(statistics))).astype(np.float32)
 
 
-class ActorCritics(TorchRLModule, InferenceOnlyAPI):
-    """Actor and twin critics of a recipe of Astraea's learner, their targets, and the average of the actor.
+class Td3Module(ActorCritics, TorchRLModule, InferenceOnlyAPI):
+    """The networks of Astraea's learner, the moments of their inputs, and exploration.
 
     Observations are those of :class:`CriticFlows`, of which the actor reads the preset's only. `model_config` holds
     `recipe`, a :class:`~orbitcc.training.recipe.Recipe`.
@@ -76,14 +72,9 @@ class ActorCritics(TorchRLModule, InferenceOnlyAPI):
 
     def setup(self) -> None:
         recipe: Recipe = self.model_config["recipe"]
-        self.settings = recipe.options(RllibTd3)
-        self.seen = self.observation_space.shape[0] - CriticFlows.CRITIC_INPUTS
-        self.actor = Actor(self.seen, recipe.network)
-        self.critic = TwinCritic(self.seen + SEEN_BY_CRITICS, recipe.network)
-        self.actor_target, self.critic_target = copy.deepcopy(self.actor), copy.deepcopy(self.critic)
-        self.averaged = copy.deepcopy(self.actor)
-        self.register_buffer("mean", torch.zeros(self.seen + SEEN_BY_CRITICS))
-        self.register_buffer("std", torch.ones(self.seen + SEEN_BY_CRITICS))
+        self.make(recipe, self.observation_space.shape[0] - CriticFlows.CRITIC_INPUTS)
+        self.register_buffer("mean", torch.zeros(self.width + SEEN_BY_CRITICS))
+        self.register_buffer("std", torch.ones(self.width + SEEN_BY_CRITICS))
         self.register_buffer("sigma", torch.tensor(self.settings.noise_std))
         self.register_buffer("random_share", torch.tensor(self.settings.random_share))
         self.action_dist_cls = TorchDeterministic
@@ -98,7 +89,7 @@ class ActorCritics(TorchRLModule, InferenceOnlyAPI):
         return (rows - self.mean[:width]) / self.std[:width]
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return {Columns.ACTIONS: torch.tanh(self.actor(self.scaled(batch[Columns.OBS][..., : self.seen])))}
+        return {Columns.ACTIONS: torch.tanh(self.actor(self.scaled(batch[Columns.OBS][..., : self.width])))}
 
     def _forward_exploration(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         settings = self.settings
@@ -112,7 +103,7 @@ class ActorCritics(TorchRLModule, InferenceOnlyAPI):
             action = torch.where(torch.rand_like(action) < self.random_share, 2 * torch.rand_like(action) - 1, action)
             if settings.brake_bdp:
                 over = batch[Columns.OBS][..., WINDOW, None] > settings.brake_bdp
-                action = torch.where(over, action.clamp(max=settings.brake_action), action)
+                action = torch.where(over, action.clamp(max=BRAKE_ACTION), action)
         return {Columns.ACTIONS: action}
 
     def _forward_train(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -137,7 +128,7 @@ class Experience:
         self.now, self.after = (np.zeros((size, self.width), np.float32) for _ in range(2))
         self.action, self.returns, self.discount, self.weight = (np.zeros(size, np.float32) for _ in range(4))
         self.filled = self.next = self.critic_steps = 0
-        self.scale = Scale(self.width)
+        self.scale = Moments(self.width)
         self._tails: dict[str, tuple[Array, Array, Array]] = {}
         self._rng = np.random.default_rng([seed, 0xA57])
 
@@ -220,18 +211,11 @@ class Td3Learner(TorchLearner):
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Any, fwd_out: Any) -> torch.Tensor:
         module = self.module[module_id].unwrapped()
-        settings, said = module.settings, fwd_out["values"]
         scaled = {**batch, "now": module.scaled(batch["now"]), "after": module.scaled(batch["after"])}
-        noise = torch.randn_like(batch["returns"])
-        wanted = targets(module.critic_target, module.actor_target, scaled, module.seen, settings, noise)
-        losses = {"critic": critic_loss(said, wanted)}
+        losses = {"critic": module.critic_loss(fwd_out["values"], scaled, torch.randn_like(batch["returns"]))}
         figures = {"qf_loss": losses["critic"]}
-        if (self._updates + 1) % settings.actor_every == 0:
-            before_tanh = module.actor.train()(scaled["now"][:, : module.seen])[:, 0]
-            module.actor.eval()
-            value = module.critic(scaled["now"], torch.tanh(before_tanh))[0]
-            losses["actor"] = -value.mean() + settings.action_penalty * (before_tanh**2).mean()
-            figures["policy_loss"] = losses["actor"]
+        if module.learns_actor(self._updates + 1):
+            losses["actor"] = figures["policy_loss"] = module.actor_loss(scaled)
         for name, loss in figures.items():
             self.metrics.log_value((module_id, name), loss.item(), window=100)
         self._losses[module_id] = losses
@@ -255,11 +239,7 @@ class Td3Learner(TorchLearner):
         self._updates += 1
         for module_id in self._losses:
             module = self.module[module_id].unwrapped()
-            settings = module.settings
-            if "actor" in self._losses[module_id]:
-                follow(module.actor_target, module.actor, settings.tau)
-                follow(module.averaged, module.actor, settings.averaging)
-            follow(module.critic_target, module.critic, settings.tau)
+            module.follow(self._updates)
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Let exploration fall."""
@@ -288,7 +268,7 @@ class Td3Config(AlgorithmConfig):
         return Td3Learner
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        return RLModuleSpec(ActorCritics)
+        return RLModuleSpec(Td3Module)
 
 
 class Td3(Algorithm):
