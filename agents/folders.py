@@ -80,8 +80,10 @@ def settle(parent: Path) -> None:
 @contextlib.contextmanager
 def temporary(home: Path, prefix: str) -> Iterator[Path]:
     """A new folder in `home` that is removed at the end of a `with` block, or by the next one with this prefix after
-    its process was killed. The prefix must be one of this function alone.
+    its process was killed. The prefix must be one of this function alone. A home that was made for it is removed, too,
+    if it is empty at the end.
     """
+    fresh = not home.exists()
     home.mkdir(parents=True, exist_ok=True)
     for left in home.glob(f"{prefix}*"):
         with contextlib.suppress(StateError, OSError):
@@ -98,6 +100,9 @@ def temporary(home: Path, prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         _TEMPORARY.discard(folder)
+        if fresh:
+            with contextlib.suppress(OSError):  # it is not empty
+                home.rmdir()
 
 
 @contextlib.contextmanager

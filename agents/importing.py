@@ -152,8 +152,9 @@ def largest_difference(policy: checkpoint.Checkpoint, reference: str | Path) -> 
         f"an .npz file with observations [n, {policy.card.observation.dim}] and actions [n, {policy.card.action.dim}]"
     )
     try:
-        given = load_arrays(reference)
-        observations, actions = (np.asarray(given[key], dtype=np.float32) for key in ("observations", "actions"))
+        names = ("observations", "actions")
+        given = load_arrays(reference, names)
+        observations, actions = (np.asarray(given[name], dtype=np.float32) for name in names)
         own = policy.policy.act(observations)
         return float(np.abs(own.reshape(actions.shape) - actions).max())
     except FileError as error:

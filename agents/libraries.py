@@ -32,6 +32,7 @@ from orbitcc.envs.environments.presets import Preset, of_choices
 from orbitcc.envs.environments.registration import FLOWS, IDS, WORLDS
 from orbitcc.envs.errors import FileContentError, NoSuchFileError, OrbitccError, StateError, UnknownNameError
 from orbitcc.envs.extras import installing
+from orbitcc.envs.files import MOST_STATE, open_regular, read_bytes
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -91,16 +92,18 @@ def digest(name: str) -> str:
     files = [path]
     if kind == "rllib":
         places = [path / place for place in (MODULES, *CONNECTORS)] if _is_algorithm(path) else [path]
-        inside = [file for place in places for file in place.rglob("*")]
-        inside += path.glob("*")  # the algorithm's settings: the preset of its environment, say
-        files = sorted({file for file in inside if file.suffix in (".pkl", ".msgpack") and file.is_file()})
+        inside = {file for place in places for file in place.rglob("*") if not file.is_dir()}
+        inside |= {file for file in path.glob("*") if not file.is_dir()}  # settings: the preset of its environment, say
+        for file in inside:  # RLlib would wait for a pipe
+            open_regular(file, MOST_STATE).close()
+        files = sorted(file for file in inside if file.suffix in (".pkl", ".msgpack"))
     elif "normalize" in options:
         files.append(_existing(options["normalize"]))
     if (own := Path(options.get("preset", ""))).is_file():
         files.append(own)
     found = hashlib.sha256(repr(sorted(options.items())).encode())
     for file in files:
-        found.update(file.read_bytes())
+        found.update(read_bytes(file, MOST_STATE))
     return found.hexdigest()[:12]
 
 

@@ -98,14 +98,6 @@ def _agent(params: dict[str, Any]) -> Made:
     return _make(params["path"], **{option: params[option] for option in OPTIONS})
 
 
-def _names_code(params: Mapping[str, Any]) -> bool:
-    from orbitcc.agents.hub import is_on_hub
-    from orbitcc.agents.python_policy import is_python_policy
-
-    path = str(params.get("path", ""))
-    return is_python_policy(path) or is_on_hub(path)
-
-
 def _called(params: Mapping[str, Any]) -> str:
     from orbitcc.agents import libraries
 
@@ -125,7 +117,6 @@ def register_agents() -> None:
                 "path": Param("", "folder or name of the checkpoint, or package.module:factory"),
                 **OPTIONS,
             },
-            names_code=_names_code,
             called=_called,
         )
     )

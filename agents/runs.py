@@ -110,12 +110,14 @@ class RunFolder:
         return re.sub(r"[^a-z0-9._-]+", "-", self.path.name.lower()).lstrip("._-") or "run"
 
     def take_back(self) -> None:
-        """Remove the folder of a run that never began, which holds only its configuration."""
+        """Remove the folder of a run that never began, which holds only its configuration, and the one around it if
+        nothing else is there."""
         with contextlib.suppress(OSError):
             if {entry.name for entry in self.path.iterdir()} <= {CONFIG, LOCK}:
                 (self.path / CONFIG).unlink(missing_ok=True)
                 (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
+                self.path.parent.rmdir()
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write `config.json`, with a digest of its contents."""

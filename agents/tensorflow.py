@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.envs.errors import FileError, NoSuchFileError
-from orbitcc.envs.files import MOST_TABLE, read_bytes
+from orbitcc.envs.files import MB, MOST_TABLE, read_bytes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
-TRAILER = 5
-"""After each block: its compression, and a checksum of four bytes."""
+MOST_INDEX, MOST_KEY, MOST_VARINT = 1 * MB, 1_000, 10
+"""Bytes of the index, of the name of a variable, and of a number of seven bits per byte."""
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
 """DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64. Variables of other types are left out."""
 
@@ -30,8 +30,8 @@ WANTED = "a TensorFlow 1 checkpoint: PREFIX, with PREFIX.index and PREFIX.data-0
 def read_bundle(path: str | Path) -> dict[str, NDArray[np.generic]]:
     """Name -> value of every variable of numbers. Raises FileError for missing, damaged and other files."""
     try:
-        index, data = (read_bytes(file, MOST_TABLE) for file in files_of(path))
-        return dict(_variables(index, data))
+        index, data = map(read_bytes, files_of(path), (MOST_INDEX, MOST_TABLE))
+        return dict(_variables(index, memoryview(data)))
     except NoSuchFileError as error:
         raise FileError("PATH", str(path), f"{WANTED} (No such file: {error.value})") from None
     except FileError as error:
@@ -55,21 +55,29 @@ def _prefix(path: Path) -> Path:
     return path.with_suffix("") if path.suffix == ".index" else path
 
 
-def _variables(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.generic]]]:
+def _variables(index: bytes, data: memoryview) -> Iterator[tuple[str, NDArray[np.generic]]]:
     *_, magic = struct.unpack("<Q", index[-8:])
     if magic != MAGIC:
         raise ValueError("no table of LevelDB")
     footer = index[-FOOTER:]
     _, at = _varint(footer, 0)  # offset and size of the meta index, which bundles leave empty
     _, at = _varint(footer, at)
-    for _, handle in _block(index, footer[at:]):
-        for name, value in _block(index, handle):
-            entry = _message(value)
+    end = 0
+    before: bytes | None = None
+    for _, handle in _block(index, *_handle(footer[at:])):
+        offset, size = _handle(handle)
+        if offset < end:  # each is read once
+            raise ValueError("blocks that overlap")
+        end = offset + size
+        for name, value in _block(index, offset, size):
+            if before is not None and name <= before:
+                raise ValueError("names out of order")
+            before, entry = name, _message(value)
             if not name:  # the header
                 if entry.get(1, [1]) != [1] or entry.get(2, [0]) != [0]:
                     raise ValueError("several data files, or big-endian numbers")
                 continue
-            dtype = DTYPES.get(entry[1][0])
+            dtype = DTYPES.get(entry.get(1, [0])[0])
             if dtype is None:
                 continue
             dims = [_message(dim).get(1, [0])[0] for dim in _message(entry.get(2, [b""])[0]).get(2, [])]
@@ -79,10 +87,14 @@ def _variables(index: bytes, data: bytes) -> Iterator[tuple[str, NDArray[np.gene
             yield name.decode(), np.frombuffer(data[start : start + size], dtype).reshape(dims)
 
 
-def _block(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _handle(data: bytes) -> tuple[int, int]:
+    """Offset and size of a block."""
+    offset, at = _varint(data, 0)
+    return offset, _varint(data, at)[0]
+
+
+def _block(table: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a block; each key shares a prefix with the one before."""
-    offset, at = _varint(handle, 0)
-    size, _ = _varint(handle, at)
     block = table[offset : offset + size]
     if table[offset + size] != 0:
         raise ValueError("compressed")
@@ -92,6 +104,8 @@ def _block(table: bytes, handle: bytes) -> Iterator[tuple[bytes, bytes]]:
         shared, at = _varint(block, at)
         own, at = _varint(block, at)
         length, at = _varint(block, at)
+        if shared + own > MOST_KEY:
+            raise ValueError(f"a name of more than {MOST_KEY:,} bytes")
         key = key[:shared] + block[at : at + own]
         at += own + length
         yield key, block[at - length : at]
@@ -116,10 +130,9 @@ def _message(data: bytes) -> dict[int, list[Any]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A number of seven bits per byte, and the position after it."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+    value = 0
+    for k in range(MOST_VARINT):
+        value |= (data[at + k] & 0x7F) << 7 * k
+        if data[at + k] < 0x80:
+            return value, at + k + 1
+    raise ValueError(f"a number of more than {MOST_VARINT} bytes")

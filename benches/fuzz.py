@@ -1,6 +1,6 @@
 """Damages files at random and checks that each is refused in one line or read as if nothing had happened.
 
-    python -m benches.fuzz [scenario card run recording results trace log place] [--seconds 60] [--seed N]
+    python -m benches.fuzz [scenario recipe card run recording results trace log place] [--seconds 60] [--seed N]
         [--corpus FOLDER]
 
 Files are changed by flipped bits, cut and repeated parts, and words that break readers; of files with a structure, a
@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.agents import checkpoint, plain_state, seal
+from orbitcc.agents import checkpoint, libraries, plain_state, seal
 from orbitcc.agents.runs import CONFIG, RunFolder
 from orbitcc.commands.run import print_tables
 from orbitcc.envs import scenarios
@@ -168,6 +168,24 @@ class ScenarioFile(Target):
 def _packets(scenario: Scenario) -> float:
     """About how many packets a run has."""
     return min(scenario.capacity_mbps(0.0, k) for k in range(len(scenario.flows))) * 1e6 / 12e3 * scenario.duration_s
+
+
+class RecipeFile(Target):
+    """A recipe, some with worlds of their own and a second training, also with other lengths."""
+
+    def seeds(self) -> list[bytes]:
+        return [(recipe.RECIPES / f"{name}.toml").read_bytes() for name in recipe.names()]
+
+    def changed(self, data: bytes, rng: random.Random) -> bytes:
+        return damaged(data, rng) if rng.random() < 0.2 else altered_toml(data, rng)
+
+    def read(self, data: bytes) -> None:
+        path = self.folder / "recipe.toml"
+        path.write_bytes(data)
+        for changes in (["agent_steps=30_000_000"], ["finish.join.agent_steps=2_000_000"]):
+            with contextlib.suppress(OrbitccError):
+                recipe.load(str(path), changes)
+        recipe.check_names(recipe.load(str(path)))
 
 
 class CheckpointFiles(Target):
@@ -365,6 +383,7 @@ class Place(Target):
             lambda path: checkpoint.load(self._beside(path, checkpoint.WEIGHTS)),
             lambda path: RunFolder(self._beside(path, CONFIG)).config(),
             lambda path: plain_state.read(self._beside(path, "x.json"), "x"),
+            lambda path: libraries.digest(f"sb3:{path}"),
         )  # fmt: skip
 
     def _beside(self, path: Path, name: str) -> Path:
@@ -403,6 +422,7 @@ class Place(Target):
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "scenario": ScenarioFile,
+    "recipe": RecipeFile,
     "card": CheckpointFiles,
     "run": RunState,
     "recording": RecordingFile,

@@ -6,9 +6,6 @@ Importing this needs Mininet (the extra `emulation`), making a link what `orbitc
 """
 
 import itertools
-import json
-import struct
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +16,7 @@ from mininet.node import Node
 from mininet.topo import Topo
 
 from orbitcc.emulator import needs, program
+from orbitcc.emulator.ports import Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.scenario import Scenario
@@ -77,7 +75,7 @@ class EmulatedLink(VethLink):
         self._network = Scenario(
             name=link.name, duration_s=duration_s, seed=seed, links=(link,), flows=(flow,)
         ).compile()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._ports: Ports | None = None
         super().__init__(node1, node2, **{**params, "intf": TunIntf})
         self.restart()
 
@@ -107,47 +105,12 @@ class EmulatedLink(VethLink):
         places = [
             {"namespace": f"/proc/{intf.node.pid}/ns/net", "device": intf.name} for intf in (self.intf1, self.intf2)
         ]
-        setup = f'{{"network": {self._network}, "ports": {json.dumps(places)}}}'.encode()
-        # A session of its own: an interrupt of Mininet's command line is not for it.
-        self._process = subprocess.Popen(
-            [binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.write(struct.pack("<QQ", 0, len(setup)) + setup)
-            self._process.stdin.flush()
-            self._answer()
-        except OSError as error:
-            raise OrbitccError("link", str(self), f"an emulator that starts ({error})") from None
-
-    def _answer(self) -> bytes:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        head = self._process.stdout.read(16)
-        if len(head) < 16:
-            raise OSError("it has ended by itself")
-        failed, size = struct.unpack("<QQ", head)
-        text = self._process.stdout.read(size)
-        if failed:
-            raise OrbitccError("link", str(self), text.decode())
-        return text
+        self._ports = Ports(binary, self._network, places, f"link {self}")
 
     def report(self) -> dict[str, Any] | None:
         """Stop, and tell how punctual it was; None if it was not running."""
-        process, found = self._process, None
-        if process is None:
-            return None
-        try:
-            assert process.stdin is not None
-            process.stdin.write(struct.pack("<QQQQ", 3, 0, 0, 0))
-            process.stdin.close()
-            found = dict(json.loads(self._answer())["links"])
-        except (OSError, ValueError):
-            pass  # it was killed: there is nothing to tell
-        self._process = None
-        process.kill()
-        process.wait()
-        return found
+        ports, self._ports = self._ports, None
+        return None if ports is None else ports.finish()
 
     def stop(self) -> None:
         self.report()

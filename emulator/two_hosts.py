@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import struct
 import subprocess
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 from orbitcc.emulator import needs
+from orbitcc.emulator.ports import Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.errors import OrbitccError
@@ -36,7 +35,7 @@ class TwoHosts:
         # A network needs a flow; this one is never sent.
         flow = Flow(controller=ControllerSpec(name="udp"), traffic=Cbr(rate_mbps=1.0), path=scenario.flows[0].path)
         self._network = scenario.with_flows([flow]).compile()
-        self._link: subprocess.Popen[bytes] | None = None
+        self._ports: Ports | None = None
         name = f"orbitcc{os.getpid():x}{next(_numbers)}"
         self.names = (f"{name}a", f"{name}b")
 
@@ -63,29 +62,15 @@ class TwoHosts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._link is not None:
-            assert self._link.stdin is not None
-            self._link.stdin.close()
-            self._link.kill()
-            self._link.wait()
+        if self._ports is not None:
+            self._ports.kill()
         for name in self.names:
             subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
     def start(self) -> None:
         """Start the clock of the links."""
         places = [{"namespace": f"/run/netns/{name}", "device": "path"} for name in self.names]
-        setup = f'{{"network": {self._network}, "ports": {json.dumps(places)}}}'.encode()
-        self._link = subprocess.Popen(
-            [self._binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-        assert self._link.stdin is not None
-        assert self._link.stdout is not None
-        self._link.stdin.write(struct.pack("<QQ", 0, len(setup)) + setup)
-        self._link.stdin.flush()
-        failed, size = struct.unpack("<QQ", self._link.stdout.read(16))
-        text = self._link.stdout.read(size)
-        if failed:
-            raise OrbitccError("links.0", "emulated", text.decode())
+        self._ports = Ports(self._binary, self._network, places, "links.0")
 
     def command(self, host: str, *words: str) -> list[str]:
         """The command line that runs `words` on this host."""

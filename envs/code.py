@@ -1,11 +1,12 @@
 """Code that a user names as `package.module:attribute`: policies, logbooks, scenarios, suites and papers.
 
-Only the command line and Python programs may name code; what comes from a file never reaches this module.
+Only the command line and Python programs may name code or a download; :func:`from_file` refuses such names in files.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import sys
@@ -15,12 +16,32 @@ from typing import Any
 
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
+PREFIXES = ("hf:", "rllib:", "sb3:")
+"""Policies that are downloaded (:mod:`orbitcc.agents.hub`), or whose files can run code
+(:mod:`orbitcc.agents.libraries`)."""
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def is_code(name: str) -> bool:
     """Is this `package.module:attribute`?"""
     return _NAME.fullmatch(name) is not None
+
+
+def names_code(policy: str) -> bool:
+    """Does the name of a policy stand for code or a download, which no file may name?"""
+    return policy.startswith(PREFIXES) or is_code(policy)
+
+
+def from_file(field: str, policy: str, instead: str = "") -> str:
+    """The name of a policy that a file gives; `instead` says what to do where that is refused.
+
+    Raises:
+        OrbitccError: about `field`; only the command line and Python programs may give this name.
+    """
+    if names_code(policy):
+        allowed = f"the folder or the name of a checkpoint: a file cannot name code or a download{instead}"
+        raise OrbitccError(field, policy, allowed)
+    return policy
 
 
 def module(field: str, name: str) -> Any:
@@ -52,6 +73,15 @@ def attribute(field: str, name: str) -> Any:
     except AttributeError:
         own = [key for key, value in vars(found).items() if getattr(value, "__module__", "") == found.__name__]
         raise UnknownNameError(field, name, [f"{found.__name__}:{key}" for key in own]) from None
+
+
+def takes(found: Any, *arguments: Any) -> bool:
+    """Can this be called with these arguments?"""
+    try:
+        inspect.signature(found).bind(*arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def refused(field: str, name: str, allowed: str, error: Exception) -> OrbitccError:

@@ -104,7 +104,6 @@ class ControllerInfo:
     """A controller in the registry.
 
     make: called with all parameters of `params`, checked and with defaults filled in.
-    names_code: do these parameters name code that would be imported, or a download? No file may do so.
     called: what flows with these parameters are named after; empty: the name of the controller.
     """
 
@@ -114,7 +113,6 @@ class ControllerInfo:
     make: Callable[[dict[str, Any]], Made]
     paper: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
-    names_code: Callable[[Mapping[str, Any]], bool] = lambda params: False
     called: Callable[[Mapping[str, Any]], str] = lambda params: ""
 
 

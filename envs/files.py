@@ -15,7 +15,7 @@ import tokenize
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -192,8 +192,10 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
 
 
-def load_arrays(path: str | os.PathLike[str], wanted: str = "an .npz file") -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file, without objects.
+def load_arrays(
+    path: str | os.PathLike[str], known: Container[str], wanted: str = "an .npz file"
+) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file with a known name, without objects; others are not unpacked.
 
     The sizes that the file states are checked before anything is unpacked.
 
@@ -204,13 +206,14 @@ def load_arrays(path: str | os.PathLike[str], wanted: str = "an .npz file") -> d
         with open_regular(path, MOST_TABLE) as file:
             _check_index(file)
             with zipfile.ZipFile(file) as packed:
-                members = packed.infolist()
-                total = sum(member.file_size for member in members)
-                if len(members) > _MOST_MEMBERS:
+                if len(packed.infolist()) > _MOST_MEMBERS:
                     raise ValueError(f"it has more than {_MOST_MEMBERS:,} arrays")
+                named = ((member.filename.removesuffix(".npy"), member) for member in packed.infolist())
+                members = {name: member for name, member in named if name in known}
+                total = sum(member.file_size for member in members.values())
                 if total > MOST_ARRAYS:
                     raise ValueError(f"its arrays have {total / MB:,.0f} MB; at most {MOST_ARRAYS / MB:,g} MB are read")
-                return {member.filename.removesuffix(".npy"): _array(packed, member) for member in members}
+                return {name: _array(packed, member) for name, member in members.items()}
     except FileError:
         raise
     except OSError as error:
@@ -248,12 +251,15 @@ def _array(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         if kind.hasobject:
             raise ValueError("an array of objects")
         count = math.prod(shape)
-        if count < 0 or kind.itemsize == 0 or count * kind.itemsize > member.file_size:
+        size = count * kind.itemsize
+        if count < 0 or kind.itemsize == 0 or size > member.file_size:
             raise ValueError("an array is larger than its file")
-        data = file.read(count * kind.itemsize)
-        if len(data) != count * kind.itemsize or file.read(1):
+        data, done = memoryview(bytearray(size)), 0
+        while part := file.read(min(size - done, MB)):  # in parts, so that the array is in memory once
+            data[done : (done := done + len(part))] = part
+        if done < size or file.read(1):
             raise ValueError("an array is not as large as its header says")
-    return np.frombuffer(bytearray(data), kind, count).reshape(shape, order="F" if in_columns else "C")
+    return np.frombuffer(data, kind, count).reshape(shape, order="F" if in_columns else "C")
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from orbitcc.envs import code
 from orbitcc.envs.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
@@ -26,6 +27,7 @@ class Difference:
 
     contender, other: who is on side A and on side B. seeds: whether the pairs are training seeds, not runs. unused:
     whether A and B leave a fifth or more of the link unused, which makes other figures no merit (`front.unused`).
+    versions: those of OrbitCC that made the runs, with `.emulator` for runs on a real kernel.
     """
 
     suite: str
@@ -37,6 +39,7 @@ class Difference:
     change: Estimate
     seeds: bool = False
     unused: tuple[bool, bool] = (False, False)
+    versions: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Standing:
@@ -82,6 +85,14 @@ def differences(
     return found
 
 
+def warnings(found: Sequence[Difference]) -> list[str]:
+    """What a reader must know of differences: that the runs of A and B were made in different ways."""
+    versions = list(dict.fromkeys(version for difference in found for version in difference.versions))
+    if len(versions) < 2:
+        return []
+    return [f"the runs are of several versions or backends, which may explain differences: {', '.join(versions)}"]
+
+
 def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[Runs, Runs]]) -> list[Difference]:
     cases = [sorted(mine.keys() & theirs.keys()) for mine, theirs in pairs]
     if not all(cases):
@@ -91,6 +102,7 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
     for pair, keys in zip(pairs, cases, strict=True):
         for gathered, known in zip(own, pair, strict=True):
             gathered += [known[case] for case in keys]
+    versions = tuple(dict.fromkeys(row["version"] for rows in own for row in rows))
     low = [low_share({key: [value_of(row, key) for row in rows] for key in SHARES}) is not None for rows in own]
     for metric in suites.metrics_of(suite):
         sides: list[list[list[float]]] = [[], []]
@@ -104,7 +116,7 @@ def _differences(suite: str, contender: str, other: str, pairs: Sequence[tuple[R
             for side in (*sides, changes)
         )
         unused = (False, False) if metric.key in SHARES else (low[0], low[1])
-        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused))
+        found.append(Difference(suite, contender, other, metric, a, b, change, seeds, unused, versions))
     return found
 
 
@@ -161,12 +173,10 @@ def _by_seed(side: Mapping[str, Runs]) -> dict[tuple[int, int], Runs]:
 
 def _training_seed(row: Row) -> int:
     """The seed in the model card of the policy of a run; -1 if there is none, or the policy is gone."""
-    from orbitcc.agents import checkpoint, hub
+    from orbitcc.agents import checkpoint
 
-    policy = str(row["params"].get("path", row["controller"]))
-    if hub.is_on_hub(policy):  # a row must not cause a download
-        return -1
     try:
+        policy = code.from_file("path", str(row["params"].get("path", row["controller"])))
         training = checkpoint.load(policy).card.training
     except OrbitccError:
         return -1
@@ -186,4 +196,4 @@ def _rows(folder: Path) -> dict[str, dict[str, dict[CaseKey, Row]]]:
     return found
 
 
-__all__ = ["Difference", "differences"]
+__all__ = ["Difference", "differences", "warnings"]

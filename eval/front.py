@@ -60,14 +60,18 @@ def front(results: Results) -> list[str]:
     return [label for label in runs if label in found]
 
 
-def idle(results: Results) -> set[str]:
-    """Contenders with less than `USES_THE_LINK` of the largest median goodput, or of the link (`idle_by_share`)."""
+def idle(results: Results, **factors: Any) -> set[str]:
+    """Contenders with less than `USES_THE_LINK` of the largest median goodput, or of the link (`idle_by_share`).
+
+    factors: only at points with these.
+    """
     metrics = trade(results)
     if metrics is None:
         return set()
     if idle_by_share(results):
-        return set(unused(results))
-    medians = {c.label: median_estimate(results.by_case(c, metrics[0].key).values()).median for c in results.contenders}
+        return set(unused(results, **factors))
+    goodput = {c.label: results.by_case(c, metrics[0].key, **factors) for c in results.contenders}
+    medians = {label: median_estimate(runs.values()).median for label, runs in goodput.items()}
     most = max(medians.values(), default=0.0)
     return {label for label, median in medians.items() if median < USES_THE_LINK * most}
 

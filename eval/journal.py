@@ -1,10 +1,14 @@
-"""The folder of a search: what was asked for there, and Optuna's journal, put in order after a kill or a full disk."""
+"""The folder of a search: what was asked for there, and Optuna's journal, put in order after a kill or a full disk.
+
+Every entry of the journal has a digest of itself and of all before it, which shows damage.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
 from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
 
 ASKED = "search.json"
+_DIGEST = "digest"
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def claimed(folder: Path, asked: Mapping[str, Any], resume: bool, journal: Path)
             try:
                 yield
             except OrbitccError:
-                if not begun and (not journal.exists() or b'"values"' not in read_bytes(journal, MOST_TABLE)):
+                if not begun and (not journal.exists() or b'"values":[' not in read_bytes(journal, MOST_TABLE)):
                     for left in (folder / ASKED, journal):
                         left.unlink(missing_ok=True)
                 raise
@@ -79,6 +84,18 @@ def storage(path: Path) -> Any:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
+    class Backend(JournalFileBackend):
+        """Adds the digests. last: that of the last entry."""
+
+        last = ""
+
+        def append_logs(self, logs: Sequence[Mapping[str, Any]]) -> None:
+            entries = []
+            for log in logs:
+                self.last = _digest(self.last, log)
+                entries.append({**log, _DIGEST: self.last})
+            super().append_logs(entries)
+
     for left in path.parent.glob(f"{path.name}.lock*"):  # Optuna would wait for its owner for half a minute
         left.unlink(missing_ok=True)
     try:
@@ -92,11 +109,20 @@ def storage(path: Path) -> Any:
         raise FileError("out", str(path.parent), f"a writable folder ({path.name}: {error.allowed})") from None
     except OSError as error:
         raise FileError("out", str(path.parent), f"a writable folder ({error.strerror or error})") from None
+    backend = Backend(str(path))
     for number, line in enumerate(data[:whole].splitlines(), start=1):
+        wanted = "an entry of Optuna's journal, as it was written"
         try:
             entry = parse_json(line, own=True)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
-            raise FileError(f"{path.name} line {number}", str(path), "an entry of Optuna's journal, as JSON")
-    return JournalStorage(JournalFileBackend(str(path)))
+            if not isinstance(entry, dict):
+                raise ValueError("it is no table")
+            stated, backend.last = entry.pop(_DIGEST, None), _digest(backend.last, entry)
+            if stated != backend.last:
+                raise ValueError(f"its {_DIGEST} does not fit: damaged, or of an earlier version?")
+        except (RecursionError, ValueError) as error:
+            raise FileError(f"{path.name} line {number}", str(path), f"{wanted} ({error})") from None
+    return JournalStorage(backend)
+
+
+def _digest(before: str, entry: Mapping[str, Any]) -> str:
+    return hashlib.sha256(f"{before}{json.dumps(entry)}".encode()).hexdigest()[:16]

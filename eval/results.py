@@ -43,11 +43,13 @@ RUNS, PLAN = "runs.jsonl", "results.json"
 MOST_ROW = 1 * MB
 """Bytes of a row."""
 _TEXTS = ("suite", "scenario", "contender", "controller", "version")
+MOST_NUMBER = 1e100
+"""Of a number in a row: its square, and sums of a hundred million such squares, are finite."""
 _PLAIN = str | int | float | bool
 _TABLES: Mapping[str, tuple[Any, str]] = {
-    "point": (str | int | float, "numbers and text"),
+    "point": (str | int | float, f"numbers of at most {MOST_NUMBER:g} and text"),
     "params": (_PLAIN, "numbers, text, true and false"),
-    "metrics": (int | float | None, "numbers and null"),
+    "metrics": (int | float | None, f"numbers of at most {MOST_NUMBER:g} and null"),
 }
 
 KEY_COLUMNS = ("suite", "scenario", "seed", "contender", "controller", "parameters", "version")
@@ -204,7 +206,9 @@ def _checked(row: Any) -> Row:
 
 
 def _is_a(value: Any, kinds: Any) -> bool:
-    """Is it of one of these types? JSON's true and false are no numbers."""
+    """Is it of one of these types? JSON's true and false are no numbers, and very large numbers are none, either."""
+    if isinstance(value, int | float) and abs(value) > MOST_NUMBER:
+        return False
     return isinstance(value, kinds) and (kinds is _PLAIN or not isinstance(value, bool))
 
 

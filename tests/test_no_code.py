@@ -91,15 +91,24 @@ def test_python_and_the_command_line_may_name_code() -> None:
     assert simulate(own).flow_totals
 
 
-def test_a_recipe_names_no_download() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_names_no_code_and_no_download(name: str) -> None:
     recipe = {"name": "r", "algorithm": "ppo", "agent_steps": 1000, "preset": "ratios", "scenario": "train-leo"}
-    with pytest.raises(OrbitccError, match="cannot name a download"):
-        Recipe.build({**recipe, "start_from": "hf:owner/planted"})
+    with pytest.raises(OrbitccError, match="cannot name code or a download"):
+        Recipe.build({**recipe, "start_from": name})
 
 
-def test_a_row_of_results_causes_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    from orbitcc.agents import hub
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_of_results_causes_no_download(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orbitcc.agents import checkpoint
     from orbitcc.eval import comparison
 
-    monkeypatch.setattr(hub, "download", lambda name: pytest.fail(f"{name} was fetched"))
-    assert comparison._training_seed({"params": {"path": "hf:owner/planted"}, "controller": "policy"}) == -1
+    monkeypatch.setattr(checkpoint, "load", lambda name: pytest.fail(f"{name} was loaded"))
+    assert comparison._training_seed({"params": {"path": name}, "controller": "policy"}) == -1
+
+
+def test_every_policy_that_is_no_checkpoint_has_a_name_that_files_may_not_give() -> None:
+    from orbitcc.agents import hub, libraries
+    from orbitcc.envs import code
+
+    assert {hub.PREFIX, *(f"{kind}:" for kind in libraries.KINDS)} == set(code.PREFIXES)

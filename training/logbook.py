@@ -136,11 +136,10 @@ class Logbooks(Logbook):
         """TensorBoard, `metrics.csv` and the others, each `package.module:factory` or a factory.
 
         Raises:
-            OrbitccError: one of the others cannot be made.
+            OrbitccError: one of the others cannot be made; nothing is written then.
         """
-        made: list[MakeLogbook] = [TensorBoardLogbook, CsvLogbook]
-        made += [factory(other) if isinstance(other, str) else other for other in others]
-        return Logbooks([make(folder, resume_at) for make in made])
+        made = [factory(other) if isinstance(other, str) else other for other in others]
+        return Logbooks([make(folder, resume_at) for make in (*made, TensorBoardLogbook, CsvLogbook)])
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         finite = _finite(values)
@@ -210,11 +209,23 @@ def factory(name: str) -> MakeLogbook:
     Raises:
         OrbitccError: there is none.
     """
-    found = code.attribute("--logbook", name)
-    if not callable(found):
-        raise OrbitccError("--logbook", name, "package.module:factory")
-    made: MakeLogbook = found
-    return made
+    found, allowed = (
+        code.attribute("--logbook", name),
+        "package.module:factory, where factory(folder, resume_at) makes a Logbook",
+    )
+    if not code.takes(found, Path(), None):
+        raise OrbitccError("--logbook", name, allowed)
+
+    def make(folder: Path, resume_at: int | None) -> Logbook:
+        try:
+            made = found(folder, resume_at)
+        except Exception as error:
+            raise code.refused("--logbook", name, allowed, error) from error
+        if not isinstance(made, Logbook):
+            raise OrbitccError("--logbook", name, allowed)
+        return made
+
+    return make
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

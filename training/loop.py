@@ -224,15 +224,11 @@ def _train(
         if _is_trained(recipe, progress):
             progress.evaluated_at = -1  # its best policy was lost
         display.say("starting Ray" if recipe.kind.library == "ray.rllib" else f"starting {recipe.algorithm}")
+        learner = logbook = None
         try:
             learner = _learner(recipe, seed + 100_003 * progress.restarts)
-        except BaseException:
-            if not resume:
-                run.take_back()
-            raise
-        interrupt.take()  # Ray has put handlers of its own in their place
-        logbook = Logbooks.open(run.path, progress.agent_steps if resume else None, logbooks)
-        try:
+            interrupt.take()  # Ray has put handlers of its own in their place
+            logbook = Logbooks.open(run.path, progress.agent_steps if resume else None, logbooks)
             logbook.write_settings(recipe.model_dump(), ("heldout/score", "heldout/reward"))
             if resume:
                 learner.load(run.state)
@@ -240,9 +236,15 @@ def _train(
         except Diverged as error:
             failure = str(error)
             display.say(failure)
+        except BaseException:
+            if logbook is None and not resume:
+                run.take_back()
+            raise
         finally:
-            logbook.close()
-            learner.stop()
+            if logbook is not None:
+                logbook.close()
+            if learner is not None:
+                learner.stop()
     saved(progress)
     return failure
 

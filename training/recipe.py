@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SerializeAsAny, model_validator
 
+from orbitcc.agents.checkpoint import load as load_checkpoint
 from orbitcc.agents.checkpoint import with_preference
-from orbitcc.agents.hub import is_on_hub
 from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
-from orbitcc.envs import scenarios
+from orbitcc.envs import code, scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
@@ -202,9 +202,7 @@ class Recipe(Model):
             self.network.check_for(self.algorithm)
         except OrbitccError as error:
             raise error.under("network") from None
-        if is_on_hub(self.start_from):
-            what = "a name or a path of a checkpoint: a recipe cannot name a download"
-            raise OrbitccError("start_from", self.start_from, what)
+        code.from_file("start_from", self.start_from)
         if self.start_from and self.algorithm != "ppo":
             raise OrbitccError("start_from", self.start_from, "nothing with a learner but ppo")
         if self.finish is not None and self.finish.join and self.algorithm != "ppo":
@@ -285,28 +283,28 @@ def changed(data: dict[str, Any], changes: Sequence[str]) -> Recipe:
     for key, value in given.items():
         _put(data, key, value)
     if any(key.rpartition(".")[2] == "agent_steps" for key in given):
-        _scale_schedules(data, stated, Recipe.build(copy.deepcopy(data)), given)
+        _scale_schedules(data, stated, given)
     return Recipe.build(data)
 
 
-def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], recipe: Recipe, given: Mapping[str, Any]) -> None:
+def _scale_schedules(data: dict[str, Any], stated: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Scale the schedules in `data` with the lengths of its trainings; `stated` has those before the change."""
-    schedules = recipe.kind.schedules
-    factor = recipe.agent_steps / stated.get("agent_steps", recipe.agent_steps)
+    recipe = Recipe.build(copy.deepcopy(data))
+    begun = Recipe.build({**copy.deepcopy(data), "agent_steps": stated.get("agent_steps", recipe.agent_steps)})
+    schedules, factor = recipe.kind.schedules, recipe.agent_steps / begun.agent_steps
     for name, power in schedules.items():
         if factor != 1 and not {f"learner.{name}", "learner"} & given.keys():
             _put(data, f"learner.{name}", _scaled(getattr(recipe.learner, name), factor**power))
-    if recipe.finish is None or {"finish", "finish.join"} & given.keys():
+    join = (stated.get("finish") or {}).get("join", {})
+    if recipe.finish is None or {"finish", "finish.join"} & given.keys() or "agent_steps" not in join:
         return
-    join, first = data["finish"].get("join", {}), stated["finish"].get("join", {})
-    if "agent_steps" not in first:
-        return
+    first = _second(begun, join)
     if "finish.join.agent_steps" not in given:
-        join["agent_steps"] = _scaled(first["agent_steps"], factor)
-    factor = join["agent_steps"] / first["agent_steps"]
+        _put(data, "finish.join.agent_steps", _scaled(first.agent_steps, factor))
+    factor = _second(begun, data["finish"]["join"]).agent_steps / first.agent_steps
     for name, power in schedules.items():
-        if name in first.get("learner", {}) and f"finish.join.learner.{name}" not in given:
-            join["learner"][name] = _scaled(first["learner"][name], factor**power)
+        if name in join.get("learner", {}) and f"finish.join.learner.{name}" not in given:
+            _put(data, f"finish.join.learner.{name}", _scaled(getattr(first.learner, name), factor**power))
 
 
 def _scaled(value: float, factor: float) -> float:
@@ -332,11 +330,16 @@ def check_names(recipe: Recipe) -> None:
     """Check the names in a recipe before anything is written.
 
     Raises:
-        OrbitccError: its scenario or preset is unknown, its learner does not learn such actions or on this backend, or
-            its length is too short to learn anything.
+        OrbitccError: its scenario, its preset or the policy that it begins with is unknown, its learner does not learn
+            such actions or on this backend, or its length is too short to learn anything.
     """
     _check_length(recipe)
     recipe.world()
+    if recipe.start_from:
+        try:
+            load_checkpoint(recipe.start_from)
+        except OrbitccError as error:
+            raise error.at("start_from") from None
     if recipe.backend != "simulator" and not recipe.kind.by_flow:
         those = ", ".join(name for name, kind in ALGORITHMS.items() if kind.by_flow)
         raise OrbitccError("backend", recipe.backend, f"simulator, with {recipe.algorithm} (not {those})")
@@ -392,9 +395,8 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
         raise OrbitccError("finish.join", name, f"an empty table, or a {needs}")
     if nested := {"finish", "start_from"} & recipe.finish.join.keys():
         raise OrbitccError(f"finish.join.{min(nested)}", name, "no such value")
-    data = recipe.model_dump(exclude={"finish"})
+    found = _second(recipe, {"start_from": start_from, **recipe.finish.join})
     try:
-        found = Recipe.build(_merged(data, {"start_from": start_from, **recipe.finish.join}))
         found.world()
         other, second = presets.preset(found.preset), found.options(Ppo)
     except OrbitccError as error:
@@ -411,6 +413,14 @@ def next_one(recipe: Recipe, start_from: str = "selected") -> Recipe:
         if has != wanted:
             raise OrbitccError("finish.join", name, f"values that leave the {part} as it is")
     return found
+
+
+def _second(recipe: Recipe, join: Mapping[str, Any]) -> Recipe:
+    """A recipe without its end, with the changes of `finish.join`."""
+    try:
+        return Recipe.build(_merged(recipe.model_dump(exclude={"finish"}), join))
+    except OrbitccError as error:
+        raise error.under("finish.join") from None
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

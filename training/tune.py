@@ -127,6 +127,8 @@ def tune(
         raise StateError("tune", f"Optuna is not installed: it comes with {installing('search')}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     _check(recipe, changes, space)
+    if ray:
+        ray = cluster.find(ray)  # before anything is written
     plan = recipes.load(recipe, changes)
     asked = {
         "recipe": plan.model_dump(mode="json"),
@@ -189,7 +191,7 @@ def _tune(
 
     if ray and ended < trials:
         study.sampler = _sampler(seed, ended, constant_liar=True)
-        interrupted = _over_ray(study, trials - ended, cores * len(seeds), jobs, mean, cluster.find(ray))
+        interrupted = _over_ray(study, trials - ended, cores * len(seeds), jobs, mean, ray)
     while not ray and ended < trials and not interrupted:
         study.sampler = _sampler(seed, ended)
         trial = study.ask()

@@ -91,8 +91,12 @@ class Recording:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Recording:
         """Read what `save` wrote; FileError for anything else."""
+        from orbitcc._sim import FLOW_SERIES, LINK_SERIES
+
         wanted = "a recording written by OrbitCC (.npz)"
-        arrays = load_arrays(path, wanted)
+        groups = {"flow/": FLOW_SERIES, "link/": LINK_SERIES}
+        known = {"about", "t_s", *(group + name for group, names in groups.items() for name in names)}
+        arrays = load_arrays(path, known, wanted)
         try:
             about = parse_json(str(arrays["about"]), own=True)
             if about["format"] != FORMAT_VERSION:
@@ -113,10 +117,15 @@ class Recording:
 
     def _check(self) -> None:
         """ValueError unless series and totals have the types and the shapes that `simulate` gives them."""
+        from orbitcc._sim import FLOW_SERIES, LINK_SERIES
+
+        needed_of_flows = [name for name in FLOW_SERIES if name not in _NOT_OF_KERNELS]
         t = self.t_s
         if t.dtype != np.float64 or t.ndim != 1 or not t.size or not np.isfinite(t).all() or (np.diff(t) <= 0).any():
             raise ValueError("t_s must be increasing times")
-        for group, needed, names in ((self.flows, _FLOWS, self.flow_names), (self.links, _LINKS, self.link_names)):
+        for group, needed, names in (
+            (self.flows, needed_of_flows, self.flow_names), (self.links, LINK_SERIES, self.link_names),
+        ):  # fmt: skip
             for name in (*needed, *group):
                 if name not in group or group[name].dtype != np.float64 or group[name].shape != (t.size, len(names)):
                     raise ValueError(f"{name} must be numbers of shape [{t.size}, {len(names)}]")
@@ -143,9 +152,8 @@ class Recording:
         return atomic_write_text(path, csv_text([list(columns), *rows]))
 
 
-_FLOWS = ("active", "goodput_mbps", "srtt_ms", "cwnd_packets", "sent_packets", "retransmitted_packets")
-_LINKS = ("capacity_mbps", "delivered_mbps", "queue_bytes", "queue_bytes_max", "dropped_packets", "lost_packets")
-"""Series that every recording has, also of an emulated run."""
+_NOT_OF_KERNELS = ("rtt_ms", "lost_packets")
+"""Series of flows that an emulated run may lack."""
 _FLOW_TOTALS = (
     "start_s", "goodput_mbps", "received_bytes", "srtt_ms", "srtt_p95_ms", "base_rtt_ms", "delay_inflation",
     "sent_packets", "retransmitted_packets", "lost_packets", "rtos",

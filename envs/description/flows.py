@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from orbitcc.envs import controllers
+from orbitcc.envs import code, controllers
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.errors import OrbitccError, UnknownNameError, nearest
 from orbitcc.envs.files import parse_toml
 
 
@@ -49,9 +49,8 @@ class ControllerSpec(Model):
 
     @property
     def names_code(self) -> bool:
-        """Would this controller import code or download a policy: `policy` with `package.module:factory`,
-        `rllib:FOLDER`, `sb3:FILE` or `hf:OWNER/NAME`?"""
-        return controllers.get(self.name).names_code(self.params)
+        """Is this the controller `policy` with `package.module:factory`, a policy of a library, or a download?"""
+        return code.names_code(str(self.params.get("path", "")))
 
     def __str__(self) -> str:
         return self.name + (":" + ",".join(f"{k}={v}" for k, v in self.params.items()) if self.params else "")
@@ -190,14 +189,15 @@ def _controller(value: Any) -> Any:
     """A ControllerSpec as it is. Text and tables come from files, so they must not name code."""
     if isinstance(value, ControllerSpec):
         return value
-    spec = ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
-    if spec.names_code:
-        raise OrbitccError(
-            "params.path",
-            spec.params["path"],
-            "the folder or the name of a checkpoint: a file cannot name code or a download; use `contender` here, "
-            "and name the policy by --policy or --flow (in Python: a ControllerSpec)",
-        )
+    try:
+        spec = ControllerSpec.parse(value) if isinstance(value, str) else ControllerSpec.build(value)
+    except UnknownNameError as error:
+        own = [controllers.CONTENDER]  # which commands do not list
+        if error.field == "name" and nearest(str(error.value), (*error.known, *own)) == own:
+            error.meant = controllers.CONTENDER
+        raise error.at(error.field) from None
+    instead = "; use `contender` here, and name the policy by --policy or --flow (in Python: a ControllerSpec)"
+    code.from_file("params.path", str(spec.params.get("path", "")), instead)
     return spec
 
 

@@ -126,6 +126,7 @@ _ALLOWED = {
     "list_type": "a list",
     "string_too_short": "text that is not empty",
     "string_type": "text",
+    "too_short": "a list that is not empty",
     "tuple_type": "a list",
 }
 """Type of a pydantic error -> the allowed values, in terms of scenario files."""
@@ -138,7 +139,7 @@ def as_orbitcc_error(error: ValidationError) -> OrbitccError:
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OrbitccError):
         return cause.under(where)
-    if first["type"] == "missing":
+    if first["type"] in ("missing", "missing_argument"):
         return MissingError(where)
     if first["type"] in _ALLOWED:
         return OrbitccError(where, first["input"], _ALLOWED[first["type"]])

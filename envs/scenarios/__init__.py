@@ -6,7 +6,9 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError, validate_call
@@ -97,7 +99,7 @@ def named(name_or_file: str) -> str:
         DISTRIBUTIONS[name_or_file] = found
     elif isinstance(found, Scenario):
         register(name_or_file, lambda: found)
-    elif callable(found):
+    elif isinstance(found, FunctionType | MethodType | partial):
         register(name_or_file, found)
     else:
         raise OrbitccError("scenario", name_or_file, "a Scenario, a distribution, or a function that makes a Scenario")
@@ -121,10 +123,12 @@ def get(name: str, **params: Any) -> Scenario:
         made = info.build(**params)
     except ValidationError as error:
         raise as_orbitcc_error(error) from None
-    except TypeError as error:
-        if not code.is_code(name):
+    except Exception as error:
+        if not code.is_code(name) or isinstance(error, OrbitccError):
             raise
-        raise code.refused("scenario", name, "a function whose arguments have defaults", error) from None
+        raise code.refused(
+            "scenario", name, "a function that makes a Scenario, whose arguments have defaults", error
+        ) from None
     if not isinstance(made, Scenario):
         raise OrbitccError("scenario", name, f"a function that returns a Scenario, not {type(made).__name__}")
     return made
@@ -218,24 +222,40 @@ def from_table(data: Mapping[str, Any]) -> ScenarioDistribution:
         return PathDistribution.build(data)
     if data.get("kind") != "mixture":
         raise UnknownNameError("kind", data.get("kind"), ("paths", "mixture"))
-    parts, common = data.get("parts"), data.get("common", {})
-    if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Mapping) for part in parts):
-        raise OrbitccError("parts", parts, "a list of tables, each with a base or the fields of a distribution")
-    weights = data.get("weights", [part.get("weight", 1.0) for part in parts])
-    made = [_part(index, {"name": data.get("name", ""), **common, **part}) for index, part in enumerate(parts)]
-    fields = {key: value for key, value in data.items() if key not in ("parts", "common")}
+    try:
+        return _mixture(**data)
+    except ValidationError as error:
+        raise as_orbitcc_error(error) from None
+
+
+@validate_call
+def _mixture(
+    parts: Annotated[list[dict[str, Any]], Field(min_length=1)],
+    common: dict[str, Any] = {},  # noqa: B006
+    weights: Any = None,
+    **fields: Any,
+) -> Mixture:
+    if weights is None:
+        weights = [part.get("weight", 1.0) for part in parts]
+    made = []
+    for index, part in enumerate(parts):
+        try:
+            made.append(_part(**{"name": fields.get("name", ""), **common, **part}))
+        except ValidationError as error:
+            raise as_orbitcc_error(error).under(f"parts.{index}") from None
+        except OrbitccError as error:
+            raise error.under(f"parts.{index}") from None
     return Mixture.build({**fields, "weights": weights, "parts": made})
 
 
-def _part(index: int, fields: dict[str, Any]) -> dict[str, Any]:
+@validate_call
+def _part(base: str | None = None, without: tuple[str, ...] = (), weight: Any = None, **fields: Any) -> dict[str, Any]:
     """The fields of a part of a mixture, complete."""
-    base, without = fields.pop("base", None), fields.pop("without", ())
-    fields.pop("weight", None)
     known = {name: chosen for name, chosen in DISTRIBUTIONS.items() if isinstance(chosen, PathDistribution)}
     if base is not None and base not in known:
-        raise UnknownNameError(f"parts.{index}.base", base, known)
+        raise UnknownNameError("base", base, known)
     if unknown := [name for name in without if name not in PathDistribution.model_fields]:
-        raise UnknownNameError(f"parts.{index}.without", unknown[0], PathDistribution.model_fields)
+        raise UnknownNameError("without", unknown[0], PathDistribution.model_fields)
     whole = known[base].model_dump() if base is not None else {"kind": "paths"}
     return {**whole, **fields, **dict.fromkeys(without)}
 

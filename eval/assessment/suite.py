@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class AssessmentSuite(Suite):
-    """The tests of RFC 9743. A point names its family of worlds (`worlds`) and the factors of that family.
+    """The tests of RFC 9743. A point names its worlds (`worlds`) and their factors.
 
-    only: families to run; None: all.
+    only: names of worlds to run; None: all.
     """
 
     name = "assessment"
@@ -32,19 +32,19 @@ class AssessmentSuite(Suite):
 
     def __init__(self, only: Sequence[str] | None = None) -> None:
         super().__init__()
-        self.families = tuple(WORLDS if only is None else only)
+        self.only = tuple(WORLDS if only is None else only)
 
     def grid(self, profile: str) -> Sequence[Point]:
-        return [{"worlds": name, **point} for name in self.families for point in WORLDS[name].points(profile)]
+        return [{"worlds": name, **point} for name in self.only for point in WORLDS[name].grid(profile)]
 
     def case(self, point: Point, seed: int) -> Case:
-        return Case(seed, WORLDS[str(point["worlds"])].world(point, seed), point)
+        return WORLDS[str(point["worlds"])].case(point, seed)
 
     def shows(self, case: Case) -> bool:
         return False
 
     def enter(self, case: Case, contender: Contender) -> Scenario:
-        return WORLDS[str(case.point["worlds"])].enter(case.scenario, contender)
+        return WORLDS[str(case.point["worlds"])].enter(case, contender)
 
     def measure(self, case: Case, recording: Recording) -> dict[str, float]:
-        return WORLDS[str(case.point["worlds"])].measure(case.point, recording)
+        return WORLDS[str(case.point["worlds"])].measure(case, recording)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from orbitcc.envs import names
 from orbitcc.envs.description.model import points_of
+from orbitcc.envs.description.scenario import stem
 from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.extrapolation import buffer_bytes
 from orbitcc.eval.figures import style
@@ -58,13 +59,16 @@ def draw_run(recording: Recording, theme: Theme, lines: Mapping[str, Line] | Non
     """
     scenario = recording.scenario
     colours = style.flow_colours([flow.controller.name for flow in scenario.flows], theme)
+    flows = [(flow.name, stem(flow.controller)) for flow in scenario.flows]
+    called = [name if name.startswith(controller) else f"{name} ({controller})" for name, controller in flows]
     if lines is not None:
+        called = list(recording.flow_names)
         colours = [theme.tone(lines[name].colour) for name in recording.flow_names]
     paces = bool(np.any(_known(recording.flows["pacing_mbps"]) > 0))
     ratios = [1.5, *([1.0] if paces else []), 1.0, 1.25, 0.75]
     with mpl.rc_context(theme.rc()):
-        columns = _columns(recording)
-        head = 0.78 + 0.21 * (-(-len(recording.flow_names) // columns) if columns else 1)
+        columns = _columns(called)
+        head = 0.78 + 0.21 * (-(-len(called) // columns) if columns else 1)
         height = 1.78 * sum(ratios) + head
         figure = Figure(figsize=(10, height))
         axes = list(figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, gridspec_kw={"hspace": 0.34}))
@@ -85,7 +89,7 @@ def draw_run(recording: Recording, theme: Theme, lines: Mapping[str, Line] | Non
         axes[-1].set_xlim(0, scenario.duration_s)
         for ax, words in zip(axes, labels, strict=True):
             _label(ax, words)
-        _heading(figure, recording, colours, theme)
+        _heading(figure, recording, called, colours, theme)
     return figure
 
 
@@ -317,14 +321,14 @@ def _label(ax: Axes, labels: Sequence[Label]) -> None:
         )
 
 
-def _heading(figure: Figure, recording: Recording, colours: Sequence[str], theme: Theme) -> None:
+def _heading(figure: Figure, recording: Recording, called: Sequence[str], colours: Sequence[str], theme: Theme) -> None:
     """Scenario and seed, then how each flow did, in its colour."""
     scenario, height = recording.scenario, figure.get_figheight()
     left, right, y = 0.012, 0.988, 1 - 0.27 / height
     figure.text(left, y, names.figure(scenario.name), fontsize=14, weight="bold", va="center")
     seed = f"seed {scenario.seed} · {scenario.duration_s:g} s"
     figure.text(right, y, seed, ha="right", va="center", color=theme.muted)
-    called, columns = [names.figure(name) for name in recording.flow_names], _columns(recording)
+    columns, called = _columns(called), [names.figure(name) for name in called]
     indent = 0.03 + 0.0082 * max(len(name) for name in called)
     if not columns:
         goodput = sum(flow["goodput_mbps"] for flow in recording.flow_totals)
@@ -342,9 +346,9 @@ def _heading(figure: Figure, recording: Recording, colours: Sequence[str], theme
         figure.text(x + indent, y, words, color=theme.muted, fontsize=8.5, va="center")
 
 
-def _columns(recording: Recording) -> int:
+def _columns(called: Sequence[str]) -> int:
     """How many columns the list of flows takes; 0: they are too many to be listed."""
-    count, longest = len(recording.flow_names), max(len(name) for name in recording.flow_names)
+    count, longest = len(called), max(len(name) for name in called)
     if count == 1 or longest > MAX_NAME:
         return 1 if count <= MAX_FLOWS // 2 else 0
     return 2 if count <= MAX_FLOWS else 0

@@ -12,7 +12,7 @@ from orbitcc.envs.numbers import counted
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, idle_by_share, unused
-from orbitcc.eval.report.page import picture, write_page
+from orbitcc.eval.report.page import picture, words, write_page
 from orbitcc.eval.results import Results
 from orbitcc.eval.statistics import MIN_PAIRS, Estimate, median_estimate, paired_difference, verdict
 from orbitcc.eval.suites.base import Metric
@@ -26,7 +26,7 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
 
     notes: plain sentences a reader must know, shown with the command.
     """
-    pictures = []
+    pictures, description = [], results.suite.description
     from orbitcc.eval.figures.by_suite import figures_of  # matplotlib: only when something is drawn
 
     for figure in figures_of(results):
@@ -44,7 +44,7 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         kicker="OrbitCC evaluation",
         title=results.suite.title,
         lead=_lead(results),
-        about=about(results),
+        about=html.escape(about(results).removesuffix(description)) + words(description),
         runs=html.escape(pairs(results)),
         table=_table(results),
         table_note=_table_note(results),
@@ -56,10 +56,15 @@ def write_report(results: Results, notes: Sequence[str] = ()) -> Path:
         command=results.command,
         own_facts=_facts(results),
         definitions="\n".join(
-            f"<dt>{html.escape(m.title)}</dt><dd>{html.escape(m.definition)}; {m.better} is better.</dd>"
+            f"<dt>{html.escape(m.title)}</dt><dd>{words(m.definition)}; {m.better} is better.</dd>"
             for m in results.suite.metrics
         ),
-        source=html.escape(results.suite.source),
+        source=words(results.suite.source),
+        folders="".join(
+            f", <code>{name}/</code> ({what})"
+            for name, what in {"figures": "these pictures", "series": "the time series behind them"}.items()
+            if (results.out_dir / name).is_dir()
+        ),
     )
 
 
@@ -96,14 +101,14 @@ def about(results: Results) -> str:
     )
 
 
-def leaders(results: Results, metric: Metric) -> list[str]:
+def leaders(results: Results, metric: Metric, **factors: Any) -> list[str]:
     """Who has the best median, then everyone whom the runs do not tell apart from it. Empty with too few runs.
 
     Paired by run, nobody is better than the first, and the interval of the others' difference to it holds zero. At
-    other things than goodput nobody leads who leaves the link idle.
+    other things than goodput nobody leads who leaves the link idle. factors: only at points with these.
     """
-    out = set() if results.suite.trade is None or metric.key == results.suite.trade[0] else idle(results)
-    runs = {c.label: results.by_case(c, metric.key) for c in results.contenders if c.label not in out}
+    out = set() if results.suite.trade is None or metric.key == results.suite.trade[0] else idle(results, **factors)
+    runs = {c.label: results.by_case(c, metric.key, **factors) for c in results.contenders if c.label not in out}
     sign = -1 if metric.better == "higher" else 1
     medians = {label: median_estimate(own.values()) for label, own in runs.items()}
     ranked = sorted((label for label, e in medians.items() if e.has_interval), key=lambda k: sign * medians[k].median)
@@ -185,9 +190,9 @@ def _levels(results: Results) -> str:
 
 
 def _table(results: Results, **factors: Any) -> str:
-    """The figures of the runs at points with these factors; who is best is said of all runs alone."""
+    """The figures of the runs at points with these factors."""
     estimates, marks = results.estimates(**factors), unused(results, **factors)
-    first = {m.key: [] if factors else leaders(results, m) for m in results.suite.metrics}
+    first = {m.key: leaders(results, m, **factors) for m in results.suite.metrics}
     head = "".join(
         f"<th scope=col>{html.escape(m.title)}<small>{m.better} is better</small></th>" for m in results.suite.metrics
     )
@@ -227,7 +232,7 @@ def _track(metric: Metric, own: Estimate, everyone: Sequence[Estimate]) -> str:
 
 def _table_note(results: Results) -> str:
     most = max(e.n for own in results.estimates().values() for e in own.values())
-    words = (
+    note = (
         f"Below each median of {MIN_PAIRS} runs or more, its 95 % bootstrap interval; dot and bar show both on a "
         "shared axis. “Tied best”: paired by run, the interval of the difference to the best holds zero."
         if most >= MIN_PAIRS
@@ -235,15 +240,15 @@ def _table_note(results: Results) -> str:
         "them point the same way, that is chance in more than 5 % of cases."
     )
     if len(results.levels()) > 1:
-        words += f" Here: {OVER_ALL}."
+        note += f" Here: {OVER_ALL}."
     if results.suite.window:
-        words += f" Figures are of {results.suite.window}."
-    if unused(results):
-        words += (
+        note += f" Figures are of {results.suite.window}."
+    if any(unused(results, **at) for at in ({}, *results.levels().values())):
+        note += (
             " Who uses less than 80 % of the link has a mark: where capacity is left over, equal shares and short "
             "queues are no merit."
         )
-    return words
+    return note
 
 
 def _differences(results: Results) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -34,7 +35,7 @@ def write_page(
 ) -> Path:
     """Write a page of a kind: the contents of KIND.html, filled with `parts` (HTML), in the frame of all pages.
 
-    title, about and command are plain text, lead is HTML; own_facts stand with the command (`$made`), those
+    title and command are plain text, lead and about are HTML; own_facts stand with the command (`$made`), those
     of the code after them. sortable: its tables sort by a click on a column's head.
     """
     made = Template(asset("made.html")).substitute(command=html.escape(command), facts=_facts(own_facts)).rstrip()
@@ -43,7 +44,7 @@ def write_page(
         kicker=html.escape(kicker),
         title=html.escape(title),
         lead=lead,
-        about=html.escape(about),
+        about=about,
         content=Template(asset(f"{kind}.html")).substitute(parts, made=made).rstrip(),
         script=f"<script>\n{asset('sort.js').rstrip()}\n</script>" if sortable else "",
     )
@@ -54,6 +55,11 @@ def _facts(own: Mapping[str, str]) -> str:
     """A list of facts, those of the code last."""
     found = {**own, **provenance.versions()}
     return "\n".join(f"<dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd>" for k, v in found.items())
+
+
+def words(text: str) -> str:
+    """Our own text as HTML; what stands between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def picture(files: Mapping[ThemeName, bytes], title: str, caption: str) -> str:

@@ -31,7 +31,7 @@ def write_paper_report(
         kicker="OrbitCC reproduction",
         title=paper.title,
         lead=_lead(all_results, judged),
-        about=paper.source,
+        about=html.escape(paper.source),
         sortable=True,
         medians=_medians(paper, all_results),
         claims=_claims(judged),

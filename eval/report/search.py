@@ -27,8 +27,10 @@ def write_search(search: Search, found: Sequence[Found], commands: Mapping[str, 
         kicker="OrbitCC search",
         title=f"Where {target} loses to {against}",
         lead=f"<strong>{len(found)}</strong> kinds of worlds, of {search.trials} tried. {worst}",
-        about=f"Objective: {search.objective}. Every world lies within the ranges that {search.space.name} declares, "
-        "and was shrunk towards the usual as far as nine tenths of the regret stay.",
+        about=html.escape(
+            f"Objective: {search.objective}. Every world lies within the ranges that {search.space.name} declares, "
+            "and was shrunk towards the usual as far as nine tenths of the regret stay."
+        ),
         worlds="\n".join(shown) or "<p>Nothing was found.</p>",
         command=command,
         own_facts={"objective": search.objective, "ranges": search.space.name, "trials": str(search.trials)},

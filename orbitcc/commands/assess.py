@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from orbitcc.commands.options import (
     again,
     complete_controller,
     complete_policy,
+    print_json,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def assess(
     save(assessment)
     report = write_assessment(assessment, write_worlds(assessment), workers)
     if as_json:
-        print(json.dumps(as_dict(assessment), indent=2))
+        print_json(as_dict(assessment))
         return
     print_assessment(assessment)
     print(f"report: {report}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import multiprocessing
 import resource
 import sys
@@ -18,6 +17,7 @@ import typer
 
 from orbitcc.commands import bench_envs
 from orbitcc.commands.measurement import REPEATS, Result, median
+from orbitcc.commands.options import print_json
 
 if TYPE_CHECKING:
     from orbitcc.envs.description.scenario import Scenario
@@ -34,7 +34,7 @@ def bench(as_json: Annotated[bool, typer.Option("--json", help="Print the table 
         if not as_json:
             print(f"  {results[-1].what}: {_value(results[-1])}", file=sys.stderr, flush=True)
     if as_json:
-        print(json.dumps({"rows": [{**asdict(r), "met": r.met} for r in results]}, indent=2))
+        print_json({"rows": [{**asdict(r), "met": r.met} for r in results]})
         return
     _print(results)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, WholeSentences
+from orbitcc.commands.options import AsJson, WholeSentences, print_json
 
 if TYPE_CHECKING:
     from orbitcc.eval.cluster import Node
@@ -57,7 +56,7 @@ def check(
             }
             for node in found
         ]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         _print(found, speeds)
     cluster.compare(found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.eval_ import finite
+from orbitcc.commands.options import print_json
+from orbitcc.envs.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
@@ -46,11 +47,13 @@ def compare(
 
     for own in suite or ():
         suites.named(own)
-    from orbitcc.eval.comparison import differences
+    from orbitcc.eval.comparison import differences, warnings
 
     found = differences(run_a, run_b, a or [], b or [])
+    for warning in warnings(found):
+        print(f"warning: {plain(warning)}", file=sys.stderr)
     if as_json:
-        print(json.dumps([_as_dict(d) for d in found], indent=2))
+        print_json([_as_dict(d) for d in found])
         return
     _print(found)
 
@@ -61,11 +64,11 @@ def _as_dict(d: Difference) -> dict[str, Any]:
         "contender": d.contender,
         **({"other": d.other} if d.other != d.contender else {}),
         "metric": d.metric.key,
-        "a": finite(d.a.median),
-        "b": finite(d.b.median),
-        "difference": finite(d.change.median),
-        "low": finite(d.change.low),
-        "high": finite(d.change.high),
+        "a": d.a.median,
+        "b": d.b.median,
+        "difference": d.change.median,
+        "low": d.change.low,
+        "high": d.change.high,
         "training_seeds" if d.seeds else "runs": d.change.n,
         "verdict": d.verdict,
     }

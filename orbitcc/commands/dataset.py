@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import Policies, Trust
+from orbitcc.commands.options import LAST_SEED, Policies, Trust, each_once
 
 if TYPE_CHECKING:
     from orbitcc.agents.decisions import Episode
@@ -33,10 +33,14 @@ def dataset(
         str | None, typer.Option(help="Name of a reward function to use instead of the preset's.")
     ] = None,
     episodes: Annotated[int, typer.Option(min=1, help="Worlds to simulate; each of their flows is an episode.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the first world; each further world adds one.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LAST_SEED, help="Seed of the first world; each further world adds one.")
+    ] = 1,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the scenario. Repeatable."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Set a parameter of the scenario. Repeatable.", callback=each_once
+        ),
     ] = None,
     root: Annotated[
         Path | None, typer.Option(help="Folder of data sets. Default: Minari's (MINARI_DATASETS_PATH).")

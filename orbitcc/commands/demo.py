@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from importlib.util import find_spec
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitcc.commands.eval_ import as_dict, finish, new_folder
-from orbitcc.commands.options import AsJson, Out
+from orbitcc.commands.options import AsJson, Out, print_json
 
 if TYPE_CHECKING:
     from orbitcc.eval.results import Results
@@ -67,7 +66,7 @@ def demo(
     }
     if as_json:
         tables = {suite: as_dict(results, folder / suite / "report.html") for suite, results in made.items()}
-        print(json.dumps(tables, indent=2))
+        print_json(tables)
         return
     if trains:
         print(_lesson(made["responsiveness"]))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, complete_policy
+from orbitcc.commands.options import AsJson, complete_policy, print_json
 from orbitcc.envs.names import plain
 
 
@@ -87,7 +86,7 @@ def undeploy(name: Annotated[str, typer.Argument(help="A name from `orbitcc depl
 
 def _print(rows: list[dict[str, object]], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     from rich.console import Console
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+
+from orbitcc.commands.options import print_json
 
 
 def doctor(
@@ -28,7 +29,7 @@ def doctor(
             {"need": r.name, "for": list(r.purposes), "found": r.found, "remedy": None if r.found else r.remedy}
             for r in results
         ]
-        print(json.dumps({"needs": rows, "missing": lacks, "controllers": needs.controllers()}, indent=2))
+        print_json({"needs": rows, "missing": lacks, "controllers": needs.controllers()})
         return
     console = Console()
     listed = table("needed", "for", "found", "remedy")

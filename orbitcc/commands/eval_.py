@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,8 @@ from orbitcc.commands.options import (
     Workers,
     again,
     complete_suite,
+    each_once,
+    print_json,
 )
 from orbitcc.envs.names import plain
 
@@ -57,6 +58,7 @@ def evaluate(
             "--set",
             metavar="KEY=VALUE",
             help="Set first_run (schedules and seeds start there), or a parameter of the suite's scenario. Repeatable.",
+            callback=each_once,
         ),
     ] = None,
     out: Out = None,
@@ -116,7 +118,7 @@ def finish(results: Results, line_up: list[Contender], *, as_json: bool) -> None
         print(f"warning: {plain(note)}", file=sys.stderr)
     report = write_report(results, notes)
     if as_json:
-        print(json.dumps(as_dict(results, report), indent=2))
+        print_json(as_dict(results, report))
         return
     print_table(results)
     print(f"report: {report}")
@@ -137,7 +139,7 @@ def as_dict(results: Results, report: Path) -> dict[str, Any]:
                 "controller": contender.controller,
                 "params": dict(contender.params),
                 **{
-                    key: {"median": finite(e.median), "low": finite(e.low), "high": finite(e.high), "runs": e.n}
+                    key: {"median": e.median, "low": e.low, "high": e.high, "runs": e.n}
                     for key, e in estimates[contender.label].items()
                 },
             }
@@ -231,8 +233,3 @@ def goal(metric: Metric) -> str:
     if metric.unit == "" and 0.0 < metric.ideal < 1.0:
         return f"→ {metric.ideal:g}"
     return "↑" if metric.better == "higher" else "↓"
-
-
-def finite(value: float) -> float | None:
-    """For JSON, which knows no NaN."""
-    return None if value != value else value

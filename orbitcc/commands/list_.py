@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson
+from orbitcc.commands.options import AsJson, print_json
 
 KINDS = ("scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places", "statistics")
 
@@ -26,7 +25,7 @@ def list_names(
         raise UnknownNameError("list", what, KINDS)
     found = {kind: _entries(kind) for kind in (KINDS if what is None else (what,))}
     if as_json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
         return
     _print(found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -97,6 +99,18 @@ POLICY_FORMS = (
     "[:option=value,...]"
 )
 
+
+def each_once(param: typer.CallbackParam, given: list[str] | None) -> list[str] | None:
+    """OrbitccError for KEY=VALUE with a key that has been given before."""
+    keys = [text.partition("=")[0].strip() for text in given or ()]
+    for key in keys:
+        if keys.count(key) > 1:
+            from orbitcc.envs.errors import OrbitccError
+
+            raise OrbitccError(param.opts[0], key, "each key once")
+    return given
+
+
 ScenarioName = Annotated[
     str,
     typer.Argument(
@@ -117,6 +131,7 @@ Changes = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Set a parameter of a named scenario, or any field, e.g. links.0.rate_mbps=50. Repeatable.",
+        callback=each_once,
     ),
 ]
 Policies = Annotated[
@@ -170,6 +185,23 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Backend = Annotated[
     str, typer.Option(help="simulator, or emulator: the TCP of this machine's kernel, in real time (`orbitcc doctor`).")
 ]
+
+
+LAST_SEED = 2**31 - 1
+"""Of networks: the random numbers of some learners have seeds of 32 bits, and a resumed run adds to its seed."""
+
+
+def print_json(data: Any, indent: int | None = 2) -> None:
+    """Print as JSON; a number that is not finite, or a figure that does not exist, is null."""
+    print(json.dumps(_finite(data), indent=indent, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def again(command: str, out: Path | None, folder: Path, resume: bool) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from orbitcc.commands.options import print_json
 
 if TYPE_CHECKING:
     from orbitcc.envs.orbits.routing import Route
@@ -97,7 +98,7 @@ def path(
     if plot is not None:
         plot_path(trace, plot, route=route, at_s=at)
     if as_json:
-        print(json.dumps(as_dict(trace, route), indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(as_dict(trace, route))
     else:
         _print(trace, route)
 
@@ -131,23 +132,17 @@ def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
 
 
 def as_dict(trace: PathTrace, route: Route | None) -> dict[str, Any]:
-    """The results for `--json`; a value that does not exist is null."""
+    """The results for `--json`."""
     return {
         "name": trace.name,
         "duration_s": trace.duration_s,
-        **{key: _finite(value) for key, value in asdict(trace.statistics()).items()},
+        **asdict(trace.statistics()),
         "great_circle_rtt_ms": None if route is None else _great_circle_rtt_ms(route),
         "slots": [
             {**asdict(slot), "rtt_ms": None if slot.outage else float(trace.base_rtt_ms(slot.start_s))}
             for slot in trace.slots
         ],
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _great_circle_rtt_ms(route: Route) -> float:

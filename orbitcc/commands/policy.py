@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, WholeSentences, complete_policy
+from orbitcc.commands.options import AsJson, WholeSentences, complete_policy, each_once
 
 if TYPE_CHECKING:
     from orbitcc.agents.model_card import SafetyFilter
@@ -131,7 +131,10 @@ def change_action(
     changes: Annotated[
         list[str],
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A parameter of the action (docs/presets.md); can be given repeatedly."
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the action (docs/presets.md); can be given repeatedly.",
+            callback=each_once,
         ),
     ] = [],  # noqa: B006
     interval_rtts: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, Out, Policies, Profile, Ray, Resume, Trust, Workers, again
+from orbitcc.commands.options import (
+    AsJson,
+    Out,
+    Policies,
+    Profile,
+    Ray,
+    Resume,
+    Trust,
+    Workers,
+    again,
+    each_once,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +50,7 @@ def reproduce(
             metavar="KEY=VALUE",
             help="Set first_run (schedules and seeds start there), or a parameter of those scenarios that have it, "
             "e.g. shaper=tbf. Repeatable.",
+            callback=each_once,
         ),
     ] = None,
     beside: Annotated[
@@ -100,7 +112,7 @@ def reproduce(
     table = papers.write_claims(judged, folder)
     report = write_paper_report(chosen, all_results, judged, folder, command)
     if as_json:
-        print(json.dumps(papers.as_rows(judged), indent=2))
+        print_json(papers.as_rows(judged))
         return
     print_claims(judged)
     runs = sum(len(results.rows) for results in all_results.values())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import signal
 import sys
 import time
 from pathlib import Path
@@ -20,6 +20,7 @@ from orbitcc.commands.options import (
     Trust,
     complete_controller,
     order_of,
+    print_json,
 )
 from orbitcc.envs.names import plain
 
@@ -96,6 +97,8 @@ def run(
             raise FileError(f"--{key}", str(path), f"a name ending in .{key}")
         if backend != "simulator":
             raise OrbitccError(f"--{key}", str(path), "a simulated run (of real packets, tcpdump makes captures)")
+    if captures:  # whose temporary files are removed by an exception
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if plot is not None:
         from orbitcc.eval.figures.base import check_name
         from orbitcc.eval.figures.run import plot_run
@@ -112,7 +115,7 @@ def run(
     if plot is not None:
         plot_run(recording, plot)
     if as_json:
-        print(json.dumps(as_dict(recording), indent=2, allow_nan=False))
+        print_json(as_dict(recording))
     else:
         print_tables(recording)
 
@@ -255,12 +258,12 @@ def settings(changes: list[str]) -> dict[str, str]:
 
 
 def as_dict(recording: Recording) -> dict[str, Any]:
-    """The figures for `--json`; one that does not exist (no RTT sample) is null."""
+    """The figures for `--json`."""
     controllers = [flow.controller.name for flow in recording.scenario.flows]
     flows = [{**total, "controller": name} for total, name in zip(recording.flow_totals, controllers, strict=True)]
     return {
-        "flows": [{key: _finite(flow[key]) for key in FLOW_KEYS} for flow in flows],
-        "links": [{key: _finite(link[key]) for key in LINK_KEYS} for link in recording.link_totals],
+        "flows": [{key: flow[key] for key in FLOW_KEYS} for flow in flows],
+        "links": [{key: link[key] for key in LINK_KEYS} for link in recording.link_totals],
         **({} if recording.emulation is None else {"emulation": recording.emulation}),
     }
 
@@ -343,10 +346,6 @@ def table(first: str, *heads: str) -> Table:
     for head in heads:
         columns.add_column(head, justify="right", no_wrap=True)  # a narrow terminal wraps names, not figures
     return columns
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(value: float, decimals: int, unit: str = "") -> str:

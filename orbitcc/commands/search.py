@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from orbitcc.commands.options import (
     again,
     complete_controller,
     complete_scenario,
+    print_json,
 )
 from orbitcc.envs.names import plain
 
@@ -94,7 +94,7 @@ def search(
     commands = searching.save(chosen, found)
     report = write_search(chosen, found, commands, command)
     if as_json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        print_json([asdict(one) for one in found])
         return
     for name, one in zip(commands, found, strict=True):
         print(f"{name}  {objective} regret {one.regret:.2f}: {plain(words(chosen, one))}")

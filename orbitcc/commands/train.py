@@ -1,6 +1,5 @@
 """`orbitcc train`: train a policy from a recipe."""
 
-import json
 import shlex
 from importlib import import_module
 from pathlib import Path
@@ -8,12 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from orbitcc.commands.options import AsJson, Ray, RayCommand, RecipeName
+from orbitcc.commands.options import LAST_SEED, AsJson, Ray, RayCommand, RecipeName, each_once, print_json
 
 Seeds = Annotated[
-    list[int],
-    typer.Option(min=0, metavar="N [N ...]", help="Seed of networks, worlds and exploration; one or several."),
+    list[int] | None,
+    typer.Option(
+        min=0,
+        max=LAST_SEED,
+        metavar="N [N ...]",
+        help="Seed of networks, worlds and exploration; one or several. Default: 1.",
+    ),
 ]
+Root = Annotated[Path | None, typer.Option(help="Folder for run folders. Default: runs.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Seeds to train in parallel on this machine.")]
 
 
@@ -32,19 +37,24 @@ def train(
     recipe: RecipeName,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Set a value of the recipe, e.g. learner.lr=1e-4. Repeatable.",
+            callback=each_once,
+        ),
     ] = None,
     learner: Annotated[
         str | None, typer.Option(metavar="rllib", help="Train a recipe with ppo or astraea-td3 with RLlib instead.")
     ] = None,
-    seed: Seeds = [1],  # noqa: B006
+    seed: Seeds = None,
     name: Annotated[
         str | None,
         typer.Option(help="Name of the run, also of its policy in tables. Default: scenario, recipe, seed and time."),
     ] = None,
     jobs: Jobs = 1,
     ray: Ray = None,
-    out: Annotated[Path, typer.Option(help="Folder for run folders.")] = Path("runs"),
+    out: Root = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -87,9 +97,17 @@ def train(
     from orbitcc.training import trackers
     from orbitcc.training.logbook import factory
 
+    folder = _run_folder(recipe) if resume else None
+    if folder is not None:
+        own = {"--name": folder.path.name, "--out": folder.path.resolve().parent, "--learner": None}
+        given = {"--name": name, "--out": out and out.resolve(), "--learner": learner}
+        for option, value in given.items():
+            if value and value != own[option]:
+                raise OrbitccError(option, value, f"{own[option] or 'nothing'}, as in the run {folder.path}")
+    asked = seed
+    seed, out = seed or [1], out or Path("runs")
     if len(set(seed)) < len(seed):
         raise OrbitccError("seed", seed, "different seeds")
-    folder = _run_folder(recipe) if resume else None
     if folder is None:
         if learner is not None:
             changes = [*recipes.by_learner(recipes.load(recipe), learner), *(changes or ())]
@@ -102,14 +120,24 @@ def train(
         ray = cluster.find(ray)
     names = {number: name if name is None or len(seed) == 1 else f"{name}-{number}" for number in seed}
     if folder is not None:
-        work = [_resumed(folder, changes or ())]
+        work = [_resumed(folder, changes or (), number) for number in asked or (None,)]
     elif resume:
         work = [
-            _resumed(RunFolder.latest(out, plan.name, number, names[number]), changes or (), number) for number in seed
+            _resumed(
+                RunFolder.latest(out, plan.name, number, names[number]), changes or (), number if asked else None, plan
+            )
+            for number in seed
         ]
     else:
         check_learner(plan)
-        work = [_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]) for number in seed]
+        work = []
+        try:
+            for number in seed:
+                work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]))
+        except OrbitccError:
+            for _, _, made, *_ in work:
+                made.take_back()
+            raise
     if resume:
         check_learner(work[0][0])
 
@@ -144,23 +172,30 @@ def _run_folder(text: str) -> Any:
     return None
 
 
-def _resumed(run: Any, changes: Any, seed: int | None = None) -> tuple[Any, ...]:
-    """The same with an existing run folder, which may have saved nothing yet."""
+def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) -> tuple[Any, ...]:
+    """The same with an existing run folder, which may have saved nothing yet. plan: the recipe, as it is now."""
     from orbitcc.agents.folders import locked
-    from orbitcc.envs.errors import StateError
+    from orbitcc.envs.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
+    from orbitcc.training.logbook import flat
 
     stored = run.config("recipe", "seed", "command")
     begun = recipes.Recipe.build(stored["recipe"])
+    if seed not in (None, stored["seed"]):
+        raise OrbitccError("--seed", seed, f"{stored['seed']}, as in the run {run.path}")
     if recipes.changed(begun.model_dump(), changes) != begun:
         raise StateError("--set", "a resumed run keeps the values it began with; repeat them or leave --set away")
     if stored.get("worlds", begun.world_digest()) != begun.world_digest():
         raise StateError("--resume", f"the worlds of {begun.scenario_name} are not those with which the run began")
     with locked(run.path):
         saved = run.recover()
+    now, then = dict(flat((plan or begun).model_dump())), dict(flat(begun.model_dump()))
+    if other := [key for key in {**then, **now} if now.get(key) != then.get(key)]:
+        said = f"keeps the values with which it began; the recipe has others: {', '.join(other)}"
+        typer.echo(f"{run.path}: {said}", err=True)
     if not saved:
         typer.echo(f"{run.path}: nothing was saved; the run begins anew", err=True)
-    return begun, stored["seed"] if seed is None else seed, run, saved, stored["command"]
+    return begun, stored["seed"], run, saved, stored["command"]
 
 
 def _one(job: Any, ray: str | None, as_json: bool) -> int:
@@ -185,20 +220,19 @@ def _one(job: Any, ray: str | None, as_json: bool) -> int:
             trust=job.trust,
         )
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "run": str(job.run.path),
-                    "finished": outcome.finished,
-                    "agent_steps": outcome.agent_steps,
-                    "best_score": outcome.best_score,
-                    "best": outcome.best,
-                    "best_at": outcome.best_at,
-                    "untrained": outcome.untrained,
-                    "scores": outcome.scores,
-                    "failure": outcome.failure,
-                }
-            )
+        print_json(
+            {
+                "run": str(job.run.path),
+                "finished": outcome.finished,
+                "agent_steps": outcome.agent_steps,
+                "best_score": outcome.best_score,
+                "best": outcome.best,
+                "best_at": outcome.best_at,
+                "untrained": outcome.untrained,
+                "scores": outcome.scores,
+                "failure": outcome.failure,
+            },
+            indent=None,
         )
     else:
         print_figures({"last": outcome.scores, "best": outcome.best}, "held-out worlds")
@@ -214,7 +248,7 @@ def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
 
     results = seeds.train_all(todo, jobs, ray)
     if as_json:
-        typer.echo(json.dumps(seeds.summary(results)))
+        print_json(seeds.summary(results), indent=None)
     else:
         seeds.print_summary(results)
         pictured = " ".join(str(result.run.path) for result in results)

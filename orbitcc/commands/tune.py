@@ -1,12 +1,11 @@
 """`orbitcc tune`: a recipe's hyper-parameters by search."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orbitcc.commands.options import AsJson, Ray, RecipeName
+from orbitcc.commands.options import LAST_SEED, AsJson, Ray, RecipeName, each_once, print_json
 from orbitcc.envs.names import plain
 
 
@@ -18,16 +17,21 @@ def tune(
             metavar="KEY=RANGE",
             help="A range to search: learner.lr=log(1e-4,1e-2), learner.epochs=int(2,8), learner.clip=(0.1,0.3), "
             "network.activation=tanh|relu. Repeatable. Default: learning rates, discounts and exploration.",
+            callback=each_once,
         ),
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a value for all trials. Repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a value for all trials. Repeatable.", callback=each_once),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Settings to try, including earlier trials of this search.")] = 20,
     seed: Annotated[
         list[int],
         typer.Option(
-            min=0, metavar="N [N ...]", help="Training seeds of every trial; the trial's score is their mean."
+            min=0,
+            max=LAST_SEED,
+            metavar="N [N ...]",
+            help="Training seeds of every trial; the trial's score is their mean.",
         ),
     ] = [1],  # noqa: B006
     out: Annotated[
@@ -60,16 +64,15 @@ def tune(
         report=lambda text: typer.echo(plain(text), err=True),
     )
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    "folder": str(found.folder),
-                    "complete": found.complete,
-                    "pruned": found.pruned,
-                    "best_score": found.best_score if found.complete else None,
-                    "best": dict(found.best),
-                }
-            )
+        print_json(
+            {
+                "folder": str(found.folder),
+                "complete": found.complete,
+                "pruned": found.pruned,
+                "best_score": found.best_score if found.complete else None,
+                "best": dict(found.best),
+            },
+            indent=None,
         )
     elif found.complete:
         for key, value in found.best.items():

@@ -133,6 +133,9 @@ def test_nothing_half_written_and_nothing_overwritten(root, monkeypatch):
     assert all(done.stderr.count("\n") == 1 for done in (again, wrong, late)), late.stderr
     assert "--id: 'taken-v0' is not allowed" in again.stderr
     assert sorted(path.name for path in root.iterdir()) == before
+    words = ["dataset", "dumbbell", "--id", "ab/cd-v0", "--flow", "cubic", "--flow", "reno", "--flow", "bbr"]
+    refused = orbitcc(*words, "--root", str(root / "fresh"))
+    assert (refused.returncode, (root / "fresh").exists()) == (2, False), refused.stderr
 
 
 @pytest.mark.parametrize("given", ["option", "variable"])

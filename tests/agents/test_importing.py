@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -213,3 +214,36 @@ def test_the_released_policies_fill_a_link(name, tmp_path):
     import_policy(name, folder, tmp_path / name)
     said = called("run", "dumbbell", "--policy", str(tmp_path / name), "--json").stdout
     assert json.loads(said)["flows"][0]["goodput_mbps"] > 85
+
+
+def _overlapping():
+    """8,000 handles to one block of 100 kB."""
+    made = block([(f"{k:06}".encode(), b"") for k in range(10_000)])
+    handles = block([(f"{k:06}".encode(), varint(0) + varint(len(made))) for k in range(8_000)])
+    return made + bytes(5) + handles, len(made) + 5
+
+
+HOSTILE = {
+    "blocks that overlap": _overlapping,
+    "more than 10 bytes": lambda: (block([(b"a", b"\x08" + b"\xff" * 400_000)]), None),
+    "more than 1,000 bytes": lambda: (block([(b"a" * k, b"") for k in range(1, 2_000)]), None),
+    "at most 1 MB": lambda: (bytes(2_000_000), 0),
+    "out of order": lambda: (block([(b"", b"")] * 100_000), None),
+}
+
+
+@pytest.mark.parametrize("reason", HOSTILE)
+def test_a_hostile_index_is_refused_at_once(tmp_path, reason):
+    table, at = HOSTILE[reason]()
+    if at is None:  # the block is one of data
+        at, size = len(table), len(table)
+        table += block([(b"z", varint(0) + varint(size))])
+    size = len(table) - at
+    footer = varint(0) + varint(0) + varint(at) + varint(size)
+    table += bytes(5) + footer.ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    (tmp_path / "model.index").write_bytes(table)
+    (tmp_path / "model.data-00000-of-00001").write_bytes(b"")
+    began = time.process_time()
+    with pytest.raises(OrbitccError, match=reason):
+        read_bundle(tmp_path)
+    assert time.process_time() - began < 1.0

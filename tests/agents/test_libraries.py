@@ -1,6 +1,7 @@
 """Policies of RLlib and Stable-Baselines3 from their own files."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -408,3 +409,13 @@ def test_settings_beside_the_module_and_a_preset_change_the_digest(tmp_path: Pat
     before = libraries.digest(f"sb3:{model}:preset={preset}")
     preset.write_text('base = "orca"')
     assert libraries.digest(f"sb3:{model}:preset={preset}") != before
+
+
+def test_nothing_waits_for_a_pipe_or_reads_a_device_in_the_place_of_a_policy(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(libraries, "_trusted", set())
+    os.mkfifo(tmp_path / "metadata.json")
+    (tmp_path / libraries.CLASS_FILE).touch()
+    libraries.trust([tmp_path, "/dev/zero"])
+    for name in (f"rllib:{tmp_path}", f"sb3:{tmp_path / 'metadata.json'}", "sb3:/dev/zero"):
+        with pytest.raises(OrbitccError, match="a readable file"):
+            libraries.load(name)

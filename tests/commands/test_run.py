@@ -1,13 +1,16 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
 
 from orbitcc.agents import libraries
 from orbitcc.cli import app
+from orbitcc.commands.options import print_json
 from orbitcc.commands.run import prepare
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording
@@ -321,3 +324,29 @@ def test_a_name_that_is_no_utf8_is_refused_before_any_work(tmp_path):
         2, ["error: --out: 'a\\udcff' is not allowed; allowed: UTF-8 text"],
     )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_capture_that_is_ended_leaves_no_file(tmp_path):
+    words = ["run", "dumbbell", "--flow", "cubic", "--set", "duration_s=10000", "--pcap", str(tmp_path / "x.pcap")]
+    running = subprocess.Popen([sys.executable, "-m", "orbitcc.cli", *words], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not any(tmp_path.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert any(tmp_path.iterdir())
+    running.terminate()
+    assert running.wait(timeout=60) == 128 + signal.SIGTERM
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "os:getcwd"], ["search", "cubic", "--against", "reno", "--scenario", "os:getcwd"]]
+)
+def test_what_makes_no_scenario_is_one_line(words):
+    done = called(*words)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "'os:getcwd' is not allowed; allowed: a Scenario, a distribution, or a function" in done.stderr
+
+
+def test_what_is_no_number_is_null_in_json(capsys):
+    print_json({"a": [float("nan"), (float("-inf"), 1.5)], "b": {"c": float("inf"), "d": None}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": {"c": None, "d": None}}

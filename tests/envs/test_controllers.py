@@ -4,6 +4,7 @@ import pytest
 
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import Param
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 
@@ -31,6 +32,8 @@ def test_a_flow_may_run_another_kernel_than_the_network():
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match=r"controller: unknown name 'cubick'; did you mean 'cubic'\?"):
         controllers.make("cubick", {})
+    with pytest.raises(UnknownNameError, match=r"controller.name: .*did you mean 'contender'\?"):
+        Flow.build({"controller": "contendr"})
     with pytest.raises(UnknownNameError, match=r"controller.histart: .*did you mean 'hystart'"):
         controllers.make("cubic", {"histart": "off"})
     with pytest.raises(UnknownNameError, match=r"controller.hystart: .*'oof'.*off"):

@@ -46,13 +46,13 @@ def test_every_criterion_names_worlds_and_figures_that_are_there():
     assert {c.worlds for c in criteria() if c.worlds} == set(WORLDS)
     assert all(f.reason for c in criteria() for f in c.figures)
     for c in criteria():
-        points = WORLDS[c.worlds].points("quick") if c.worlds else []
+        points = WORLDS[c.worlds].grid("quick") if c.worlds else []
         assert all(any(f.holds_at(p) for p in points) for f in c.figures), c.key
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_quick_worlds_are_among_the_full_ones_and_can_be_saved(name):
-    quick, full = (WORLDS[name].points(profile) for profile in ("quick", "full"))
+    quick, full = (WORLDS[name].grid(profile) for profile in ("quick", "full"))
     assert all(point in full for point in quick)
     world = WORLDS[name].world(quick[0], 1)
     assert Scenario.from_toml(world.to_toml()) == world

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.eval.comparison import differences
+from orbitcc.eval.comparison import differences, warnings
 from tests.commands.shell import called
 
 
@@ -32,6 +32,26 @@ def test_differences_are_those_of_the_runs(results, other):
     assert found["reno", "goodput_over_optimal"].change.median == 0
     assert found["cubic", "goodput_over_optimal"].verdict == "too few runs"
     assert len(found) == 6
+
+
+def test_runs_of_several_versions_are_compared_with_a_warning(results, other):
+    assert warnings(differences(results.out_dir, other)) == []
+    text = (other / "runs.jsonl").read_text(encoding="utf-8")
+    (version,) = {row["version"] for row in results.rows}
+    (other / "runs.jsonl").write_text(text.replace(version, "0.0.1+sim.1.emulator"))
+    (said,) = warnings(differences(results.out_dir, other))
+    assert said.endswith(f": {version}, 0.0.1+sim.1.emulator")
+    done = called("compare", str(results.out_dir), str(other), "--json")
+    assert done.stderr == f"warning: {said}\n"
+
+
+@pytest.mark.parametrize("field", ["metrics", "point"])
+def test_a_number_whose_square_is_infinite_is_refused(field, other):
+    row = json.loads((other / "runs.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    row[field][next(iter(row[field]), "x")] = 1e308
+    (other / "runs.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(FileError, match=rf"runs.jsonl line 1: .*{field} must be a table of numbers of at most 1e\+100"):
+        differences(other, other)
 
 
 def test_a_folder_of_a_paper_is_all_its_suites(results, other):

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from orbitcc.envs.backends.simulator import Recording, simulate
+from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.scenarios import get
 from orbitcc.eval.figures.base import render
 from orbitcc.eval.figures.run import draw_run
@@ -54,3 +55,10 @@ def test_flows_that_come_and_go_and_many_of_them_are_drawn() -> None:
     flows = [flow.changed(start_s=k / 4, stop_s=2 + k / 8) for k, flow in enumerate(scenario.flows)]
     recording = simulate(scenario.with_flows(flows), record_interval_s=0.1)
     assert render(draw_run(recording, LIGHT), "svg").startswith(b"<?xml")
+
+
+def test_a_flow_of_another_name_is_shown_with_its_controller() -> None:
+    scenario = get("dumbbell", duration_s=5)
+    named = scenario.with_flows([scenario.flows[0].changed(name="upload", controller="bbr3"), Flow(controller="cubic")])
+    figure = draw_run(simulate(named), LIGHT)
+    assert {"▬ upload (bbr3)", "▬ cubic-1"} <= {text.get_text() for text in figure.texts}

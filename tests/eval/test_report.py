@@ -208,6 +208,39 @@ def test_each_scenario_of_a_folder_has_rows_and_its_name(results, tmp_path, caps
     each = page[page.index("<h2>Each scenario</h2>") :]
     assert each.index("<h3>far.toml</h3>") < each.index("0.300") < each.index("<h3>near.toml</h3>")
     assert "without the first 10 s of the flow" in page
+    assert "<code>figures/</code> (these pictures).</p>" in page  # and no series/, where there is none
+
+
+def test_who_is_best_has_a_mark_in_the_table_of_each_scenario(results, tmp_path):
+    for name in ("far", "near"):
+        scenarios.get("dumbbell", duration_s=1).with_flows([Flow(controller="contender")]).save(
+            tmp_path / f"{name}.toml"
+        )
+    suite = suites.get(str(tmp_path))
+    values = {("cubic", "far"): 0.95, ("reno", "far"): 0.9, ("cubic", "near"): 0.9, ("reno", "near"): 0.95}
+    rows = [
+        {
+            "suite": "worlds", "scenario": name, "point": {"world": name}, "contender": label, "seed": seed,
+            "metrics": {metric.key: value for metric in suite.metrics},
+        }
+        for (label, name), value in values.items() for seed in range(6)
+    ]  # fmt: skip
+    line_up = contenders.line_up(["cubic", "reno"], [])
+    made = dataclasses.replace(results, suite=suite, contenders=line_up, rows=rows, runs=6, out_dir=tmp_path)
+    page = write_report(made).read_text(encoding="utf-8")
+    far, near = re.findall(r"<h3>\w+.toml</h3>.*?</table>", page, re.DOTALL)
+    for table, best in ((far, 0), (near, 1)):
+        cells = re.findall(r"<tr><th scope=row[^>]*>.*?</tr>", table)
+        first = [cell.split("data-title")[1] for cell in cells]
+        assert ['class="rank">best' in cell for cell in first] == [k == best for k in range(2)]
+
+
+def test_backticks_in_the_words_of_a_suite_are_code(results, tmp_path):
+    suite = suites.get("responsiveness-loss")
+    assert "`responsiveness`" in suite.description
+    _, raw = written(dataclasses.replace(results, suite=suite), tmp_path)
+    assert "As <code>responsiveness</code>, with" in raw
+    assert "`" not in raw.partition("</style>")[2]
 
 
 @pytest.mark.parametrize("name", ["constellation-sharing", "responsiveness-shown", "geo-pep"])

@@ -20,6 +20,10 @@ from tests.training.named import of
         ([of("ppo-mixed"), "--set", "preset=astrea"], "did you mean 'astraea'"),
         ([of("ppo-mixed"), "--resume"], "resume"),
         ([of("ppo-mixed"), "--resume", "--set", "learner.lr=1e-4"], "a folder with a run"),
+        (["ppo-leo", "--seed", str(2**70)], "--seed: "),
+        (["ppo-leo", "--set", "learner.lr=1e-4", "--set", "learner.lr=1e-5"], "--set: 'learner.lr' is not allowed"),
+        (["ppo-leo", "--set", "start_from=nowhere"], "start_from: unknown policy 'nowhere'"),
+        (["ppo-leo", "--logbook", "os:getcwd"], "--logbook: 'os:getcwd' is not allowed"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -32,6 +36,17 @@ def test_bad_input_is_one_line(arguments, message: str, tmp_path: Path, monkeypa
     assert message in error
     assert len(error.splitlines()) == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("words", [["--set", "start_from=perigee"], ["--logbook", "builtins:print"]])
+def test_nothing_is_left_of_a_run_that_never_began(words: list[str], tmp_path: Path, monkeypatch, capsys) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(sys, "argv", ["orbitcc", "train", "ppo-leo", *SMALL, *words, "--out", str(tmp_path / "runs")])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_unwritable_place_is_one_line(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -68,7 +83,11 @@ def test_a_named_run_is_called_by_its_name_and_goes_on_with_equal_settings(tmp_p
     code, error = train(*SMALL, "--name", "Mine.2")
     assert (code, "--resume to continue that run" in error) == (2, True)
     assert train(*SMALL, "--name", "Mine.2", "--resume")[0] == 0
-    assert train("--name", "Mine.2", "--resume")[0] == 0
+    code, said = train("--name", "Mine.2", "--resume")
+    assert (code, "the recipe has others: " in said) == (0, True)
+    assert "agent_steps" in said
+    code, said = train("--name", "Mine.2", "--seed", "5", "--resume")
+    assert (code, "--seed: 5 is not allowed; allowed: 1, as in the run" in said) == (2, True)
     code, error = train(*SMALL, "--set", "learner.lr=1e-5", "--name", "Mine.2", "--resume")
     assert (code, "a resumed run keeps the values it began with" in error) == (2, True)
     code, error = train("--name", "../elsewhere")

@@ -1,10 +1,13 @@
 """Recipes: what ships is valid, what is wrong is named."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.envs.files import read_toml, toml_text
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
 from tests.training.named import of
@@ -168,7 +171,12 @@ def test_worlds_may_be_a_mixture_in_the_recipe() -> None:
     ("changes", "message"),
     [
         ({"kind": "mix"}, "kind: unknown name 'mix'"),
-        ({"parts": []}, "parts: .*a list of tables"),
+        ({"parts": []}, "parts: .*a list that is not empty"),
+        ({"parts": [5]}, r"parts\.0: 5 .*a table"),
+        ({"common": 5}, "common: 5 .*a table"),
+        ({"parts": [{"base": ["train-leo"]}]}, r"parts\.0\.base: \['train-leo'\] .*text"),
+        ({"parts": [{"base": "train-leo", "without": 5}]}, r"parts\.0\.without: 5 .*a list"),
+        ({"parts": [{"base": "train-leo", "without": [[1]]}]}, r"parts\.0\.without\.0: \[1\] .*text"),
         ({"parts": [{"base": "train-mars"}]}, r"parts\.0\.base: unknown name 'train-mars'"),
         ({"parts": [{"base": "train-mixed"}]}, r"parts\.0\.base"),
         (
@@ -225,3 +233,21 @@ def test_a_recipe_that_is_loaded_again_keeps_its_schedules(name: str) -> None:
 def test_a_run_that_is_too_short_to_learn_is_refused(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(OrbitccError, match=message):
         recipe.check_names(recipe.load(of(name), changes))
+
+
+@pytest.mark.parametrize("wrong", [0, "many", []])
+@pytest.mark.parametrize("field", ["agent_steps", "finish.join.agent_steps", "finish.join.learner.lr_decay"])
+def test_a_length_of_another_type_is_one_line(field: str, wrong: object, tmp_path: Path) -> None:
+    data = read_toml(recipe.RECIPES / "zenith.toml")
+    recipe._put(data, field, wrong)
+    (tmp_path / "own.toml").write_text(toml_text(data))
+    for changes in ([], ["agent_steps=500_000"]):
+        with pytest.raises(OrbitccError, match=rf"^{field}: .*a whole number"):
+            recipe.check_names(recipe.load(str(tmp_path / "own.toml"), changes))
+    with pytest.raises(OrbitccError, match=rf"^{field}: .*a whole number"):
+        recipe.check_names(recipe.load("zenith", [f"{field}={wrong!r}"]))
+
+
+def test_a_second_training_is_not_made_of_its_length_alone() -> None:
+    with pytest.raises(OrbitccError, match=r"^finish\.join"):
+        recipe.check_names(recipe.load("ppo-leo", ["finish.join.agent_steps=100_000"]))

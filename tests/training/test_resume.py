@@ -98,7 +98,7 @@ def test_the_state_of_another_library_is_loaded_only_if_this_user_saved_it(tmp_p
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another user"))
     refused = train(tmp_path, "sb3-ppo-leo", "--name", "mine", "--resume")
     assert refused.returncode == 2
-    assert len(refused.stderr.splitlines()) <= 2  # the run's folder, the error
+    assert len(refused.stderr.splitlines()) <= 3  # the run's values, its folder, the error
     assert "can run code, and was not saved with your key" in refused.stderr
     assert "--trust mine" in refused.stderr
     assert train(tmp_path, "sb3-ppo-leo", "--name", "mine", "--resume", "--trust", "yours").returncode == 2
@@ -111,6 +111,12 @@ def test_a_run_is_resumed_by_its_folder_with_equal_settings(run: Path, tmp_path:
     assert json.loads(by_folder.stdout)["agent_steps"] >= 1200
     other = train(tmp_path, str(run), "--resume", "--set", "learner.flows=9")
     assert (other.returncode, "keeps the values it began with" in other.stderr) == (2, True)
+    for words in (["--seed", "2"], ["--name", "yours"], ["--learner", "rllib"]):
+        refused = train(tmp_path, str(run), "--resume", *words)
+        assert (refused.returncode, f"{words[0]}: " in refused.stderr) == (2, True), refused.stderr
+    refused = train(tmp_path / "elsewhere", str(run), "--resume")
+    assert (refused.returncode, "--out: " in refused.stderr) == (2, True)
+    assert not (tmp_path / "elsewhere").exists()
     nowhere = train(tmp_path, str(tmp_path / "nowhere"), "--resume")
     assert (nowhere.returncode, "the folder of a run" in nowhere.stderr) == (2, True)
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from orbitcc.envs.errors import OrbitccError
+from orbitcc.eval import journal
 from orbitcc.training import recipe
 from orbitcc.training import tune as tuning
 from orbitcc.training.tune import Range, default_space, tune
@@ -98,3 +99,33 @@ def test_a_search_tries_keeps_and_goes_on(tmp_path):
     assert found["best_score"] == best
     assert recipe.load(str(folder / "best.toml")).learner.lr == found["best"]["learner.lr"]
     assert len(list((folder / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda lines: ["{}", *lines[1:]],
+        lambda lines: ["5", *lines[1:]],
+        lambda lines: lines[1:],
+        lambda lines: [line.replace('"learner.lr"', '"learner.gamma"') for line in lines],
+        lambda lines: [line.replace('"values":[0.5]', '"values":[1e300]') for line in lines],
+        lambda lines: [line.replace('"op_code":4', '"op_code":99') for line in lines],
+        lambda lines: [line.replace('"worker_id"', '"worker"') for line in lines],
+    ],
+)
+def test_a_damaged_journal_is_one_line(damage, tmp_path):
+    optuna = pytest.importorskip("optuna")
+    path = tmp_path / "journal.log"
+
+    def study():
+        return optuna.create_study(storage=journal.storage(path), study_name="s", load_if_exists=True)
+
+    for _ in range(2):  # the second goes on with the first one's digests
+        trial = study().ask({"learner.lr": optuna.distributions.FloatDistribution(0, 1)})
+        study().tell(trial, 0.5)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(damage(lines)) + "\n")
+    with pytest.raises(OrbitccError, match=r"journal\.log line \d+: .*an entry of Optuna's journal"):
+        study()
+    path.write_text("\n".join(lines) + "\nhalf of a li")
+    assert [trial.value for trial in study().trials] == [0.5, 0.5]

@@ -1,9 +1,9 @@
-"""The families of worlds of an assessment, by name."""
+"""The worlds of an assessment by name, each a suite."""
 
 from orbitcc.eval.assessment.worlds import congestion, hosts, paths, sharing
-from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, WorldFamily
+from orbitcc.eval.assessment.worlds.base import RECORD_INTERVAL_S, AssessmentWorlds
 
-WORLDS: dict[str, WorldFamily] = {
+WORLDS: dict[str, AssessmentWorlds] = {
     worlds.name: worlds
     for worlds in (
         congestion.Collapse(),
@@ -31,6 +31,6 @@ WORLDS: dict[str, WorldFamily] = {
         hosts.Incast(),
     )
 }
-"""Name -> family, in the order of the RFC."""
+"""Name -> worlds, in the order of the RFC."""
 
-__all__ = ["RECORD_INTERVAL_S", "WORLDS", "WorldFamily"]
+__all__ = ["RECORD_INTERVAL_S", "WORLDS", "AssessmentWorlds"]

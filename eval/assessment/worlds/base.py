@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval import metrics
-from orbitcc.eval.suites.base import Point
+from orbitcc.eval.suites.base import Case, Point, Suite
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -26,29 +26,22 @@ PAYLOAD_BYTES = 1448
 RECORD_INTERVAL_S = 0.1
 
 
-class WorldFamily(ABC):
-    """A family of worlds, which differ in a few factors, and the measurements in them.
+class AssessmentWorlds(Suite):
+    """Worlds of an assessment, which differ in a few factors. Flows keep the order that `world` gives them."""
 
-    name: its name in points and criteria. Flows keep the order that `world` gives them.
-    """
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def points(self, profile: str) -> Sequence[Point]:
-        """The conditions of a profile; those of `quick` are among those of `full`."""
+    scenario = "dumbbell"
+    record_interval_s = RECORD_INTERVAL_S
 
     @abstractmethod
     def world(self, point: Point, seed: int) -> Scenario:
         """The scenario; flows of the candidate have the controller `external`."""
 
-    @abstractmethod
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
-        """The figures of one run, by their names in the criteria."""
+    def case(self, point: Point, seed: int) -> Case:
+        return Case(seed, self.world(point, seed), point)
 
-    def enter(self, scenario: Scenario, contender: Contender) -> Scenario:
+    def enter(self, case: Case, contender: Contender) -> Scenario:
         """The scenario with the contender in place of the candidate."""
-        return contender.take(scenario, lambda flow: flow.controller == CANDIDATE)
+        return contender.take(case.scenario, lambda flow: flow.controller == CANDIDATE)
 
 
 def dumbbell(

@@ -11,14 +11,14 @@ from orbitcc.envs.description.links import Outage
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.eval.assessment.worlds.base import (
     PAYLOAD_BYTES,
-    WorldFamily,
+    AssessmentWorlds,
     candidates,
     dumbbell,
     link_figures,
     pick,
     total,
 )
-from orbitcc.eval.suites.base import Point
+from orbitcc.eval.suites.base import Case, Point
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -27,14 +27,14 @@ ONSET_S = 5.0
 """When the disturbance begins: after the start-up of the flow."""
 
 
-class Collapse(WorldFamily):
+class Collapse(AssessmentWorlds):
     """RFC 9743, 5.1.1: heavy loss, missing acknowledgements, or too many flows for the link."""
 
     name = "collapse"
     RTT_MS = 50.0
     TROUBLE_S = 60.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"event": event} for event in ("loss 90 %", "no acknowledgements", "loss 50 %", "100 flows")]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -49,7 +49,7 @@ class Collapse(WorldFamily):
             link["loss"] = [(0.0, 0.0), (ONSET_S, 0.9 if event == "loss 90 %" else 0.5)]
         return dumbbell(candidates(1), 10.0, self.RTT_MS, end_s, seed=seed, **link)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end_s = ONSET_S + self.TROUBLE_S
         sent = total(recording, "sent_packets", ONSET_S, end_s)
         useful = total(recording, "goodput_mbps", ONSET_S, end_s) * float(recording.t_s[0]) * 1e6 / 8
@@ -63,30 +63,30 @@ class Collapse(WorldFamily):
         }
 
 
-class PersistentLoss(WorldFamily):
+class PersistentLoss(AssessmentWorlds):
     """RFC 9743, 7.2: persistent loss, at which a transport circuit breaker trips."""
 
     name = "persistent-loss"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"loss": loss} for loss in pick(profile, (0.1,), (0.1, 0.15, 0.2))]
 
     def world(self, point: Point, seed: int) -> Scenario:
         loss = [(0.0, 0.0), (10.0, float(point["loss"]))]
         return dumbbell(candidates(1), 10.0, 50.0, 30.0, seed=seed, loss=loss)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         before = total(recording, "sent_packets", 5, 10) / 5
         after = total(recording, "sent_packets", 15, 25) / 10
         return {"rate_kept": after / before if before else 0.0}
 
 
-class Bufferbloat(WorldFamily):
+class Bufferbloat(AssessmentWorlds):
     """RFC 9743, 5.1.2: buffers of ten bandwidth-delay products."""
 
     name = "bufferbloat"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick = ((50.0, 40.0), (10.0, 200.0))
         full = (*quick, (200.0, 10.0), (10.0, 600.0), (200.0, 40.0))
         paths = pick(profile, quick, full)
@@ -100,17 +100,17 @@ class Bufferbloat(WorldFamily):
         flows = candidates(int(point["flows"]))
         return dumbbell(flows, rate, rtt, self._duration_s(point), seed=seed, buffer_bdp=10.0)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
-        end_s = self._duration_s(point)
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        end_s = self._duration_s(case.point)
         return link_figures(recording, end_s / 2, end_s)
 
 
-class SmallBuffers(WorldFamily):
+class SmallBuffers(AssessmentWorlds):
     """RFC 9743, 5.1.3: several flows on buffers of at most one and a half bandwidth-delay products."""
 
     name = "small-buffers"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         counts, buffers = pick(profile, ((2, 10), (0.25, 1.0)), ((2, 5, 10), (0.1, 0.25, 0.5, 1.0, 1.5)))
         return [{"flows": n, "buffer_bdp": buffer} for n in counts for buffer in buffers]
 
@@ -118,31 +118,31 @@ class SmallBuffers(WorldFamily):
         flows = candidates(int(point["flows"]))
         return dumbbell(flows, 50.0, 40.0, 40.0, seed=seed, buffer_bdp=float(point["buffer_bdp"]))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_figures(recording, 10.0, 40.0)
 
 
-class TailDrop(WorldFamily):
+class TailDrop(AssessmentWorlds):
     """RFC 9743, 6.1: one flow on a tail-drop queue of 0.25 to 4 bandwidth-delay products."""
 
     name = "tail-drop"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"buffer_bdp": buffer} for buffer in pick(profile, (0.25, 1.0), (0.25, 0.5, 1.0, 2.0, 4.0))]
 
     def world(self, point: Point, seed: int) -> Scenario:
         return dumbbell(candidates(1), 50.0, 40.0, 40.0, seed=seed, buffer_bdp=float(point["buffer_bdp"]))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_figures(recording, 10.0, 40.0)
 
 
-class ManagedQueues(WorldFamily):
+class ManagedQueues(AssessmentWorlds):
     """RFC 9743, 7.1: queues that drop before they are full."""
 
     name = "managed-queues"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"queue": kind, "flows": n} for kind in ("codel", "fq_codel", "pie", "red") for n in (1, 4)]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -151,17 +151,17 @@ class ManagedQueues(WorldFamily):
             queue |= {"limit_bytes": 400_000, "adaptive": True}
         return dumbbell(candidates(int(point["flows"])), 20.0, 40.0, 40.0, seed=seed, queue=queue)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_figures(recording, 10.0, 40.0)
 
 
-class SlowLinks(WorldFamily):
+class SlowLinks(AssessmentWorlds):
     """RFC 9743, 7.4: the low rates of constrained nodes, where a window is a few packets."""
 
     name = "slow-links"
     DURATION_S = 300.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick = ((20.0, 1000.0), (100.0, 200.0), (250.0, 2000.0))
         full = (*quick, (20.0, 100.0), (20.0, 2000.0), (250.0, 100.0))
         return [{"rate_kbps": rate, "rtt_ms": rtt} for rate, rtt in pick(profile, quick, full)]
@@ -171,7 +171,7 @@ class SlowLinks(WorldFamily):
         buffer_bdp = max(1.0, 10 * 1514 / (rate * rtt * 125))
         return dumbbell(candidates(1), rate, rtt, self.DURATION_S, seed=seed, buffer_bdp=buffer_bdp)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         delivered = recording.links["delivered_mbps"][:, 0]
         after = recording.t_s > 30.0
         gaps = np.diff(recording.t_s[after & (delivered > 0)], append=self.DURATION_S)

@@ -12,19 +12,19 @@ from orbitcc.envs.description.scenario import Scenario, SimSettings
 from orbitcc.eval.assessment.worlds.base import (
     CANDIDATE,
     PACKET_BYTES,
-    WorldFamily,
+    AssessmentWorlds,
     dumbbell,
     goodputs,
     pick,
     total,
 )
-from orbitcc.eval.suites.base import Point
+from orbitcc.eval.suites.base import Case, Point
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
 
 
-class Receivers(WorldFamily):
+class Receivers(AssessmentWorlds):
     """RFC 9743, 7.6: one of two receivers does not acknowledge as TCP requires."""
 
     name = "receivers"
@@ -34,7 +34,7 @@ class Receivers(WorldFamily):
         "optimistic": Optimistic(share=0.5),
     }
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"receiver": kind} for kind in self.KINDS]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -44,7 +44,7 @@ class Receivers(WorldFamily):
         ]
         return dumbbell(flows, 20.0, 40.0, 60.0, seed=seed)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         odd, honest = goodputs(recording, 10.0, 60.0)
         sent = total(recording, "sent_packets", 10.0, 60.0, slice(1)) * PACKET_BYTES * 8e-6 / 50
         return {
@@ -54,7 +54,7 @@ class Receivers(WorldFamily):
         }
 
 
-class Incast(WorldFamily):
+class Incast(AssessmentWorlds):
     """RFC 9743, 7.11: many senders answer at the same time on paths with RTTs of 0.1 to 2 ms."""
 
     name = "incast"
@@ -62,7 +62,7 @@ class Incast(WorldFamily):
     ROUNDS, EVERY_S = 4, 1.0
     BUFFER_PACKETS = 128
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick, full = (
             ((10, 1000.0, 0.2), (40, 1000.0, 1.0)),
             ((10, 10_000.0, 0.1), (40, 10_000.0, 0.1), (40, 1000.0, 2.0)),
@@ -86,13 +86,13 @@ class Incast(WorldFamily):
         scenario = dumbbell(flows, rate, rtt, self.ROUNDS * self.EVERY_S + 1, seed=seed, queue=queue)
         return scenario.changed(sim=SimSettings(start_jitter_ms=0.05))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         end_s = recording.scenario.duration_s
         took = [(end_s if f["finished_s"] is None else f["finished_s"]) - f["start_s"] for f in recording.flow_totals]
         slowest = np.array(took).reshape(self.ROUNDS, -1).max(axis=1)
-        wire_bits = int(point["senders"]) * self.BYTES / 1448 * PACKET_BYTES * 8
+        wire_bits = int(case.point["senders"]) * self.BYTES / 1448 * PACKET_BYTES * 8
         sent = sum(totals["sent_packets"] for totals in recording.flow_totals)
         return {
-            "slowdown": float(slowest.mean()) / (wire_bits / (float(point["rate_mbps"]) * 1e6)),
+            "slowdown": float(slowest.mean()) / (wire_bits / (float(case.point["rate_mbps"]) * 1e6)),
             "loss_share": recording.link_totals[0]["dropped_packets"] / sent,
         }

@@ -18,7 +18,7 @@ from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
     PAYLOAD_BYTES,
     RECORD_INTERVAL_S,
-    WorldFamily,
+    AssessmentWorlds,
     candidates,
     dumbbell,
     goodputs,
@@ -26,7 +26,7 @@ from orbitcc.eval.assessment.worlds.base import (
     pick,
     total,
 )
-from orbitcc.eval.suites.base import Point
+from orbitcc.eval.suites.base import Case, Point
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -35,12 +35,12 @@ RATE_MBPS, RTT_MS = 20.0, 40.0
 DURATION_S = 60.0
 
 
-class Wireless(WorldFamily):
+class Wireless(AssessmentWorlds):
     """RFC 9743, 6.4: random losses, changing rates, jitter, and channels that send in frames."""
 
     name = "wireless"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick = ("loss 0.1 %", "loss 1 %", "bursts", "moving rate", "jitter", "frames")
         return [{"medium": medium} for medium in pick(profile, quick, (*quick, "loss 0.01 %", "loss 2 %"))]
 
@@ -59,7 +59,7 @@ class Wireless(WorldFamily):
             link["reverse"] = Direction(delay_ms=RTT_MS / 2, gate_ms=50.0)
         return dumbbell(candidates(1), RATE_MBPS, RTT_MS, DURATION_S, seed=seed, **link)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_figures(recording, 10.0, DURATION_S)
 
 
@@ -72,12 +72,12 @@ def _ar1(seed: int) -> list[tuple[float, float]]:
     return points
 
 
-class VaryingDelay(WorldFamily):
+class VaryingDelay(AssessmentWorlds):
     """RFC 9743, 7.3: the propagation delay of the path changes, once or continuously."""
 
     name = "varying-delay"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"path": path} for path in ("rise", "fall", "leo", "access", "geo")]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -98,9 +98,9 @@ class VaryingDelay(WorldFamily):
         found = found.changed(duration_s=min(found.duration_s, 120.0), seed=seed)
         return found.with_flows(candidates(1))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         scenario = recording.scenario
-        changes = point["path"] in ("rise", "fall")
+        changes = case.point["path"] in ("rise", "fall")
         start_s, end_s = (20.0, 30.0) if changes else (10.0, scenario.duration_s)
         figures = link_figures(recording, start_s, end_s)
         inside = metrics.window(recording.t_s, start_s, end_s + 1e-6)
@@ -108,13 +108,13 @@ class VaryingDelay(WorldFamily):
         return {"utilisation": figures["utilisation"], "delay_inflation": float(np.nanmean(srtt / base))}
 
 
-class HighDelay(WorldFamily):
+class HighDelay(AssessmentWorlds):
     """RFC 9743, 7.5: the RTT of a geostationary hop and, as a stress test, five seconds."""
 
     name = "high-delay"
     OBJECT_BYTES = 5_000_000
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"rtt_ms": rtt} for rtt in pick(profile, (600.0,), (600.0, 5000.0))]
 
     def _duration_s(self, point: Point) -> float:
@@ -123,22 +123,22 @@ class HighDelay(WorldFamily):
     def world(self, point: Point, seed: int) -> Scenario:
         return dumbbell(candidates(1), RATE_MBPS, float(point["rtt_ms"]), self._duration_s(point), seed=seed)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         got = np.cumsum(recording.flows["goodput_mbps"][:, 0]) * RECORD_INTERVAL_S * 1e6 / 8
         there = np.flatnonzero(got >= self.OBJECT_BYTES)
-        end_s = self._duration_s(point)
+        end_s = self._duration_s(case.point)
         return {
             "start_s": float(recording.t_s[there[0]]) if there.size else end_s,
             **link_figures(recording, end_s / 2, end_s),
         }
 
 
-class Reordering(WorldFamily):
+class Reordering(AssessmentWorlds):
     """RFC 9743, 7.7: packets overtake each other, or one in a hundred arrives one round trip late."""
 
     name = "reordering"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"reordering": kind} for kind in ("late 1 %", "jitter 5 ms", "jitter 50 ms")]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -149,7 +149,7 @@ class Reordering(WorldFamily):
             link["jitter"] = GammaJitter(mean_ms=float(kind.split()[1]), tau_ms=20.0)
         return dumbbell(candidates(1), RATE_MBPS, RTT_MS, DURATION_S, seed=seed, buffer_bdp=2.0, **link)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         resent = total(recording, "retransmitted_packets", 10.0, DURATION_S)
         sent = total(recording, "sent_packets", 10.0, DURATION_S)
         dropped = float(recording.links["dropped_packets"][recording.t_s > 10.0, 0].sum())
@@ -160,13 +160,13 @@ class Reordering(WorldFamily):
         }
 
 
-class PathChange(WorldFamily):
+class PathChange(AssessmentWorlds):
     """RFC 9743, 7.9: rate or delay of the path change suddenly, or a handover interrupts it."""
 
     name = "path-change"
     AT_S, END_S = 20.0, 50.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"change": change} for change in ("rate up", "rate down", "delay up", "handover")]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -182,7 +182,7 @@ class PathChange(WorldFamily):
         link |= {"delay_ms": delay, "reverse": Direction(delay_ms=delay)}
         return dumbbell(candidates(1), fast, RTT_MS, self.END_S, seed=seed, **link)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         delivered, capacity = (recording.links[name][:, 0] for name in ("delivered_mbps", "capacity_mbps"))
         after = recording.t_s > self.AT_S + 1e-9
         per = round(1 / RECORD_INTERVAL_S)
@@ -194,12 +194,12 @@ class PathChange(WorldFamily):
         }
 
 
-class Transients(WorldFamily):
+class Transients(AssessmentWorlds):
     """RFC 9743, 7.8: short interruptions, and bursts of cross traffic."""
 
     name = "transients"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"event": event} for event in ("interruptions", "crowds")]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -211,22 +211,22 @@ class Transients(WorldFamily):
             flows.append(Flow(name="crowd", controller=ControllerSpec(name="udp"), traffic=crowd))
         return dumbbell(flows, RATE_MBPS, RTT_MS, DURATION_S, seed=seed, **link)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         return link_figures(recording, 5.0, DURATION_S)
 
 
-class Signals(WorldFamily):
+class Signals(AssessmentWorlds):
     """RFC 9743, 6.2: handover signals that are missing, as behind a tunnel, late or wrong."""
 
     name = "signals"
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"signals": kind} for kind in ("none", "late", "wrong")]
 
     def world(self, point: Point, seed: int) -> Scenario:
         return _told(seed, str(point["signals"])).with_flows(candidates(1))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         candidate = recording.scenario.flows[0].controller
         told = _goodput_when_told(str(candidate), recording.scenario.seed)
         got = float(goodputs(recording, 5.0, recording.scenario.duration_s)[0])

@@ -16,7 +16,7 @@ from orbitcc.eval import metrics
 from orbitcc.eval.assessment.worlds.base import (
     CANDIDATE,
     RECORD_INTERVAL_S,
-    WorldFamily,
+    AssessmentWorlds,
     candidates,
     dumbbell,
     goodputs,
@@ -25,7 +25,7 @@ from orbitcc.eval.assessment.worlds.base import (
     seconds,
     total,
 )
-from orbitcc.eval.suites.base import Point
+from orbitcc.eval.suites.base import Case, Point
 
 if TYPE_CHECKING:
     from orbitcc.envs.backends.simulator import Recording
@@ -34,14 +34,14 @@ STARVED = 0.05
 """A flow below this share of its fair share is starved (our choice: RFC 9743, 5.2, leaves the number open)."""
 
 
-class OwnKind(WorldFamily):
+class OwnKind(AssessmentWorlds):
     """RFC 9743, 5.1.4: flows of the candidate that join one after the other or have different RTTs."""
 
     name = "own-kind"
     JOIN_S = 5.0
     ALONE_S = 40.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         counts = pick(profile, (2, 8), (2, 8, 20))
         ratios = pick(profile, (4.0,), (2.0, 4.0))
         return [*({"flows": n, "rtt_ratio": 1.0} for n in counts), *({"flows": 2, "rtt_ratio": r} for r in ratios)]
@@ -62,8 +62,8 @@ class OwnKind(WorldFamily):
         ]
         return dumbbell(flows, 50.0, rtt_ms, self._duration_s(point), seed=seed, buffer_bdp=2.0)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
-        joined = self.JOIN_S * (int(point["flows"]) - 1)
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        joined = self.JOIN_S * (int(case.point["flows"]) - 1)
         per_second = seconds(recording.flows["goodput_mbps"])[int(joined) :]
         tens = [metrics.jain(per_second[k : k + 10].mean(axis=0)) for k in range(len(per_second) - 9)]
         fair = [k for k, index in enumerate(tens) if index >= 0.9]
@@ -73,7 +73,7 @@ class OwnKind(WorldFamily):
         }
 
 
-class Mixed(WorldFamily):
+class Mixed(AssessmentWorlds):
     """RFC 9743, 5.2, and Ware et al., HotNets 2019: flows of the candidate join flows of a standard controller.
 
     Harm is the relative loss of the incumbents compared with being alone. It is compared with the harm that flows of
@@ -83,7 +83,7 @@ class Mixed(WorldFamily):
     JOINS_S = 5.0
     incumbent: str
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick = [("1:1", 40.0, 1.0), ("1:1", 40.0, 10.0), ("1:1", 600.0, 1.0), ("1:9", 40.0, 1.0)]
         full = [*quick, ("9:1", 40.0, 1.0), ("1:1", 10.0, 1.0), ("1:1", 40.0, 0.25), ("1:1", 200.0, 2.0)]
         return [{"mix": mix, "rtt_ms": rtt, "buffer_bdp": q} for mix, rtt, q in pick(profile, quick, full)]
@@ -97,10 +97,10 @@ class Mixed(WorldFamily):
         rtt, buffer = float(point["rtt_ms"]), float(point["buffer_bdp"])
         return dumbbell(flows, 20.0, rtt, self._duration_s(point), seed=seed, buffer_bdp=buffer)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
-        old = int(str(point["mix"]).split(":")[1])
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
+        old = int(str(case.point["mix"]).split(":")[1])
         shared = _of_incumbents(recording, old)
-        alone, kind = _without_candidates(type(self), tuple(sorted(point.items())), recording.scenario.seed)
+        alone, kind = _without_candidates(type(self), tuple(sorted(case.point.items())), recording.scenario.seed)
         start_s, end_s = self.JOINS_S + 15, recording.scenario.duration_s
         per_second = seconds(recording.flows["goodput_mbps"])[int(start_s) :]
         fair = 20.0 / len(recording.scenario.flows)
@@ -181,7 +181,7 @@ def _longest(true: np.ndarray) -> int:
     return longest
 
 
-class ShortFlows(WorldFamily):
+class ShortFlows(AssessmentWorlds):
     """RFC 9743, 5.1.5 and 5.2.3: short flows start beside long flows; the candidate drives one group or both."""
 
     name = "short-flows"
@@ -189,7 +189,7 @@ class ShortFlows(WorldFamily):
     FROM_S, UNTIL_S, DURATION_S = 10.0, 40.0, 60.0
     SIZES = (10_000, 100_000, 1_000_000)
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         loads = pick(profile, (0.3,), (0.1, 0.3, 0.5))
         return [{"candidate": side, "load": load} for side in ("long", "short", "both") for load in loads]
 
@@ -208,7 +208,7 @@ class ShortFlows(WorldFamily):
             at_s += draw.expovariate(per_s)
         return dumbbell(flows, self.RATE_MBPS, 40.0, self.DURATION_S, seed=seed, buffer_bdp=2.0)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         took = []
         for totals in recording.flow_totals[2:]:
             finished = totals["finished_s"]
@@ -220,14 +220,14 @@ class ShortFlows(WorldFamily):
         }
 
 
-class RealTime(WorldFamily):
+class RealTime(AssessmentWorlds):
     """RFC 9743, 5.2.2: a voice call and a video stream of constant rate beside the candidate."""
 
     name = "real-time"
     VOICE = Cbr(rate_mbps=0.1, packet_bytes=214)
     VIDEO = Cbr(rate_mbps=2.5, packet_bytes=1200)
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         quick, full = ((1, 5.0), (4, 5.0)), ((1, 0.5), (1, 2.0), (1, 5.0), (4, 5.0), (4, 10.0))
         return [{"flows": n, "buffer_bdp": buffer} for n, buffer in pick(profile, quick, full)]
 
@@ -240,7 +240,7 @@ class RealTime(WorldFamily):
         ]
         return dumbbell(flows, 20.0, 60.0, 60.0, seed=seed, buffer_bdp=float(point["buffer_bdp"]))
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         voice, video = recording.flow_totals[:2]
         return {
             **{f"voice_{p}_ms": _known(voice[f"delay_{p}_ms"]) for p in ("p50", "p95", "p99")},
@@ -255,14 +255,14 @@ def _known(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-class Bully(WorldFamily):
+class Bully(AssessmentWorlds):
     """RFC 9743, 7.6: for twenty seconds an unresponsive flow sends at 1.2 times the rate of the link."""
 
     name = "bully"
     RATE_MBPS = 20.0
     FROM_S, UNTIL_S, DURATION_S = 15.0, 35.0, 70.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"bully": 1.2}]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -276,7 +276,7 @@ class Bully(WorldFamily):
         )
         return dumbbell([*candidates(1), bully], self.RATE_MBPS, 40.0, self.DURATION_S, seed=seed)
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         per_second = seconds(recording.flows["goodput_mbps"][:, 0])
         usual = float(np.median(per_second[5 : int(self.FROM_S)]))
         back = np.flatnonzero(per_second[int(self.UNTIL_S) :] >= 0.8 * usual)
@@ -286,14 +286,14 @@ class Bully(WorldFamily):
         }
 
 
-class CoupledQueues(WorldFamily):
+class CoupledQueues(AssessmentWorlds):
     """RFC 9743, 7.1: beside a flow of L4S (Prague) on the coupled queues of RFC 9332."""
 
     name = "coupled-queues"
     RATE_MBPS = 40.0
     FROM_S, UNTIL_S = 20.0, 60.0
 
-    def points(self, profile: str) -> Sequence[Point]:
+    def grid(self, profile: str) -> Sequence[Point]:
         return [{"rtt_ms": rtt} for rtt in pick(profile, (20.0, 100.0), (10.0, 20.0, 50.0, 100.0))]
 
     def world(self, point: Point, seed: int) -> Scenario:
@@ -301,9 +301,9 @@ class CoupledQueues(WorldFamily):
         rtt = float(point["rtt_ms"])
         return dumbbell(flows, self.RATE_MBPS, rtt, self.UNTIL_S, seed=seed, queue={"kind": "dualpi2"})
 
-    def measure(self, point: Point, recording: Recording) -> dict[str, float]:
+    def measure(self, case: Case, recording: Recording) -> dict[str, float]:
         inside = metrics.window(recording.t_s, self.FROM_S, self.UNTIL_S)
-        queues = recording.flows["rtt_ms"][inside, 1] - float(point["rtt_ms"])
+        queues = recording.flows["rtt_ms"][inside, 1] - float(case.point["rtt_ms"])
         own, low = goodputs(recording, self.FROM_S, self.UNTIL_S)
         return {
             "low_delay_ms": float(np.nanpercentile(queues, 99)) if np.isfinite(queues).any() else float("nan"),
