@@ -28,8 +28,8 @@ from typing import Any
 
 from orbitcc.agents.folders import BEST, LOCK, SELECTED, settle
 from orbitcc.agents.folders import CONFIG as CONFIG
-from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
+from orbitcc.common.errors import FileError, OrbitccError
+from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
 
 METRICS, LAST, STATE = "metrics.csv", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

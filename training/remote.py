@@ -20,9 +20,9 @@ from typing import Any
 from orbitcc.agents import seal
 from orbitcc.agents.folders import LOCK, replace_folder, scratch, temporary
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.names import plain
-from orbitcc.eval import cluster
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.names import plain
+from orbitcc.parallel import cluster
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import INTERRUPTED, TrainingResult, train
 from orbitcc.training.recipe import Recipe
@@ -79,7 +79,7 @@ class _Running:
 
 
 class Fleet:
-    """Training runs on a cluster that this process has joined (:func:`orbitcc.eval.cluster.joined`).
+    """Training runs on a cluster that this process has joined (:func:`orbitcc.parallel.cluster.joined`).
 
     saved: called with the job and its state when a run folder has arrived.
     """

@@ -13,10 +13,10 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.names import plain
-from orbitcc.eval import cluster
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.names import plain
 from orbitcc.eval.statistics import Aggregate, aggregate
+from orbitcc.parallel import cluster
 from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult, train

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.runs import RunFolder
+from orbitcc.common.errors import OrbitccError, StateError
+from orbitcc.common.extras import installing
+from orbitcc.common.files import atomic_write_text, toml_text
+from orbitcc.common.names import csv_text
 from orbitcc.envs.description.flows import parse_value
-from orbitcc.envs.errors import OrbitccError, StateError
-from orbitcc.envs.extras import installing
-from orbitcc.envs.files import atomic_write_text, toml_text
-from orbitcc.envs.names import csv_text
-from orbitcc.eval import cluster, journal
+from orbitcc.eval import journal
+from orbitcc.parallel import cluster
 from orbitcc.training import recipe as recipes
 from orbitcc.training.logbook import Logbook
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, new_run, train

@@ -22,8 +22,8 @@ from benches.leaderboard.board import (
 )
 from benches.leaderboard.figure import draw, unit_of
 from benches.leaderboard.origin import Stamp
+from orbitcc.common.files import atomic_write_text, read_toml
 from orbitcc.envs.description.model import Model
-from orbitcc.envs.files import atomic_write_text, read_toml
 from orbitcc.eval import suites
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.suites.base import Metric

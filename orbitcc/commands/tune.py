@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands.options import LAST_SEED, AsJson, Ray, RecipeName, each_once, print_json
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 
 def tune(
@@ -42,7 +42,7 @@ def tune(
 ) -> None:
     """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
     from orbitcc.commands.train import check_learner
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.training import recipe as recipes
     from orbitcc.training import tune as tuning
 

@@ -8,7 +8,7 @@ import pytest
 
 from benches.__main__ import Table, tables
 from benches.leaderboard.origin import git
-from orbitcc.envs.errors import FileError
+from orbitcc.common.errors import FileError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "policies").glob("*.md"))]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
@@ -13,7 +14,6 @@ from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from tests import modules
 

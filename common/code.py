@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 
 PREFIXES = ("hf:", "rllib:", "sb3:")
 """Policies that are downloaded (:mod:`orbitcc.agents.hub`), or whose files can run code

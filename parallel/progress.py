@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from orbitcc.envs.names import plain, terminal
+from orbitcc.common.names import plain, terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import tomli_w
 
-from orbitcc.envs.errors import FileContentError, FileError, NoSuchFileError
+from orbitcc.common.errors import FileContentError, FileError, NoSuchFileError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

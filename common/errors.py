@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 
 class OrbitccError(ValueError):

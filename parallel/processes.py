@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents import libraries
-from orbitcc.envs.errors import StateError
+from orbitcc.common.errors import StateError
 
 
 def pool(workers: int) -> ProcessPoolExecutor:

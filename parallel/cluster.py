@@ -25,11 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs.errors import OrbitccError, StateError
-from orbitcc.envs.extras import installing
-from orbitcc.envs.files import MOST_TABLE, read_bytes
-from orbitcc.eval import provenance
-from orbitcc.eval.contenders import Contender
+from orbitcc.common import provenance
+from orbitcc.common.errors import OrbitccError, StateError
+from orbitcc.common.extras import installing
+from orbitcc.common.files import MOST_TABLE, read_bytes
 
 AUTO, LOCAL = "auto", "local"
 """Addresses: the running cluster, or a local one where none runs; always a local one."""
@@ -256,7 +255,7 @@ def _on(node: str) -> Any:
 
     def look() -> dict[str, str]:
         try:
-            return importlib.import_module("orbitcc.eval.cluster").versions()
+            return importlib.import_module("orbitcc.parallel.cluster").versions()
         except Exception as error:
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -306,7 +305,7 @@ def _remote(**options: Any) -> Any:
 
     def call(payload: bytes, expected: dict[str, str], sent: Any) -> tuple[Any, Any]:
         try:
-            here = importlib.import_module("orbitcc.eval.cluster")
+            here = importlib.import_module("orbitcc.parallel.cluster")
             found = here.versions()
         except Exception as error:
             found = {"error": f"{type(error).__name__}: {error}"}
@@ -389,20 +388,13 @@ def tasks(
         )
 
 
-def ordered(
-    function: Callable[[Any], Any], items: Sequence[Any], name: Callable[[Any], str], sent: Sent | None = None
-) -> list[Any]:
-    """The results of :func:`tasks` in the order of the items."""
-    return [value for _, value in sorted(tasks(function, items, name, sent), key=lambda found: found[0])]
-
-
 def line(error: Exception) -> str:
     """The first sentence of one of Ray's errors, which fill pages."""
     return " ".join(str(error).split())[:200].partition(". ")[0] or type(error).__name__
 
 
-def checkpoints(contenders: Iterable[Contender]) -> Sent:
-    """The checkpoints of contenders, for nodes that do not share this machine's disks.
+def checkpoints(policies: Iterable[str]) -> Sent:
+    """Checkpoints by their paths, for nodes that do not share this machine's disks.
 
     Raises:
         OrbitccError: a policy in the files of another library, which other machines neither have nor trust.
@@ -411,7 +403,7 @@ def checkpoints(contenders: Iterable[Contender]) -> Sent:
     from orbitcc.agents.libraries import is_library_policy
     from orbitcc.agents.python_policy import is_python_policy
 
-    paths = {str(c.params["path"]) for c in contenders if c.params.get("path")}
+    paths = set(policies)
     for path in filter(is_library_policy, sorted(paths)):
         raise OrbitccError("ray", path, "policies of OrbitCC; those of other libraries run on this machine (--workers)")
     own = {path: resolve(path) for path in paths if not is_python_policy(path)}

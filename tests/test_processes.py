@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import os, time
-from orbitcc.eval import processes
+from orbitcc.parallel import processes
 
 if __name__ == "__main__":
     pool = processes.pool(2)

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 
 
 def checked_number(
