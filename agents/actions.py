@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents import checkpoint
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import definition_hash
-from orbitcc.envs.errors import OrbitccError
 
 
 def with_parameters(

@@ -29,10 +29,10 @@ from orbitcc.agents.folders import shipped as shipped
 from orbitcc.agents.libraries import suggestion
 from orbitcc.agents.model_card import Action, ModelCard, Observation
 from orbitcc.agents.policy import Tensors, build, mismatch
+from orbitcc.common.errors import FileError, NoSuchFileError, OrbitccError, UnknownNameError
+from orbitcc.common.files import MOST_TABLE, MOST_TEXT, atomic_write_bytes, read_bytes
+from orbitcc.common.names import plain
 from orbitcc.envs.environments.presets import PRESETS, Native, Preset, definition_hash, preset
-from orbitcc.envs.errors import FileError, NoSuchFileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import MOST_TABLE, MOST_TEXT, atomic_write_bytes, read_bytes
-from orbitcc.envs.names import plain
 
 PREFERENCE = "delay-preference"
 """The feature that tells a policy how much delay counts."""

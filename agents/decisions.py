@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.registry import OPTIONS
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.compile import as_text
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
@@ -25,7 +26,6 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
 from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, of_choices
 from orbitcc.envs.environments.source import EpisodeSource
-from orbitcc.envs.errors import OrbitccError
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

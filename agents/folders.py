@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from orbitcc.envs.errors import StateError
+from orbitcc.common.errors import StateError
 
 CARD, WEIGHTS = "card.json", "policy.safetensors"
 CONFIG, BEST, SELECTED = "config.json", "best", "selected"

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.folders import CARD, WEIGHTS
-from orbitcc.envs.errors import OrbitccError, StateError
-from orbitcc.envs.extras import installing
+from orbitcc.common.errors import OrbitccError, StateError
+from orbitcc.common.extras import installing
 
 PREFIX = "hf:"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

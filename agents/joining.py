@@ -14,9 +14,9 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.checkpoint import Checkpoint
 from orbitcc.agents.model_card import Gate, Layer, ModelCard, Observation, TrainingRange
 from orbitcc.agents.policy import Tensors
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs.environments.presets import definition_hash
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.numbers import checked_number
 
 SLOPE = 60.0
 """Of the unit that compares: it changes its sign within 3 % of the minimum RTT."""

@@ -27,12 +27,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import FileContentError, NoSuchFileError, OrbitccError, StateError, UnknownNameError
+from orbitcc.common.extras import installing
+from orbitcc.common.files import MOST_STATE, open_regular, read_bytes
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import Preset, of_choices
 from orbitcc.envs.environments.registration import FLOWS, IDS, WORLDS
-from orbitcc.envs.errors import FileContentError, NoSuchFileError, OrbitccError, StateError, UnknownNameError
-from orbitcc.envs.extras import installing
-from orbitcc.envs.files import MOST_STATE, open_regular, read_bytes
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

@@ -19,9 +19,9 @@ import numpy as np
 import orbitcc
 from orbitcc.agents.decisions import Episode, table_of
 from orbitcc.agents.folders import temporary
+from orbitcc.common.errors import FileError, OrbitccError, StateError
+from orbitcc.common.extras import installing
 from orbitcc.envs.environments.presets import STATS, Preset, to_choices
-from orbitcc.envs.errors import FileError, OrbitccError, StateError
-from orbitcc.envs.extras import installing
 
 ROOT = "MINARI_DATASETS_PATH"
 """Minari's own variable: where data sets are, if not in its folder in the home folder."""

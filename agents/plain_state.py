@@ -10,8 +10,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import MOST_STATE, MOST_TABLE, open_regular, parse_json, read_text
+from orbitcc.common.errors import FileError
+from orbitcc.common.files import MOST_STATE, MOST_TABLE, open_regular, parse_json, read_text
 
 
 def write(folder: Path, name: str, value: Any) -> None:

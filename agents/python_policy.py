@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from orbitcc import _sim
 from orbitcc.agents import hub, libraries
 from orbitcc.agents.libraries import Act
-from orbitcc.envs import code
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.custom import control, observe
 from orbitcc.envs.environments.presets import DEFAULT, Action, Observation, Preset, Who, preset
-from orbitcc.envs.errors import OrbitccError
 
 
 def is_python_policy(name_or_path: str) -> bool:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.agents.folders import CARD, SHIPPED, shipped
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import AnyPolicy, ControllerInfo, Made, Param
-from orbitcc.envs.errors import OrbitccError
 
 if TYPE_CHECKING:
     from orbitcc.envs.description.flows import ControllerSpec

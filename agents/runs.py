@@ -22,14 +22,14 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.folders import BEST, LOCK, SELECTED, settle
 from orbitcc.agents.folders import CONFIG as CONFIG
-from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
+from orbitcc.common.errors import FileError, OrbitccError
+from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_text
 
 METRICS, LAST, STATE = "metrics.csv", "last", "state"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -41,9 +41,10 @@ _PACKAGES = ("numpy", "gymnasium", "pettingzoo", "torch", "ray", "stable-baselin
 
 @dataclass(frozen=True)
 class RunFolder:
-    """An existing run folder."""
+    """An existing run folder; `fresh`: the one around it was made for it."""
 
     path: Path
+    fresh: bool = field(default=False, compare=False)
 
     @staticmethod
     def create(
@@ -66,6 +67,7 @@ class RunFolder:
         if name is None and last[0] >= stamp:
             stamp, first = last[0], last[1] + 1
         base = name or f"{Path(scenario).stem}__{recipe}__{seed}__{stamp}"
+        fresh = not root.exists()
         try:
             root.mkdir(parents=True, exist_ok=True)
             path = root / (base if first == 1 else f"{base}-{first}")
@@ -82,7 +84,7 @@ class RunFolder:
                     path = root / f"{base}-{number}"
         except OSError as error:
             raise FileError("out", str(root), f"a folder that can be written ({error.strerror})") from None
-        folder = RunFolder(path)
+        folder = RunFolder(path, fresh)
         folder.write_config(config)
         return folder
 
@@ -110,14 +112,15 @@ class RunFolder:
         return re.sub(r"[^a-z0-9._-]+", "-", self.path.name.lower()).lstrip("._-") or "run"
 
     def take_back(self) -> None:
-        """Remove the folder of a run that never began, which holds only its configuration, and the one around it if
-        nothing else is there."""
+        """Remove the folder of a run that never began, which holds only its configuration, and the one around it that
+        was made for it."""
         with contextlib.suppress(OSError):
             if {entry.name for entry in self.path.iterdir()} <= {CONFIG, LOCK}:
                 (self.path / CONFIG).unlink(missing_ok=True)
                 (self.path / LOCK).unlink(missing_ok=True)
                 self.path.rmdir()
-                self.path.parent.rmdir()
+                if self.fresh:
+                    self.path.parent.rmdir()
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write `config.json`, with a digest of its contents."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import SafetyFilter, TrainingRange
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.numbers import checked_number
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import checked_number
 
 RTT_MARGIN, RATE_MARGIN = 1.25, 1.5
 """Margins on the training range, because measured minimum RTTs include queues and measured rates include bursts."""

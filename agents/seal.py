@@ -15,8 +15,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from orbitcc.envs.errors import FileError, OrbitccError, StateError
-from orbitcc.envs.files import MOST_STATE, open_regular, parse_json, read_bytes, read_text
+from orbitcc.common.errors import FileError, OrbitccError, StateError
+from orbitcc.common.files import MOST_STATE, open_regular, parse_json, read_bytes, read_text
 
 SEAL = "seal.json"
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import FileError, NoSuchFileError
-from orbitcc.envs.files import MB, MOST_TABLE, read_bytes
+from orbitcc.common.errors import FileError, NoSuchFileError
+from orbitcc.common.files import MB, MOST_TABLE, read_bytes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48

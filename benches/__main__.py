@@ -10,9 +10,9 @@ import re
 from pathlib import Path
 
 from benches.leaderboard.origin import age, git
+from orbitcc.common.errors import FileError
+from orbitcc.common.files import read_toml
 from orbitcc.envs.description.model import Model
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import read_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 ALWAYS = "sim/core/src"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from benches.pages import replace
 from orbitcc.agents import checkpoint
-from orbitcc.eval.assessment import Assessment, assess, contenders_of, criteria
+from orbitcc.eval.assessment import Assessment, assess, contenders_of
 from orbitcc.eval.assessment.criteria import Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD
-from orbitcc.eval.report.assessment import limits
 
 ASSESSED = Path(__file__).parents[1] / "agents" / "assessed.json"
 PAGE = Path(__file__).parents[1] / "docs" / "assessment.md"
@@ -41,15 +40,14 @@ def verdicts(assessment: Assessment) -> str:
     return "\n".join(lines)
 
 
-def figures(assessment: Assessment) -> str:
-    """The figures that failed, each at the point where it was worst."""
-    lines = ["| controller | § | metric | measured | Cubic | world |", "|---|---|---|---|---|---|"]
-    for label, judgements in assessment.outcomes.items():
-        for judgement in judgements:
-            for r in judgement.readings:
-                if r.verdict == "fail":
-                    told = (r.figure.title, r.figure.format(r.value), r.figure.format(r.reference), where(r.point))
-                    lines.append(f"| {label} | {judgement.criterion.section} | {' | '.join(told)} |")
+def figures(assessment: Assessment, policies: Iterable[str]) -> str:
+    """A figure of each criterion that a policy failed, at the point where it was worst."""
+    lines = ["| policy | § | metric | measured | Cubic | world |", "|---|---|---|---|---|---|"]
+    for label in policies:
+        for judgement in assessment.outcomes[label]:
+            for r in [r for r in judgement.readings if r.verdict == "fail"][:1]:
+                told = (r.figure.title, r.figure.format(r.value), r.figure.format(r.reference), where(r.point))
+                lines.append(f"| {label} | {judgement.criterion.section} | {' | '.join(told)} |")
     return "\n".join(lines)
 
 
@@ -69,31 +67,17 @@ def failed(assessment: Assessment, policies: Iterable[str]) -> dict[str, list[st
     return told
 
 
-def thresholds() -> str:
-    """The limits of criteria.toml and their reasons."""
-    lines = ["| § | key | metric | limits | reason |", "|---|---|---|---|---|"]
-    for c in criteria():
-        lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
-        if c.not_applicable:
-            lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/assessment-of-all"))
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--thresholds", action="store_true", help="write only the table of limits, without any run")
     given = parser.parse_args()
-    tables = {"thresholds": thresholds()}
-    if not given.thresholds:
-        line_up = contenders_of(CONTROLLERS, checkpoint.shipped())
-        assert line_up[0].label == STANDARD
-        assessment = assess(line_up, out_dir=given.out, resume=given.resume)
-        tables |= {"verdicts": verdicts(assessment), "figures": figures(assessment)}
-        text = json.dumps(failed(assessment, checkpoint.shipped()), indent=2, ensure_ascii=False)
-        ASSESSED.write_text(text + "\n", encoding="utf-8")
-    replace(PAGE, tables)
+    line_up = contenders_of(CONTROLLERS, checkpoint.shipped())
+    assert line_up[0].label == STANDARD
+    assessment = assess(line_up, out_dir=given.out, resume=given.resume)
+    text = json.dumps(failed(assessment, checkpoint.shipped()), indent=2, ensure_ascii=False)
+    ASSESSED.write_text(text + "\n", encoding="utf-8")
+    replace(PAGE, {"verdicts": verdicts(assessment), "figures": figures(assessment, checkpoint.shipped())})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from benches import pages
 from orbitcc.agents.runs import RunFolder
 from orbitcc.commands.demo import RECIPE
-from orbitcc.envs.files import atomic_write_text
+from orbitcc.common.files import atomic_write_text
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.results import Results
 from orbitcc.eval.runner import run_suite

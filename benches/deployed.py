@@ -26,7 +26,7 @@ import numpy as np
 
 from benches import pictures
 from benches.pages import between, replace
-from benches.sim_to_real import CASES, FIGURES, HEADS, Case, _cells, _verdict
+from benches.sim_to_real import CASES, FIGURES, Case, compared, compared_heads
 from orbitcc.agents import checkpoint, deployment
 from orbitcc.emulator.two_hosts import RECEIVER, SENDER, TwoHosts
 from orbitcc.envs import backends
@@ -232,22 +232,17 @@ def download(hosts: TwoHosts, controller: str, seconds: float, flows: int = 1) -
 def written(page: Path) -> dict[tuple[str, str], list[str]]:
     """The lines of a page, by case and policy."""
     known: dict[tuple[str, str], list[str]] = {}
-    key = ("", "")
     for line in between(page, "deployed").splitlines()[2:]:
         cells = [cell.strip() for cell in line.split("|")]
-        key = (cells[1], cells[2]) if cells[1] else key
-        known.setdefault(key, []).append(line)
+        known.setdefault((cells[1], cells[2]), []).append(line)
     return known
 
 
 def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], known: Mapping[tuple[str, str], Sequence[str]]
 ) -> Iterator[str]:
-    """The table: median, lowest and highest value of each figure and side, and how the deployed policy differs; known
-    lines where there are no runs."""
-    heads = ["case", "policy", "side, runs"]
-    for name, unit in HEADS.items():
-        heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
+    """The table: what is deployed beside the simulator; known lines where there are no runs."""
+    heads = ["case", "policy", "runs", *compared_heads("deployed", "simulator")]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for case in cases:
@@ -257,13 +252,8 @@ def lines(
             if not all(of.values()):
                 yield from known.get((title, policy), ())
                 continue
-            for side, own in of.items():
-                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in own])]
-                yield f"| {title} | {policy} | {side}, {len(own)} | {' | '.join(cells)} |"
-            for other in ("simulator", "agent"):
-                found = [_verdict([r[f] for r in of["deployed"]], [r[f] for r in of[other]]) for f in FIGURES]
-                cells = [cell for verdict in found for cell in (verdict, "", "")]
-                yield f"| | | deployed, against {other} | {' | '.join(cells)} |"
+            cells = compared(of["deployed"], of["simulator"])
+            yield f"| {title} | {policy} | {len(of['deployed'])} | {' | '.join(cells)} |"
 
 
 def many(count: int, seconds: float) -> None:

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import render
 from tests.sim.networks import S

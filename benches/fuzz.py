@@ -38,11 +38,11 @@ import numpy as np
 from orbitcc.agents import checkpoint, libraries, plain_state, seal
 from orbitcc.agents.runs import CONFIG, RunFolder
 from orbitcc.commands.run import print_tables
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import toml_text
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import toml_text
 from orbitcc.envs.fitting.files import gather
 from orbitcc.envs.fitting.fit import fit
 from orbitcc.envs.orbits import formats

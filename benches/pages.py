@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import atomic_write_text
+from orbitcc.common.errors import FileError
+from orbitcc.common.files import atomic_write_text
 
 
 def between(document: Path, name: str) -> str:

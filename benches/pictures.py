@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from PIL import Image
 
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.eval.figures.base import render
 
 DPI = 90

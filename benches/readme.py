@@ -23,11 +23,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from benches import pages
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.runner import run_suite
 

@@ -33,6 +33,8 @@ from orbitcc.envs.scenarios import get
 CONTROLLERS = ("cubic", "bbr", "astraea", "perigee")
 FIGURES = ("goodput_mbps", "srtt_ms", "srtt_p95_ms", "retransmitted_packets")
 HEADS = {"goodput": ", Mbit/s ↑", "mean RTT": ", ms ↓", "95 % RTT": ", ms ↓", "retransmissions": " ↓"}
+RANGES = 2
+"""How many of these figures are shown with their range."""
 SERIES_S = 0.5
 QUIET_US = 500.0
 TRIES = 3
@@ -159,38 +161,49 @@ def _series(out: Path, case: Case, controller: str, backend: str, seconds: float
 def lines(
     rows: Sequence[dict[str, Any]], cases: Sequence[Case], controllers: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """The table: median, lowest and highest value of each figure for kernel and simulator, and the result."""
-    heads = ["case", "controller", "side, runs"]
-    for name, unit in HEADS.items():
-        heads += [f"{name}, {part}{unit}" for part in ("median", "lowest", "highest")]
-    heads += ["lateness, median, µs ↓", "lateness, 99th percentile, µs ↓"]
+    """The table: medians of kernel and simulator with the result, and the ranges of goodput and RTT."""
+    late_heads = ("lateness, median, µs ↓", "lateness, 99th percentile, µs ↓")
+    heads = ["case", "controller", "runs", *compared_heads("kernel", "simulator"), *late_heads]
     yield f"| {' | '.join(heads)} |"
     yield "|---" * len(heads) + "|"
     for case in cases:
         title = f"{case.name} ({case.shown})" if case.shown else case.name
         for controller in case.among(controllers):
-            found = {
-                backend: [
+            kernel, simulator = (
+                [
                     row
                     for row in rows
                     if (row["case"], row["controller"], row["backend"]) == (case.name, controller, backend)
                 ]
                 for backend in ("emulator", "simulator")
-            }
-            if not all(found.values()):
+            )
+            if not (kernel and simulator):
                 continue
-            for backend, own in found.items():
-                cells = [cell for figure in FIGURES for cell in _cells(figure, [row[figure] for row in own])]
-                late = [row["emulation"]["lateness"] for row in own if row["emulation"]]
-                for key in ("p50_us", "p99_us"):
-                    cells.append(f"{statistics.median(one[key] for one in late):.0f}" if late else "")
-                who = "kernel" if backend == "emulator" else "simulator"
-                yield f"| {title} | {controller} | {who}, {len(own)} | {' | '.join(cells)} |"
-            verdicts = [
-                _verdict([row[f] for row in found["emulator"]], [row[f] for row in found["simulator"]]) for f in FIGURES
-            ]
-            cells = [cell for verdict in verdicts for cell in (verdict, "", "")]
-            yield f"| | | result | {' | '.join([*cells, '', ''])} |"
+            cells = compared(kernel, simulator)
+            late = [row["emulation"]["lateness"] for row in kernel]
+            cells += [f"{statistics.median(one[key] for one in late):.0f}" for key in ("p50_us", "p99_us")]
+            yield f"| {title} | {controller} | {len(kernel)} | {' | '.join(cells)} |"
+
+
+def compared_heads(first: str, second: str) -> list[str]:
+    """The heads of what `compared` makes."""
+    heads: list[str] = []
+    for number, (name, unit) in enumerate(HEADS.items()):
+        for side in (first, second):
+            heads += [f"{name}: {side}{unit}", *(["from", "to"] if number < RANGES else [])]
+        heads.append("result")
+    return heads
+
+
+def compared(first: Sequence[dict[str, Any]], second: Sequence[dict[str, Any]]) -> list[str]:
+    """Cells of every figure of two groups of runs: medians, the ranges of the first figures, and the result."""
+    cells: list[str] = []
+    for number, figure in enumerate(FIGURES):
+        values = [[row[figure] for row in own] for own in (first, second)]
+        for own in values:
+            cells += _cells(figure, own)[: 3 if number < RANGES else 1]
+        cells.append(_verdict(*values))
+    return cells
 
 
 def _cells(figure: str, values: Sequence[float]) -> list[str]:

@@ -8,7 +8,7 @@ import tomllib
 from PIL import Image
 
 from orbitcc.agents import checkpoint
-from orbitcc.envs.files import atomic_write_bytes, atomic_write_text
+from orbitcc.common.files import atomic_write_bytes, atomic_write_text
 from orbitcc.eval import zoo
 
 

@@ -34,6 +34,9 @@ GENERATED = Path(__file__).parent / "generated"
 environments.write(GENERATED / "environments")
 write_changed(GENERATED / "scenario-files.md", reference.scenario_page())
 write_changed(GENERATED / "recipes.md", reference.recipe_page())
+write_changed(GENERATED / "assessment-limits.md", reference.limits_page())
+write_changed(GENERATED / "suites.md", reference.suite_page())
+write_changed(GENERATED / "observations.md", reference.observation_page())
 write_changed(GENERATED / "statistics.inc", statistics.table())
 for name, text in reference.api_pages().items():
     write_changed(GENERATED / "api" / f"{name}.md", text)

@@ -15,12 +15,12 @@ from mininet.net import Mininet
 from mininet.node import Node
 from mininet.topo import Topo
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs, program
 from orbitcc.emulator.ports import Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 
 DAY_S = 86_400.0
 MOST_FLOWS = 250

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.extras import installing
 from orbitcc.emulator import program
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.extras import installing
 
 Purpose = Literal["flows", "agents", "mininet", "deploy"]
 PURPOSES: dict[Purpose, str] = {

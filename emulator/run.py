@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import checked_number
 from orbitcc.emulator import needs
 from orbitcc.envs import controllers
 from orbitcc.envs.backends.simulator import PARTS, Recording
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import ns
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.numbers import checked_number
 
 UNKNOWN = ("rtt_ms", "spurious_rtos", "tail_probes")
 """Series and totals of flows that a stock kernel does not supply."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs
 from orbitcc.emulator.ports import Ports
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 
 SENDER, RECEIVER = "10.0.0.1", "10.0.0.2"
 RMEM = (4096, 131_072, 67_108_864)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.numbers import checked_number
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.numbers import checked_number
 
 if TYPE_CHECKING:
     from orbitcc._sim import FixedPolicy, Policy, PythonPolicy

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orbitcc.envs import code
-from orbitcc.envs.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
+from orbitcc.common import code
+from orbitcc.common.errors import FileError, MissingError, OrbitccError, StateError, UnknownNameError
 from orbitcc.eval import suites
 from orbitcc.eval.front import SHARES, low_share
 from orbitcc.eval.results import CaseKey, Row, load_rows, value_of

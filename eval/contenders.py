@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.files import MOST_TABLE, read_bytes
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.files import MOST_TABLE, read_bytes
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.folders import locked
-from orbitcc.envs.errors import FileContentError, FileError, OrbitccError
-from orbitcc.envs.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
+from orbitcc.common.errors import FileContentError, FileError, OrbitccError
+from orbitcc.common.files import MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes, read_json
 
 ASKED = "search.json"
 _DIGEST = "digest"

@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs import code
-from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_text, parse_json, read_text
+from orbitcc.common import code
+from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.common.files import atomic_write_text, parse_json, read_text
 from orbitcc.envs.scenarios import SCENARIOS
-from orbitcc.eval import cluster, contenders, suites
+from orbitcc.eval import contenders, suites
 from orbitcc.eval.claims import VERDICTS, Claim, ClaimResult, load
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.results import RUNS, Results, key_of, load_rows
 from orbitcc.eval.runner import run_suite
 from orbitcc.eval.statistics import median_estimate
 from orbitcc.eval.suites import Metric, Suite
+from orbitcc.parallel import cluster
 
 
 @dataclass(frozen=True)

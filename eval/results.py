@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from orbitcc.agents.folders import settle
-from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
-from orbitcc.envs.names import csv_text
+from orbitcc.common.errors import FileError, OrbitccError
+from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
+from orbitcc.common.names import csv_text
 from orbitcc.eval.contenders import Contender, spec_text
 from orbitcc.eval.statistics import Estimate, median_estimate, paired_difference
 

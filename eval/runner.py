@@ -1,31 +1,29 @@
 """Runs a suite for its contenders on all cores.
 
 Every run is a simulation of its own with its own seed, so results depend neither on how many workers there are nor on
-the order they finish in. Finished runs are appended at once; the results that was killed continues.
+the order they finish in. Finished runs are appended at once; an evaluation that was killed continues with them.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import as_completed
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orbitcc.common import provenance
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.emulator.run import refuse
 from orbitcc.envs import backends
 from orbitcc.envs.description import support
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval import cluster, processes, provenance
 from orbitcc.eval import results as store
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.progress import Progress
 from orbitcc.eval.results import Results, Row
 from orbitcc.eval.suites import Case, Suite
+from orbitcc.parallel import cluster, work
+from orbitcc.parallel.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,8 @@ def run_suite(
     """Run the missing runs and compile the table; returns the results with a row for every planned run.
 
     runs: overrides the profile's number of runs per contender. workers: processes, default all cores. ray: the address
-    of a Ray cluster that takes the runs instead (:func:`orbitcc.eval.cluster.find`). backend: emulated runs take their
-    own time, one after the other; their results never mix with simulated ones.
+    of a Ray cluster that takes the runs instead (:func:`orbitcc.parallel.cluster.find`). backend: emulated runs take
+    their own time, one after the other; their results never mix with simulated ones.
     Raises OrbitccError for wrong arguments. KeyboardInterrupt leaves a folder that `resume` continues.
     """
     if not contenders:
@@ -118,8 +116,8 @@ def run_suite(
         for c in contenders
     ]
     paths = {_key(task): task.series for task in tasks if task.series is not None}
-    joined = cluster.joined(ray, workers) if ray else nullcontext()
-    with joined, store.opened(results, resume) as (file, known):
+    policies = [str(c.params["path"]) for c in contenders if c.params.get("path")]
+    with work.workers(workers, ray, policies) as apply, store.opened(results, resume) as (file, known):
         store.write_plan(results, {**provenance.versions(), "orbitcc": results.version})
         points = {_key(task): dict(task.case.point) for task in tasks}
         finished = {
@@ -129,8 +127,7 @@ def run_suite(
         }
         missing = [task for task in tasks if _key(task) not in finished or not _series_kept(task)]
         with Progress(suite.name, len(tasks), done=len(tasks) - len(missing), quiet=quiet) as progress:
-            made = _over_ray(missing) if ray else _results(missing, workers or os.cpu_count() or 1)
-            for row, series in made:
+            for _, (row, series) in apply(execute, missing, _name):
                 key = store.key_of(row)
                 if series is not None:
                     atomic_write_bytes(paths[key], series)
@@ -159,34 +156,7 @@ def _series_kept(task: Task) -> bool:
     return True
 
 
-def _over_ray(tasks: Sequence[Task]) -> Iterator[Made]:
-    """The same over the Ray cluster that this process has joined."""
-    for _, made in cluster.tasks(execute, tasks, _name, cluster.checkpoints(task.contender for task in tasks)):
-        yield made
-
-
 def _name(task: Task) -> str:
     """The run, for errors."""
     point = "".join(f", {key} {value}" for key, value in task.case.point.items())
     return f"{task.suite.name}, {task.contender.label}{point}, seed {task.case.seed}"
-
-
-def _results(tasks: Sequence[Task], workers: int) -> Iterator[Made]:
-    """The rows of the tasks, as they finish, with their time series."""
-    if min(workers, len(tasks)) <= 1:
-        yield from map(execute, tasks)
-        return
-    before = set(multiprocessing.active_children())
-    pool = processes.pool(min(workers, len(tasks)))
-    try:
-        with processes.lost():
-            for future in as_completed([pool.submit(execute, task) for task in tasks]):
-                yield future.result()
-        pool.shutdown()
-    except BaseException:
-        # A run may be long: do not wait for those under way.
-        children = set(multiprocessing.active_children()) - before
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in children:
-            child.terminate()
-        raise

@@ -19,11 +19,11 @@ from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.checkpoint import Checkpoint
 from orbitcc.agents.decisions import Episode, collect
 from orbitcc.agents.model_card import LEAKY_SLOPE, Layer
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import atomic_write_text
+from orbitcc.common.names import csv_text
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments.presets import STATS, Native
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.envs.names import csv_text
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from orbitcc.agents import checkpoint, hub
 from orbitcc.agents.model_card import ModelCard
 from orbitcc.agents.registry import policy_spec
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import render, staircase
 from orbitcc.eval.figures.style import LIGHT

@@ -135,7 +135,7 @@ def _open_descriptors() -> None:
 
 def _check_words(words: list[str]) -> None:
     """OrbitccError for an argument that is no UTF-8: results, which name their command, could not be written."""
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
 
     for before, word in zip(["argument", *words], words, strict=False):
         try:
@@ -147,8 +147,8 @@ def _check_words(words: list[str]) -> None:
 def main() -> None:
     """Run the command line. A wrong input is one line on stderr and exit code 2."""
     _open_descriptors()
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.names import plain
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.names import plain
 
     for stream in (sys.stdout, sys.stderr):  # a locale without UTF-8 has no letters for some names
         if isinstance(stream, io.TextIOWrapper):

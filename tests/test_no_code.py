@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.scenario import ControllerSpec, Flow, Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training.recipe import Recipe
 from tests.commands.shell import called
 
@@ -109,6 +109,6 @@ def test_a_row_of_results_causes_no_download(name: str, monkeypatch: pytest.Monk
 
 def test_every_policy_that_is_no_checkpoint_has_a_name_that_files_may_not_give() -> None:
     from orbitcc.agents import hub, libraries
-    from orbitcc.envs import code
+    from orbitcc.common import code
 
     assert {hub.PREFIX, *(f"{kind}:" for kind in libraries.KINDS)} == set(code.PREFIXES)

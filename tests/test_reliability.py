@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benches import fuzz, kills
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 
 SECONDS = 2.0
 """Of fuzzing each kind of file in every test run; `python -m benches.fuzz` does a minute, weekly."""

@@ -22,10 +22,10 @@ from torch.nn import functional
 
 from orbitcc.agents import plain_state
 from orbitcc.agents.policy import Tensors
+from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.presets import STATS, preset
-from orbitcc.envs.errors import FileError
 from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Td3
 from orbitcc.training.networks import ACTIVATIONS, Dense, Moments, denormalised, exported

@@ -12,9 +12,9 @@ from typing import Any
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.runs import CONFIG, RunFolder
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe as recipes
 from orbitcc.training.heldout import HeldOut, constant, uniform
 from orbitcc.training.heldout_metrics import Figures, Weights, print_figures

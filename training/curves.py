@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.envs import names
-from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.common import names
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.eval.figures.style import CONTROLLER_COLOURS, LIGHT
 from orbitcc.eval.statistics import interquartile_mean
 from orbitcc.training.recipe import Recipe

@@ -15,7 +15,7 @@ from orbitcc.agents.folders import replace_folder, scratch
 from orbitcc.agents.joining import joined
 from orbitcc.agents.runs import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
-from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.training.recipe import Finish, Recipe, next_one
 
 TrainNext = Callable[[Recipe, RunFolder], str | None]

@@ -326,7 +326,7 @@ def print_figures(policies: Mapping[str, Mapping[str, float]], title: str | None
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     table = Table("figure", *map(terminal, policies), "better", title=None if title is None else terminal(title))
     for name in dict.fromkeys(name for figures in policies.values() for name in figures):

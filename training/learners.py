@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import Model, number
-from orbitcc.envs.errors import OrbitccError
 
 _fraction = number(0, 1, "")
 _rate = number(0, 1, "", above=True)

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc.agents.runs import METRICS, MetricsFile
-from orbitcc.envs import code
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.names import plain, terminal
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.names import plain, terminal
 from orbitcc.training.heldout_metrics import FIGURES
 
 

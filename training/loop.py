@@ -25,8 +25,8 @@ from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observatio
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
+from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.presets import definition_hash, preset
-from orbitcc.envs.errors import FileError
 from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from orbitcc.agents import checkpoint, plain_state
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import definition_hash
-from orbitcc.envs.errors import FileError, OrbitccError
 from orbitcc.training import privileged
 from orbitcc.training.episodes import Episodes
 from orbitcc.training.learners import Ppo

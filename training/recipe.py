@@ -14,14 +14,15 @@ from orbitcc.agents.checkpoint import load as load_checkpoint
 from orbitcc.agents.checkpoint import with_preference
 from orbitcc.agents.model_card import Gate, Layer, TrainingRange
 from orbitcc.agents.safety_filter import limits
-from orbitcc.envs import code, scenarios
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.files import read_toml
+from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.files import read_toml
 from orbitcc.training.heldout_metrics import Weights
 from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpo, Ppo
 

@@ -20,9 +20,9 @@ from typing import Any
 from orbitcc.agents import seal
 from orbitcc.agents.folders import LOCK, replace_folder, scratch, temporary
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.names import plain
-from orbitcc.eval import cluster
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.names import plain
+from orbitcc.parallel import cluster
 from orbitcc.training.logbook import Display
 from orbitcc.training.loop import INTERRUPTED, TrainingResult, train
 from orbitcc.training.recipe import Recipe
@@ -78,8 +78,8 @@ class _Running:
     stopped: bool = False
 
 
-class Fleet:
-    """Training runs on a cluster that this process has joined (:func:`orbitcc.eval.cluster.joined`).
+class RemoteFleet:
+    """Training runs on a cluster that this process has joined (:func:`orbitcc.parallel.cluster.joined`).
 
     saved: called with the job and its state when a run folder has arrived.
     """
@@ -100,9 +100,10 @@ class Fleet:
             _say(f"{who}: waits for {job.cores} cores; the cluster has {has}")
         self._start(job, who, tries=1)
 
-    def free_cores(self) -> int:
-        """The cores of the cluster without those of training runs."""
-        return cluster.cores() - sum(running.order.job.cores for running in self._running.values())
+    def room(self, jobs: int, cores: int) -> bool:
+        """Whether so many more training runs, of which each takes so many cores, would begin at once."""
+        free = cluster.cores() - sum(running.order.job.cores for running in self._running.values())
+        return not self or free >= jobs * cores
 
     def _start(self, job: Job, who: str, tries: int) -> None:
         self._count += 1

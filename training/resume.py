@@ -8,8 +8,8 @@ from typing import Any
 
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.runs import METRICS, RunFolder, last_step
-from orbitcc.envs.errors import FileError, OrbitccError, StateError
-from orbitcc.envs.files import parse_json, read_text
+from orbitcc.common.errors import FileError, OrbitccError, StateError
+from orbitcc.common.files import parse_json, read_text
 from orbitcc.training.finishing import selected
 from orbitcc.training.heldout_metrics import Figures
 from orbitcc.training.recipe import Recipe

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.names import plain
-from orbitcc.eval import cluster
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.names import plain
 from orbitcc.eval.statistics import Aggregate, aggregate
+from orbitcc.training.fleet import fleet
 from orbitcc.training.heldout_metrics import failures, print_figures
-from orbitcc.training.logbook import Display
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult, train
-from orbitcc.training.recipe import Recipe
-from orbitcc.training.remote import Fleet, Job
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult
+from orbitcc.training.remote import Job
 from orbitcc.training.resume import check_state
-
-_POLL_S = 0.2
-"""Seconds between two checks for an interrupt."""
 
 
 @dataclass(frozen=True)
@@ -55,57 +45,24 @@ def train_all(jobs: Sequence[Job], at_once: int, ray: str | None = None) -> list
     Ctrl-C or SIGTERM lets those that run save, and starts no other; a second Ctrl-C ends them.
     """
     waiting = [job for job in jobs if not job.is_done]
+    codes: dict[int, int] = {}
     try:
-        codes = _over_ray(waiting, ray) if ray and waiting else _over_processes(waiting, at_once)
+        for job in waiting:
+            if ray and job.resume:
+                check_state(job.run, job.recipe, job.trust)
+        if waiting:
+            with fleet(at_once, ray, [job.recipe for job in waiting]) as running, Interrupt() as interrupt:
+                for job in waiting:
+                    running.submit(job, f"seed {job.seed}")
+                while running:
+                    if interrupt.requested:
+                        running.stop()
+                    codes |= {job.seed: code for job, code in running.wait()}
     except OrbitccError:  # the cluster cannot be used
         for job in waiting:
             job.run.take_back()
         raise
     return [_result(job, codes.get(job.seed, 0)) for job in jobs]
-
-
-def _over_ray(jobs: Sequence[Job], address: str) -> dict[int, int]:
-    """Seed -> exit code."""
-    codes: dict[int, int] = {}
-    for job in jobs:
-        if job.resume:
-            check_state(job.run, job.recipe, job.trust)
-    with cluster.joined(address, max(os.cpu_count() or 1, *(job.cores for job in jobs))), Interrupt() as interrupt:
-        fleet = Fleet()
-        for job in jobs:
-            fleet.submit(job, f"seed {job.seed}")
-        while fleet:
-            if interrupt.requested:
-                fleet.stop()
-            codes |= {job.seed: code for job, code in fleet.wait()}
-    return codes
-
-
-def _over_processes(jobs: Sequence[Job], at_once: int) -> dict[int, int]:
-    """Seed -> exit code."""
-    waiting, codes = list(jobs), {job.seed: INTERRUPTED for job in jobs}
-    running: dict[int, tuple[Job, BaseProcess]] = {}
-    passed_on = False
-    try:
-        with Interrupt() as interrupt:
-            while running or (waiting and not interrupt.requested):
-                while waiting and len(running) < at_once and not interrupt.requested:
-                    job = waiting.pop(0)
-                    process = _start(job, alone=at_once == 1)
-                    running[process.sentinel] = job, process
-                if interrupt.requested and not passed_on:
-                    passed_on = True
-                    for _, process in running.values():
-                        process.terminate()  # SIGTERM: harmless to one that Ctrl-C has reached already
-                ended = set(wait(list(running), timeout=_POLL_S))
-                for sentinel in [sentinel for sentinel in running if sentinel in ended]:
-                    job, process = running.pop(sentinel)
-                    process.join()
-                    codes[job.seed] = process.exitcode or 0
-    finally:
-        for _, process in running.values():
-            process.kill()
-    return codes
 
 
 def median_seed(results: Sequence[Result]) -> Result | None:
@@ -165,40 +122,6 @@ def exit_code(results: Sequence[Result]) -> int:
     if "interrupted" in found:
         return INTERRUPTED
     return 1 if "crashed" in found else DIVERGED if "failed" in found else 0
-
-
-def _start(job: Job, alone: bool) -> BaseProcess:
-    process = multiprocessing.get_context("spawn").Process(target=_train, args=(job, alone), name=f"seed {job.seed}")
-    # Ctrl-C reaches the child, too: until its training can save, it shall not notice
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        process.start()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return process
-
-
-def _train(job: Job, alone: bool) -> None:
-    """The main function of a seed's process."""
-
-    def show(recipe: Recipe) -> Display:
-        return Display(recipe.agent_steps, recipe.name, who=f"seed {job.seed}", bar=alone)
-
-    try:
-        outcome = train(
-            job.recipe,
-            job.seed,
-            job.run,
-            resume=job.resume,
-            command=job.command,
-            show=show,
-            logbooks=job.logbooks,
-            trust=job.trust,
-        )
-    except OrbitccError as error:
-        show(job.recipe).say(f"error: {error}")
-        sys.exit(2)
-    sys.exit(outcome.exit_code)
 
 
 def _result(job: Job, code: int) -> Result:

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.extras import installing
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.extras import installing
 from orbitcc.training.logbook import Logbook, flat
 
 PROJECT = "orbitcc"

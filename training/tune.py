@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import signal
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orbitcc.agents.runs import RunFolder
+from orbitcc.common.errors import OrbitccError, StateError
+from orbitcc.common.extras import installing
+from orbitcc.common.files import atomic_write_text, toml_text
+from orbitcc.common.names import csv_text
 from orbitcc.envs.description.flows import parse_value
-from orbitcc.envs.errors import OrbitccError, StateError
-from orbitcc.envs.extras import installing
-from orbitcc.envs.files import atomic_write_text, toml_text
-from orbitcc.envs.names import csv_text
-from orbitcc.eval import cluster, journal
+from orbitcc.eval import journal
+from orbitcc.parallel import cluster
 from orbitcc.training import recipe as recipes
-from orbitcc.training.logbook import Logbook
-from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, new_run, train
+from orbitcc.training.fleet import Fleet, fleet
+from orbitcc.training.loop import DIVERGED, INTERRUPTED, Interrupt, TrainingResult, new_run
 from orbitcc.training.recipe import Recipe
-from orbitcc.training.remote import Fleet, Job, needed_cores
+from orbitcc.training.remote import Job, needed_cores
 from orbitcc.training.resume import TrainingState
 
 JOURNAL, TRIALS, BEST_RECIPE = "journal.log", "trials.csv", "best.toml"
@@ -107,12 +108,14 @@ def tune(
     seeds: Sequence[int],
     folder: Path,
     seed: int = 0,
+    at_once: int = 1,
     ray: str | None = None,
     report: Callable[[str], None] = print,
 ) -> Found:
     """Try this number of settings, each with all training seeds; a setting's score is the mean score of `best/`.
 
-    ray: the address of a Ray cluster that tries as many at once as it has cores for.
+    at_once: processes that train at the same time. ray: the address of a Ray cluster that tries as many settings at
+    once as it has cores for.
 
     A trial whose held-out scores fall behind the median of earlier ones ends early. `folder` receives Optuna's journal,
     `trials.csv`, the run folders, and `best.toml`, the recipe with the best values; a search goes on where the journal
@@ -138,7 +141,7 @@ def tune(
         "seed": seed,
     }
     with journal.claimed(folder, asked, True, folder / JOURNAL):
-        return _tune(recipe, changes, space, trials, seeds, folder, seed, ray, report)
+        return _tune(recipe, changes, space, trials, seeds, folder, seed, at_once, ray, report)
 
 
 def _tune(
@@ -149,12 +152,12 @@ def _tune(
     seeds: Sequence[int],
     folder: Path,
     seed: int,
+    at_once: int,
     ray: str | None,
     report: Callable[[str], None],
 ) -> Found:
     import optuna
 
-    cores = needed_cores(recipes.load(recipe, changes))
     study = optuna.create_study(
         study_name=folder.name,
         storage=journal.storage(folder / JOURNAL),
@@ -166,49 +169,31 @@ def _tune(
     for killed in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
         study.tell(killed.number, state=states.FAIL)  # it is tried again
     ended = len(study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED)))
-    interrupted = False
+    plans = recipes.load(recipe, changes)
 
-    def jobs(trial: Any) -> Iterator[Job]:
+    def jobs(trial: Any) -> list[Job]:
         values = {key: choices.suggest(trial, key) for key, choices in space.items()}
         plan, command = recipes.load(recipe, [*changes, *_as_changes(values)]), f"trial {trial.number} of {folder}"
         plan = plan.changed(finish=None)  # the score of a trial is that of best/
-        for number in seeds:
-            yield Job(plan, number, new_run(plan, number, folder / "runs", command), False, command)
+        return [Job(plan, number, new_run(plan, number, folder / "runs", command), False, command) for number in seeds]
 
-    def mean(trial: Any, scores: Sequence[float]) -> float:
-        report(f"trial {trial.number}: score {sum(scores) / len(scores):.4f} with {_shown(trial.params)}")
-        return sum(scores) / len(scores)
-
-    def score(trial: Any) -> float | None:
-        scores = []
-        for job in jobs(trial):
-            books = [_pruner(trial)] if len(seeds) == 1 else []
-            outcome = train(job.recipe, job.seed, job.run, resume=False, command=job.command, logbooks=books)
-            if outcome.exit_code == INTERRUPTED:
-                return None
-            scores.append(outcome.best_score)
-        return mean(trial, scores)
-
-    if ray and ended < trials:
-        study.sampler = _sampler(seed, ended, constant_liar=True)
-        interrupted = _over_ray(study, trials - ended, cores * len(seeds), jobs, mean, ray)
-    while not ray and ended < trials and not interrupted:
-        study.sampler = _sampler(seed, ended)
-        trial = study.ask()
-        state, value = states.FAIL, None
-        try:
-            value = score(trial)
-            interrupted = value is None
-            state = states.FAIL if interrupted else states.COMPLETE
-        except optuna.TrialPruned:
-            state = states.PRUNED
-        finally:
-            study.tell(trial, value, state=state)
-        ended += not interrupted
+    trying = _Trying(study, report)
+    with fleet(at_once, ray, [plans], trying.saved) as running, Interrupt() as interrupt:
+        trying.running = running
+        while running or (ended < trials and not interrupt.requested):
+            if interrupt.requested:
+                running.stop()
+            while ended < trials and not interrupt.requested and running.room(len(seeds), needed_cores(plans)):
+                study.sampler = _sampler(seed, ended, constant_liar=bool(ray) or at_once > 1)
+                ended += 1
+                trying.begin(study.ask(), jobs)
+            for job, code in running.wait():
+                trying.end(job, code)
+    interrupted = interrupt.requested
     return _kept(study, optuna, recipe, changes, folder, interrupted)
 
 
-def _sampler(seed: int, ended: int, constant_liar: bool = False) -> Any:
+def _sampler(seed: int, ended: int, constant_liar: bool) -> Any:
     """One for every trial, so that a search that is continued proposes what it would have proposed."""
     import optuna
 
@@ -217,7 +202,7 @@ def _sampler(seed: int, ended: int, constant_liar: bool = False) -> Any:
 
 @dataclass
 class _Trial:
-    """A trial on the cluster: how many of its training runs go on, the scores of the others, what it has reported."""
+    """A trial: how many of its training runs go on, the scores of the others, what it has reported."""
 
     trial: Any
     running: int
@@ -226,54 +211,53 @@ class _Trial:
     pruned: bool = False
 
 
-def _over_ray(
-    study: Any,
-    left: int,
-    cores: int,
-    jobs: Callable[[Any], Iterator[Job]],
-    mean: Callable[[Any, Sequence[float]], float],
-    address: str,
-) -> bool:
-    """Try `left` settings, of which each takes so many cores, on a cluster; returns whether it was interrupted."""
-    import optuna
+class _Trying:
+    """The trials that go on, and what Optuna is told of them."""
 
-    states, opened, started = optuna.trial.TrialState, dict[RunFolder, _Trial](), 0
+    running: Fleet
 
-    def saved(job: Job, progress: TrainingState) -> None:
+    def __init__(self, study: Any, report: Callable[[str], None]) -> None:
+        self._study, self._report = study, report
+        self._opened: dict[RunFolder, _Trial] = {}
+
+    def begin(self, trial: Any, jobs: Callable[[Any], list[Job]]) -> None:
+        work = jobs(trial)
+        self._opened |= dict.fromkeys((job.run for job in work), _Trial(trial, len(work)))
+        for job in work:
+            self.running.submit(job, f"trial {trial.number}, seed {job.seed}")
+
+    def saved(self, job: Job, progress: TrainingState) -> None:
         """Report a held-out score to Optuna, and end the trial where Optuna prunes it."""
-        one = opened[job.run]
+        one = self._opened[job.run]
         if one.running + len(one.scores) == 1 and progress.evaluated_at > one.reported:
             one.reported = progress.evaluated_at
             one.trial.report(progress.scores["score"], one.reported)
             if one.trial.should_prune():
                 one.pruned = True
-                fleet.stop(job)
+                self.running.stop(job)
 
-    with cluster.joined(address, max(os.cpu_count() or 1, cores)), Interrupt() as interrupt:
-        fleet = Fleet(saved)
-        while fleet or (started < left and not interrupt.requested):
-            if interrupt.requested:
-                fleet.stop()
-            while started < left and not interrupt.requested and (not fleet or fleet.free_cores() >= cores):
-                started += 1
-                trial = study.ask()
-                work = list(jobs(trial))
-                opened |= dict.fromkeys((job.run for job in work), _Trial(trial, len(work)))
-                for job in work:
-                    fleet.submit(job, f"trial {trial.number}, seed {job.seed}")
-            for job, code in fleet.wait():
-                one = opened.pop(job.run)
-                one.running -= 1
-                if code in (0, DIVERGED):
-                    one.scores.append(TrainingResult.stored(job.run, job.recipe).best_score)
-                elif code != INTERRUPTED:
-                    raise StateError("tune", f"trial {one.trial.number} failed; the same command continues the search")
-                elif not one.running:
-                    study.tell(one.trial, state=states.PRUNED if one.pruned else states.FAIL)
-                    continue
-                if not one.running:
-                    study.tell(one.trial, mean(one.trial, one.scores))
-    return interrupt.requested
+    def end(self, job: Job, code: int) -> None:
+        """A training run has ended with this exit code.
+
+        Raises:
+            OrbitccError: it has failed.
+        """
+        import optuna
+
+        states = optuna.trial.TrialState
+        one = self._opened.pop(job.run)
+        one.running -= 1
+        if code in (0, DIVERGED):
+            one.scores.append(TrainingResult.stored(job.run, job.recipe).best_score)
+        elif code not in (INTERRUPTED, -signal.SIGTERM):
+            raise StateError("tune", f"trial {one.trial.number} failed; the same command continues the search")
+        elif not one.running:
+            self._study.tell(one.trial, state=states.PRUNED if one.pruned else states.FAIL)
+            return
+        if not one.running and one.scores:
+            mean = sum(one.scores) / len(one.scores)
+            self._report(f"trial {one.trial.number}: score {mean:.4f} with {_shown(one.trial.params)}")
+            self._study.tell(one.trial, mean)
 
 
 def _check(recipe: str, changes: Sequence[str], space: Mapping[str, Range]) -> None:
@@ -298,21 +282,6 @@ def _shown(values: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}" for key, value in values.items()
     )
-
-
-def _pruner(trial: Any) -> Callable[[Path, int | None], Logbook]:
-    import optuna
-
-    class Pruning(Logbook):
-        """Reports every held-out score to Optuna and ends the trial when Optuna prunes it."""
-
-        def write(self, step: int, values: Mapping[str, float]) -> None:
-            if "heldout/score" in values:
-                trial.report(values["heldout/score"], step)
-                if trial.should_prune():
-                    raise optuna.TrialPruned
-
-    return lambda folder, resume_at: Pruning()
 
 
 def _kept(study: Any, optuna: Any, recipe: str, changes: Sequence[str], folder: Path, interrupted: bool) -> Found:

@@ -24,10 +24,12 @@ from benches.leaderboard.board import Entry, csv_text, entries_of, read_csv, sui
 from benches.leaderboard.origin import Stamp, commit, stated
 from benches.leaderboard.page import write
 from orbitcc.agents import checkpoint
+from orbitcc.common import provenance
+from orbitcc.common.files import atomic_write_text
 from orbitcc.envs import controllers
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import cluster, contenders, provenance, suites
+from orbitcc.eval import contenders, suites
 from orbitcc.eval.runner import run_suite
+from orbitcc.parallel import cluster
 
 VARIANTS = ("bbr3:draft=06",)
 """Contenders beside the classical controllers with their default parameters."""

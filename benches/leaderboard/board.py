@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orbitcc.envs import controllers, names
+from orbitcc.common import names
+from orbitcc.envs import controllers
 from orbitcc.eval import suites
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.results import Results

@@ -22,8 +22,8 @@ from benches.leaderboard.board import (
 )
 from benches.leaderboard.figure import draw, unit_of
 from benches.leaderboard.origin import Stamp
+from orbitcc.common.files import atomic_write_text, read_toml
 from orbitcc.envs.description.model import Model
-from orbitcc.envs.files import atomic_write_text, read_toml
 from orbitcc.eval import suites
 from orbitcc.eval.front import TIE, USES_THE_LINK
 from orbitcc.eval.suites.base import Metric
@@ -34,9 +34,8 @@ HEAT = (1.0, 2.5, 5.0, 8.0, 12.0)
 """Upper bounds of the shades of the overview."""
 SOFT = re.compile("(?<=etrans)(?=mission)|(?<=hrough)(?=put)")
 """Where titles of columns may be hyphenated."""
-CAPTION = (
-    "Up and to the left is better. Blue: on the Pareto front of the suite (bold in the table). Diamonds: policies."
-)
+REFERENCE = "cubic"
+"""Stands in every table, beside the contenders of a Pareto front."""
 
 
 class Question(Model):
@@ -47,6 +46,8 @@ class Question(Model):
     suites: dict[str, str]
     """Suite -> what happens in it."""
     note: str = ""
+    table: bool = False
+    """Whether the page shows the figures; those of all questions are in leaderboard.csv."""
 
     @property
     def anchor(self) -> str:
@@ -100,7 +101,6 @@ def page_text(board: Board, stamp: Stamp) -> str:
         tie=f"{100 * TIE:g}",
         uses=f"{100 * USES_THE_LINK:g}",
         sections="".join(section(question, board, beaten, stamp.profile) for question in asked),
-        definitions="\n".join(definitions(board)),
     )
 
 
@@ -129,9 +129,26 @@ def shade(value: float) -> int:
 
 
 def section(question: Question, board: Board, beaten: Mapping[str, Mapping[str, int]], profile: str) -> str:
-    """A question's table, with what happens in its suites above, runs and figures below."""
+    """A question: its suites with their runs, its table if it has one, and its figures."""
     own = [suite for suite in question.suites if suite in board]
-    names = sorted(board[own[0]], key=lambda name: (mean_of(question, beaten, name), name))
+    lines = [f"## {question.title}", ""]
+    lines += [f"- `{suite}` ({runs_of(suite, board, profile)}): {question.suites[suite]}" for suite in own]
+    lines += ["", question.note] if question.note else []
+    if question.table:
+        lines += ["", *table(question, own, board, beaten)]
+    drawn = [
+        f"![{alternative(beaten[suite], suite, *axes)}](images/leaderboard-{suite}.png)"
+        for suite in own
+        if (axes := trade(suite))
+    ]
+    lines += ["", *drawn] if drawn else []
+    return "\n".join([*lines, "", ""])
+
+
+def table(question: Question, own: Sequence[str], board: Board, beaten: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The figures of the contenders on a Pareto front of the question, and of Cubic."""
+    shown = [who for who in board[own[0]] if who == REFERENCE or any(beaten[suite][who] == 0 for suite in own)]
+    names = sorted(shown, key=lambda name: (mean_of(question, beaten, name), name))
     over = "".join(f'<th colspan="{len(columns(suite))}" scope="colgroup">{suite}</th>' for suite in own)
     titles = "".join(
         f'<th scope="col"{" class=first" * (k == 0)} data-metric="{suite}/{metric.key}">{title(metric)}</th>'
@@ -154,19 +171,8 @@ def section(question: Question, board: Board, beaten: Mapping[str, Mapping[str, 
                 figure = strong(figure_of(entry.median, metric), beaten[suite][name] == 0)
                 row += f"<td{' class=first' * (k == 0)}>{figure}{mark}</td>"
         body.append(f"<tr>{row}</tr>")
-    lines = [f"## {question.title}", "", *(f"- `{suite}`: {question.suites[suite]}" for suite in own), ""]
-    lines += [boxed(head, body, "lb"), "", f"Runs per contender: {', '.join(runs_of(s, board, profile) for s in own)}."]
-    lines += [f"{mark} {text}." for text, mark in notes.items()]
-    lines += ["", question.note] if question.note else []
-    drawn = [
-        f"![{alternative(beaten[suite], suite, *axes)}]({picture})"
-        for suite in own
-        if (axes := trade(suite))
-        for picture in [f"images/leaderboard-{suite}.png"]
-    ]
-    if drawn:
-        lines += ["", *drawn, "", CAPTION]
-    return "\n".join([*lines, "", ""])
+    said = [f"{mark} {text}." for text, mark in notes.items()]
+    return [boxed(head, body, "lb"), *(["", *said] if said else [])]
 
 
 def title(metric: Metric) -> str:
@@ -196,12 +202,12 @@ def noted(entry: Entry, metric: Metric, most: int, notes: dict[str, str]) -> str
 
 
 def runs_of(suite: str, board: Board, profile: str) -> str:
-    """`2 in inter-rtt (base RTT in ms: 40, 120; buffer in BDP: 1)`."""
+    """`2 runs; base RTT in ms: 40, 120; buffer in BDP: 1`."""
     runs = max(entry.runs for cells in board[suite].values() for entry in cells.values())
     points = suites.get(suite).points(profile)
     factors = {name: sorted({point[name] for point in points}, key=order) for name in points[0]}
-    said = "; ".join(f"{WORDS.factors[name]}: {', '.join(map(shown, values))}" for name, values in factors.items())
-    return f"{runs} in `{suite}`{f' ({said})' if said else ''}"
+    said = [f"{WORDS.factors[name]}: {', '.join(map(shown, values))}" for name, values in factors.items()]
+    return "; ".join([f"{runs} run{'s' * (runs != 1)}", *said])
 
 
 def shown(value: float | int | str) -> str:
@@ -210,16 +216,6 @@ def shown(value: float | int | str) -> str:
 
 def order(value: float | int | str) -> tuple[float, str]:
     return (0.0, value) if isinstance(value, str) else (float(value), "")
-
-
-def definitions(board: Board) -> list[str]:
-    """Rows of the last table: every metric once, with what differs between suites."""
-    found: dict[str, str] = {}
-    for suite in on_page(board):
-        for m in suites.metrics_of(suite):
-            cells = f"| {m.title} | {unit_of(m) or '–'} | {m.ideal:g} | {m.definition} |"
-            found.setdefault(cells, suite)
-    return list(found)
 
 
 def label(name: str) -> str:

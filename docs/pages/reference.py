@@ -14,8 +14,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import orbitcc
+from orbitcc import _sim
 from orbitcc.envs.description.model import Model
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
+from orbitcc.envs.environments import presets
+from orbitcc.eval import suites
+from orbitcc.eval.assessment import criteria
+from orbitcc.eval.report.assessment import limits
 from orbitcc.training import heldout_metrics, recipe
 from orbitcc.training.learners import ALGORITHMS
 
@@ -32,7 +37,8 @@ MODULES = {
         "sb3",
     ),
     "orbitcc.envs.description": ("scenario", "flows", "links", "sim_settings"),
-    "orbitcc.envs": ("scenarios", "controllers", "errors"),
+    "orbitcc.common": ("errors",),
+    "orbitcc.envs": ("scenarios", "controllers"),
     "orbitcc.envs.backends": ("simulator", "captures"),
     "orbitcc.agents": ("checkpoint", "model_card", "python_policy", "decisions", "minari"),
     "orbitcc.eval": ("runner", "results", "metrics", "statistics", "papers"),
@@ -181,6 +187,55 @@ def recipe_page() -> str:
         "",
     ]
     return "\n".join([*head, *(model_section(model) for model in classes)])
+
+
+def observation_page() -> str:
+    """Every native observation, index by index."""
+    head = [
+        "# Observations",
+        "",
+        "The features of one interval of every native observation. With ten features, *index mod 10* means that",
+        "feature 0 stands at the indices 0, 10, 20 and so on: once for every interval of the history.",
+        "[Presets](../presets.md) explains them.",
+        "",
+    ]
+    return "\n".join([*head, *(f"## {name}\n\n{presets.describe(name)}\n" for name in _sim.FUNCTIONS["observation"])])
+
+
+def limits_page() -> str:
+    """The limits of the assessment by RFC 9743 and their reasons."""
+    lines = [
+        "# Limits of the assessment",
+        "",
+        "Often there are two limits for a result: an absolute one, and a multiple of Cubic's value in the same world.",
+        "Meeting either one is enough. A metric that misses the limits of *concern* fails.",
+        "[Assessment](../assessment.md) explains the criteria; `eval/assessment/criteria.toml` has the limits.",
+        "",
+        "| § | key | metric | limits | reason |",
+        "|---|---|---|---|---|",
+    ]
+    for c in criteria():
+        lines += [f"| {c.section} | {c.key} | {f.title} | {limits(f)} | {f.reason} |" for f in c.figures]
+        if c.not_applicable:
+            lines.append(f"| {c.section} | {c.key} | – | not applicable | {c.not_applicable} |")
+    return "\n".join([*lines, ""])
+
+
+def suite_page() -> str:
+    """Every suite with its metrics."""
+    lines = [
+        "# Suites",
+        "",
+        "The experiments of `orbitcc eval` with their metrics. `orbitcc list suites` prints their names.",
+        "",
+    ]
+    for name in suites.names():
+        suite = suites.get(name)
+        about = [f"## {name}", "", f"**{suite.title}.** {suite.description}", "", f"*Source: {suite.source}*", ""]
+        lines += [*about, "| metric | best | definition |", "|---|---|---|"]
+        lines += [f"| {m.title} | {m.ideal:g} | {m.definition} |" for m in suites.metrics_of(name)]
+        lines.append("")
+    return "\n".join(lines)
 
 
 # -- modules --------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import set_usual_mode
+from orbitcc.common.errors import FileError
+from orbitcc.common.files import set_usual_mode
 
 if TYPE_CHECKING:
     from orbitcc._sim import Simulation

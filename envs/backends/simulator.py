@@ -14,12 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.backends.captures import Captures
-from orbitcc.envs.controllers import CONTENDER
-from orbitcc.envs.description.compile import ns
-from orbitcc.envs.description.scenario import ControllerSpec, Scenario
-from orbitcc.envs.errors import FileError, OrbitccError
-from orbitcc.envs.files import (
+from orbitcc.common.errors import FileError, OrbitccError
+from orbitcc.common.files import (
     DAMAGED_ARRAYS,
     atomic_write_bytes,
     atomic_write_text,
@@ -27,8 +23,12 @@ from orbitcc.envs.files import (
     parse_json,
     parse_toml,
 )
-from orbitcc.envs.names import csv_text
-from orbitcc.envs.numbers import checked_number
+from orbitcc.common.names import csv_text
+from orbitcc.common.numbers import checked_number
+from orbitcc.envs.backends.captures import Captures
+from orbitcc.envs.controllers import CONTENDER
+from orbitcc.envs.description.compile import ns
+from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 
 FORMAT_VERSION = 1
 PARTS = 200

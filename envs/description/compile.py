@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_json
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import (
     Bulk,
@@ -37,7 +38,6 @@ from orbitcc.envs.description.queues import (
     Viasat,
 )
 from orbitcc.envs.description.sim_settings import SimSettings
-from orbitcc.envs.errors import OrbitccError
 
 NS_PER_S, NS_PER_MS, BPS_PER_MBPS = 1e9, 1e6, 1e6
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from orbitcc.envs import code, controllers
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError, UnknownNameError, nearest
+from orbitcc.common.files import parse_toml
+from orbitcc.envs import controllers
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number, tagged
-from orbitcc.envs.errors import OrbitccError, UnknownNameError, nearest
-from orbitcc.envs.files import parse_toml
 
 
 def _native_name(name: Any) -> Any:

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
+from orbitcc.common.errors import OrbitccError, StateError
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.model import MAX_TIME_S, UNLIMITED, Model, Points, number, points_of, schedule, tagged
 from orbitcc.envs.description.queues import DropTailPackets, Queue, checked_queue
-from orbitcc.envs.errors import OrbitccError, StateError
-from orbitcc.envs.numbers import checked_number
 
 MIN_RATE_MBPS, MAX_RATE_MBPS = 1e-3, 1e6
 MAX_DELAY_MS = 60_000.0

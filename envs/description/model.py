@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from orbitcc.envs.errors import MissingError, OrbitccError, UnknownNameError
-from orbitcc.envs.numbers import checked_number
+from orbitcc.common.errors import MissingError, OrbitccError, UnknownNameError
+from orbitcc.common.numbers import checked_number
 
 T = TypeVar("T", bound="Model")
 

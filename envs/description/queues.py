@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import Model, number, tagged
-from orbitcc.envs.errors import OrbitccError
 
 MAX_BUFFER_BYTES = 1e12
 MAX_RED_BYTES = 2**32 - 1

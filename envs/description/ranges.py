@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import BeforeValidator
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.model import Model
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.numbers import checked_number
 
 
 class Draws:

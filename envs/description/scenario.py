@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from orbitcc.common.errors import FileError, OrbitccError, UnknownNameError
+from orbitcc.common.files import atomic_write_text, parse_toml, read_toml, toml_text
 from orbitcc.envs import controllers
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import CompiledNetwork, as_text, compile_network
@@ -21,8 +23,6 @@ from orbitcc.envs.description.flows import Bulk, Bytes, ControllerSpec, Flow, Re
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.model import MAX_TIME_S, Model, mean_over, number, value_at
 from orbitcc.envs.description.sim_settings import SimSettings
-from orbitcc.envs.errors import FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import atomic_write_text, parse_toml, read_toml, toml_text
 
 if TYPE_CHECKING:
     from orbitcc.envs.controllers import AnyPolicy

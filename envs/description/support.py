@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
+from orbitcc.common.errors import UnknownNameError
 from orbitcc.envs import controllers
 from orbitcc.envs.description.flows import Cbr, ControllerSpec, Flow
 from orbitcc.envs.description.sim_settings import SimSettings
-from orbitcc.envs.errors import UnknownNameError
 
 Backend = Literal["simulator", "emulator"]
 """The packet simulator, or the emulator: the same links in real time with this machine's TCP (docs/emulation.md)."""

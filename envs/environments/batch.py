@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitcc import _sim
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import AnyPolicy
 from orbitcc.envs.environments.custom import Remembered, Roster, control, observe, rewards
 from orbitcc.envs.environments.presets import STATS, Action, Native, Observation, Preset, Reward
-from orbitcc.envs.errors import OrbitccError
 
 Totals = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 """Totals of the flows and of the links of a world."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from orbitcc.common.errors import OrbitccError, UnknownKeywordError, UnknownNameError
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
@@ -14,7 +15,6 @@ from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.presets import ActionLike, ObservationLike, Preset, RewardLike
 from orbitcc.envs.environments.render import MODES
 from orbitcc.envs.environments.source import EpisodeSource
-from orbitcc.envs.errors import OrbitccError, UnknownKeywordError, UnknownNameError
 from orbitcc.envs.scenarios import SCENARIOS, for_training
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description import support
 from orbitcc.envs.description.compile import CompiledNetwork, as_text
@@ -14,7 +15,6 @@ from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.envs.errors import OrbitccError
 
 SHORTEST_CONNECTION_S = 2.0
 """No connection is shorter."""

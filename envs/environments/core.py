@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
 from orbitcc.emulator import needs
 from orbitcc.emulator.run import refuse
 from orbitcc.envs.description.scenario import Scenario
@@ -22,7 +23,6 @@ from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.journal import Journal
 from orbitcc.envs.environments.presets import STATS, Preset, of_choices
 from orbitcc.envs.environments.render import pictures
-from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
 
 FINAL_INFO = ("goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets")
 """Totals of a flow in its last info, all numbers (see `orbitcc run --json`)."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import Action, Observation, Preset, Reward, Stats, Who
-from orbitcc.envs.errors import OrbitccError
 
 Index = NDArray[np.int64]
 

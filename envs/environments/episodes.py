@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.compile import CompiledNetwork, as_text
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.config import EnvConfig
 from orbitcc.envs.environments.core import Episode
 from orbitcc.envs.environments.source import agent_flows
-from orbitcc.envs.errors import OrbitccError
 
 SHORTEST_S = 2.0
 """Seconds; an episode that ends at a random moment is at least this long."""

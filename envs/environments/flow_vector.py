@@ -8,6 +8,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, Batch, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
@@ -17,7 +18,6 @@ from orbitcc.envs.environments.presets import Native
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.vector import autoreset_of, step_infos
 from orbitcc.envs.environments.view import WorldsView
-from orbitcc.envs.errors import OrbitccError, StateError
 
 Saved = tuple[Scenario, WorldState, NDArray[np.bool_]]
 """A world as :meth:`FlowVectorEnv.save` keeps it."""

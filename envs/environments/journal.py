@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import Batch
-from orbitcc.envs.errors import OrbitccError
 
 
 class Journal:

@@ -10,6 +10,7 @@ from gymnasium.utils import seeding
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
@@ -25,7 +26,6 @@ from orbitcc.envs.environments.core import (
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.view import WorldView
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 Obs = dict[str, NDArray[np.float32]]
 Infos = dict[str, dict[str, Any]]

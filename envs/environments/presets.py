@@ -18,8 +18,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from orbitcc import _sim
-from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
-from orbitcc.envs.files import read_toml
+from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+from orbitcc.common.files import read_toml
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import UnknownNameError
+from orbitcc.common.names import figure
 from orbitcc.envs.environments.batch import IDLE, Batch
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import UnknownNameError
-from orbitcc.envs.names import figure
 
 MODES = ("human", "rgb_array")
 FPS = 30

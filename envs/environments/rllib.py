@@ -15,11 +15,11 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.registration import FLOWS, WORLDS, register_with_ray
-from orbitcc.envs.errors import OrbitccError
 
 __all__ = ["FLOWS", "WORLDS", "RLlibCongestionEnv", "StatefulFlowVectorEnv", "flows", "register_envs"]
 

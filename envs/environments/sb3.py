@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 
 
 class SB3VecEnv(VecEnv):

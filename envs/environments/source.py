@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario, ScenarioDistribution
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import Runs, for_training
 
 

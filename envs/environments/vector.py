@@ -7,6 +7,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import TERMINATED, TRUNCATED, WorldState
 from orbitcc.envs.environments.config import EnvConfig, Settings
@@ -22,7 +23,6 @@ from orbitcc.envs.environments.core import (
 from orbitcc.envs.environments.episodes import Episodes
 from orbitcc.envs.environments.render import FPS, MODES
 from orbitcc.envs.environments.view import WorldsView
-from orbitcc.envs.errors import OrbitccError
 
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
 _STEP_MASKS = tuple(f"_{name}" for name in STEP_INFO)

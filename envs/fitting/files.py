@@ -8,9 +8,9 @@ from dataclasses import fields
 
 import numpy as np
 
+from orbitcc.common.errors import FileContentError, OrbitccError
+from orbitcc.common.files import MB, MOST_LINES, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
 from orbitcc.envs.description.model import MAX_TIME_S
-from orbitcc.envs.errors import FileContentError, OrbitccError
-from orbitcc.envs.files import MB, MOST_LINES, MOST_TABLE, MOST_TRACE, parse_json, read_bytes
 from orbitcc.envs.fitting import iperf3, pcap, ping, replay
 from orbitcc.envs.fitting.recordings import (
     AnyRecording,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orbitcc.envs.errors import FileContentError
+from orbitcc.common.errors import FileContentError
 from orbitcc.envs.fitting.recordings import HEADER_BYTES, Datagrams, Intervals
 
 FEWEST = 5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import FileContentError
+from orbitcc.common.errors import FileContentError
 from orbitcc.envs.fitting.recordings import Packets
 
 _MAGIC = {b"\xd4\xc3\xb2\xa1": ("<", 1e-6), b"\xa1\xb2\xc3\xd4": (">", 1e-6),

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from orbitcc.envs.errors import FileContentError
+from orbitcc.common.errors import FileContentError
 from orbitcc.envs.fitting.recordings import Array, Probes
 
 FEWEST = 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import FileContentError
 from orbitcc.envs.description.links import MIN_RATE_MBPS
 from orbitcc.envs.description.queues import PACKET_BYTES
-from orbitcc.envs.errors import FileContentError
 from orbitcc.envs.fitting import changes
 from orbitcc.envs.fitting.flows import BIN_S, HIGH, Flow
 from orbitcc.envs.fitting.recordings import Array, Opportunities

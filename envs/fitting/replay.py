@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orbitcc.envs.errors import FileContentError
+from orbitcc.common.errors import FileContentError
 from orbitcc.envs.fitting.recordings import Delays, Opportunities, Probes
 
 DELAY_STEP_S = 0.01

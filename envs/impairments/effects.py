@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.links import (
     MIN_RATE_MBPS,
     Bernoulli,
@@ -23,7 +24,6 @@ from orbitcc.envs.description.links import (
     Outage,
 )
 from orbitcc.envs.description.model import Kept, Points, points_of
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.orbits.trace import PathTrace
 

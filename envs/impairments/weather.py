@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.links import Outage
 from orbitcc.envs.description.model import Model, number, tagged
 from orbitcc.envs.description.ranges import Span, span
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way
 from orbitcc.envs.impairments.series import Array, Series
 

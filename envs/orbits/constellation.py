@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.description.model import Model, number
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -40,11 +40,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import FileContentError, FileError, OrbitccError, UnknownNameError
+from orbitcc.common.files import MOST_LINES, MOST_TRACE, atomic_write_text, read_text
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS
 from orbitcc.envs.description.model import MAX_TIME_S
-from orbitcc.envs.errors import FileContentError, FileError, OrbitccError, UnknownNameError
-from orbitcc.envs.files import MOST_LINES, MOST_TRACE, atomic_write_text, read_text
-from orbitcc.envs.numbers import checked_number
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot, steps
 
 COLUMNS = ("t_s", "owd_fwd_ms", "owd_rev_ms", "cap_fwd_mbps", "cap_rev_mbps", "loss", "flags", "nodes")

@@ -14,7 +14,7 @@ from importlib import resources
 
 import numpy as np
 
-from orbitcc.envs.errors import UnknownNameError
+from orbitcc.common.errors import UnknownNameError
 from orbitcc.envs.orbits.constellation import SHELLS
 from orbitcc.envs.orbits.routing import PathSpec
 from orbitcc.envs.orbits.trace import PathTrace, Slot, steps

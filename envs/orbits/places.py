@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.orbits.constellation import EARTH_RADIUS_KM
 
 Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import PathTrace
 

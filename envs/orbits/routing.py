@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.model import MAX_TIME_S, Model, number
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS, Constellation, ShellChoice
 from orbitcc.envs.orbits.gateways import GATEWAYS

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, Constellation, Shell
 from orbitcc.envs.orbits.routing import SLIVER_S, Sight

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, MIN_RATE_MBPS, Direction, Handover, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points
 from orbitcc.envs.description.queues import Queue
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.numbers import checked_number
 
 Array = NDArray[np.float64]
 Times = float | Sequence[float] | Array

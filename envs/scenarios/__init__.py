@@ -13,12 +13,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, validate_call
 
-from orbitcc.envs import code
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+from orbitcc.common.files import read_toml
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.model import as_orbitcc_error
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution, replaced
-from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
-from orbitcc.envs.files import read_toml
 from orbitcc.envs.scenarios.access import leo_access
 from orbitcc.envs.scenarios.constellation import constellation
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow, Reroute
 from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points, number
 from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.shared import SharedRoutes, permuted_pairs

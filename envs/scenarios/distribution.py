@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.controllers import EXTERNAL
 from orbitcc.envs.description.flows import ControllerChoice, ControllerSpec, Flow
 from orbitcc.envs.description.links import MAX_DELAY_MS, MAX_RATE_MBPS, Direction, Link, Outage
@@ -20,7 +21,6 @@ from orbitcc.envs.description.model import MAX_TIME_S, Model, number
 from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes, DropTailPackets, Queue, Viasat
 from orbitcc.envs.description.ranges import Draws, Random, Span, span
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.access import AccessOverlay
 from orbitcc.envs.impairments.access_cycle import AccessCycle, under_cycle

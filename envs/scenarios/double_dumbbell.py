@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow, Reroute
 from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-from orbitcc.envs.errors import FileError, OrbitccError
 
 
 class Folder(ScenarioDistribution):

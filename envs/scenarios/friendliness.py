@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Annotated, Literal
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.model import number
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 

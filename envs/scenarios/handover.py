@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.links import Direction, Handover, Link, Outage
 from orbitcc.envs.description.model import number
 from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import leo_paper
 from orbitcc.envs.scenarios.micro import CUBIC
 

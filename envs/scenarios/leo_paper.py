@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.links import MAX_RATE_MBPS, Direction, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, number
 from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.description.scenario import SimSettings
-from orbitcc.envs.errors import OrbitccError
 
 Rate = Annotated[float, number(0.01, MAX_RATE_MBPS, "Mbit/s")]
 Rtt = Annotated[float, number(0.01, 6e4, "ms")]

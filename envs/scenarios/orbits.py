@@ -6,12 +6,12 @@ import random
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.links import MAX_RATE_MBPS, Link, Outage
 from orbitcc.envs.description.model import MAX_TIME_S, Points, mean_over, number, value_at
 from orbitcc.envs.description.queues import DropTailBytes
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.constellation import SHELLS, ShellChoice
 from orbitcc.envs.orbits.routing import PathSpec, find_path

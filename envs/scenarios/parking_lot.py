@@ -6,10 +6,10 @@ from typing import Annotated
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerChoice, Flow
 from orbitcc.envs.description.model import number
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments import hotspots
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.hotspots import Hotspots

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.common.files import atomic_write_text
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.files import atomic_write_text
 from orbitcc.eval.assessment.criteria import WORST, Criterion, Figure, Grade, criteria, where
 from orbitcc.eval.assessment.suite import AssessmentSuite
 from orbitcc.eval.contenders import Contender, line_up

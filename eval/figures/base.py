@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from orbitcc.envs import names
+from orbitcc.common import names
+from orbitcc.common.errors import FileError
 from orbitcc.envs.description.model import points_of
-from orbitcc.envs.errors import FileError
 from orbitcc.eval.figures.style import Line, Theme
 
 if TYPE_CHECKING:

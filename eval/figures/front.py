@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.grid import ellipse
 from orbitcc.eval.figures.style import Theme

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.eval.figures.grid import levels
 from orbitcc.eval.figures.style import lines_of
 from orbitcc.eval.suites.geo import RMEM_BYTES, WMEM_BYTES

@@ -15,7 +15,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.envs.orbits.places import MEAN_RADIUS_KM
 from orbitcc.envs.orbits.routing import Route
 from orbitcc.eval.figures import style

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import narrowest, outages, staircase
 from orbitcc.eval.statistics import pooled

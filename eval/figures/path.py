@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from orbitcc.envs import names
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.common import names
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.orbits.routing import Route
 from orbitcc.envs.orbits.trace import JUMP_S, PathTrace
 from orbitcc.eval.figures.base import check_name, render

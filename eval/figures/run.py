@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from orbitcc.envs import names
+from orbitcc.common import names
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import stem
-from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.extrapolation import buffer_bytes
 from orbitcc.eval.figures import style
 from orbitcc.eval.figures.base import check_name, narrowest, outages, render, staircase

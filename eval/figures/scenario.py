@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.envs.description.links import Direction
 from orbitcc.envs.description.model import points_of
 from orbitcc.envs.description.scenario import Scenario

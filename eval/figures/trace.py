@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from orbitcc.envs import names
-from orbitcc.envs.files import atomic_write_bytes
+from orbitcc.common import names
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.eval.figures.base import check_name, render
 from orbitcc.eval.figures.style import LIGHT, Theme
 

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from orbitcc.envs import names
+from orbitcc.common import names
 from orbitcc.envs.description.model import points_of
 from orbitcc.eval.figures.base import narrowest, outages, staircase
 from orbitcc.eval.figures.style import Line, Theme

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.envs.numbers import counted
+from orbitcc.common.files import atomic_write_bytes
+from orbitcc.common.numbers import counted
 from orbitcc.eval.contenders import Contender
 from orbitcc.eval.figures.style import DARK, THEMES, ThemeName, lines_of
 from orbitcc.eval.front import SHARES, USES_THE_LINK, front, idle, idle_by_share, unused

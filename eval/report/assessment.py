@@ -7,15 +7,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.files import atomic_write_bytes
-from orbitcc.eval import processes
 from orbitcc.eval.assessment.criteria import Figure, Grade, where
 from orbitcc.eval.assessment.judgement import STANDARD, Assessment, Judgement, Reading, worst_world
 from orbitcc.eval.assessment.worlds import RECORD_INTERVAL_S
 from orbitcc.eval.figures.style import THEMES, Line, ThemeName, lines_of
 from orbitcc.eval.report.page import picture, write_page
+from orbitcc.parallel import processes
 
 CLASSES: Mapping[Grade, str] = {
     "pass": "holds",

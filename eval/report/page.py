@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import provenance
+from orbitcc.common import provenance
+from orbitcc.common.files import atomic_write_text
 from orbitcc.eval.figures.style import THEMES, ThemeName
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orbitcc.envs.files import MOST_TABLE, read_bytes
+from orbitcc.common.files import MOST_TABLE, read_bytes
 from orbitcc.eval.claims import Claim, ClaimResult
 from orbitcc.eval.figures.style import THEMES, ThemeName
 from orbitcc.eval.front import unused

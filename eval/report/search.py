@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orbitcc.common.files import atomic_write_bytes
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.files import atomic_write_bytes
 from orbitcc.eval.figures.base import render
 from orbitcc.eval.figures.style import THEMES, ThemeName, lines
 from orbitcc.eval.figures.worlds import draw_world

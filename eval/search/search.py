@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.extras import installing
+from orbitcc.common.files import atomic_write_text
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.extras import installing
-from orbitcc.envs.files import atomic_write_text
-from orbitcc.eval import cluster, journal, processes
+from orbitcc.eval import journal
 from orbitcc.eval.contenders import Contender
-from orbitcc.eval.progress import Progress
 from orbitcc.eval.search.regret import Objective, entered, regret
 from orbitcc.eval.search.space import Parameter, Space, candidates
+from orbitcc.parallel import cluster, work
+from orbitcc.parallel.progress import Progress
 
 BATCH = 8
 """Suggested at once, whatever the number of workers: results do not depend on that."""
@@ -104,37 +103,17 @@ def run_search(
 
 
 def _search(search: Search, workers: int | None, ray: str | None, quiet: bool) -> list[Found]:
-    with _over_ray(search, ray, workers) if ray else _over_processes(workers) as apply:
+    policies = [str(c.params["path"]) for c in (search.target, search.against) if c.params.get("path")]
+    with work.workers(workers, ray, policies) as apply:
         tried = _try_worlds(search, apply, quiet)
         worst = [values for got, values in sorted(tried, key=lambda t: -t[0])[:WORST] if got > LEAST_REGRET]
-        shrunk = apply(_Shrink(search), worst)
+        shrunk = work.ordered(apply, _Shrink(search), worst)
     found = told_apart(shrunk)
     atomic_write_text(search.out_dir / FOUND, json.dumps([asdict(f) for f in found], indent=2) + "\n")
     return found
 
 
-Apply = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
-"""The results of a function, of these values, in parallel."""
-
-
-@contextmanager
-def _over_ray(search: Search, address: str, cores: int | None) -> Iterator[Apply]:
-    sent = cluster.checkpoints([search.target, search.against])
-    with cluster.joined(address, cores):
-        yield lambda function, items: cluster.ordered(function, items, str, sent)
-
-
-@contextmanager
-def _over_processes(workers: int | None) -> Iterator[Apply]:
-    pool = processes.pool(workers or os.cpu_count() or 1)
-    try:
-        with processes.lost():
-            yield lambda function, items: list(pool.map(function, items))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, dict[str, float]]]:
+def _try_worlds(search: Search, apply: work.Apply, quiet: bool) -> list[tuple[float, dict[str, float]]]:
     """(regret, values) of every trial, in order; those of an earlier process are read from the journal."""
     import optuna
     from optuna.trial import TrialState
@@ -152,7 +131,7 @@ def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, 
             worlds = [search.space.suggest(trial) for trial in asked]
             for trial in asked:
                 trial.set_user_attr(_AFTER, done)
-            for trial, value in zip(asked, apply(search.regret, worlds), strict=True):
+            for trial, value in zip(asked, work.ordered(apply, search.regret, worlds), strict=True):
                 study.tell(trial, value)
                 progress.advance()
             done += len(asked)
@@ -160,7 +139,7 @@ def _try_worlds(search: Search, apply: Apply, quiet: bool) -> list[tuple[float, 
     return [(float(t.value or 0.0), {**search.space.defaults(), **t.params}) for t in finished]
 
 
-def _finish_batch(search: Search, apply: Apply, study: Any) -> None:
+def _finish_batch(search: Search, apply: work.Apply, study: Any) -> None:
     """Complete or give up the batch that a killed process has left, so that the search goes on as without the kill."""
     from optuna.trial import TrialState
 
@@ -168,7 +147,7 @@ def _finish_batch(search: Search, apply: Apply, study: Any) -> None:
     told = {t.user_attrs.get(_AFTER) for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     begun = [trial for trial in left if trial.user_attrs.get(_AFTER) in told - {None}]
     worlds = [{**search.space.defaults(), **trial.params} for trial in begun]
-    for trial, value in zip(begun, apply(search.regret, worlds), strict=True):
+    for trial, value in zip(begun, work.ordered(apply, search.regret, worlds), strict=True):
         study.tell(trial.number, value)
     for trial in left:
         if trial not in begun:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, Link
 from orbitcc.envs.description.queues import PACKET_BYTES, DropTailBytes
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios.distribution import Mixture, PathDistribution
 
 if TYPE_CHECKING:

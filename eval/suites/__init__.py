@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orbitcc.envs import code, scenarios
-from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
+from orbitcc.common import code
+from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
+from orbitcc.envs import scenarios
 from orbitcc.eval.suites.base import Case, Metric, Point, Suite
 from orbitcc.eval.suites.c4 import C4Tests
 from orbitcc.eval.suites.constellation import ConstellationSharing

@@ -12,10 +12,10 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.common.numbers import checked_number
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
-from orbitcc.envs.numbers import checked_number
 from orbitcc.eval.contenders import Contender
 
 if TYPE_CHECKING:

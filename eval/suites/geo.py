@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.flows import ControllerSpec
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.probe import probe
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from orbitcc.common.errors import FileError
 from orbitcc.envs.controllers import CONTENDER, EXTERNAL
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import FileError
 from orbitcc.envs.scenarios.folder import load_files
 from orbitcc.eval import metrics
 from orbitcc.eval.suites.base import Case, Point, Suite

@@ -53,8 +53,8 @@ def assess(
     trust: Trust = None,
 ) -> None:
     """Assess a controller by RFC 9743: pass, concern or fail for each criterion, beside Cubic, BBRv3 and LeoCC."""
-    from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
-    from orbitcc.eval import provenance
+    from orbitcc.common import provenance
+    from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
     from orbitcc.eval.assessment import assess as run
     from orbitcc.eval.assessment import contenders_of, criteria
     from orbitcc.eval.assessment.judgement import as_dict, save, write_worlds
@@ -98,7 +98,7 @@ def print_assessment(assessment: Assessment) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
     from orbitcc.eval.assessment.criteria import WORST
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from orbitcc.commands.measurement import REPEATS, Result, median
-from orbitcc.envs.numbers import counted
+from orbitcc.common.numbers import counted
 
 if TYPE_CHECKING:
     from orbitcc.envs.environments.vector import VectorCongestionEnv

@@ -9,7 +9,7 @@ import typer
 from orbitcc.commands.options import AsJson, WholeSentences, print_json
 
 if TYPE_CHECKING:
-    from orbitcc.eval.cluster import Node
+    from orbitcc.parallel.cluster import Node
 
 app = typer.Typer(
     cls=WholeSentences,
@@ -36,7 +36,7 @@ def check(
 
     Exit code 2: a node has no OrbitCC, or another version than this machine.
     """
-    from orbitcc.eval import cluster
+    from orbitcc.parallel import cluster
 
     where = cluster.find(address)
     cluster.start(where)
@@ -66,8 +66,10 @@ def _speed(node: Node) -> float:
     """Simulated seconds per second of a Cubic flow over a LEO path of 300 s, on one core of a node."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from orbitcc.eval import cluster, contenders, provenance, suites
+    from orbitcc.common import provenance
+    from orbitcc.eval import contenders, suites
     from orbitcc.eval.runner import Task, execute
+    from orbitcc.parallel import cluster
 
     suite = suites.get("responsiveness")
     (cell, *_), (cubic,) = suite.cases("quick", 1), contenders.line_up(["cubic"], [])
@@ -83,8 +85,8 @@ def _print(found: list[Node], speeds: dict[str, float]) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
-    from orbitcc.envs.names import terminal
-    from orbitcc.eval import cluster
+    from orbitcc.common.names import terminal
+    from orbitcc.parallel import cluster
 
     listed = table("node", "cores", "memory", "versions", "simulated s/s")
     listed.columns[3].no_wrap = False

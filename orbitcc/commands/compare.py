@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orbitcc.commands.options import print_json
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.comparison import Difference
@@ -82,7 +82,7 @@ def _print(found: list[Difference]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
     from orbitcc.eval.statistics import MIN_PAIRS
 
     console = Console()

@@ -53,12 +53,12 @@ def dataset(
     from orbitcc.agents import minari
     from orbitcc.agents.decisions import Actor, collect
     from orbitcc.commands.run import RunProgress, settings
+    from orbitcc.common import provenance
+    from orbitcc.common.errors import UnknownNameError
     from orbitcc.envs import scenarios
     from orbitcc.envs.description.flows import Flow, parse_value
     from orbitcc.envs.description.scenario import ControllerSpec
     from orbitcc.envs.environments import presets
-    from orbitcc.envs.errors import UnknownNameError
-    from orbitcc.eval import provenance
 
     minari.check(name, root)
     parameters = {key: parse_value(value) for key, value in settings(changes or []).items()}

@@ -38,7 +38,7 @@ def demo(
     continues.
     """
     from orbitcc.agents import checkpoint
-    from orbitcc.envs.extras import installing
+    from orbitcc.common.extras import installing
 
     folder = out or new_folder("demo")
     missing = [name for name in LEARNERS if find_spec(name) is None]
@@ -99,7 +99,8 @@ def _trained(folder: Path) -> Path:
 
 def _evaluated(part: str, name: str, folder: Path, policies: list[str], as_json: bool) -> Results:
     """The results of a suite; their table is printed and the report written."""
-    from orbitcc.eval import contenders, provenance, suites
+    from orbitcc.common import provenance
+    from orbitcc.eval import contenders, suites
     from orbitcc.eval.runner import run_suite
 
     _say(f"{part} suite {name}: {SUITES[name]}")

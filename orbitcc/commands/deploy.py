@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands.options import AsJson, complete_policy, print_json
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 
 def deploy(
@@ -47,7 +47,7 @@ def deploy(
     from orbitcc.agents import checkpoint as checkpoints
     from orbitcc.agents import deployment
     from orbitcc.agents.safety_filter import limits
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
 
     if listed:
         _print(deployment.deployed(), as_json)
@@ -91,7 +91,7 @@ def _print(rows: list[dict[str, object]], as_json: bool) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     heads = ("name", "flows", "flows in all", "ACKs", "decisions", "fallbacks", "taken over", "handed back")
     shown = table(*heads, "ns per ACK", "ns per decision")

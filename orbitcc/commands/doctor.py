@@ -16,8 +16,8 @@ def doctor(
     from rich.console import Console
 
     from orbitcc.commands.run import table
+    from orbitcc.common.names import terminal
     from orbitcc.emulator import needs
-    from orbitcc.envs.names import terminal
 
     results = needs.probe()
     lacks = {

@@ -25,7 +25,7 @@ from orbitcc.commands.options import (
     each_once,
     print_json,
 )
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 if TYPE_CHECKING:
     from orbitcc.eval.contenders import Contender
@@ -72,9 +72,10 @@ def evaluate(
     Without --controller and --policy: cubic and reno.
     """
     from orbitcc.commands.run import settings
+    from orbitcc.common import provenance
+    from orbitcc.common.errors import StateError
     from orbitcc.envs.description.flows import parse_value
-    from orbitcc.envs.errors import StateError
-    from orbitcc.eval import contenders, provenance, suites
+    from orbitcc.eval import contenders, suites
     from orbitcc.eval.runner import run_suite
 
     suite = suites.named(suite)
@@ -158,7 +159,7 @@ def print_table(results: Results) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
     from orbitcc.eval.figures.style import DARK, lines_of
     from orbitcc.eval.front import SHARES, unused
     from orbitcc.eval.report import OVER_ALL, pairs

@@ -33,8 +33,8 @@ def fit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing --out.")] = False,
 ) -> None:
     """Fit a scenario to recordings of a path, and write what was fitted to what (docs/fitting.md)."""
-    from orbitcc.envs.errors import FileError
-    from orbitcc.envs.files import atomic_write_bytes, atomic_write_text, check_place
+    from orbitcc.common.errors import FileError
+    from orbitcc.common.files import atomic_write_bytes, atomic_write_text, check_place
     from orbitcc.envs.fitting.files import gather
     from orbitcc.envs.fitting.fit import fit as fitted
 
@@ -77,7 +77,7 @@ def _print(found: Fit) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     console = Console()
     console.print(f"[bold]{terminal(found.name)}[/bold] · {found.duration_s:g} s", highlight=False)
@@ -94,7 +94,7 @@ def _print_runs(found: Fit, runs: list[Recording]) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     shown = table("flow", "goodput\nMbit/s", "srtt\nms", "p95\nms")
     for flow in found.flows:

@@ -36,7 +36,7 @@ def import_policy(
     import shutil
 
     from orbitcc.agents import importing
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
 
     made = importing.import_policy(policy, path, out, source=source, licence=licence)
     if reference is not None:

@@ -19,7 +19,7 @@ def list_names(
     as_json: AsJson = False,
 ) -> None:
     """List scenarios, environments, presets, controllers, suites, recipes, policies, places and statistics."""
-    from orbitcc.envs.errors import UnknownNameError
+    from orbitcc.common.errors import UnknownNameError
 
     if what is not None and what not in KINDS:
         raise UnknownNameError("list", what, KINDS)
@@ -105,7 +105,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     console = Console()
     for kind, entries in found.items():

@@ -20,8 +20,8 @@ def mininet(
 ) -> None:
     """Open the Mininet prompt on a scenario's network: hosts s0 and d0 of flow 0 and so on, links emulated."""
     from orbitcc.commands.run import prepare
+    from orbitcc.common.errors import FileError, OrbitccError
     from orbitcc.emulator import needs
-    from orbitcc.envs.errors import FileError, OrbitccError
 
     if script is not None and not script.is_file():
         raise FileError("--script", str(script), "a file of Mininet commands")

@@ -105,7 +105,7 @@ def each_once(param: typer.CallbackParam, given: list[str] | None) -> list[str] 
     keys = [text.partition("=")[0].strip() for text in given or ()]
     for key in keys:
         if keys.count(key) > 1:
-            from orbitcc.envs.errors import OrbitccError
+            from orbitcc.common.errors import OrbitccError
 
             raise OrbitccError(param.opts[0], key, "each key once")
     return given

@@ -60,10 +60,10 @@ def path(
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Compute a path between two places over a satellite constellation and print its delay over time."""
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.files import check_place
+    from orbitcc.common.numbers import checked_number
     from orbitcc.envs.description.model import MAX_TIME_S
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.files import check_place
-    from orbitcc.envs.numbers import checked_number
     from orbitcc.envs.orbits import formats
 
     for file in filter(None, (plot, out)):
@@ -112,8 +112,8 @@ def _known(name: str) -> PathTrace:
 
 
 def _computed(fields: dict[str, Any], seed: int, duration_s: float) -> Route:
+    from orbitcc.common.errors import MissingError, OrbitccError
     from orbitcc.envs.description.flows import parse_value
-    from orbitcc.envs.errors import MissingError, OrbitccError
     from orbitcc.envs.orbits.routing import PathSpec, find_route
 
     for field in ("source", "target"):
@@ -157,7 +157,7 @@ def _print(trace: PathTrace, route: Route | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     console = Console()
     found = trace.statistics()
@@ -193,7 +193,7 @@ def _changes(trace: PathTrace) -> Any:
     from rich import box
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, header_style="bold", border_style="dim")
     table.add_column("time, s", justify="right")

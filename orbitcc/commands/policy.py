@@ -31,7 +31,7 @@ def show(policy: Name, as_json: AsJson = False) -> None:
     from rich.console import Console
 
     from orbitcc.agents import checkpoint
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     card = checkpoint.read_card(checkpoint.resolve(policy))
     if as_json:
@@ -151,8 +151,8 @@ def change_action(
 ) -> None:
     """Write a copy of a checkpoint with another action, interval or preference. Nothing is trained."""
     from orbitcc.agents.actions import with_parameters
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.description.flows import parse_value
-    from orbitcc.envs.errors import OrbitccError
 
     def read(option: str, given: list[str], example: str) -> dict[str, Any]:
         values = {}

@@ -64,9 +64,10 @@ def reproduce(
 ) -> None:
     """Run all experiments of a paper and check its claims."""
     from orbitcc.commands.run import settings
+    from orbitcc.common import provenance
+    from orbitcc.common.errors import StateError
     from orbitcc.envs.description.flows import parse_value
-    from orbitcc.envs.errors import StateError
-    from orbitcc.eval import papers, provenance
+    from orbitcc.eval import papers
     from orbitcc.eval.claims.claim import LEAST_RUNS
     from orbitcc.eval.report import write_report
     from orbitcc.eval.report.paper import write_paper_report
@@ -127,7 +128,7 @@ def print_claims(judged: Sequence[tuple[Claim, ClaimResult]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
     from orbitcc.eval import papers
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)

@@ -22,7 +22,7 @@ from orbitcc.commands.options import (
     order_of,
     print_json,
 )
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,9 +82,9 @@ def run(
     trust: Trust = None,
 ) -> None:
     """Run a scenario and print what each flow and link achieved."""
+    from orbitcc.common.errors import FileError, OrbitccError
+    from orbitcc.common.files import check_place
     from orbitcc.envs import backends
-    from orbitcc.envs.errors import FileError, OrbitccError
-    from orbitcc.envs.files import check_place
 
     play = backends.runner(backend)
     for path in filter(None, (series, plot, pcap, qlog)):
@@ -137,9 +137,9 @@ def prepare(
     import numpy as np
 
     from orbitcc.agents.registry import policy_spec
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.description.flows import Flow
     from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
-    from orbitcc.envs.errors import OrbitccError
 
     ways = {
         "flow": iter([Flow.parse(text) for text in flows]),
@@ -158,8 +158,8 @@ def prepare(
 
 def load(source: str, changes: list[str]) -> Scenario | ScenarioDistribution:
     """The scenario or distribution of the command line. Raises OrbitccError, which says so of the name of a suite."""
+    from orbitcc.common.errors import StateError, UnknownNameError
     from orbitcc.envs import scenarios
-    from orbitcc.envs.errors import StateError, UnknownNameError
 
     try:
         loaded = scenarios.load(scenarios.named(source), settings(changes))
@@ -204,10 +204,10 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
 
     Raises OrbitccError for another number, and for a contender's flow without a controller.
     """
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.numbers import counted
     from orbitcc.envs.controllers import CONTENDER, EXTERNAL
     from orbitcc.envs.description.scenario import given_name
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.numbers import counted
 
     flows = list(scenario.flows)
     chosen = [i for i, flow in enumerate(flows) if flow.controller.name == EXTERNAL]
@@ -246,7 +246,7 @@ def driven(scenario: Scenario, given: Sequence[Flow], *, drawn: bool = False) ->
 
 
 def settings(changes: list[str]) -> dict[str, str]:
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
 
     settings = {}
     for change in changes:
@@ -272,8 +272,8 @@ def print_tables(recording: Recording) -> None:
     """One table of flows, one of links."""
     from rich.console import Console
 
+    from orbitcc.common.names import terminal
     from orbitcc.envs.description.scenario import stem
-    from orbitcc.envs.names import terminal
 
     scenario, console = recording.scenario, Console()
     console.print(
@@ -322,7 +322,7 @@ def _downloads(recording: Recording) -> Table:
     """A table of the downloads of traffic `objects`."""
     import numpy as np
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     listed = table("downloads", "asked for", "complete", "median\ns", "p95\ns", "median\nkB")
     for name, total in zip(recording.flow_names, recording.flow_totals, strict=True):
@@ -376,7 +376,7 @@ class RunProgress:
                 from rich.console import Console
                 from rich.progress import Progress
 
-                from orbitcc.envs.names import terminal
+                from orbitcc.common.names import terminal
 
                 self._bar = Progress(console=Console(stderr=True), transient=True)
                 self._bar.start()

@@ -30,8 +30,8 @@ def show(scenario: Name, changes: Changes = None, seed: Seed = None) -> None:
     """Print the links and flows of a scenario, and the parameters of a named one."""
     from rich.console import Console
 
-    from orbitcc.envs.names import terminal
-    from orbitcc.envs.numbers import counted
+    from orbitcc.common.names import terminal
+    from orbitcc.common.numbers import counted
     from orbitcc.envs.scenarios import SCENARIOS
 
     loaded, console = load(scenario, changes, seed), Console()
@@ -66,7 +66,7 @@ def plot(
     seed: Seed = None,
 ) -> None:
     """Draw a scenario over time: rate, base RTT, loss, interruptions and flows."""
-    from orbitcc.envs.files import atomic_write_bytes, check_place
+    from orbitcc.common.files import atomic_write_bytes, check_place
     from orbitcc.eval.figures import base as figures
     from orbitcc.eval.figures.scenario import draw_scenario
     from orbitcc.eval.figures.style import LIGHT
@@ -81,8 +81,8 @@ def load(name: str, changes: list[str] | None, seed: int | None) -> Scenario:
     import numpy as np
 
     from orbitcc.commands import run
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.description.scenario import Scenario
-    from orbitcc.envs.errors import OrbitccError
 
     if seed is not None and not 0 <= seed <= 2**53:
         raise OrbitccError("--seed", seed, "a whole number in [0, 2^53]")
@@ -101,8 +101,8 @@ class _Nothing:
 
 def allowed(name: str, parameter: str) -> str:
     """The allowed values of a parameter of a named scenario, in words."""
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs import scenarios
-    from orbitcc.envs.errors import OrbitccError
 
     try:
         scenarios.get(name, **{parameter: _Nothing()})
@@ -115,8 +115,8 @@ def _parameters(name: str) -> Any:
     from rich import box
     from rich.table import Table
 
+    from orbitcc.common.names import terminal
     from orbitcc.envs import scenarios
-    from orbitcc.envs.names import terminal
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("parameter", "default", "allowed"):
@@ -131,7 +131,7 @@ def _links(scenario: Scenario) -> Any:
     from rich import box
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
+    from orbitcc.common.names import terminal
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("link", "rate, Mbit/s", "delay, ms", "loss", "queue", "outages", "handovers"):
@@ -156,8 +156,8 @@ def _flows(scenario: Scenario) -> Any:
     from rich import box
     from rich.table import Table
 
-    from orbitcc.envs.names import terminal
-    from orbitcc.envs.numbers import counted
+    from orbitcc.common.names import terminal
+    from orbitcc.common.numbers import counted
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", border_style="dim", pad_edge=False)
     for head in ("flow", "controller", "path", "from, s", "to, s", "traffic", "base RTT at its start, ms"):

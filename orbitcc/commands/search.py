@@ -24,7 +24,7 @@ from orbitcc.commands.options import (
     complete_scenario,
     print_json,
 )
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 
 def search(
@@ -56,9 +56,10 @@ def search(
 ) -> None:
     """Search for realistic worlds in which a controller does much worse than another; save them as files."""
     from orbitcc.agents import python_policy
+    from orbitcc.common import provenance
+    from orbitcc.common.errors import OrbitccError, StateError, UnknownNameError
     from orbitcc.envs import scenarios
-    from orbitcc.envs.errors import OrbitccError, StateError, UnknownNameError
-    from orbitcc.eval import contenders, provenance
+    from orbitcc.eval import contenders
     from orbitcc.eval import search as searching
     from orbitcc.eval.report.search import words, write_search
 

@@ -38,7 +38,7 @@ def trace(
 ) -> None:
     """Show what each input of a policy adds to its action: a table, and with --plot a picture over time."""
     from orbitcc.commands.run import prepare
-    from orbitcc.envs.files import check_place
+    from orbitcc.common.files import check_place
     from orbitcc.eval.trace import trace as traced
 
     for path in filter(None, (csv, plot)):
@@ -61,8 +61,8 @@ def print_trace(trace: Trace) -> None:
     from rich.console import Console
 
     from orbitcc.commands.run import table
-    from orbitcc.envs.names import terminal
-    from orbitcc.envs.numbers import counted
+    from orbitcc.common.names import terminal
+    from orbitcc.common.numbers import counted
 
     console = Console(highlight=False)
     who, flow, where = (terminal(name) for name in (trace.policy, trace.flow, trace.scenario.name))

@@ -91,8 +91,8 @@ def train(
     Exit code 3: the policy diverged (docs/training.md). Exit code 130: interrupted.
     """
     from orbitcc.agents.runs import RunFolder
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.eval import cluster
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.parallel import cluster
     from orbitcc.training import recipe as recipes
     from orbitcc.training import trackers
     from orbitcc.training.logbook import factory
@@ -135,7 +135,7 @@ def train(
             for number in seed:
                 work.append(_fresh(plan, number, out, _command(recipe, changes or [], number), names[number]))
         except OrbitccError:
-            for _, _, made, *_ in work:
+            for _, _, made, *_ in reversed(work):
                 made.take_back()
             raise
     if resume:
@@ -162,7 +162,7 @@ def _fresh(plan: Any, seed: int, out: Path, command: str, name: str | None) -> t
 def _run_folder(text: str) -> Any:
     """The run folder at this path; None if it is the name or file of a recipe."""
     from orbitcc.agents.runs import CONFIG, RunFolder
-    from orbitcc.envs.errors import FileError
+    from orbitcc.common.errors import FileError
 
     path = Path(text)
     if (path / CONFIG).is_file():
@@ -175,7 +175,7 @@ def _run_folder(text: str) -> Any:
 def _resumed(run: Any, changes: Any, seed: int | None = None, plan: Any = None) -> tuple[Any, ...]:
     """The same with an existing run folder, which may have saved nothing yet. plan: the recipe, as it is now."""
     from orbitcc.agents.folders import locked
-    from orbitcc.envs.errors import OrbitccError, StateError
+    from orbitcc.common.errors import OrbitccError, StateError
     from orbitcc.training import recipe as recipes
     from orbitcc.training.logbook import flat
 
@@ -258,8 +258,8 @@ def _several(todo: list[Any], jobs: int, ray: str | None, as_json: bool) -> int:
 
 def check_learner(recipe: Any) -> None:
     """A clear error where the recipe's learner is not installed, before anything is written."""
-    from orbitcc.envs.errors import OrbitccError
-    from orbitcc.envs.extras import installing
+    from orbitcc.common.errors import OrbitccError
+    from orbitcc.common.extras import installing
 
     try:
         for library in ("torch", recipe.kind.library):

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from orbitcc.commands.options import LAST_SEED, AsJson, Ray, RecipeName, each_once, print_json
-from orbitcc.envs.names import plain
+from orbitcc.common.names import plain
 
 
 def tune(
@@ -37,12 +37,13 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Folder. Default: runs/tune-RECIPE. A search in it is continued.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Training runs at the same time on this machine.")] = 1,
     ray: Ray = None,
     as_json: AsJson = False,
 ) -> None:
     """Search a recipe's hyper-parameters with Optuna (extra `search`). The same command continues a search."""
     from orbitcc.commands.train import check_learner
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.training import recipe as recipes
     from orbitcc.training import tune as tuning
 
@@ -60,6 +61,7 @@ def tune(
         trials=trials,
         seeds=seed,
         folder=folder,
+        at_once=jobs,
         ray=ray,
         report=lambda text: typer.echo(plain(text), err=True),
     )

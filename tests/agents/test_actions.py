@@ -5,7 +5,7 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.actions import with_parameters
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval.contenders import from_policy
 from tests.agents.test_checkpoint import card, tensors
 from tests.agents.test_safety_filter import constant, recorded

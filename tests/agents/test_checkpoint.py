@@ -10,10 +10,10 @@ import pytest
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Action, Layer, ModelCard, Observation, Training, TrainingRange
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import definition_hash, preset
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 

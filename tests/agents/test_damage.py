@@ -13,7 +13,7 @@ import pytest
 
 from orbitcc.agents import checkpoint, plain_state, seal
 from orbitcc.agents.folders import temporary
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from tests.commands.shell import called
 
 FLIPS = 200

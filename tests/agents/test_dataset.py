@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from orbitcc.agents.decisions import Actor, collect, expressed
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec
 from orbitcc.envs.environments.presets import STATS, Native, preset
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from tests.commands.shell import called, orbitcc
 
 DUMBBELL = {"duration_s": 4.0, "rate_mbps": 20.0}

@@ -7,8 +7,8 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.eval.contenders import from_controller, from_policy
 from tests.agents.test_checkpoint import card, tensors

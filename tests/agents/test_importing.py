@@ -13,7 +13,7 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.importing import import_policy, largest_difference, layout
 from orbitcc.agents.tensorflow import read_bundle
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import contenders
 from tests.commands.shell import called
 

@@ -8,8 +8,8 @@ import pytest
 from orbitcc.agents import checkpoint
 from orbitcc.agents.joining import joined
 from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, TrainingRange
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import definition_hash
-from orbitcc.envs.errors import OrbitccError
 from tests.agents.test_checkpoint import card, tensors
 from tests.commands.shell import called
 

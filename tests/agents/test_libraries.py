@@ -16,13 +16,13 @@ import pytest
 from orbitcc.agents import libraries, python_policy
 from orbitcc.agents.registry import policy_spec
 from orbitcc.commands.run import prepare
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.environments.rllib import RLlibCongestionEnv
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import cluster
 from orbitcc.eval.contenders import from_policy
 from orbitcc.eval.trace import trace
+from orbitcc.parallel import cluster
 
 pytest.importorskip("ray.rllib")
 pytest.importorskip("stable_baselines3")
@@ -299,7 +299,7 @@ def test_options_and_files_are_checked(made) -> None:
         from_policy(f"rllib:{folder}")
     contender = from_policy(f"rllib:{folder / 'id'}")
     with pytest.raises(OrbitccError, match="run on this machine"):
-        cluster.checkpoints([contender])
+        cluster.checkpoints([str(contender.params["path"])])
     assert policy_spec("rllib:x:module=a").params == {"path": "rllib:x:module=a"}
 
 

@@ -10,12 +10,12 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.decisions import collect
 from orbitcc.agents.model_card import Layer
 from orbitcc.agents.registry import policy_spec
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.ranges import Span
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
 from orbitcc.envs.environments.presets import definition_hash, preset
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.envs.scenarios.training import TRAIN_LEO
 from orbitcc.eval.contenders import from_policy

@@ -8,13 +8,13 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.agents import python_policy
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batch import Batch
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.eval import contenders
 

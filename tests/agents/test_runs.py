@@ -3,7 +3,7 @@
 import pytest
 
 from orbitcc.agents.runs import MetricsFile, RunFolder, revision, versions
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 
 
 def test_names_say_scenario_recipe_and_seed_and_never_collide(tmp_path) -> None:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import UnknownNameError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import UnknownNameError
 
 DRAFT = "bbr3:draft=06"
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.errors import OrbitccError
 
 
 def downloaded(controller: str, **settings):

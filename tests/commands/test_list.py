@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orbitcc.cli import app
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from tests.commands.shell import orbitcc
 
 KINDS = ["scenarios", "envs", "presets", "controllers", "suites", "recipes", "policies", "places", "statistics"]

@@ -8,16 +8,15 @@ import pytest
 
 from benches.__main__ import Table, tables
 from benches.leaderboard.origin import git
-from orbitcc.envs.errors import FileError
+from orbitcc.common.errors import FileError
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "policies").glob("*.md"))]
 BY_HAND = {"render.png", "badges"}
 """Drawn by the code on their page, or written once."""
 FINAL = {
     "baselines", "constellation-unused.png", "fitting",
-    "links", "preferences.png", "astraea.png", "perigee-ablations.png",
-    "zenith-ablations.png", "perigee-actions.png", "perigee-leo.png",
+    "links", "preferences.png", "astraea.png", "perigee-actions.png",
 }  # fmt: skip
 """Pictures of experiments that are over; the programs are at the tag `experiments-0.1`."""
 

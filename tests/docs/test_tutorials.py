@@ -17,7 +17,8 @@ from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.scenario import ControllerSpec, Scenario
-from orbitcc.eval import cluster, contenders, suites
+from orbitcc.eval import contenders, suites
+from orbitcc.parallel import cluster
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import orbitcc
+from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.errors import OrbitccError
 
 pytestmark = [pytest.mark.agents, pytest.mark.usefixtures("leaves_nothing")]
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
-from orbitcc.envs.errors import OrbitccError
 from tests.commands.shell import orbitcc
 
 pytestmark = [pytest.mark.mininet, pytest.mark.usefixtures("leaves_nothing")]

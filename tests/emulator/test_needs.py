@@ -6,13 +6,13 @@ import stat
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator import needs, program
 from orbitcc.emulator.needs import Need
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from tests.commands.shell import orbitcc
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.emulator.run import emulate
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from tests.commands.shell import orbitcc
 from tests.emulator.conftest import traces
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.parallel import ParallelCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
 
 N = 3

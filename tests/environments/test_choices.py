@@ -10,10 +10,10 @@ from pettingzoo.test import parallel_api_test
 
 import orbitcc
 from orbitcc.agents.decisions import expressed
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
-from orbitcc.envs.errors import OrbitccError
 from tests.training.named import of
 
 THREE = {"name": "window-factors", "factors": [0.5, 1.0, 2.0]}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
@@ -14,9 +15,8 @@ from orbitcc.envs.environments.parallel import ParallelCongestionEnv
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
-from orbitcc.eval import cluster
+from orbitcc.parallel import cluster
 
 ACTIONS = np.random.default_rng(0).uniform(-1, 1, (300, 3, 1)).astype(np.float32)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
@@ -11,7 +12,6 @@ from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS, Who
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
 
 LOW, HIGH = np.zeros(2), np.full(2, 1e6)

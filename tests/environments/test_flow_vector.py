@@ -8,6 +8,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from orbitcc.agents import plain_state
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description import support
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.config import EnvConfig
@@ -16,7 +17,6 @@ from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import distribution, get
 
 NEXT, SAME = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.parallel import parallel_env
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow, Scenario
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.presets import STATS, preset
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 KEYS = ("goodput_mbps", "received_bytes", "sent_packets", "lost_packets", "retransmitted_packets")

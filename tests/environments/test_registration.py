@@ -10,8 +10,8 @@ import gymnasium as gym
 import pytest
 
 import orbitcc
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.registration import IDS, TEST_IDS
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import TRAINING_RUNS, Runs, for_training, get, names
 
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import orbitcc  # noqa: F401
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.parallel import parallel_env
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 

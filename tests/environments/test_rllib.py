@@ -193,8 +193,8 @@ def test_a_flow_that_ends_shows_the_last_state_of_its_world_not_the_first_of_the
 
 
 def test_a_single_flow_or_another_autoreset_is_refused() -> None:
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv, flows
-    from orbitcc.envs.errors import OrbitccError
 
     with pytest.raises(OrbitccError, match="vector_entry_point"):
         flows({"scenario": "train-leo"})

@@ -5,11 +5,11 @@ import warnings
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 sb3 = pytest.importorskip("stable_baselines3")

@@ -4,11 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments import presets
 from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.single import CongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 INFO = {*STEP_INFO, "goodput_mbps", "sent_packets", "retransmitted_packets", "lost_packets"}

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import orbitcc
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import STATISTICS
-from orbitcc.envs.errors import OrbitccError
 
 MAY_BE_NAN = {"rtt_mean_s", "rtt_min_s"}
 

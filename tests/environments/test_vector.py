@@ -6,11 +6,11 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import orbitcc  # noqa: F401
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.single import CongestionEnv
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS, distribution, get
 
 N = 5

@@ -11,10 +11,10 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 import orbitcc
+from orbitcc.common.errors import OrbitccError, UnknownKeywordError
 from orbitcc.envs.description.scenario import ControllerSpec, Flow
 from orbitcc.envs.environments.core import STEP_INFO
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import OrbitccError, UnknownKeywordError
 from orbitcc.envs.scenarios import distribution, get
 
 

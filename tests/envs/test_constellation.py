@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import suites
 from orbitcc.eval.suites.constellation import FROM_S, link_utilisation
 

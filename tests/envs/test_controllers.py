@@ -2,10 +2,10 @@ import pickle
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs import controllers
 from orbitcc.envs.controllers import Param
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 
 def test_classical_controllers_are_registered_on_import():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, Flow
 from orbitcc.envs.description.links import (
@@ -16,7 +17,6 @@ from orbitcc.envs.description.links import (
     SineJitter,
 )
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way, impaired, merged
 from orbitcc.envs.impairments.probe import jitter_ms, probe
 from orbitcc.envs.impairments.series import Series

@@ -3,9 +3,9 @@ import pickle
 import pytest
 
 from orbitcc.agents import checkpoint
+from orbitcc.common.errors import MANY, UnknownNameError
 from orbitcc.envs import controllers, scenarios
 from orbitcc.envs.environments import presets
-from orbitcc.envs.errors import MANY, UnknownNameError
 from orbitcc.envs.orbits.places import find
 from orbitcc.eval import contenders, suites
 from orbitcc.training import recipe

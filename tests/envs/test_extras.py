@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from orbitcc.agents import minari
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.extras import installing
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.extras import installing
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("agents", "baselines", "emulator", "envs", "eval", "orbitcc/commands", "training")
+PACKAGES = ("agents", "baselines", "common", "emulator", "envs", "eval", "orbitcc/commands", "parallel", "training")
 
 
 def sources():
@@ -26,7 +26,7 @@ def test_messages_name_extras_that_exist():
 
 def test_no_message_has_words_of_its_own():
     own = [path.relative_to(ROOT).as_posix() for path, text in sources().items() if "pip install" in text]
-    assert own == ["envs/extras.py"]
+    assert own == ["common/extras.py"]
 
 
 def test_a_missing_extra_is_told_for_a_checkout_and_for_pip(monkeypatch):

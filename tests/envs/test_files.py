@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from orbitcc.envs import files
-from orbitcc.envs.errors import FileError
-from orbitcc.envs.files import atomic_write_bytes, atomic_write_text, read_text, read_toml, toml_text
+from orbitcc.common import files
+from orbitcc.common.errors import FileError
+from orbitcc.common.files import atomic_write_bytes, atomic_write_text, read_text, read_toml, toml_text
 
 
 def test_a_file_is_written_with_its_folders_and_leaves_nothing_else(tmp_path):

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import FileContentError, NoSuchFileError, OrbitccError
+from orbitcc.common.errors import FileContentError, NoSuchFileError, OrbitccError
 from orbitcc.envs.fitting.files import gather, read
 from orbitcc.envs.fitting.recordings import Datagrams, Delays, Intervals, Opportunities, Packets, Probes
 from tests.envs.fitting_logs import iperf3_tcp, iperf3_udp, pcap_file, ping_line, ping_log

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from benches import fuzz
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import parse_toml
 from orbitcc.envs.description.flows import parse_value
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import parse_toml
 from orbitcc.envs.fitting.files import gather
 from orbitcc.envs.fitting.fit import fit
 from orbitcc.envs.orbits import formats

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 
 FAMILIES = (
     "inter-rtt", "intra-rtt", "efficiency", "hard-handover", "delay-jump", "cubic-friendliness", "double-dumbbell",

@@ -7,10 +7,11 @@ import pytest
 
 from orbitcc.commands.run import print_tables
 from orbitcc.commands.scenario import _flows, _links
-from orbitcc.envs import names, scenarios
+from orbitcc.common import names
+from orbitcc.common.errors import OrbitccError, UnknownNameError
+from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
 
 HOSTILE = ("[/x]", "[bold]x", "$x_{$", "$$", "\x1b[2J\x1b]0;title\x07", "a\nb", "‮abc", "<b>&", "=cmd()", "l,x", 'q"')
 

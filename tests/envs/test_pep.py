@@ -4,10 +4,10 @@ import gymnasium
 import pytest
 
 import orbitcc
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 
 LINKS = [
     {"name": "access", "rate_mbps": 1000.0, "delay_ms": 20.0},

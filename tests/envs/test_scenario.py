@@ -3,13 +3,13 @@ import math
 
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import ControllerSpec, Flow
 from orbitcc.envs.description.links import Direction, GammaJitter, GilbertElliott, Handover, Link, Outage, SineJitter
 from orbitcc.envs.description.queues import Codel, DropTailBytes, FqCodel, Pie, Red, Viasat
 from orbitcc.envs.description.scenario import Scenario, SimSettings
-from orbitcc.envs.errors import OrbitccError
 
 NAN = float("nan")
 

@@ -5,10 +5,10 @@ import statistics
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import toml_text
 from orbitcc.envs import scenarios
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import toml_text
 from orbitcc.envs.scenarios.leo import reconfigurations
 
 RUN_2 = [  # run 2 in the order of the paper's repository: Mbit/s, ms, % loss, ms of interruption

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.errors import FileError, OrbitccError
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Cbr, Flow
 from orbitcc.envs.description.links import GilbertElliott, Link, LoadLoss
 from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.effects import Effect, Way, impaired
 from orbitcc.envs.impairments.series import Series
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.impairments.series import Series
 from orbitcc.envs.impairments.weather import (
     MODCODS,

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval.assessment import assess, contenders_of, criteria
 from orbitcc.eval.assessment.criteria import Criterion, Figure
 from orbitcc.eval.assessment.judgement import as_dict, write_worlds

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import claims, papers, suites
 from orbitcc.eval.claims import ClaimResult, Evidence
 from orbitcc.eval.claims.evidence import Labelled, t_test

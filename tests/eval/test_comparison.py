@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.eval.comparison import differences, warnings
 from tests.commands.shell import called
 

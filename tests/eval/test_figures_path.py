@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from orbitcc.envs.errors import FileError
+from orbitcc.common.errors import FileError
 from orbitcc.envs.orbits import leoem
 from orbitcc.envs.orbits.places import find
 from orbitcc.envs.orbits.routing import PathSpec, find_route

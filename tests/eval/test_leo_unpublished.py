@@ -2,7 +2,7 @@
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.eval import suites
 from orbitcc.eval.contenders import from_controller, line_up

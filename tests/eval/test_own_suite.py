@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import suites
 from tests.commands.shell import orbitcc
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import claims, contenders, papers
 from tests.commands.shell import called
 

@@ -15,10 +15,11 @@ import pytest
 
 pytest.importorskip("ray")
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import cluster, contenders, suites
+from orbitcc.common.errors import OrbitccError
+from orbitcc.eval import contenders, suites
 from orbitcc.eval import results as store
 from orbitcc.eval.runner import run_suite
+from orbitcc.parallel import cluster
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,9 +13,10 @@ import pytest
 
 pytest.importorskip("ray")
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import cluster, contenders
+from orbitcc.common.errors import OrbitccError
+from orbitcc.eval import contenders
 from orbitcc.eval import search as searching
+from orbitcc.parallel import cluster
 
 pytestmark = pytest.mark.slow
 
@@ -57,10 +58,10 @@ def _listening() -> list[str]:
 
 STARTED = """
 import json, os, ray
-from orbitcc.eval import cluster
+from orbitcc.parallel import cluster
 from tests.eval.test_ray_local import _listening
 cluster.start(cpus=1)
-assert cluster.ordered(eval, ["1 + 1"], str) == [2]
+assert [value for _, value in sorted(cluster.tasks(eval, ["1 + 1"], str))] == [2]
 print(json.dumps([ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], _listening()]), flush=True)
 input()
 """
@@ -93,9 +94,9 @@ def test_nothing_listens_beyond_this_machine_and_a_token_is_asked_for(first, ray
 
 def test_tasks_give_their_results_in_order_and_raise_their_errors(local_ray):
     assert not cluster.start(cpus=1)
-    assert cluster.ordered(eval, ["1 + 1", "2 + 2", "3 + 3"], str) == [2, 4, 6]
+    assert [value for _, value in sorted(cluster.tasks(eval, ["1 + 1", "2 + 2", "3 + 3"], str))] == [2, 4, 6]
     with pytest.raises(ZeroDivisionError):
-        cluster.ordered(eval, ["1 / 0"], str)
+        [value for _, value in sorted(cluster.tasks(eval, ["1 / 0"], str))]
 
 
 def test_a_task_that_kills_every_worker_is_named_and_the_others_finish(local_ray):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval.cluster import ATTEMPTS, _init
+from orbitcc.common.errors import OrbitccError
+from orbitcc.parallel.cluster import ATTEMPTS, _init
 
 
 class SlowRay:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benches.pages import replace
-from orbitcc.envs.errors import FileError
+from orbitcc.common.errors import FileError
 from orbitcc.eval import papers
 
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.eval import contenders, progress, runner, suites
+from orbitcc.common.errors import OrbitccError
+from orbitcc.eval import contenders, runner, suites
 from orbitcc.eval.comparison import differences
 from orbitcc.eval.results import Results, key_of
 from orbitcc.eval.runner import run_suite
+from orbitcc.parallel import progress
 
 MAIN = "import sys; from orbitcc.cli import main; sys.exit(main())"
 
@@ -92,7 +93,8 @@ def test_runs_of_another_version_are_not_mixed_in(tmp_path):
 
 RESULTS = """
 import sys
-from orbitcc.eval import contenders, progress, runner, suites
+from orbitcc.parallel import progress
+from orbitcc.eval import contenders, runner, suites
 from orbitcc.eval.comparison import differences
 from orbitcc.eval.runner import run_suite
 line_up = contenders.line_up(["cubic"], [])

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios.folder import Folder
 from orbitcc.eval import suites
 from orbitcc.eval.contenders import from_controller

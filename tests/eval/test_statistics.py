@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval.statistics import (
     Estimate,
     aggregate,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import Recording, simulate
 from orbitcc.envs.description.flows import Flow
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.eval import contenders, suites
 from orbitcc.eval.suites.common import ratio_values
 from orbitcc.eval.suites.geo import download_values

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits import places
 from orbitcc.envs.orbits.constellation import SHELLS, Constellation, Shell
 from orbitcc.envs.orbits.gateways import GATEWAYS

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitcc.envs.errors import FileError, OrbitccError
+from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits import leoem
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S
 from orbitcc.envs.orbits.places import find, great_circle_km

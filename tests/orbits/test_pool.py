@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits.pool import PathPool
 from orbitcc.envs.orbits.routing import PathSpec
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits.constellation import LIGHT_KM_PER_S, SHELLS
 from orbitcc.envs.orbits.places import great_circle_km
 from orbitcc.envs.orbits.routing import JUMP_S, PathSpec, find_path, find_route

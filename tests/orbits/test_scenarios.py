@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs import scenarios
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.scenario import Scenario
 from orbitcc.envs.environments.presets import STATS
 from orbitcc.envs.environments.vector import VectorCongestionEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits import formats, leoem
 from orbitcc.envs.orbits.routing import PathSpec, find_path
 from orbitcc.envs.orbits.trace import Capacity, PathTrace, Slot

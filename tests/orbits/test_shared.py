@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.orbits.constellation import SHELLS
 from orbitcc.envs.orbits.routing import PathSpec, find_route
 from orbitcc.envs.orbits.shared import SharedRoutes, permuted_pairs

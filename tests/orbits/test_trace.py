@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.backends.simulator import simulate
 from orbitcc.envs.description.flows import Flow
 from orbitcc.envs.description.links import Outage
 from orbitcc.envs.description.queues import DropTailPackets
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.orbits.trace import JUMP_S, Capacity, PathTrace, Slot, steps
 
 

@@ -13,7 +13,7 @@ from orbitcc.agents.actions import with_parameters
 from orbitcc.agents.joining import joined
 from orbitcc.agents.runs import RunFolder
 from orbitcc.agents.safety_filter import filtered, limits
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.training import loop, recipe
 from tests.commands.shell import called
 

@@ -12,8 +12,8 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
 from orbitcc.agents.runs import RunFolder
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.source import agent_flows
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import compare, recipe
 from orbitcc.training.heldout import HeldOut, _Running, constant, uniform

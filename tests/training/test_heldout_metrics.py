@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from orbitcc import _sim
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Scenario
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe
 from orbitcc.training.heldout import HeldOut
 from orbitcc.training.heldout_metrics import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.training import trackers
 from orbitcc.training.logbook import CsvLogbook, Display, Logbook, Logbooks, TensorBoardLogbook, factory
 

@@ -14,8 +14,8 @@ from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer
 from orbitcc.agents.runs import RunFolder
 from orbitcc.cli import main
+from orbitcc.common.errors import StateError
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.errors import StateError
 from orbitcc.training import loop, recipe
 from orbitcc.training.curves import read_curves
 from orbitcc.training.heldout_metrics import FIGURES, Weights

@@ -13,9 +13,9 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Gate, Layer
 from orbitcc.agents.runs import RunFolder
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 from orbitcc.training import loop, privileged, recipe
 from orbitcc.training.mlp import Mixture, Mlp

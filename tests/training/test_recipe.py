@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
+from orbitcc.common.files import read_toml, toml_text
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.errors import OrbitccError
-from orbitcc.envs.files import read_toml, toml_text
 from orbitcc.envs.scenarios import DISTRIBUTIONS
 from orbitcc.training import recipe
 from tests.training.named import of

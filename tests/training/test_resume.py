@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from orbitcc.agents import checkpoint, seal
 from orbitcc.agents.folders import locked
 from orbitcc.agents.runs import RunFolder
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.training import recipe, resume
 from tests.commands.shell import called
 from tests.training.named import of

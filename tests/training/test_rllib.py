@@ -286,7 +286,7 @@ def test_the_exported_policy_of_dqn_selects_the_factor_with_the_largest_value() 
     ],
 )
 def test_settings_that_rllib_cannot_take_are_refused(changes: list[str], field: str, says: str) -> None:
-    from orbitcc.envs.errors import OrbitccError
+    from orbitcc.common.errors import OrbitccError
     from orbitcc.training import recipe, rllib
 
     with pytest.raises(OrbitccError) as refused:

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from orbitcc import _sim
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 
 pytest.importorskip("ray.rllib")
 import torch

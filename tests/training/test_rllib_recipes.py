@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from orbitcc.agents import checkpoint
 from orbitcc.agents.policy import build
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.training import privileged, recipe
 from orbitcc.training.networks import Moments
 from tests.commands.shell import called

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.envs.scenarios import get
 
 pytest.importorskip("ray.rllib")

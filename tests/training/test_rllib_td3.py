@@ -10,8 +10,8 @@ from gymnasium import spaces
 
 from orbitcc.agents.model_card import ModelCard
 from orbitcc.agents.runs import RunFolder
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.presets import STATS
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import recipe as recipes
 from tests.commands.shell import called
 

@@ -131,7 +131,7 @@ def test_interrupted_seeds_save_and_are_resumed_where_they_were(tmp_path: Path) 
     command = [sys.executable, "-m", "orbitcc.cli", "train", "sb3-ppo-leo", "--out", str(tmp_path), "--seed"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     seeds_asked = ["1", "2", "3", "--jobs", "2"]
-    endless = [*SETTINGS, "--set", "agent_steps=100_000_000", "--set", "evaluation.give_up_after=0"]
+    endless = [*SETTINGS[2:], "--set", "agent_steps=100_000_000", "--set", "evaluation.give_up_after=0"]
     process = subprocess.Popen([*command, *seeds_asked, *endless], env=environment, start_new_session=True)
     try:
         deadline = time.monotonic() + 240

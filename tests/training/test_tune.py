@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 from orbitcc.eval import journal
 from orbitcc.training import recipe
 from orbitcc.training import tune as tuning

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orbitcc.common.errors import OrbitccError, UnknownNameError
 from orbitcc.envs.environments.presets import preset
-from orbitcc.envs.errors import OrbitccError, UnknownNameError
 from orbitcc.training.learners import RllibAlgorithm
 from orbitcc.training.networks import exported
 from orbitcc.training.recipe import Network, Recipe

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.presets import preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
 from orbitcc.training.learners import PpoSettings, RllibAlgorithm, RllibPpo, RllibPpoWorlds, RllibSacWorlds, RllibTd3
 from orbitcc.training.recipe import Recipe

@@ -14,9 +14,9 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import nn
 
 from orbitcc.agents.model_card import Layer
+from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.rllib import StatefulFlowVectorEnv
-from orbitcc.envs.errors import OrbitccError
 from orbitcc.training import privileged
 from orbitcc.training.networks import Dense, Gated, Moments
 from orbitcc.training.ppo import CLIP

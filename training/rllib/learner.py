@@ -13,7 +13,7 @@ import numpy as np
 
 from orbitcc.agents.policy import Tensors
 from orbitcc.envs.environments.presets import preset
-from orbitcc.eval import cluster
+from orbitcc.parallel import cluster
 from orbitcc.training.learners import PpoSettings, RllibTd3
 from orbitcc.training.networks import denormalised, exported
 from orbitcc.training.recipe import Recipe

@@ -20,7 +20,7 @@ from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.numpy import convert_to_numpy
 from ray.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
-from orbitcc.envs.errors import OrbitccError
+from orbitcc.common.errors import OrbitccError
 
 _OTHERWISE = "RLlib's own env runner"
 _PER_EPISODE = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")

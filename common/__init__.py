@@ -1,0 +1,1 @@
+"""What every package uses: errors, files, names, numbers, and which code made a result."""

@@ -1,0 +1,53 @@
+"""Worker processes that end with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from orbitcc.agents import libraries
+from orbitcc.common.errors import StateError
+
+
+def pool(workers: int) -> ProcessPoolExecutor:
+    """A pool of worker processes, which end when this process is killed and leave Ctrl-C to it.
+
+    They are spawned, not forked: the native thread pool and matplotlib's caches do not survive a fork. They trust the
+    policies of other libraries that this process trusts.
+    """
+    return ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_enter, initargs=(libraries.trusted(),)
+    )
+
+
+@contextmanager
+def lost(field: str = "workers") -> Iterator[None]:
+    """OrbitccError about `field` where a worker process of a pool was killed within a `with` block."""
+    try:
+        yield
+    except BrokenProcessPool:
+        sentence = (
+            "a worker process was killed, perhaps because the machine has no memory left; what is finished is kept: "
+            "continue with --resume, and with fewer --workers"
+        )
+        raise StateError(field, sentence) from None
+
+
+def _enter(trusted: tuple[Path, ...]) -> None:
+    libraries.trust(trusted)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent: Any = parent_process()
+    parent.join()
+    os._exit(1)

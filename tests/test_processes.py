@@ -1,0 +1,43 @@
+"""Worker processes end with their parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import os, time
+from orbitcc.parallel import processes
+
+if __name__ == "__main__":
+    pool = processes.pool(2)
+    print(*{pool.submit(os.getpid).result() for _ in range(8)}, flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_a_parent_that_is_killed(kill: int, tmp_path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    assert process.stdout is not None
+    workers = [int(word) for word in process.stdout.readline().split()]
+    assert workers
+    process.send_signal(kill)
+    process.wait(60)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            os.killpg(process.pid, 0)  # the group of the parent and its workers
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    pytest.fail("workers were there 60 s later")
