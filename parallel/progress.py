@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from orbitcc.common.names import plain, terminal
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
 
 LINE_EVERY_S = 5.0
 
 
-class Progress:
-    """Counts finished runs. Use as a context manager.
+class Display:
+    """Shows how much of `total` is done. Use as a context manager.
 
-    total: all runs; done: runs that were finished before; quiet: show nothing.
+    who: begins every line said, to tell several pieces of work apart. bar: on a terminal, a bar. quiet: show nothing.
     """
 
-    def __init__(self, title: str, total: int, *, done: int = 0, quiet: bool = False) -> None:
-        self.title, self.total, self.done = title, total, done
-        self._already = done
-        self._quiet = quiet or total == 0
-        self._bar: Bar | None = None
-        self._began = self._last_line = time.monotonic()
+    def __init__(self, total: int, title: str, *, who: str = "", bar: bool = True, quiet: bool = False) -> None:
+        self.total, self.title = total, f"{title}, {who}" if who else title
+        self._who, self._quiet = f"{who}: " if who else "", quiet
+        self._last = -math.inf
+        self._bar = None
+        if bar and not quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[note]}"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task(terminal(title), total=total, note="")
 
     def __enter__(self) -> Self:
-        if not self._quiet and sys.stderr.isatty():
-            from rich import progress as rich
-            from rich.console import Console
-
-            columns = (
-                rich.TextColumn("[bold]{task.description}"),
-                rich.BarColumn(),
-                rich.MofNCompleteColumn(),
-                rich.TimeElapsedColumn(),
-                rich.TextColumn("[dim]left"),
-                rich.TimeRemainingColumn(),
-            )
-            self._bar = rich.Progress(*columns, console=Console(stderr=True))
+        if self._bar is not None:
             self._bar.start()
-            self._bar.add_task(terminal(self.title), total=self.total, completed=self.done)
-        elif not self._quiet:
-            again = f" ({self.done} finished earlier)" if self.done else ""
-            print(f"{plain(self.title)}: {self.total} runs{again}", file=sys.stderr, flush=True)
         return self
 
     def __exit__(
@@ -54,17 +48,62 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        self._line(self._who + text)
+
+    def working(self, what: str) -> None:
+        """Show the activity between two updates."""
+        if self._bar is not None:
+            self._bar.update(self._task, note=what)
+        else:
+            self._now_and_then(f"{self.title}: {what}")
+
+    def update(self, done: int, note: str) -> None:
+        """Show the progress and a note."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=min(done, self.total), note=note)
+        else:
+            share = min(done / self.total, 1.0) if self.total else 1.0
+            self._now_and_then(f"{self.title}: {share:.0%}, {note}")
+
+    def _now_and_then(self, text: str) -> None:
+        if time.monotonic() - self._last >= LINE_EVERY_S:
+            self._last = time.monotonic()
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(terminal(text), highlight=False)
         elif not self._quiet:
-            elapsed = time.monotonic() - self._began
-            print(f"{plain(self.title)}: {self.done}/{self.total} runs, {elapsed:.1f} s", file=sys.stderr, flush=True)
+            print(plain(text), file=sys.stderr, flush=True)
+
+
+class Progress(Display):
+    """Counts finished runs.
+
+    total: all runs; done: runs that were finished before; quiet: show nothing.
+    """
+
+    def __init__(self, title: str, total: int, *, done: int = 0, quiet: bool = False) -> None:
+        super().__init__(total, title, quiet=quiet or total == 0)
+        self.done = self._already = done
+        self._began = self._last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        again = f" ({self.done} finished earlier)" if self.done else ""
+        self.say(f"{self.title}: {self.total} runs{again}")
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.say(f"{self.title}: {self.done}/{self.total} runs, {time.monotonic() - self._began:.1f} s")
 
     def advance(self) -> None:
         """Count one finished run."""
         self.done += 1
-        now = time.monotonic()
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done)
-        elif not self._quiet and now - self._last_line >= LINE_EVERY_S:
-            self._last_line = now
-            left = (now - self._began) / (self.done - self._already) * (self.total - self.done)
-            print(f"{plain(self.title)}: {self.done}/{self.total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
+        left_s = (time.monotonic() - self._began) / (self.done - self._already) * (self.total - self.done)
+        self.update(self.done, f"{self.done}/{self.total} runs, {left_s:.0f} s left")

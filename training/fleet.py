@@ -15,7 +15,7 @@ from typing import Protocol
 
 from orbitcc.common.errors import OrbitccError
 from orbitcc.parallel import cluster
-from orbitcc.training.logbook import Display
+from orbitcc.parallel.progress import Display
 from orbitcc.training.loop import INTERRUPTED, train
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.remote import Job, RemoteFleet, needed_cores

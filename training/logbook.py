@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +15,6 @@ from numpy.typing import NDArray
 from orbitcc.agents.runs import METRICS, MetricsFile
 from orbitcc.common import code
 from orbitcc.common.errors import OrbitccError
-from orbitcc.common.names import plain, terminal
 from orbitcc.training.heldout_metrics import FIGURES
 
 
@@ -239,69 +235,3 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value if isinstance(value, bool | int | float | str) else str(value)
-
-
-class Display:
-    """A progress bar on a terminal, else one plain line every few seconds, on standard error.
-
-    who: begins every line said, to tell several runs apart; `bar` = False: plain lines on a terminal, too.
-    """
-
-    def __init__(self, total: int, title: str, every_s: float = 5.0, who: str = "", bar: bool = True) -> None:
-        self._total = total
-        self._title = f"{title}, {who}" if who else title
-        self._who = f"{who}: " if who else ""
-        self._every_s = every_s
-        self._last = -math.inf
-        self._bar = None
-        if bar and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[note]}"),
-                console=Console(stderr=True),
-            )
-            self._task = self._bar.add_task(terminal(title), total=total, note="")
-
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def say(self, text: str) -> None:
-        """Print one line."""
-        self._line(self._who + text)
-
-    def _line(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(terminal(text), highlight=False)
-        else:
-            print(plain(text), file=sys.stderr, flush=True)
-
-    def working(self, what: str) -> None:
-        """Show the activity between two updates."""
-        if self._bar is not None:
-            self._bar.update(self._task, note=what)
-        elif time.monotonic() - self._last >= self._every_s:
-            self._last = time.monotonic()
-            self._line(f"{self._title}: {what}")
-
-    def update(self, done: int, note: str) -> None:
-        """Show the progress and a note."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=min(done, self._total), note=note)
-        elif time.monotonic() - self._last >= self._every_s:
-            self._last = time.monotonic()
-            share = min(done / self._total, 1.0) if self._total else 1.0
-            self._line(f"{self._title}: {share:.0%}, {done:,} agent steps, {note}")

@@ -27,10 +27,11 @@ from orbitcc.agents.runs import CONFIG, RunFolder, revision, versions
 from orbitcc.agents.training_range import training_range
 from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.presets import definition_hash, preset
+from orbitcc.parallel.progress import Display
 from orbitcc.training.finishing import begin_anew, finish, is_finished, is_lost, selected
 from orbitcc.training.heldout import HeldOut, constant
 from orbitcc.training.heldout_metrics import Figures, failures
-from orbitcc.training.logbook import Display, Logbook, Logbooks, MakeLogbook
+from orbitcc.training.logbook import Logbook, Logbooks, MakeLogbook
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.resume import PROGRESS, TrainingState, check_state, mend, read_progress
 
@@ -296,7 +297,8 @@ class _Loop:
             self.logbook.write(progress.agent_steps, figures)
             self.display.update(
                 progress.agent_steps,
-                f"reward {figures['train/reward']:.4f}, held-out {_shown(progress.scores['reward'])}, "
+                f"{progress.agent_steps:,} agent steps, reward {figures['train/reward']:.4f}, "
+                f"held-out {_shown(progress.scores['reward'])}, "
                 f"score {progress.scores['score']:.3f}{self._failing()}, "
                 f"{figures['train/agent_steps_per_s']:,.0f} steps/s",
             )

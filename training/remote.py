@@ -23,7 +23,7 @@ from orbitcc.agents.runs import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.names import plain
 from orbitcc.parallel import cluster
-from orbitcc.training.logbook import Display
+from orbitcc.parallel.progress import Display
 from orbitcc.training.loop import INTERRUPTED, TrainingResult, train
 from orbitcc.training.recipe import Recipe
 from orbitcc.training.resume import TrainingState

@@ -205,7 +205,7 @@ def test_how_long_the_rest_will_take_is_told(capsys, monkeypatch):
         bar.advance()
     told = capsys.readouterr().err
     assert "suite: 3 runs (1 finished earlier)" in told
-    assert "suite: 2/3 runs, 10 s left" in told
+    assert "suite: 67%, 2/3 runs, 10 s left" in told
 
 
 DAMAGE = {

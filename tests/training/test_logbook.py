@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from orbitcc.common.errors import OrbitccError
+from orbitcc.parallel.progress import Display
 from orbitcc.training import trackers
-from orbitcc.training.logbook import CsvLogbook, Display, Logbook, Logbooks, TensorBoardLogbook, factory
+from orbitcc.training.logbook import CsvLogbook, Logbook, Logbooks, TensorBoardLogbook, factory
 
 TUNING = Path(__file__).parents[2] / "docs" / "tuning.md"
 
@@ -174,7 +175,7 @@ def test_tensorboard_shows_a_description_beside_each_chart(tmp_path):
 
 def test_a_line_of_progress_never_exceeds_the_whole(capsys):
     with Display(100_000, "mine") as display:
-        display.update(130_965, "reward 0.1")
+        display.update(130_965, "130,965 agent steps, reward 0.1")
     assert capsys.readouterr().err.strip() == "mine: 100%, 130,965 agent steps, reward 0.1"
 
 
