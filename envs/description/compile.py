@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -79,9 +81,30 @@ def compile_network(scenario: Compilable) -> CompiledNetwork:
     return _Compiler(scenario).network()
 
 
-def as_text(network: CompiledNetwork) -> str:
-    """The JSON text for `orbitcc._sim`."""
-    return to_json(network, inf_nan_mode="constants").decode()
+_READY = secrets.token_hex(16)
+"""Stands for ready text in a text that is being made: no name of a user is the same."""
+
+
+class Ready:
+    """A compiled part that many networks share, as JSON text. False if it is empty."""
+
+    def __init__(self, part: Any) -> None:
+        self.text, self._full = as_text(part), bool(part)
+
+    def __bool__(self) -> bool:
+        return self._full
+
+
+def as_text(network: Any) -> str:
+    """The JSON text of a network for `orbitcc._sim`, or of a part of one."""
+    ready: list[str] = []
+
+    def stand_in(part: Ready) -> str:
+        ready.append(part.text)
+        return _READY
+
+    first, *rest = to_json(network, inf_nan_mode="constants", fallback=stand_in).decode().split(f'"{_READY}"')
+    return first + "".join(itertools.chain.from_iterable(zip(ready, rest, strict=True)))
 
 
 class _Compiler:
@@ -127,7 +150,7 @@ class _Compiler:
         """The compiled form of `part`, computed once."""
         if type(part) is Kept:
             if part.compiled is None:
-                part.compiled = compiled(part)
+                part.compiled = Ready(compiled(part))
             return part.compiled
         key = id(part), compiled
         if key not in self._shared:
