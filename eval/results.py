@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orbitcc.agents.folders import settle
+from orbitcc.agents.runs.folders import settle
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.common.files import MB, MOST_TABLE, atomic_write_text, open_regular, parse_json, read_bytes
 from orbitcc.common.names import csv_text

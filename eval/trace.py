@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from orbitcc.agents import checkpoint, python_policy
 from orbitcc.agents.checkpoint import Checkpoint
-from orbitcc.agents.decisions import Episode, collect
+from orbitcc.agents.data.decisions import Episode, collect
 from orbitcc.agents.model_card import LEAKY_SLOPE, Layer
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.files import atomic_write_text

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from orbitcc.agents import plain_state
 from orbitcc.agents.policy import Tensors
+from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import FileError
 from orbitcc.envs.environments.batch import GLOBAL_STATE
 from orbitcc.envs.environments.batched_parallel import BatchedParallelEnv

@@ -1,7 +1,7 @@
 """Held-out worlds: equal in every evaluation, for policies and classical controllers.
 
 Figures: `reward` per decision and `action_spread`, the standard deviation of the actions, over all worlds, step by
-step; and means over worlds of what :mod:`orbitcc.training.heldout_metrics` measures on their recordings.
+step; and means over worlds of what :mod:`orbitcc.eval.heldout_metrics` measures on their recordings.
 """
 
 import math
@@ -20,7 +20,7 @@ from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.environments.batch import ACTIVE, Batch
 from orbitcc.envs.environments.presets import Preset, preset
 from orbitcc.envs.environments.source import EpisodeSource, agent_flows
-from orbitcc.training.heldout_metrics import FAILURE_SHARE, Figures, flooded_windows, mean_figures, measure
+from orbitcc.eval.heldout_metrics import FAILURE_SHARE, Figures, flooded_windows, mean_figures, measure
 
 Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 """obs f32[n, D] -> actions f32[n, A]."""

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orbitcc.agents import checkpoint, plain_state
+from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import Tensors
+from orbitcc.agents.runs import plain_state
 from orbitcc.common.errors import FileError, OrbitccError
 from orbitcc.envs.environments.flow_vector import FlowVectorEnv
 from orbitcc.envs.environments.presets import definition_hash

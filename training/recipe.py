@@ -23,7 +23,7 @@ from orbitcc.envs.description.model import Model, number
 from orbitcc.envs.description.scenario import Scenario, ScenarioDistribution
 from orbitcc.envs.description.support import Backend
 from orbitcc.envs.environments import presets
-from orbitcc.training.heldout_metrics import Weights
+from orbitcc.eval.heldout_metrics import Weights
 from orbitcc.training.learners import ALGORITHMS, Algorithm, FlowPpo, Ppo
 
 RECIPES = Path(__file__).resolve().parent / "recipes"

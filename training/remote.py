@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents import seal
-from orbitcc.agents.folders import LOCK, replace_folder, scratch, temporary
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.folders import LOCK, replace_folder, scratch, temporary
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.names import plain
 from orbitcc.parallel import cluster

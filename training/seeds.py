@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.common.names import plain
+from orbitcc.eval.heldout_metrics import failures, print_figures
 from orbitcc.eval.statistics import Aggregate, aggregate
 from orbitcc.training.fleet import fleet
-from orbitcc.training.heldout_metrics import failures, print_figures
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, UNTRAINED, Interrupt, TrainingResult
 from orbitcc.training.remote import Job
 from orbitcc.training.resume import check_state

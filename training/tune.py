@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.common.files import atomic_write_text, toml_text

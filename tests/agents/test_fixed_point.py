@@ -5,7 +5,7 @@ import pytest
 
 from orbitcc import _sim
 from orbitcc.agents import checkpoint, fixed_point
-from orbitcc.agents.decisions import collect
+from orbitcc.agents.data.decisions import collect
 from orbitcc.agents.registry import policy_spec
 from orbitcc.agents.safety_filter import filtered
 from orbitcc.common.errors import OrbitccError

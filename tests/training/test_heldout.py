@@ -11,13 +11,13 @@ from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Layer, ModelCard
 from orbitcc.agents.policy import build
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.environments.source import agent_flows
 from orbitcc.envs.scenarios import DISTRIBUTIONS
+from orbitcc.eval.heldout_metrics import FIGURES, Weights, failures, mean_figures, measure, print_figures
 from orbitcc.training import compare, recipe
 from orbitcc.training.heldout import HeldOut, _Running, constant, uniform
-from orbitcc.training.heldout_metrics import FIGURES, Weights, failures, mean_figures, measure, print_figures
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 from orbitcc import _sim
 from orbitcc.agents import checkpoint
 from orbitcc.agents.model_card import Gate, Layer
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.common.errors import OrbitccError
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.environments.presets import STATS

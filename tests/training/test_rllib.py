@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.envs.description.scenario import Flow
 from orbitcc.envs.scenarios import get
 from tests.training.named import of
@@ -194,7 +194,7 @@ def test_sac_samples_complete_episodes_of_whole_worlds_and_new_worlds_every_time
 def test_learners_with_replay_learn_from_flows_that_come_and_go_and_go_on_where_they_stopped(
     name: str, tmp_path: Path
 ) -> None:
-    from orbitcc.agents.runs import RunFolder
+    from orbitcc.agents.runs.run_folder import RunFolder
     from orbitcc.training import loop, recipe
     from orbitcc.training.heldout import HeldOut
 

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("stable_baselines3")
 
-from orbitcc.agents import seal
-from orbitcc.agents.runs import RunFolder
+from orbitcc.agents.runs import seal
+from orbitcc.agents.runs.run_folder import RunFolder
 from orbitcc.cli import main
 from orbitcc.training import seeds
 from orbitcc.training.loop import DIVERGED, INTERRUPTED, TrainingResult

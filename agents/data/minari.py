@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import orbitcc
-from orbitcc.agents.decisions import Episode, table_of
-from orbitcc.agents.folders import temporary
+from orbitcc.agents.data.decisions import Episode, table_of
+from orbitcc.agents.runs.folders import temporary
 from orbitcc.common.errors import FileError, OrbitccError, StateError
 from orbitcc.common.extras import installing
 from orbitcc.envs.environments.presets import STATS, Preset, to_choices
