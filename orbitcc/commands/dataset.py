@@ -11,7 +11,7 @@ import typer
 from orbitcc.commands.options import LAST_SEED, Policies, Trust, each_once
 
 if TYPE_CHECKING:
-    from orbitcc.agents.data.decisions import Episode
+    from orbitcc.agents.data.decisions import FlowEpisode
 
 
 def dataset(
@@ -79,7 +79,7 @@ def dataset(
 
     with RunProgress(name) as progress:
 
-        def episodes_with_progress() -> Iterator[Episode]:
+        def episodes_with_progress() -> Iterator[FlowEpisode]:
             for episode in collect(loaded, controllers, preset=chosen, episodes=episodes, seed=seed):
                 progress((episode.seed - seed + 1) / episodes)
                 yield episode
