@@ -22,7 +22,7 @@ from safetensors.numpy import save as save_tensors
 from orbitcc import _sim
 from orbitcc.agents import hub
 from orbitcc.agents.libraries import suggestion
-from orbitcc.agents.model_card import Action, ModelCard, Observation
+from orbitcc.agents.model_card import CardAction, CardObservation, ModelCard
 from orbitcc.agents.policy import Tensors, build, mismatch
 from orbitcc.agents.runs.folders import BEST, CONFIG, SELECTED, SENT, replace_folder, scratch
 from orbitcc.agents.runs.folders import CARD as CARD
@@ -287,7 +287,7 @@ def with_preference(parameters: Mapping[str, Any], values: Mapping[str, Any]) ->
     return {**parameters, "features": chosen}
 
 
-def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> Observation:
+def preferring(card: ModelCard, values: Mapping[str, Any], field: str = "delay") -> CardObservation:
     """The observation of a policy whose preference of delay has these values (`usual`, `contested`) and no other.
 
     Raises:
@@ -317,7 +317,7 @@ def _load(folder: Path, stamps: _Stamps) -> Checkpoint:
 
 
 def _check_native(path: Path, card: ModelCard) -> None:
-    functions: tuple[tuple[str, Observation | Action], ...] = (
+    functions: tuple[tuple[str, CardObservation | CardAction], ...] = (
         ("observation", card.observation),
         ("action", card.action),
     )

@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import numpy as np
 
 from orbitcc.agents import checkpoint
-from orbitcc.agents.model_card import Action, Gate, Layer, ModelCard, Observation, Training
+from orbitcc.agents.model_card import CardAction, CardObservation, Gate, Layer, ModelCard, Training
 from orbitcc.agents.policy import Tensors, build
 from orbitcc.agents.runs import seal
 from orbitcc.agents.runs.folders import locked, replace_folder, scratch
@@ -439,13 +439,13 @@ class _Loop:
         return ModelCard(
             name=self.run_folder.name,
             description=self.recipe.description,
-            observation=Observation(
+            observation=CardObservation(
                 preset=observation.name,
                 parameters=dict(observation.parameters),
                 dim=deployed.observation_space().shape[0],
                 hash=definition_hash("observation", observation),
             ),
-            action=Action(
+            action=CardAction(
                 preset=action.name,
                 parameters=dict(action.parameters),
                 dim=deployed.action_dim,

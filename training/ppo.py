@@ -84,7 +84,7 @@ class PpoLearner:
             self._begin_with(recipe.start_from)
         self._obs, _ = self._env.reset(seed=seed)
         self._episodes = EpisodeTotals(ppo.flows, ppo.reward_scale)
-        self._rollout = _Rollout(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
+        self._rollout = _Samples(max(1, ppo.batch // ppo.flows), ppo.flows, sees, acts, knows)
 
     def iterate(self) -> dict[str, float]:
         self._schedule()
@@ -344,7 +344,7 @@ def gae(rewards: F32, values: F32, ended: NDArray[np.bool_], final_values: F32, 
     return advantages
 
 
-class _Rollout:
+class _Samples:
     """The samples of an iteration, in arrays that are reused."""
 
     def __init__(self, steps: int, flows: int, sees: int, acts: int, knows: int) -> None:

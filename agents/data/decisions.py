@@ -27,8 +27,6 @@ from orbitcc.envs.environments.batch import ACTIVE, IDLE, TERMINATED, Batch
 from orbitcc.envs.environments.presets import STATS, Action, Native, Preset, definition_hash, of_choices
 from orbitcc.envs.environments.source import EpisodeSource
 
-Act = Callable[[NDArray[np.float32]], NDArray[np.float32]]
-
 
 @dataclass(frozen=True)
 class FlowEpisode:
