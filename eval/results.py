@@ -1,4 +1,4 @@
-"""The folder of results: the plan (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
+"""A results folder: the plan (results.json), every finished run (runs.jsonl), the tidy table (runs.csv).
 
 `runs.jsonl` only ever grows, one line per finished run, written at once; an incomplete last line is cut off when the
 results continues. A run is known by suite, scenario, contender and seed, and counts only for the version that made it.
